@@ -118,6 +118,7 @@ fn limits(config: &Config) -> ExecLimits {
         authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
+        guardrails: config.guardrails().expect("they were checked with the configuration"),
         functions: exec::FunctionLimits {
             enabled: config.user_defined_functions_enabled,
             fail_after: config.user_defined_functions_fail_timeout,

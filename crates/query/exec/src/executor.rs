@@ -23,6 +23,7 @@ use crate::expr::Env;
 use crate::expr::bind::Binds;
 use crate::expr::calls::{self, UserCall};
 use crate::functions::{CallContext, TimeUuids};
+use crate::guardrails::{Guard, Guardrails};
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
@@ -46,6 +47,8 @@ pub struct Executor<C> {
     node: NodeInfo,
     limits: ExecLimits,
     access: Access,
+    /// Whether there is any guardrail.
+    is_guarded: bool,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
     default_service_level: Rc<ServiceLevel>,
@@ -65,6 +68,7 @@ impl<C: Coordinator> Executor<C> {
             node,
             watch: Watch::new(limits.slow_after),
             access: Access::new(limits.authorizes),
+            is_guarded: limits.guardrails != Guardrails::default(),
             limits,
             default_service_level: Rc::default(),
             last_timestamp: Cell::new(0),
@@ -202,6 +206,7 @@ impl<C: Coordinator> Executor<C> {
                 &called
             }
         };
+        self.check_guardrails(plan, binds, request, sink)?;
         match plan {
             Plan::Select(plan) => {
                 self.select(plan, binds, request, sink).await?;
@@ -213,7 +218,7 @@ impl<C: Coordinator> Executor<C> {
             }
             Plan::Modification(plan) => {
                 let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
-                self.modify(plan, binds, request, timestamp).await?;
+                self.modify(plan, binds, request, timestamp, sink).await?;
                 Ok(Outcome::Void)
             }
             Plan::Batch(plan) => {
@@ -234,6 +239,53 @@ impl<C: Coordinator> Executor<C> {
         }
     }
 
+    /// The guardrails over a request, where there are any and they bind its role.
+    fn guard(&self, request: &Request<'_>) -> Option<Guard<'_>> {
+        if !self.is_guarded {
+            return None;
+        }
+        let performer = self.access.performer(&self.coordinator.schema(), &request.caller.principal)?;
+        (!performer.access.is_superuser).then(|| Guard::new(&self.limits.guardrails))
+    }
+
+    /// Refuses a plan that breaks a guardrail; changes of the schema are looked at when they are planned.
+    fn check_guardrails<S: Sink>(
+        &self,
+        plan: &Plan,
+        binds: &Binds,
+        request: &Request<'_>,
+        sink: &mut S,
+    ) -> Result<()> {
+        let Some(mut guard) = self.guard(request) else { return Ok(()) };
+        match plan {
+            Plan::Select(plan) => guard.select(plan, request, &Env::new(binds, &self.call))?,
+            Plan::Modification(plan) => guard.modification(plan, request)?,
+            Plan::Batch(plan) => {
+                if plan.has_timestamp() {
+                    guard.timestamp()?;
+                }
+                plan.statements.iter().try_for_each(|statement| guard.modification(statement, request))?;
+            }
+            Plan::Truncate(_) => guard.drop_or_truncate()?,
+            Plan::Other(_) => {}
+        }
+        guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
+        Ok(())
+    }
+
+    /// Refuses values that break a guardrail.
+    fn check_values<S: Sink>(
+        &self,
+        updates: &[PartitionUpdate],
+        request: &Request<'_>,
+        sink: &mut S,
+    ) -> Result<()> {
+        let Some(mut guard) = self.guard(request) else { return Ok(()) };
+        guard.updates(updates)?;
+        guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
+        Ok(())
+    }
+
     /// Runs modifications, each with its own values, as one batch.
     ///
     /// # Errors
@@ -250,6 +302,10 @@ impl<C: Coordinator> Executor<C> {
             let check =
                 |(plan, _): &(&ModificationPlan, _)| self.access.check_modification(plan, principal, &schema);
             statements.iter().try_for_each(check)?;
+        }
+        if let Some(mut guard) = self.guard(request) {
+            statements.iter().try_for_each(|(plan, _)| guard.modification(plan, request))?;
+            guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         }
         batch::check(kind, statements.iter().map(|(plan, _)| *plan))?;
         let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
@@ -313,17 +369,19 @@ impl<C: Coordinator> Executor<C> {
         Ok(WriteOptions { consistency: request.consistency, kind, deadline: request.deadline(timeout) })
     }
 
-    async fn modify(
+    async fn modify<S: Sink>(
         &self,
         plan: &ModificationPlan,
         binds: &Binds,
         request: &mut Request<'_>,
         timestamp: Timestamp,
+        sink: &mut S,
     ) -> Result<()> {
         let env = Env::new(binds, &self.call);
         request.take_timeout(plan.timeout.as_ref(), &env)?;
         let mut updates = Vec::with_capacity(1);
         plan.updates(&self.coordinator, request, &env, timestamp, &mut updates).await?;
+        self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing {} partition(s) of {}", updates.len(), plan.table.full_name()));
         self.write(plan.is_counter() && plan.counts(), WriteKind::Simple, updates, request).await?;
         request.note(|| "Write acknowledged".to_owned());
@@ -398,6 +456,7 @@ impl<C: Coordinator> Executor<C> {
         }
         let (updates, increments) = (batch::merge(updates), batch::merge_increments(increments));
         let warnings = batch::check_size(kind, &updates, &self.limits)?;
+        self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));
         let write_kind = match kind {
             BatchKind::Logged if updates.len() > 1 => WriteKind::Batch,
@@ -564,6 +623,10 @@ impl<C: Coordinator> Executor<C> {
             if matches!(statement, Statement::CreateView(_)) && !outcome.edits.is_empty() {
                 // Its rows would not follow from writes of its base yet.
                 return Err(ExecError::unsupported(statement.name()));
+            }
+            if let Some(mut guard) = self.guard(request) {
+                guard.schema_change(statement, &schema, &outcome.edits)?;
+                outcome.warnings.splice(..0, guard.warnings);
             }
             outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
             if self.propose(&schema, outcome.edits).await? {

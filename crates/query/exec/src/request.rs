@@ -15,6 +15,7 @@ use crate::backend::Clock;
 use crate::error::{Result, invalid};
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
+use crate::guardrails::Guardrails;
 use crate::sink::PagingState;
 use crate::trace::Trace;
 
@@ -53,6 +54,8 @@ pub struct ExecLimits {
     pub bcrypt_cost: u32,
     /// `user_defined_functions_…`
     pub functions: udf::Limits,
+    /// The limits on requests of ordinary roles.
+    pub guardrails: Guardrails,
 }
 
 impl Default for ExecLimits {
@@ -74,6 +77,7 @@ impl Default for ExecLimits {
             restricts_datacenters: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
             functions: udf::Limits::default(),
+            guardrails: Guardrails::default(),
         }
     }
 }

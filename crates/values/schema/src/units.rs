@@ -31,7 +31,7 @@ const MULTIPLES: &[(&str, u64)] = &[
 /// Bytes of a size such as `1.5 GiB`; it may be negative.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub fn size(text: &str) -> Result<i64, SizeError> {
     let text = text.trim();
     let number = text.strip_suffix('B').ok_or(SizeError::Unit)?;
@@ -74,7 +74,7 @@ pub enum ScalingError {
 /// A scaling parameter of unified compaction as a number: `N` is 0, `Tn` n - 2, `Ln` 2 - n.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub fn scaling_parameter(text: &str) -> Result<i32, ScalingError> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let fanout = |digits: &str| match digits.parse::<i32>() {

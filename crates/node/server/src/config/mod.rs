@@ -9,6 +9,7 @@ mod cluster;
 mod connections;
 mod encryption;
 mod foreign;
+mod guardrails;
 mod options;
 mod rackdc;
 mod value;

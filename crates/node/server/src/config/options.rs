@@ -208,6 +208,52 @@ options! {
     batch_size_warn_threshold: Size = Size(5 << 10), "Size of a batch from which the client is warned.";
     #[alias("batch_size_fail_threshold_in_kb", "KiB")]
     batch_size_fail_threshold: Size = Size(50 << 10), "Size of a batch from which it is refused.";
+    keyspaces_warn_threshold: i32 = -1, "Guardrail: keyspaces beyond which an ordinary role is warned; -1 for none.";
+    keyspaces_fail_threshold: i32 = -1, "Guardrail: keyspaces beyond which an ordinary role is refused; -1 for none.";
+    tables_warn_threshold: i32 = -1, "Guardrail: tables beyond which an ordinary role is warned; -1 for none.";
+    tables_fail_threshold: i32 = -1, "Guardrail: tables beyond which an ordinary role is refused; -1 for none.";
+    columns_per_table_warn_threshold: i32 = -1, "Guardrail: columns of a table beyond which an ordinary role is warned; -1 for none.";
+    columns_per_table_fail_threshold: i32 = -1, "Guardrail: columns of a table beyond which an ordinary role is refused; -1 for none.";
+    secondary_indexes_per_table_warn_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is warned; -1 for none.";
+    secondary_indexes_per_table_fail_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is refused; -1 for none.";
+    fields_per_udt_warn_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is warned; -1 for none.";
+    fields_per_udt_fail_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is refused; -1 for none.";
+    vector_dimensions_warn_threshold: i32 = -1, "Guardrail: dimensions of a vector beyond which an ordinary role is warned; -1 for none.";
+    vector_dimensions_fail_threshold: i32 = -1, "Guardrail: dimensions of a vector beyond which an ordinary role is refused; -1 for none.";
+    minimum_replication_factor_warn_threshold: i32 = -1, "Guardrail: least replication factor without a warning for an ordinary role; -1 for none.";
+    minimum_replication_factor_fail_threshold: i32 = -1, "Guardrail: least replication factor that an ordinary role may give; -1 for none.";
+    maximum_replication_factor_warn_threshold: i32 = -1, "Guardrail: greatest replication factor without a warning for an ordinary role; -1 for none.";
+    maximum_replication_factor_fail_threshold: i32 = -1, "Guardrail: greatest replication factor that an ordinary role may give; -1 for none.";
+    page_size_warn_threshold: i32 = -1, "Guardrail: rows of a page that a client asks for beyond which an ordinary role is warned; -1 for none.";
+    page_size_fail_threshold: i32 = -1, "Guardrail: rows of a page that a client asks for beyond which an ordinary role is refused; -1 for none.";
+    partition_keys_in_select_warn_threshold: i32 = -1, "Guardrail: partitions that a SELECT names beyond which an ordinary role is warned; -1 for none.";
+    partition_keys_in_select_fail_threshold: i32 = -1, "Guardrail: partitions that a SELECT names beyond which an ordinary role is refused; -1 for none.";
+    in_select_cartesian_product_warn_threshold: i32 = -1, "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is warned; -1 for none.";
+    in_select_cartesian_product_fail_threshold: i32 = -1, "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is refused; -1 for none.";
+    items_per_collection_warn_threshold: i32 = -1, "Guardrail: items of a collection that is written beyond which an ordinary role is warned; -1 for none.";
+    items_per_collection_fail_threshold: i32 = -1, "Guardrail: items of a collection that is written beyond which an ordinary role is refused; -1 for none.";
+    collection_size_warn_threshold: Option<Size> = None, "Guardrail: bytes of a collection that is written beyond which an ordinary role is warned.";
+    collection_size_fail_threshold: Option<Size> = None, "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
+    column_value_size_warn_threshold: Option<Size> = None, "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
+    column_value_size_fail_threshold: Option<Size> = None, "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
+    table_properties_warned: String = String::new(), "Guardrail: options of tables that an ordinary role is warned of.";
+    table_properties_disallowed: String = String::new(), "Guardrail: options of tables that an ordinary role may not use.";
+    read_consistency_levels_warned: String = String::new(), "Guardrail: consistency levels of reads that an ordinary role is warned of.";
+    read_consistency_levels_disallowed: String = String::new(), "Guardrail: consistency levels of reads that an ordinary role may not use.";
+    write_consistency_levels_warned: String = String::new(), "Guardrail: consistency levels of writes that an ordinary role is warned of.";
+    write_consistency_levels_disallowed: String = String::new(), "Guardrail: consistency levels of writes that an ordinary role may not use.";
+    user_timestamps_enabled: bool = true, "Guardrail: whether an ordinary role may use USING TIMESTAMP.";
+    alter_table_enabled: bool = true, "Guardrail: whether an ordinary role may change the columns of tables.";
+    group_by_enabled: bool = true, "Guardrail: whether an ordinary role may use GROUP BY.";
+    drop_truncate_table_enabled: bool = true, "Guardrail: whether an ordinary role may drop and truncate tables.";
+    drop_keyspace_enabled: bool = true, "Guardrail: whether an ordinary role may drop keyspaces.";
+    secondary_indexes_enabled: bool = true, "Guardrail: whether an ordinary role may create secondary indexes.";
+    uncompressed_tables_enabled: bool = true, "Guardrail: whether an ordinary role may create tables without compression.";
+    compact_tables_enabled: bool = true, "Guardrail: whether an ordinary role may create tables with COMPACT STORAGE.";
+    read_before_write_list_operations_enabled: bool = true, "Guardrail: whether an ordinary role may change lists by index or by value, which reads them first.";
+    allow_filtering_enabled: bool = true, "Guardrail: whether an ordinary role may use ALLOW FILTERING.";
+    simplestrategy_enabled: bool = true, "Guardrail: whether an ordinary role may use SimpleStrategy.";
+    vector_type_enabled: bool = true, "Guardrail: whether an ordinary role may use vectors.";
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
@@ -302,6 +348,7 @@ impl Config {
         one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
         one_of("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;
         self.check_cluster()?;
+        self.guardrails()?;
         if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {
             return Err(ConfigError::Conflict(format!(
                 "commitlog_segment_size is {}, but must be from 1MiB to 1GiB",

@@ -80,7 +80,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u16, u32, u64, f64);
+numbers!(i32, u16, u32, u64, f64);
 
 impl OptionValue for PathBuf {
     fn parse(text: &str) -> Result<Self, String> {

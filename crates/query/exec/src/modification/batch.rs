@@ -81,6 +81,11 @@ impl BatchPlan {
         Ok(Self { kind: ast.kind, statements, timestamp, timeout, calls: markers.take_calls() })
     }
 
+    /// Whether it has a timestamp of its own.
+    pub fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
     /// The timestamp of the whole, or the default.
     pub fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
         let Some(expr) = &self.timestamp else { return Ok(default) };

@@ -59,6 +59,8 @@ pub struct SelectPlan {
     pub fetch: ColumnSelection,
     /// USING TIMEOUT.
     pub timeout: Option<Expr>,
+    /// ALLOW FILTERING.
+    pub allows_filtering: bool,
     /// BYPASS CACHE.
     pub bypass_cache: bool,
     /// Whether a partition with nothing but a static row is a row of the result.
@@ -129,6 +131,7 @@ impl SelectPlan {
             distinct: ast.distinct,
             fetch,
             timeout,
+            allows_filtering: ast.allow_filtering,
             bypass_cache: ast.bypass_cache,
             static_rows,
             access: AccessPath::of(&restrictions, &table),

@@ -3,6 +3,7 @@
 mod functions;
 mod fuzz;
 mod golden;
+mod guardrails;
 mod hostile;
 mod indexes;
 mod memory;

@@ -1,0 +1,117 @@
+//! Guardrails over writes.
+
+use std::collections::BTreeSet;
+
+use mutation::{ColumnData, PartitionUpdate, Row};
+use schema::{Column, Table};
+use types::CqlType;
+use types::elements::Elements;
+
+use super::{Guard, Thresholds, Words, exceeds};
+use crate::error::Result;
+use crate::modification::ModificationPlan;
+use crate::modification::operation::Change;
+use crate::request::Request;
+
+impl Guard<'_> {
+    /// Looks at a statement that writes.
+    ///
+    /// # Errors
+    /// The limit that it breaks.
+    pub fn modification(&mut self, plan: &ModificationPlan, request: &Request<'_>) -> Result<()> {
+        let limits = self.limits;
+        let level = BTreeSet::from([request.consistency.name().to_owned()]);
+        let levels = &limits.write_consistency_levels;
+        self.values("write_consistency_levels", levels, &level, "write consistency levels")?;
+        if plan.has_timestamp() {
+            self.timestamp()?;
+        }
+        for operation in plan.operations() {
+            let what = match &operation.change {
+                Change::Discard(_) => "Removal of list items",
+                Change::SetIndex(..) => "Setting of list items by index",
+                Change::DeleteIndex(_) => "Removal of list items by index",
+                _ => continue,
+            };
+            self.enabled(
+                "read_before_write_list_operations",
+                limits.read_before_write_list_operations_enabled,
+                &format!("{what} requiring read before write"),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Looks at USING TIMESTAMP.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn timestamp(&self) -> Result<()> {
+        let feature = "User provided timestamps (USING TIMESTAMP)";
+        self.enabled("user_timestamps", self.limits.user_timestamps_enabled, feature)
+    }
+
+    /// Looks at the values that are written.
+    ///
+    /// # Errors
+    /// The limit that one of them breaks.
+    pub fn updates(&mut self, updates: &[PartitionUpdate]) -> Result<()> {
+        let (limits, off) = (self.limits, Thresholds::default());
+        let of_values = [limits.items_per_collection, limits.collection_size, limits.column_value_size];
+        if of_values.iter().all(|bounds| *bounds == off) {
+            return Ok(());
+        }
+        for update in updates {
+            for row in update.static_row.iter().chain(update.rows()) {
+                self.row(&update.table, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, table: &Table, row: &Row) -> Result<()> {
+        for (id, data) in row.columns() {
+            let Some(column) = table.column_by_id(*id) else { continue };
+            match data {
+                ColumnData::Simple(cell) => {
+                    self.value(column, cell.value.len())?;
+                    if column.ty.is_collection() && !cell.value.is_empty() {
+                        let items = match &column.ty {
+                            CqlType::Map { .. } => Elements::of_map(&cell.value)?.count() / 2,
+                            CqlType::Set { .. } => Elements::of_set(&cell.value)?.count(),
+                            _ => Elements::of_list(&cell.value)?.count(),
+                        };
+                        self.collection(column, items, cell.value.len())?;
+                    }
+                }
+                ColumnData::Complex(complex) => {
+                    let mut bytes = 0;
+                    for one in &complex.cells {
+                        self.value(column, one.path.len().max(one.cell.value.len()))?;
+                        bytes += one.path.len() + one.cell.value.len();
+                    }
+                    if column.ty.is_collection() {
+                        self.collection(column, complex.cells.len(), bytes)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, column: &Column, bytes: usize) -> Result<()> {
+        let (warn, fail) = exceeds(format!("Value of column '{}' has size {bytes}", column.name));
+        let words = Words { warn: &warn, fail: &fail };
+        self.at_most("column_value_size", self.limits.column_value_size, bytes as u64, &words)
+    }
+
+    fn collection(&mut self, column: &Column, items: usize, bytes: usize) -> Result<()> {
+        let (limits, name) = (self.limits, &column.name);
+        let (warn, fail) = exceeds(format!("Detected collection {name} with {items} items"));
+        let words = Words { warn: &warn, fail: &fail };
+        self.at_most("items_per_collection", limits.items_per_collection, items as u64, &words)?;
+        let (warn, fail) = exceeds(format!("Detected collection {name} of size {bytes}"));
+        let words = Words { warn: &warn, fail: &fail };
+        self.at_most("collection_size", limits.collection_size, bytes as u64, &words)
+    }
+}
