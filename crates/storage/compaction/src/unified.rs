@@ -149,17 +149,16 @@ impl Unified {
         for one in candidates {
             levels[ends.partition_point(|end| *end <= density(one))].push(one);
         }
-        let mut best: Option<(usize, usize, Vec<&Candidate>)> = None;
+        let mut best: Option<(usize, Bucket<'_>)> = None;
         for (level, members) in levels.iter().enumerate() {
-            let bucket = deepest(members, self.threshold(level), self.inclusion);
-            if let Some((depth, bucket)) = bucket
-                && best.as_ref().is_none_or(|(deepest, ..)| depth > *deepest)
+            if let Some(bucket) = deepest(members, self.threshold(level), self.inclusion)
+                && best.as_ref().is_none_or(|(_, other)| bucket.depth > other.depth)
             {
-                best = Some((depth, level, bucket));
+                best = Some((level, bucket));
             }
         }
         let chosen = match best {
-            Some((_, level, bucket)) => self.oldest(bucket, level),
+            Some((level, bucket)) => self.oldest(bucket, level),
             None => self.amplified(&levels)?,
         };
         let mut choice = Choice::of(chosen.iter().map(|one| one.id), Reason::Tier);
@@ -167,12 +166,16 @@ impl Unified {
         Some(choice)
     }
 
-    /// As many of a bucket as may be merged at once, the oldest.
-    fn oldest<'a>(&self, mut bucket: Vec<&'a Candidate>, level: usize) -> Vec<&'a Candidate> {
-        if self.sstables_max > 0 {
-            bucket.truncate(self.sstables_max.max(self.fanout(level) as usize));
+    /// As many of a bucket as may be merged at once: those over its deepest token first, so that some of them overlap, and of
+    /// these the oldest.
+    fn oldest<'a>(&self, bucket: Bucket<'a>, level: usize) -> Vec<&'a Candidate> {
+        let mut members = bucket.members;
+        let most = self.sstables_max.max(self.fanout(level) as usize);
+        if self.sstables_max > 0 && members.len() > most {
+            members.sort_by_key(|one| !(one.first <= bucket.token && bucket.token <= one.last));
+            members.truncate(most);
         }
-        bucket
+        members
     }
 
     /// The two highest levels that have SSTables, if the lower one is too large for the goal.
@@ -206,13 +209,18 @@ fn density(one: &Candidate) -> f64 {
     one.bytes as f64 / span(one.first, one.last)
 }
 
-/// Of the SSTables of a level those around the token that most of them have, and how many have it; none when fewer than
-/// `threshold` do. They stay in their order.
-fn deepest<'a>(
-    members: &[&'a Candidate],
-    threshold: usize,
-    inclusion: Inclusion,
-) -> Option<(usize, Vec<&'a Candidate>)> {
+/// SSTables of a level that overlap.
+struct Bucket<'a> {
+    /// The token that most of them span.
+    token: i64,
+    /// How many span it.
+    depth: usize,
+    /// They, and those that join them, oldest first.
+    members: Vec<&'a Candidate>,
+}
+
+/// The SSTables of a level around the token that most of them span; none when fewer than `threshold` do.
+fn deepest<'a>(members: &[&'a Candidate], threshold: usize, inclusion: Inclusion) -> Option<Bucket<'a>> {
     // Where SSTables begin (before where others end at the same token) and end.
     let mut ends: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * members.len());
     for (place, one) in members.iter().enumerate() {
@@ -253,5 +261,5 @@ fn deepest<'a>(
             members.iter().filter(|one| ids.contains(&one.id)).copied().collect()
         }
     };
-    Some((deepest, bucket))
+    Some(Bucket { token: at, depth: deepest, members: bucket })
 }
