@@ -25,13 +25,37 @@ use crate::health::Health;
 use crate::live::Trash;
 use crate::locks::PartitionLocks;
 use crate::memory::Memory;
-use crate::request::{Origin, Updates};
+use crate::request::{Origin, Updates, Write};
 use crate::store::{Store, count};
 use crate::tables::Tables;
 use crate::{EngineConfig, FailurePolicy, ReadError, WriteError};
 
-/// What [`WriteObserver::derive`] results in.
-pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Updates, WriteError>> + 'a>>;
+/// What follows from a write, beside the updates that are applied with it.
+pub trait FollowUp {
+    /// The write is in its memtables and on its way into the log. A follow-up that is dropped before was of a write that was not applied.
+    fn applied(&mut self);
+
+    /// The write is as durable as it has to be before it is acknowledged, and is acknowledged when the result has ended.
+    fn durable(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), WriteError>>>>;
+}
+
+/// The result of [`WriteObserver::derive`].
+#[derive(Default)]
+pub struct Derivation {
+    /// Updates that are applied with the write.
+    pub updates: Updates,
+    /// What else follows from it.
+    pub follow_up: Option<Box<dyn FollowUp>>,
+}
+
+impl From<Updates> for Derivation {
+    fn from(updates: Updates) -> Self {
+        Self { updates, follow_up: None }
+    }
+}
+
+/// A derivation under way.
+pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Derivation, WriteError>> + 'a>>;
 
 /// Derives updates from the updates of base tables, before they are applied. Replaying the log does not observe again: the entry holds
 /// what was derived. SSTables that are adopted from other nodes are not observed.
@@ -46,12 +70,22 @@ pub trait WriteObserver {
     ///
     /// Nothing of the write is applied then.
     fn derive<'a>(&'a self, engine: &'a Engine, origin: Origin, update: &'a PartitionUpdate) -> Derived<'a>;
+
+    /// Takes over a changed schema, in the step in which the shard's tables do.
+    fn use_schema(&self, _schema: &Schema) {}
+
+    /// Whether it observes any table of the schema. While none does, writes ask nothing else.
+    fn is_needed(&self) -> bool {
+        true
+    }
 }
 
 /// The observers of a shard.
 #[derive(Default)]
 pub(crate) struct Observers {
     some: Cell<bool>,
+    /// How often the schema has changed.
+    pub(crate) changes: Cell<u64>,
     pub(crate) all: RefCell<Vec<Rc<dyn WriteObserver>>>,
     pub(crate) locks: PartitionLocks,
 }
@@ -59,14 +93,30 @@ pub(crate) struct Observers {
 impl Observers {
     /// One more.
     pub(crate) fn add(&self, observer: Rc<dyn WriteObserver>) {
+        self.some.set(self.some.get() || observer.is_needed());
         self.all.borrow_mut().push(observer);
-        self.some.set(true);
     }
 
-    /// Whether there are none: what a write asks.
+    fn use_schema(&self, schema: &Schema) {
+        let observers = self.all.borrow();
+        observers.iter().for_each(|observer| observer.use_schema(schema));
+        self.some.set(observers.iter().any(|observer| observer.is_needed()));
+        self.changes.set(self.changes.get() + 1);
+    }
+
+    /// Whether nobody observes this write.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.some.get()
+    pub(crate) fn ignore(&self, write: &Write) -> bool {
+        !self.some.get() || !self.observe(write)
+    }
+
+    #[inline(never)]
+    fn observe(&self, write: &Write) -> bool {
+        let all = self.all.borrow();
+        let is_observed = |update: &PartitionUpdate| {
+            all.iter().any(|observer| observer.observes(&update.table, write.origin))
+        };
+        write.updates.iter().any(is_observed)
     }
 }
 
@@ -143,6 +193,7 @@ impl Inner {
 
     pub(crate) fn set_schema(&self, schema: &Arc<Schema>) {
         self.tables.set_schema(&self.config.data_directory, schema);
+        self.observers.use_schema(schema);
         self.index_check.notify_one();
     }
 

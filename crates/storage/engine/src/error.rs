@@ -27,7 +27,7 @@ pub enum WriteError {
     /// The commit log could not be written, and whether the write survives a restart is unknown; or there is no
     /// memory for it because memtables cannot be flushed.
     CommitLog(String),
-    /// Reading what a counter holds so far failed.
+    /// Reading what the write changes failed: a counter's value, or rows that a view follows.
     Read(String),
     /// The engine has stopped, on request or because the disk failed and the policy says so.
     Stopped,
@@ -45,7 +45,7 @@ impl fmt::Display for WriteError {
             ),
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
             Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
-            Self::Read(reason) => write!(f, "the counter's present value cannot be read: {reason}"),
+            Self::Read(reason) => write!(f, "what the write changes cannot be read: {reason}"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
             Self::Truncated(_) => f.write_str("the table was truncated after the write began"),
         }

@@ -60,7 +60,7 @@ pub use adopt::{Adopted, AwaitedFiles, Incoming};
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use compaction::OwnedRanges;
 pub use config::{Canaries, EngineConfig, FailurePolicy};
-pub use engine::{Derived, Engine, WriteObserver};
+pub use engine::{Derivation, Derived, Engine, FollowUp, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use index::{ENTRY_OPTION, IndexQuery, Predicate};

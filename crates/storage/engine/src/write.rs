@@ -9,6 +9,7 @@ use mutation::codec::EncodedUpdates;
 
 use crate::engine::Inner;
 use crate::error::write_error;
+use crate::observer::Observed;
 use crate::request::{Durability, Truncation, Updates, Write};
 use crate::store::Store;
 use crate::{Engine, WriteError};
@@ -68,20 +69,36 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
             }
         }
     }
-    let observed = match inner.observers.is_empty() {
-        true => None,
-        false => Some(crate::observer::derive(engine, &mut write).await?),
-    };
-    inner.admit_write().await?;
+    let mut observed = observe(engine, &mut write).await?;
     let ticket = inner.log_and_apply(write.updates, write.encoded)?;
-    // The next write of the partitions may read what this one did.
-    drop(observed);
+    observed.applied();
     if let Some(ticket) = ticket {
         ticket.await.map_err(write_error)?;
     }
-    match write.durability {
-        Durability::AsConfigured => Ok(()),
-        Durability::Synced => inner.log.sync().await.map_err(write_error),
+    if write.durability == Durability::Synced {
+        inner.log.sync().await.map_err(write_error)?;
+    }
+    observed.durable().await
+}
+
+/// Adds what follows from a write, and waits for room in the memtables. By then the schema may have changed, and others may observe.
+async fn observe(engine: &Engine, write: &mut Write) -> Result<Observed, WriteError> {
+    let inner = &*engine.0;
+    loop {
+        let changes = inner.observers.changes.get();
+        if inner.observers.ignore(write) {
+            inner.admit_write().await?;
+            if changes == inner.observers.changes.get() {
+                return Ok(Observed::default());
+            }
+            continue;
+        }
+        let (observed, derived) = crate::observer::derive(engine, write).await?;
+        inner.admit_write().await?;
+        if changes == inner.observers.changes.get() {
+            crate::observer::add(write, derived);
+            return Ok(observed);
+        }
     }
 }
 
@@ -94,7 +111,7 @@ impl Inner {
             Truncation::Refuses(begun_micros) => begun_micros > self.truncated_latest.get(),
             Truncation::LeavesOut(_) | Truncation::LeavesOutRead { .. } => false,
         };
-        is_current && write.durability == Durability::AsConfigured && self.observers.is_empty()
+        is_current && write.durability == Durability::AsConfigured && self.observers.ignore(write)
     }
 
     /// Writes updates to the log as one entry and to their memtables, without another task in between, so that a memtable that is closed

@@ -122,7 +122,8 @@ impl WriteObserver for Inverting {
             // Time for other writes of the key.
             self.rt.sleep(Duration::from_micros(self.rt.random_below(200))).await;
             let change = update.rows().first().and_then(|row| cell_of(&self.tables, row));
-            Ok(inversion(&self.tables, k, before, change.expect("every write of the base has a value")))
+            let change = change.expect("every write of the base has a value");
+            Ok(inversion(&self.tables, k, before, change).into())
         })
     }
 }

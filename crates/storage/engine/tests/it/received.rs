@@ -210,7 +210,7 @@ impl WriteObserver for Doubling {
         let k = i32::from_be_bytes(base.key.key[..].try_into().expect("an int"));
         // Nothing follows from an odd one.
         let derived = if k % 2 == 0 { vec![update(&self.0, k)] } else { Updates::new() };
-        Box::pin(async move { Ok(derived) })
+        Box::pin(async move { Ok(derived.into()) })
     }
 }
 
