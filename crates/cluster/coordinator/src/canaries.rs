@@ -32,6 +32,8 @@ pub struct Canaries {
     pub unclipped_pages: bool,
     /// A logged batch is taken out of the batchlog before it is applied.
     pub early_removal: bool,
+    /// Updates of views are not stored with the write that they follow from.
+    pub lost_view_updates: bool,
     /// Nodes that are about to be replicas are not told of writes.
     pub no_pending_writes: bool,
     /// Of what is fetched, one range in four is left out.

@@ -2,7 +2,7 @@
 //! to other nodes and shards. The operations (`write`, `counter`, `read`, `logged`, `paxos`, ..) are given it, and not each other's state.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -64,6 +64,15 @@ pub struct ReplicationStats {
 #[derive(Clone)]
 pub(crate) struct Context(Rc<Shared>, Option<TraceLog>);
 
+/// A [`Context`] that does not keep its shard's state.
+pub(crate) struct WeakContext(Weak<Shared>);
+
+impl WeakContext {
+    pub(crate) fn upgrade(&self) -> Option<Context> {
+        self.0.upgrade().map(|shared| Context(shared, None))
+    }
+}
+
 struct Shared {
     rt: Rt,
     view: RefCell<Arc<ClusterView>>,
@@ -119,6 +128,10 @@ impl Context {
             group: OnceCell::new(),
         };
         Self(Rc::new(shared), None)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakContext {
+        WeakContext(Rc::downgrade(&self.0))
     }
 
     pub(crate) fn rt(&self) -> &Rt {
@@ -284,6 +297,13 @@ impl Context {
         let Ok((placement, replication)) = self.placement_of(table) else { return true };
         let own = self.0.view.borrow().own();
         replication == Replication::Local || placement.takes(own, token)
+    }
+
+    /// Whether this node has what was written before to a table's token, and not only what is written since it is to be a replica.
+    pub(crate) fn is_complete(&self, table: &Table, token: i64) -> bool {
+        let Ok((placement, replication)) = self.placement_of(table) else { return false };
+        let view = self.0.view.borrow();
+        view.is_alone() || replication == Replication::Local || placement.is_complete(view.own(), token)
     }
 
     /// Asks this node's own replica: like another's, it is silent when the time is over.

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use schema::{Schema, Table};
 use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
+use crate::build::ViewBuilds;
 use crate::computed::ComputedTables;
-use crate::context::{Context, HintKeeper, Kind, ReplicationStats};
+use crate::context::{Context, HintKeeper, Kind, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
@@ -45,11 +46,22 @@ pub struct Coordinator {
     operations: Rc<Operations>,
 }
 
+/// A coordinator, for what its engine holds.
+pub(crate) struct WeakCoordinator(WeakContext, Weak<Operations>);
+
+impl WeakCoordinator {
+    /// The coordinator, while its shard runs.
+    pub(crate) fn upgrade(&self) -> Option<Coordinator> {
+        Some(Coordinator { context: self.0.upgrade()?, operations: self.1.upgrade()? })
+    }
+}
+
 /// The state of the operations of one shard.
 pub(crate) struct Operations {
     pub(crate) reads: Rc<Reads>,
     writes: Counters,
     pub(crate) batchlog: Batchlog,
+    pub(crate) view_builds: ViewBuilds,
     pub(crate) paxos: Rc<Paxos>,
     schema_listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
@@ -66,6 +78,7 @@ impl Coordinator {
             reads: Rc::default(),
             writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
+            view_builds: ViewBuilds::default(),
             paxos: Rc::new(Paxos::new(context.rt())),
             schema_listeners: RefCell::default(),
             view_listeners: RefCell::default(),
@@ -77,6 +90,10 @@ impl Coordinator {
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakCoordinator {
+        WeakCoordinator(self.context.downgrade(), Rc::downgrade(&self.operations))
     }
 
     pub(crate) fn operations(&self) -> &Operations {
@@ -267,12 +284,26 @@ impl Coordinator {
         result
     }
 
-    /// Removes everything from a table, on every node.
+    /// Removes everything from a table and from its views, on every node.
     ///
     /// # Errors
     /// When a node is down, or a shard has failed or not answered in time.
     pub async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
-        Truncations::new(&self.context).truncate(table, deadline).await
+        let truncations = Truncations::new(&self.context);
+        truncations.truncate(table, deadline).await?;
+        let schema = self.context.schema();
+        let views: Vec<&Arc<Table>> = schema
+            .keyspace(&table.keyspace)
+            .map(|keyspace| keyspace.views_of(table.id).collect())
+            .unwrap_or_default();
+        for view in &views {
+            truncations.truncate(view, deadline).await?;
+        }
+        if !views.is_empty() {
+            // Of what was written to the base between its truncation and a view's.
+            truncations.rebuild_views(table.id, deadline).await?;
+        }
+        Ok(())
     }
 
     /// When this shard took up its last write or logged batch, or that of its last hint, microseconds; [`i64::MIN`] for never.

@@ -28,6 +28,8 @@ use crate::{ClusterView, Consistency, Phase, RequestError, WriteKind, WriteOptio
 
 /// Nodes beside the coordinator that keep a batch, at most.
 const HOLDERS_MAX: usize = 2;
+/// Updates of a batch that was left that are written at once, at most.
+const AT_ONCE_MAX: usize = 32;
 
 /// Who keeps a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
 /// different ones where there are such. `turn` varies the choice.
@@ -211,6 +213,13 @@ impl<'a> Batches<'a> {
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
     async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
+        self.complete(batch, timeout).await?;
+        self.log.note_replayed();
+        Ok(())
+    }
+
+    /// Applies a stored batch as far as its nodes are there, the others get hints, and takes it out.
+    pub(crate) async fn complete(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
         let schema = self.context.schema();
         let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
             Ok(updates) => updates,
@@ -221,32 +230,44 @@ impl<'a> Batches<'a> {
                 return Ok(());
             }
         };
+        self.write_late(updates, batch.at_micros, timeout).await?;
+        if let Some(batches) = batch_row::table_of(&schema) {
+            self.log.forget(batches, batch.key, batch.at_micros).await;
+        }
+        Ok(())
+    }
+
+    /// Writes updates that were taken up at a time in microseconds, as far as the nodes of each are there; the others get hints. Tables that
+    /// were truncated since get none. Succeeds when each update has a quorum.
+    pub(crate) async fn write_late(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        at_micros: i64,
+        timeout: Duration,
+    ) -> Result<(), RequestError> {
         let engine = self.context.replica().engine();
-        let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < batch.at_micros;
+        let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < at_micros;
         let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
         if !here.is_empty() {
             let _under_way = self.context.fence().enter();
             let write = Write::all(Origin::Batchlog, here);
-            let write = write.with_truncation(Truncation::LeavesOut(batch.at_micros));
+            let write = write.with_truncation(Truncation::LeavesOut(at_micros));
             let applied = self.context.replica().apply(write).await;
             applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
         }
         // One that cannot be written now does not keep the others waiting.
+        let write = |update| self.write_left(update, at_micros, timeout);
+        let mut writes = futures_util::stream::iter(elsewhere).map(write).buffer_unordered(AT_ONCE_MAX);
         let mut outcome = Ok(());
-        for update in elsewhere {
-            match self.write_left(update, batch.at_micros, timeout).await {
+        while let Some(written) = writes.next().await {
+            match written {
                 Err(RequestError::Invalid(why)) => {
                     tracing::warn!("a part of a logged batch is left out, for it cannot be written: {why}");
                 }
                 written => outcome = outcome.and(written),
             }
         }
-        outcome?;
-        if let Some(batches) = batch_row::table_of(&schema) {
-            self.log.forget(batches, batch.key, batch.at_micros).await;
-        }
-        self.log.note_replayed();
-        Ok(())
+        outcome
     }
 
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.

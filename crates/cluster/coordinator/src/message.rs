@@ -37,6 +37,8 @@ use crate::view::ClusterView;
 pub(crate) const TRUNCATES: u8 = 1;
 /// Of a message of verb truncate that asks when a table was truncated.
 pub(crate) const ASKS_TRUNCATION: u8 = 2;
+/// Of `truncate`: build the table's views from the beginning.
+pub(crate) const REBUILDS_VIEWS: u8 = 3;
 /// Bytes of the topology version before a body.
 pub(crate) const STAMP_LEN: usize = 8;
 /// Bytes before the updates of a write: the topology version, and when the write began.

@@ -12,7 +12,7 @@ use schema::TableId;
 use stdx::Reader;
 use topology::NodeIndex;
 
-use crate::message::{ASKS_TRUNCATION, TRUNCATES, decode_updates, put_updates, stamp};
+use crate::message::{ASKS_TRUNCATION, REBUILDS_VIEWS, TRUNCATES, decode_updates, put_updates, stamp};
 use crate::peer_error::{PeerError, unreadable};
 use crate::traced::{TRACED_VERBS, encode, message_name};
 use crate::view::{ClusterView, ViewNode};
@@ -152,6 +152,19 @@ impl Calls<'_> {
         body.extend_from_slice(&at_micros.to_be_bytes());
         let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
         Reader::new(&answer).i64().map_err(|short| unreadable(&short))
+    }
+
+    /// Has a node build the views of a table from the beginning.
+    pub(crate) async fn rebuild_views(
+        self,
+        (view, node): (&ClusterView, NodeIndex),
+        base: TableId,
+        deadline: Instant,
+    ) -> Result<(), PeerError> {
+        let mut body = stamp(view, 32);
+        body.push(REBUILDS_VIEWS);
+        body.extend_from_slice(&base.0);
+        self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await.map(drop)
     }
 
     /// When each shard of a node truncated a table last, microseconds since 1970; [`i64::MIN`] for never.

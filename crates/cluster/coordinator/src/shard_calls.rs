@@ -56,5 +56,7 @@ rt::shard_calls! {
         /// To every shard: remember that the table was truncated at this time, microseconds, before this node had a part of it.
         #[derive(Clone)]
         LearnTruncation { table: TableId, at_micros: i64 } -> Result<(), String>,
+        /// To shard 0: build the materialized views of a table from the beginning.
+        RebuildViews { base: TableId } -> Result<(), String>,
     }
 }

@@ -9,7 +9,7 @@
 
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
-use rt::Instant;
+use rt::{Instant, ShardId};
 use schema::{Replication, Table, TableId};
 use topology::NodeIndex;
 
@@ -62,6 +62,29 @@ impl<'a> Truncations<'a> {
         let latest = join_all(self.context.port().ask_each(shard_calls::LatestPending {})).await;
         let known = latest.into_iter().filter(|latest| *latest > i64::MIN);
         known.map(|latest| latest.saturating_add(1)).max().unwrap_or(i64::MIN)
+    }
+
+    /// Has every node build the views of a table from the beginning.
+    pub(crate) async fn rebuild_views(&self, base: TableId, deadline: Instant) -> Result<(), RequestError> {
+        let view = self.context.view();
+        let one = |node: NodeIndex| {
+            let view = &view;
+            async move {
+                if node != view.own() {
+                    return self.context.remote().rebuild_views((view, node), base, deadline).await;
+                }
+                let rebuilt = async { self.rebuild_views_here(base).await.map_err(PeerError::Invalid) };
+                self.context.here(deadline, rebuilt).await
+            }
+        };
+        let nodes: Vec<NodeIndex> = view.indexes().collect();
+        let results = join_all(nodes.iter().map(|node| one(*node))).await;
+        judge(&view, &nodes, results.into_iter().map(|result| result.map(|()| 0)).collect()).map(drop)
+    }
+
+    /// Has this node build the views of a table from the beginning.
+    pub(crate) async fn rebuild_views_here(&self, base: TableId) -> Result<(), String> {
+        self.context.port().ask(ShardId(0), shard_calls::RebuildViews { base }).await
     }
 
     /// Every node of the ring, in the latest view of any of them, must be up: a down node would bring back its data.

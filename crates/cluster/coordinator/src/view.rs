@@ -400,6 +400,12 @@ impl Copies {
         self.replicas(token).contains(&node) || self.others(token).contains(&node)
     }
 
+    /// Whether a node has what was written to a token before: it is a replica, or was until reads went over. One that will be a replica has not
+    /// yet.
+    pub(crate) fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
+        self.replicas(token).contains(&node) || self.switched && self.others(token).contains(&node)
+    }
+
     /// Whether replicas of a token, or of any, move and reads have not gone over yet.
     pub(crate) fn is_leased(&self, token: Option<i64>) -> bool {
         if self.switched || self.other.is_none() {

@@ -19,7 +19,10 @@ mod shard;
 mod trace;
 mod traced;
 
-pub use engine::{Durability, Marked, Origin, RepairedWatermark, TokenSpan, Updates};
+pub use engine::{
+    Derivation, Derived, Durability, Engine, FollowUp, Marked, Origin, Read as EngineRead, RepairedWatermark,
+    TokenSpan, Updates, WriteError, WriteObserver,
+};
 pub use engine::{ENTRY_OPTION, IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};

@@ -76,7 +76,11 @@ pub const TABLE: &[Row] = &[
     row("cluster", "cluster", "stdx types schema rt topology raft gossip rpc"),
     row("streaming", "cluster", "stdx schema rt topology rpc sstable engine"),
     row("repair", "cluster", "stdx schema mutation rt topology rpc replica"),
-    row("coordinator", "cluster", "stdx types schema mutation rt topology paxos rpc hints replica cluster"),
+    row(
+        "coordinator",
+        "cluster",
+        "stdx types schema mutation rt topology paxos views rpc hints replica cluster",
+    ),
     row("membership", "cluster", "schema rt topology gossip rpc engine cluster streaming coordinator"),
     // query: statements.
     row("auth", "query", "stdx types schema rt cql"),

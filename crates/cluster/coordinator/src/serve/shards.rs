@@ -10,7 +10,8 @@ use schema::Schema;
 use crate::context::Context;
 use crate::shard_calls::{
     AcquireLock, CatchUp, ChangeSchema, ConfirmLog, Drain, EnforceTopology, LatestPending, LearnTruncation,
-    MigrateVote, NodeRequest, NodeResponse, ReleaseLock, StoredHints, TruncatedAt, UseSchema, UseView, Vote,
+    MigrateVote, NodeRequest, NodeResponse, RebuildViews, ReleaseLock, StoredHints, TruncatedAt, UseSchema,
+    UseView, Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -55,5 +56,6 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
             let learnt = context.replica().engine().learn_truncation(table, at_micros).await;
             learnt.map_err(|error| error.to_string())
         },
+        RebuildViews { base } => coordinator.rebuild_views_here(base).await,
     })
 }

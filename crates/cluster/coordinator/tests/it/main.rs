@@ -4,6 +4,7 @@
 mod batches;
 mod cost;
 mod datacenters;
+mod derived;
 mod fence;
 mod handoff;
 mod lease;

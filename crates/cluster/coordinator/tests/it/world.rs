@@ -23,7 +23,7 @@ use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
-use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
+use schema::{Derivation, HIDDEN, Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
 use topology::{HostId, Location};
 use types::CqlType;
 
@@ -116,7 +116,35 @@ pub fn schema() -> Schema {
         .regular("n", CqlType::Counter)
         .build_known();
     three.tables.insert("counts".to_owned(), counts);
+    [&mut three, &mut one].into_iter().for_each(add_views);
     cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide).with_keyspace(system())
+}
+
+/// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it.
+fn add_views(keyspace: &mut Keyspace) {
+    let id = |id: u8| TableId([if keyspace.name == "ks" { id } else { id + 10 }; 16]);
+    let base = TableBuilder::new(&keyspace.name, "viewed", id(31))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text)
+        .build_known();
+    let mut by_v = TableBuilder::new(&keyspace.name, "by_v", id(32))
+        .partition_key("v", CqlType::Text)
+        .clustering("k", CqlType::Int, false)
+        .clustering("c", CqlType::Int, false)
+        .regular(HIDDEN, CqlType::Text);
+    let mut by_c = TableBuilder::new(&keyspace.name, "by_c", id(33))
+        .partition_key("c", CqlType::Int)
+        .clustering("k", CqlType::Int, true)
+        .regular(HIDDEN, CqlType::map(CqlType::Blob, CqlType::Blob, false));
+    for view in [&mut by_v, &mut by_c] {
+        let (where_clause, conditions) = (String::new(), Vec::new());
+        let derivation = Derivation::View { base: base.id, all_columns: false, where_clause, conditions };
+        view.derivation = Some(derivation);
+    }
+    for table in [base, by_v.build_known(), by_c.build_known()] {
+        keyspace.tables.insert(table.name.clone(), table);
+    }
 }
 
 /// The tables of the node's own that the coordinator keeps things in.
@@ -433,6 +461,7 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                     coordinators.attach(&rt),
                     Arc::new(own),
                 );
+                coordinator.derive_views();
                 coordinator.connect(&messenger);
                 coordinator.replay_batches().await.expect("the disk is well");
                 if keeping.replays {

@@ -1,0 +1,219 @@
+//! Builds materialized views of what their bases had before, in the background of shard 0 (docs/design/views.md).
+//!
+//! Every node reads its own part of the base and writes the view's rows to the view's replicas. Writes of the base meanwhile are followed
+//! by each of its replicas (`derived`), and the rows of both merge, so nothing has to wait.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutation::{PartitionRange, PartitionUpdate, RingPosition, Seconds};
+use replica::{Form, Limits, PartitionResult, Partitions, Read, ReadCommand, ReadPage, ReplicaError};
+use rt::preempt::Pace;
+use rt::sync::Notify;
+use rt::{Group, Instant, ShardId, Task};
+use schema::{Schema, Table, TableId};
+use views::View;
+
+use crate::logged::Batches;
+use crate::view_builds::{BuildRows, Builds};
+use crate::{Coordinator, RequestError};
+
+/// Rows of the base that are read at once, and bytes.
+const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
+/// The time that the replicas of a view have for the rows of a page.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause after a failure, at first and at most.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How often the progress of a build is stored.
+const NOTE_PERIOD: Duration = Duration::from_secs(2);
+
+/// What a build and those who ask for one share, on shard 0.
+#[derive(Clone, Default)]
+pub(crate) struct ViewBuilds(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    wake: Notify,
+    /// How often a build from the beginning was asked for.
+    requests: Cell<u64>,
+}
+
+/// Why a build ends before its end.
+enum Stop {
+    /// The view is gone, or to be built from the beginning.
+    Outdated,
+    Failed(String),
+}
+
+impl From<ReplicaError> for Stop {
+    fn from(error: ReplicaError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<RequestError> for Stop {
+    fn from(error: RequestError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl Coordinator {
+    /// Shard 0: builds the materialized views that this node has not built, now and whenever one is created. Ends when the result is
+    /// dropped.
+    ///
+    /// # Panics
+    /// On another shard.
+    pub fn build_views(&self) -> Task<()> {
+        assert_eq!(self.context().rt().shard(), ShardId(0), "shard 0 builds views");
+        let wake = self.operations().view_builds.0.wake.clone();
+        self.on_schema_change(Box::new(move |_, _| wake.notify_one()));
+        let coordinator = self.clone();
+        self.context().rt().spawn(Group::Maintenance, async move { coordinator.run_builds().await })
+    }
+
+    async fn run_builds(&self) {
+        let state = &self.operations().view_builds.0;
+        let mut pause = RETRY_PAUSE.0;
+        loop {
+            match self.build_all().await {
+                Ok(()) => {
+                    pause = RETRY_PAUSE.0;
+                    state.wake.notified().await;
+                }
+                Err(Stop::Outdated) => {}
+                Err(Stop::Failed(error)) => {
+                    tracing::warn!("building a materialized view failed and will be tried again: {error}");
+                    self.context().rt().sleep(pause).await;
+                    pause = (2 * pause).min(RETRY_PAUSE.1);
+                }
+            }
+        }
+    }
+
+    /// Builds what is to be built.
+    async fn build_all(&self) -> Result<(), Stop> {
+        let schema = self.schema();
+        let views: Vec<&Arc<Table>> = schema.tables().filter(|table| table.is_view()).collect();
+        let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
+        let mut builds = rows.read().await?;
+        rows.forget_stale(&mut builds).await?;
+        for table in views {
+            if builds.built.contains(&table.id) {
+                continue;
+            }
+            let base = table.derivation.as_ref().and_then(|derivation| schema.table_by_id(derivation.base()));
+            let Some(base) = base else { continue };
+            match View::new(base, table.clone()) {
+                Ok(view) => self.build(&schema, &view, base, &builds).await?,
+                Err(error) => tracing::error!("a materialized view cannot be built: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds one view.
+    async fn build(
+        &self,
+        schema: &Arc<Schema>,
+        view: &View,
+        base: &Arc<Table>,
+        builds: &Builds,
+    ) -> Result<(), Stop> {
+        let (rt, table) = (self.context().rt(), view.table());
+        let requests = self.operations().view_builds.0.requests.get();
+        let rows = BuildRows::new(rt, self.replica(), schema);
+        let mut progress = builds.begun.get(&table.id).copied().unwrap_or_default();
+        tracing::info!("building the materialized view {} of {}", table.full_name(), base.full_name());
+        let start = progress.last_token.map_or(RingPosition::BeforeToken(i64::MIN), RingPosition::AfterToken);
+        let range = PartitionRange { start, end: RingPosition::AfterToken(i64::MAX) };
+        let mut command = ReadCommand {
+            limits: PAGE,
+            bypass_cache: true,
+            form: Form::Whole,
+            ..ReadCommand::all_of(base.clone(), Partitions::Range(range), 0)
+        };
+        let mut noted: Option<Instant> = None;
+        loop {
+            if noted.is_none_or(|noted| rt.now() - noted >= NOTE_PERIOD) {
+                rows.note_progress(table, builds, progress).await?;
+                noted = Some(rt.now());
+            }
+            command.now = Seconds::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
+            // Before the page is read: a truncation of the view that begins later removes it.
+            let at_micros = self.context().begin_write();
+            let page = self.replica().read(Read::of(&command).over_all_tombstones()).await?;
+            self.write_page(view, base, &page, at_micros).await?;
+            let is_current = self.schema().table_by_id(table.id).is_some()
+                && self.operations().view_builds.0.requests.get() == requests;
+            if !is_current {
+                return Err(Stop::Outdated);
+            }
+            progress.keys_built += i64::try_from(page.partitions.len()).unwrap_or(0);
+            let Some(more) = page.more else { break };
+            // The partition of that place may not be finished.
+            progress.last_token = more.key.token.checked_sub(1).or(progress.last_token);
+            command.resume = Some(more);
+        }
+        rows.note_built(table, builds).await?;
+        tracing::info!(
+            "built the materialized view {}: {} partitions",
+            table.full_name(),
+            progress.keys_built
+        );
+        Ok(())
+    }
+
+    /// Writes what a page of the base is in the view.
+    async fn write_page(
+        &self,
+        view: &View,
+        base: &Arc<Table>,
+        page: &ReadPage,
+        at_micros: i64,
+    ) -> Result<(), Stop> {
+        let now = Seconds::try_from(self.context().rt().wall_micros() / 1_000_000).unwrap_or(0);
+        let (mut updates, mut pace) = (Vec::new(), Pace::new());
+        for partition in &page.partitions {
+            // Of a range that this node will have, or had, others know more.
+            if self.context().is_complete(base, partition.key.token) {
+                updates.extend(view.all(&update_of(base, partition), now));
+            }
+            pace.step().await;
+        }
+        let batches = Batches::new(self.context(), &self.operations().batchlog);
+        Ok(batches.write_late(updates, at_micros, WRITE_TIMEOUT).await?)
+    }
+
+    /// Has every node build the views of a table from the beginning.
+    pub(crate) async fn rebuild_views_here(&self, base: TableId) -> Result<(), String> {
+        let state = &self.operations().view_builds.0;
+        let schema = self.schema();
+        let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
+        // What a build under way reads next is of afterwards, and what it has written may not be there any more.
+        state.requests.set(state.requests.get() + 1);
+        let unbuilt = async {
+            let builds = rows.read().await?;
+            for view in schema.tables().filter(|table| table.is_view() && table.is_derived_from(base)) {
+                rows.note_unbuilt(view, &builds).await?;
+            }
+            Ok::<_, ReplicaError>(())
+        };
+        let unbuilt = unbuilt.await.map_err(|error| error.to_string());
+        state.requests.set(state.requests.get() + 1);
+        state.wake.notify_one();
+        unbuilt
+    }
+}
+
+/// What a page has of a partition, as an update.
+fn update_of(base: &Arc<Table>, partition: &PartitionResult) -> PartitionUpdate {
+    let rows = partition.rows.clone();
+    let mut update = PartitionUpdate::with_rows(base.clone(), partition.key.clone(), rows);
+    update.add_deletion(partition.deletion);
+    for range in partition.range_tombstones.iter() {
+        update.add_range_tombstone(range.clone());
+    }
+    update
+}

@@ -1,0 +1,203 @@
+//! Materialized views: what follows from writes of their bases on this shard, and its way to the views' replicas
+//! (docs/design/views.md).
+//!
+//! The updates of views that follow from a write are stored as a batch of several nodes in the log entry of the write, and delivered when that
+//! is applied. A batch that is left, by a crash or because the view's replicas were not there, is delivered by the batchlog.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Seconds};
+use replica::{Derivation, Derived, Engine, EngineRead, FollowUp, Origin, WriteError, WriteObserver};
+use rt::sync::{Permit, Semaphore};
+use rt::{Group, Rt};
+use schema::{Schema, Table, TableId};
+use stdx::HashMap;
+use views::View;
+
+use crate::Coordinator;
+use crate::batch_row;
+use crate::batchlog::Active;
+use crate::coordinator::WeakCoordinator;
+use crate::logged::Batches;
+
+/// Bytes of view updates of a shard that are on their way. Writes of bases wait when there are more.
+const PENDING_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a base partition that are read for one write.
+const READ_BYTES_MAX: usize = 16 << 20;
+/// The time that the replicas of a view have for an update, before the batchlog tries it again.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Coordinator {
+    /// Has views of this shard's tables follow their bases from now on.
+    pub fn derive_views(&self) {
+        let observer = ViewObserver {
+            rt: self.context().rt().clone(),
+            coordinator: self.downgrade(),
+            views: RefCell::new(views_of(&self.schema())),
+            room: Semaphore::new(PENDING_BYTES_MAX),
+        };
+        self.replica().engine().observe(Rc::new(observer));
+    }
+}
+
+type Views = HashMap<TableId, Rc<[View]>>;
+
+/// The views of a schema, by the tables that they follow.
+fn views_of(schema: &Schema) -> Views {
+    let mut views: HashMap<TableId, Vec<View>> = HashMap::default();
+    for table in schema.keyspaces().flat_map(|keyspace| keyspace.tables.values()) {
+        let Some(derivation) = table.derivation.as_ref().filter(|derivation| derivation.is_view()) else {
+            continue;
+        };
+        let Some(base) = schema.table_by_id(derivation.base()) else { continue };
+        match View::new(base, table.clone()) {
+            Ok(view) => views.entry(base.id).or_default().push(view),
+            Err(error) => tracing::error!("a materialized view does not follow its base: {error}"),
+        }
+    }
+    views.into_iter().map(|(base, views)| (base, views.into())).collect()
+}
+
+/// Derives the updates of views.
+struct ViewObserver {
+    rt: Rt,
+    /// It holds the engine, which holds this.
+    coordinator: WeakCoordinator,
+    views: RefCell<Views>,
+    /// Of [`PENDING_BYTES_MAX`].
+    room: Semaphore,
+}
+
+/// View updates of one write, from before it is applied until they are delivered.
+struct Pending {
+    coordinator: Coordinator,
+    active: Active,
+    is_applied: bool,
+    _room: Permit,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.is_applied {
+            self.coordinator.operations().batchlog.note_gone(&self.active.batch.key);
+        }
+    }
+}
+
+impl Pending {
+    /// Writes the updates to the views' replicas.
+    async fn deliver(self) {
+        let batch = self.active.batch.clone();
+        let batches = Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog);
+        if let Err(error) = batches.complete(batch, DELIVERY_TIMEOUT).await {
+            tracing::debug!("updates of materialized views are left to the batchlog: {error}");
+        }
+    }
+}
+
+impl FollowUp for Pending {
+    fn applied(&mut self) {
+        self.is_applied = true;
+    }
+
+    fn durable(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), WriteError>>>> {
+        // Views that are all on this node are up to date when the write is acknowledged.
+        if self.coordinator.view().is_alone() {
+            return Box::pin(async move {
+                self.deliver().await;
+                Ok(())
+            });
+        }
+        let rt = self.coordinator.context().rt().clone();
+        rt.spawn(Group::Statement, self.deliver()).detach();
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+impl ViewObserver {
+    async fn derive(&self, engine: &Engine, update: &PartitionUpdate) -> Result<Derivation, WriteError> {
+        let views = self.views.borrow().get(&update.table.id).cloned();
+        let Some(views) = views else { return Ok(Derivation::default()) };
+        let Some(coordinator) = self.coordinator.upgrade() else { return Err(WriteError::Stopped) };
+        let context = coordinator.context();
+        if !context.is_complete(&update.table, update.key.token) {
+            // Of what the others had before, this node would know too little.
+            return Ok(Derivation::default());
+        }
+        let before = read_before(engine, update).await?;
+        let now = Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0);
+        let mut changes = Vec::new();
+        for view in views.iter() {
+            changes.extend(view.changes(&before, update, now));
+            rt::preempt::yield_now().await;
+        }
+        let is_here = |change: &PartitionUpdate| {
+            context.view().is_alone() && context.replica().shard_of(change.key.token) == context.shard()
+        };
+        // Changes of this very shard are applied with the write and need not be stored for later.
+        let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
+        let schema = coordinator.schema();
+        let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
+            return Ok(updates.into());
+        };
+        let bytes: usize = changes.iter().map(PartitionUpdate::memory_size).sum();
+        let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
+        let active = coordinator.operations().batchlog.begin(changes.iter());
+        if !context.injected().lost_view_updates {
+            updates.push(active.batch.row(batches));
+        }
+        let pending = Pending { coordinator, active, is_applied: false, _room: room };
+        Ok(Derivation { updates, follow_up: Some(Box::new(pending)) })
+    }
+}
+
+impl WriteObserver for ViewObserver {
+    fn observes(&self, table: &Table, _: Origin) -> bool {
+        self.views.borrow().contains_key(&table.id)
+    }
+
+    fn derive<'a>(&'a self, engine: &'a Engine, _: Origin, update: &'a PartitionUpdate) -> Derived<'a> {
+        Box::pin(self.derive(engine, update))
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.views.borrow().is_empty()
+    }
+
+    fn use_schema(&self, schema: &Schema) {
+        *self.views.borrow_mut() = views_of(schema);
+    }
+}
+
+/// The rows that an update changes, as they were.
+async fn read_before(engine: &Engine, update: &PartitionUpdate) -> Result<PartitionUpdate, WriteError> {
+    let failed = |error: &dyn std::fmt::Display| WriteError::Read(error.to_string());
+    let (range, slices) = (PartitionRange::single(&update.key), View::rows_read(&update.table, update));
+    let read = EngineRead::new(update.table.id, &range, &slices);
+    let mut reader = engine.read(&read).map_err(|error| failed(&error))?;
+    let mut before = PartitionUpdate::new(update.table.clone(), update.key.clone());
+    let (mut bytes, mut open) = (0, None);
+    while let Some(fragment) = reader.next().await.map_err(|error| failed(&error))? {
+        bytes += fragment.memory_size();
+        if bytes > READ_BYTES_MAX {
+            let text =
+                "the write changes more rows of a table with materialized views than can be read at once";
+            return Err(WriteError::Read(text.to_owned()));
+        }
+        match fragment {
+            Fragment::PartitionStart { deletion, .. } => before.add_deletion(deletion),
+            Fragment::Row(row) => before.add_row(row),
+            Fragment::RangeTombstoneChange { bound, deletion } => {
+                if let Some((start, deletion)) = open.take() {
+                    before.add_range_tombstone(RangeTombstone { start, end: bound.clone(), deletion });
+                }
+                open = (!deletion.is_live()).then_some((bound, deletion));
+            }
+            Fragment::StaticRow(_) | Fragment::PartitionEnd => {}
+        }
+    }
+    Ok(before)
+}
