@@ -292,6 +292,7 @@ async fn open(
     match enter(rt, begun, follower, &changes).await {
         Ok(()) => {
             running.repair().start().await;
+            running.build_views();
             Ok((admin, changes))
         }
         Err(error) => {

@@ -55,6 +55,8 @@ pub(crate) struct RunningShard {
     coordinator: Coordinator,
     /// Completes the batches that other coordinators, or an earlier process, left.
     batches: RefCell<Option<Task<()>>>,
+    /// Shard 0: builds materialized views.
+    views: RefCell<Option<Task<()>>>,
     front: Front,
     handoff: Handoff,
     repair: Repair,
@@ -85,6 +87,7 @@ impl RunningShard {
             boot.schema.clone(),
         );
         coordinator.inject(boot.canaries.coordinator);
+        coordinator.derive_views();
         coordinator.connect(&messenger);
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
@@ -103,6 +106,7 @@ impl RunningShard {
             replica,
             coordinator,
             batches,
+            views: RefCell::new(None),
             front,
             handoff,
             repair,
@@ -120,6 +124,11 @@ impl RunningShard {
             replayed => tracing::info!("completed {replayed} logged batches that were interrupted"),
         }
         Ok(())
+    }
+
+    /// Shard 0: builds materialized views from now on.
+    pub(crate) fn build_views(&self) {
+        *self.views.borrow_mut() = Some(self.coordinator.build_views());
     }
 
     /// Lets clients in.
@@ -184,6 +193,7 @@ impl RunningShard {
     pub(crate) async fn quiet(&self) {
         self.front.stop().await;
         drop(self.batches.borrow_mut().take());
+        drop(self.views.borrow_mut().take());
         self.repair.stop().await;
         self.transfers.stop();
         // Before the storage of any shard ends; later writes are not hinted.

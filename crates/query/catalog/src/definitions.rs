@@ -7,7 +7,12 @@ use types::CqlType;
 
 const TABLES: &str = include_str!("tables.txt");
 /// Tables of these keyspaces that are stored: what has to survive a crash and is in no other place.
-const KEPT: &[(&str, &str)] = &[("system", "batches"), ("system", "paxos")];
+const KEPT: &[(&str, &str)] = &[
+    ("system", "batches"),
+    ("system", "built_views"),
+    ("system", "paxos"),
+    ("system", "view_builds_in_progress"),
+];
 
 /// The computed keyspaces with their tables.
 pub fn computed_keyspaces() -> Vec<Keyspace> {

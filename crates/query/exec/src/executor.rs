@@ -620,10 +620,6 @@ impl<C: Coordinator> Executor<C> {
                 functions: &self.limits.functions,
             };
             let mut outcome = ddl::plan(statement, &context)?;
-            if matches!(statement, Statement::CreateView(_)) && !outcome.edits.is_empty() {
-                // Its rows would not follow from writes of its base yet.
-                return Err(ExecError::unsupported(statement.name()));
-            }
             if let Some(mut guard) = self.guard(request) {
                 guard.schema_change(statement, &schema, &outcome.edits)?;
                 outcome.warnings.splice(..0, guard.warnings);

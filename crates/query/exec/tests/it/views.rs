@@ -8,7 +8,7 @@ use exec::lookup::Lookup;
 use crate::golden::{Node, block_on, check_with};
 use crate::memory::Memory;
 
-/// Plans a CREATE MATERIALIZED VIEW and carries it out, which a node refuses to do yet.
+/// Plans a CREATE MATERIALIZED VIEW and carries it out, with an id that is the same in every run.
 fn create(memory: &Memory, statement: &Statement, number: u8) -> String {
     let (schema, view) = (memory.schema(), memory.view());
     let context = DdlContext {
