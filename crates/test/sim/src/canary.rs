@@ -246,6 +246,13 @@ impl Canary {
             |injected| injected.engine.lost_places = true,
         ),
         checked(
+            "lost-view-updates",
+            "updates of views are not stored with the write that they follow from",
+            (Focus::Views, 20, None),
+            "views",
+            |injected| injected.coordinator.lost_view_updates = true,
+        ),
+        checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",
             (Focus::Rollback, 2, Some(0)),

@@ -28,6 +28,7 @@ use crate::cluster::serial::{self, SharedRegisters};
 use crate::cluster::stamps::{self, SharedStamps, Stamper};
 use crate::cluster::steady::Prober;
 use crate::cluster::truncating::{self, SharedCut, Truncater};
+use crate::cluster::views::{self, BaseWriter};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
     atomic, available, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, steady,
@@ -51,11 +52,13 @@ const CHANGE_PAUSE_MICROS: u64 = 150_000;
 const STAMPER_STREAM: u64 = 1 << 50;
 /// Draws of the client of indexes.
 const INDEXER_STREAM: u64 = 1 << 51;
+/// The same for the clients of a table with views.
+const BASE_WRITER_STREAM: u64 = 1 << 52;
 /// How often a join may be retried before the quiescent phase.
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// The checks of a quiescent phase, in this order.
-const CHECKS: [&str; 19] = [
+const CHECKS: [&str; 20] = [
     "kept",
     "truncation",
     "left_behind",
@@ -65,6 +68,7 @@ const CHECKS: [&str; 19] = [
     "replicating",
     "truncating",
     "indexed",
+    "views",
     "durable",
     "atomic",
     "equal",
@@ -406,6 +410,11 @@ impl ClusterDirector {
                 self.change_schema(&mut connection, &text).await;
             }
         }
+        if self.plan.views {
+            for text in views::create_texts() {
+                self.change_schema(&mut connection, &text).await;
+            }
+        }
         if self.plan.probes {
             self.change_schema(&mut connection, &available::create_text()).await;
             self.change_schema(&mut connection, &steady::create_text()).await;
@@ -540,6 +549,17 @@ impl ClusterDirector {
             };
             tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
         }
+        let base_writers = if self.plan.views { views::CLIENTS } else { 0 };
+        for number in 0..base_writers {
+            let writer = BaseWriter {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(BASE_WRITER_STREAM + number + self.sim.now().as_nanos() as u64),
+            };
+            tasks.push(self.rt.spawn(Group::Statement, writer.run()));
+        }
         if !self.plan.replications.is_empty() {
             let replicator = Replicator {
                 rt: self.rt.clone(),
@@ -621,6 +641,8 @@ impl ClusterDirector {
             "truncating" => Ok(()),
             "indexed" if self.plan.truncates => indexed::check(self).await,
             "indexed" => Ok(()),
+            "views" if self.plan.views => views::check(self).await,
+            "views" => Ok(()),
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,

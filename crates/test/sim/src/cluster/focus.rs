@@ -26,6 +26,9 @@ const ROLLBACK_ONE_IN: u64 = 20;
 /// The same of rows of partitions under transactions.
 const ROWS_STREAM: u64 = 24;
 const ROWS_ONE_IN: u64 = 20;
+/// The same of materialized views.
+const VIEWS_STREAM: u64 = 26;
+const VIEWS_ONE_IN: u64 = 20;
 
 /// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +62,13 @@ pub enum Focus {
     Rows,
     /// Disks that are restored from older images.
     Rollback,
+    /// A table with materialized views whose rows few nodes have, while nodes end and the ring changes.
+    Views,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -78,6 +83,7 @@ impl Focus {
         Self::Steady,
         Self::Rows,
         Self::Rollback,
+        Self::Views,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -102,6 +108,7 @@ impl Focus {
             Self::Steady => "steady",
             Self::Rows => "rows",
             Self::Rollback => "rollback",
+            Self::Views => "views",
         }
     }
 
@@ -123,6 +130,8 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut restored, ROLLBACK_ONE_IN).then_some(Self::Rollback));
         let mut rows = Rng::new(seed, ROWS_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut rows, ROWS_ONE_IN).then_some(Self::Rows));
+        let mut views = Rng::new(seed, VIEWS_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut views, VIEWS_ONE_IN).then_some(Self::Views));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -137,7 +146,7 @@ impl Focus {
             Self::Stale => *pick(rng, &[4, 5, 5]),
             Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
             Self::Growth => *pick(rng, &[2, 3, 3, 4]),
-            Self::Rings => *pick(rng, &[4, 5]),
+            Self::Rings | Self::Views => *pick(rng, &[4, 5]),
             Self::Rollback => *pick(rng, &[3, 3, 4, 5]),
             Self::Steady => *pick(rng, &[3, 3, 4, 5]),
         }
@@ -174,6 +183,7 @@ impl Focus {
             Self::Steady => steady(plan, rng),
             Self::Rows => rows(plan, rng),
             Self::Rollback => changing(plan, rng),
+            Self::Views => views(plan, rng),
         }
     }
 }
@@ -347,4 +357,18 @@ fn steady(plan: &mut ClusterPlan, rng: &mut Rng) {
     }
     busy(plan, 40_000, 400_000);
     plan.machine.workers = 4;
+}
+
+fn views(plan: &mut ClusterPlan, rng: &mut Rng) {
+    changing(plan, rng);
+    plan.views = true;
+    (plan.serial_percent, plan.changers, plan.machine.tables) = (0, 0, 1);
+    // What one replica loses no other derives.
+    plan.copies = Copies::Anywhere(*pick(rng, &[1, 1, 2, 3]));
+    plan.links = Some(slow(*pick(rng, &[5, 50, 200])));
+    if one_in(rng, 2) {
+        plan.founders = plan.shards.len() - 1;
+    }
+    busy(plan, 20_000, 50_000);
+    plan.machine.workers = 2;
 }

@@ -31,6 +31,7 @@ mod stamps;
 mod steady;
 mod truncating;
 mod truncation;
+mod views;
 mod worker;
 
 use std::cell::{Cell, RefCell};

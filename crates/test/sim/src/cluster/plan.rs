@@ -56,6 +56,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) operations: Operations,
     /// A client truncates a table of its own.
     pub(crate) truncates: bool,
+    /// Clients write a table with materialized views.
+    pub(crate) views: bool,
     /// Replication factors between which a client alters a keyspace of its own; none for no such client.
     pub(crate) replications: Vec<usize>,
     /// And so many of the others writes; two are for flushes and compactions, and the rest reads.
@@ -342,6 +344,7 @@ impl ClusterPlan {
             watched: false,
             probes: false,
             truncates: false,
+            views: false,
             replications: Vec::new(),
             focus: None,
             scale: Scale::default(),
