@@ -248,7 +248,7 @@ impl Canary {
         checked(
             "lost-view-updates",
             "updates of views are not stored with the write that they follow from",
-            (Focus::Views, 20, None),
+            (Focus::Views, 20, Some(6)),
             "views",
             |injected| injected.coordinator.lost_view_updates = true,
         ),

@@ -184,7 +184,7 @@ mod tests {
         let row = |cells: &[i32]| cells.iter().map(|cell| Some(*cell)).collect::<BaseRow>();
         let base = [row(&[1, 2, 3, 4]), vec![Some(5), Some(6), None, None]];
         let by_v = row(&[3, 1, 2, 4]);
-        assert_eq!(problem(&VIEWS[0], &base, &[by_v.clone()]), None);
+        assert_eq!(problem(&VIEWS[0], &base, std::slice::from_ref(&by_v)), None);
         assert!(problem(&VIEWS[0], &base, &[]).is_some_and(|text| text.contains("is missing")));
         let old = row(&[2, 1, 2, 4]);
         let two = problem(&VIEWS[0], &base, &[by_v.clone(), old]);
