@@ -293,8 +293,9 @@ pub(super) fn drop(ast: &DropTable, context: &DdlContext<'_>) -> Result<Outcome>
             "Cannot use DROP TABLE on a materialized view. Please use DROP MATERIALIZED VIEW instead."
         );
     }
-    // Cassandra's text names the keyspace of each view, not the view.
-    let depend: Vec<&str> = views_of(table, context).map(|view| view.keyspace.as_str()).collect();
+    // Cassandra's text names the keyspaces of the views, not the views.
+    let mut depend: Vec<&str> = views_of(table, context).map(|view| view.keyspace.as_str()).collect();
+    depend.dedup();
     if !depend.is_empty() {
         return invalid!(
             "Cannot drop a table when materialized views still depend on it ({})",

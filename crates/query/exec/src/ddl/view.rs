@@ -36,7 +36,8 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
-    let Some(base) = home.tables.get(base_name) else {
+    // A view is no base table.
+    let Some(base) = home.tables.get(base_name).filter(|base| !base.is_view()) else {
         return invalid!("Base table '{base_name}' doesn't exist");
     };
     match home.tables.get(name) {
@@ -84,9 +85,6 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
 fn check_base(name: &str, base: &Table) -> Result<()> {
     if base.is_counter() {
         return invalid!("Materialized views are not supported on counter tables");
-    }
-    if base.is_view() {
-        return invalid!("Materialized views cannot be created against other materialized views");
     }
     if base.derivation.is_some() || base.compact_storage {
         return invalid!("Materialized views are not supported on table {}", base.full_name());
