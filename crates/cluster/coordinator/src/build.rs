@@ -29,7 +29,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration:
 /// How often the progress of a build is stored.
 const NOTE_PERIOD: Duration = Duration::from_secs(2);
 
-/// What a build and those who ask for one share, on shard 0.
+/// The state that a build shares with those who request one, on shard 0.
 #[derive(Clone, Default)]
 pub(crate) struct ViewBuilds(Rc<State>);
 
@@ -40,7 +40,7 @@ struct State {
     requests: Cell<u64>,
 }
 
-/// Why a build ends before its end.
+/// The reason for which a build stops early.
 enum Stop {
     /// The view is gone, or to be built from the beginning.
     Outdated,
@@ -92,7 +92,7 @@ impl Coordinator {
         }
     }
 
-    /// Builds what is to be built.
+    /// Builds the views that are not built.
     async fn build_all(&self) -> Result<(), Stop> {
         let schema = self.schema();
         let views: Vec<&Arc<Table>> = schema.tables().filter(|table| table.is_view()).collect();
@@ -165,7 +165,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Writes what a page of the base is in the view.
+    /// Writes the rows of the view that follow from a page of the base.
     async fn write_page(
         &self,
         view: &View,
@@ -207,7 +207,7 @@ impl Coordinator {
     }
 }
 
-/// What a page has of a partition, as an update.
+/// The partition of a page, as an update.
 fn update_of(base: &Arc<Table>, partition: &PartitionResult) -> PartitionUpdate {
     let rows = partition.rows.clone();
     let mut update = PartitionUpdate::with_rows(base.clone(), partition.key.clone(), rows);

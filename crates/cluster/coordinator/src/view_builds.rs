@@ -13,7 +13,7 @@ use rt::Rt;
 use schema::{Schema, Table, TableId};
 use stdx::HashMap;
 
-/// The state of a build, as its row has it.
+/// The state of a build, as stored in its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Partitions up to this token are in the view.
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     pub(crate) keys_built: i64,
 }
 
-/// What the rows say.
+/// The content of the rows.
 #[derive(Debug, Default)]
 pub(crate) struct Builds {
     /// Views that are built.

@@ -30,7 +30,7 @@ use crate::store::{Store, count};
 use crate::tables::Tables;
 use crate::{EngineConfig, FailurePolicy, ReadError, WriteError};
 
-/// What follows from a write, beside the updates that are applied with it.
+/// The consequences of a write beside the updates that are applied with it.
 pub trait FollowUp {
     /// The write is in its memtables and on its way into the log. A follow-up that is dropped before was of a write that was not applied.
     fn applied(&mut self);
@@ -44,7 +44,7 @@ pub trait FollowUp {
 pub struct Derivation {
     /// Updates that are applied with the write.
     pub updates: Updates,
-    /// What else follows from it.
+    /// Further consequences.
     pub follow_up: Option<Box<dyn FollowUp>>,
 }
 

@@ -44,8 +44,8 @@ impl Observed {
     }
 }
 
-/// The updates that follow from a write. No other observed write changes the same partitions until the first of the results is told that
-/// the write is applied, or dropped.
+/// The updates that follow from a write. No other observed write changes the same partitions until the first of the results is dropped or
+/// its `applied` is called.
 pub(crate) async fn derive(engine: &Engine, write: &mut Write) -> Result<(Observed, Updates), WriteError> {
     let observers = engine.0.observers.all.borrow().clone();
     let origin = write.origin;

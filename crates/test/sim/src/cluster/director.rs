@@ -549,17 +549,7 @@ impl ClusterDirector {
             };
             tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
         }
-        let base_writers = if self.plan.views { views::CLIENTS } else { 0 };
-        for number in 0..base_writers {
-            let writer = BaseWriter {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                plan: self.plan.clone(),
-                servers: servers.to_vec(),
-                rng: self.sim.rng(BASE_WRITER_STREAM + number + self.sim.now().as_nanos() as u64),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, writer.run()));
-        }
+        tasks.extend(self.begin_base_writers(servers));
         if !self.plan.replications.is_empty() {
             let replicator = Replicator {
                 rt: self.rt.clone(),
@@ -573,6 +563,22 @@ impl ClusterDirector {
             tasks.push(self.rt.spawn(Group::Statement, replicator.run()));
         }
         tasks
+    }
+
+    /// The clients of a table with materialized views, if there is one.
+    fn begin_base_writers(&self, servers: &[SocketAddr]) -> impl Iterator<Item = Task<()>> {
+        let now = self.sim.now().as_nanos() as u64;
+        let clients = if self.plan.views { views::CLIENTS } else { 0 };
+        (0..clients).map(move |number| {
+            let writer = BaseWriter {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(BASE_WRITER_STREAM + number + now),
+            };
+            self.rt.spawn(Group::Statement, writer.run())
+        })
     }
 
     /// The record of healthy machines, from now on, when all are.
