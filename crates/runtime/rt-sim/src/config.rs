@@ -122,6 +122,8 @@ pub struct DiskConfig {
     pub short_per_million: u32,
     /// The operation that makes a new, renamed or removed name durable.
     pub names: NameDurability,
+    /// Whether files can be mapped into memory.
+    pub maps: bool,
 }
 
 impl Default for DiskConfig {
@@ -137,6 +139,7 @@ impl Default for DiskConfig {
             sync_error_per_million: 0,
             short_per_million: 0,
             names: NameDurability::SyncDir,
+            maps: false,
         }
     }
 }

@@ -12,9 +12,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rt::driver::{FileDriver, LocalBoxFuture, LockOutput, PathOp, PathOutput};
+use rt::driver::{FileDriver, LocalBoxFuture, LockOutput, MappingDriver, PathOp, PathOutput};
 use rt::{DirEntry, IO_ALIGNMENT, IoBuf, OpenOptions};
 use tokio::runtime::Handle;
+
+use crate::mapped::Mapped;
 
 /// Runs a closure on the pool. It runs to its end even when the future is dropped.
 pub(crate) async fn on_pool<R: Send + 'static>(
@@ -202,6 +204,11 @@ impl FileDriver for BlockingFile {
 
     fn allocate(&self, position: u64, len: u64) -> LocalBoxFuture<io::Result<()>> {
         self.on_pool(move |file| allocate(file, position, len))
+    }
+
+    fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>> {
+        let mapped = self.on_pool(move |file| Mapped::new(file, len));
+        Box::pin(async move { mapped.await.map(|mapped| Box::new(mapped) as Box<dyn MappingDriver>) })
     }
 
     fn len(&self) -> LocalBoxFuture<io::Result<u64>> {

@@ -8,6 +8,7 @@ mod blocking;
 mod clock;
 mod disk;
 mod machine;
+mod mapped;
 mod memory;
 mod net;
 mod random;

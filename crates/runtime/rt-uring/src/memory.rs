@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rt::driver::{DiskDriver, FileDriver, LocalBoxFuture, LockOutput, PathOp, PathOutput};
+use rt::driver::{DiskDriver, FileDriver, LocalBoxFuture, LockOutput, MappingDriver, PathOp, PathOutput};
 use rt::{DirEntry, IoBuf, OpenOptions};
 
 /// The disk size of a node with files in memory; memory itself runs out first.
@@ -250,11 +250,26 @@ impl FileDriver for MemoryFile {
         Box::pin(std::future::ready(result))
     }
 
+    fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>> {
+        let has_blocks = hold(&self.content).len() as u64 >= len;
+        let mapping = MemoryFile { content: Arc::clone(&self.content), append: false };
+        Box::pin(std::future::ready(match has_blocks {
+            true => Ok(Box::new(mapping) as Box<dyn MappingDriver>),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }))
+    }
+
     fn len(&self) -> LocalBoxFuture<io::Result<u64>> {
         Box::pin(std::future::ready(Ok(hold(&self.content).len() as u64)))
     }
 
     fn alignment(&self) -> usize {
         1
+    }
+}
+
+impl MappingDriver for MemoryFile {
+    fn write(&self, position: u64, bytes: &[u8]) {
+        self.write_now(position, bytes).expect("a mapped range fits into memory");
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use io_uring::{IoUring, opcode, squeue, types};
-use rt::driver::{FileDriver, LocalBoxFuture};
+use rt::driver::{FileDriver, LocalBoxFuture, MappingDriver};
 use rt::executor::TurnHook;
 use rt::sync::{Permit, Semaphore};
 use rt::{IO_ALIGNMENT, IoBuf};
@@ -417,6 +417,10 @@ impl FileDriver for RingFile {
                 result => result,
             }
         })
+    }
+
+    fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>> {
+        self.pool.map(len)
     }
 
     fn len(&self) -> LocalBoxFuture<io::Result<u64>> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::driver::{DiskDriver, FileDriver, LockOutput, PathOp, PathOutput};
+use crate::driver::{DiskDriver, FileDriver, LockOutput, MappingDriver, PathOp, PathOutput};
 use crate::iobuf::{IO_ALIGNMENT, IoBuf};
 
 /// Bytes that [`File::rewrite`] reads and writes at once.
@@ -82,6 +82,8 @@ pub enum DiskOp {
     Sync,
     /// Changing the length or taking blocks.
     Allocate,
+    /// Mapping into memory.
+    Map,
     /// Asking for length or kind.
     Stat,
     /// Renaming.
@@ -109,6 +111,7 @@ impl DiskOp {
             DiskOp::Write => "write",
             DiskOp::Sync => "sync",
             DiskOp::Allocate => "allocate space for",
+            DiskOp::Map => "map",
             DiskOp::Stat => "look up",
             DiskOp::Rename => "rename",
             DiskOp::Remove => "remove",
@@ -614,6 +617,17 @@ impl File {
         self.driver.allocate(position, len).await.map_err(|error| self.error(DiskOp::Allocate, error))
     }
 
+    /// Maps the first `len` bytes into memory. They must have blocks ([`File::allocate`]).
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where a store could fail for want of space (file systems that copy on write, files
+    /// with holes) or the file is direct: such a file is written by [`File::write_at`].
+    pub async fn map(&self, len: u64) -> Result<Mapping, DiskError> {
+        assert!(self.alignment() == 1, "a direct file is not in the page cache");
+        let driver = self.driver.map(len).await.map_err(|error| self.error(DiskOp::Map, error))?;
+        Ok(Mapping { driver, len })
+    }
+
     /// Length, bytes.
     pub async fn len(&self) -> Result<u64, DiskError> {
         self.driver.len().await.map_err(|error| self.error(DiskOp::Stat, error))
@@ -621,6 +635,25 @@ impl File {
 
     fn error(&self, op: DiskOp, source: io::Error) -> DiskError {
         DiskError { op, path: Arc::clone(&self.path), source: Arc::new(source) }
+    }
+}
+
+/// The beginning of a file in memory ([`File::map`]). A store costs no system call and waits for nothing; as with
+/// [`File::write_at`], it survives the end of the process at once and a loss of power after a sync of the file.
+pub struct Mapping {
+    driver: Box<dyn MappingDriver>,
+    len: u64,
+}
+
+impl Mapping {
+    /// Stores `bytes` at `position`.
+    ///
+    /// # Panics
+    /// When they do not lie within the mapping.
+    pub fn write(&self, position: u64, bytes: &[u8]) {
+        let end = position.checked_add(bytes.len() as u64);
+        assert!(end.is_some_and(|end| end <= self.len), "a store lies within the mapping");
+        self.driver.write(position, bytes);
     }
 }
 

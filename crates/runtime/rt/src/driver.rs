@@ -147,10 +147,19 @@ pub trait FileDriver {
     fn set_len(&self, len: u64) -> LocalBoxFuture<io::Result<()>>;
     /// Makes sure that `[position, position + len)` has blocks and reads as zeros where nothing was written.
     fn allocate(&self, position: u64, len: u64) -> LocalBoxFuture<io::Result<()>>;
+    /// Maps the first `len` bytes, which have blocks, into memory and reads them in. [`io::ErrorKind::Unsupported`] where a
+    /// store to the mapping could fail.
+    fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>>;
     /// Length in bytes.
     fn len(&self) -> LocalBoxFuture<io::Result<u64>>;
     /// The alignment of positions, lengths and memory of an operation; 1 for buffered files.
     fn alignment(&self) -> usize;
+}
+
+/// The beginning of a file in memory, shared with the system: what is stored survives the end of the process.
+pub trait MappingDriver {
+    /// Stores `bytes`, which lie within the mapping, at `position`.
+    fn write(&self, position: u64, bytes: &[u8]);
 }
 
 /// The network of one node, as one shard sees it.

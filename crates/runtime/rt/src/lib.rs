@@ -20,7 +20,7 @@ pub mod timer;
 
 mod handle;
 
-pub use disk::{DirEntry, Disk, DiskError, DiskOp, File, LockError, LockGuard, OpenOptions};
+pub use disk::{DirEntry, Disk, DiskError, DiskOp, File, LockError, LockGuard, Mapping, OpenOptions};
 pub use driver::LocalBoxFuture;
 pub use group::{Group, GroupStats};
 pub use handle::{Rt, RtParts, ShardId, ShardMain, shard_mains};

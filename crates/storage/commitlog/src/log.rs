@@ -1,23 +1,26 @@
-//! The log in operation: entries gather in a chunk, one task writes chunk after chunk, and whoever waits for an entry
-//! is answered when its chunk is written (or synced, as the mode asks).
+//! The log in operation. Where the segment being written is mapped (the periodic mode) an entry is stored when it is appended.
+//! Else entries gather in a chunk, one task writes chunk after chunk, and whoever waits for an entry is answered when its
+//! chunk is written (or synced, as the mode asks). The same task begins and ends segments.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::future::select;
 use mutation::PartitionUpdate;
 use mutation::codec::EncodedUpdates;
 use rt::sync::Semaphore;
 use rt::{DiskError, DiskOp, File, Group, IoBuf, Rt, Task};
 use schema::TableId;
 
+use crate::active::Active;
 use crate::entry::{Checkpoint, encode_received, encode_updates};
-use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, entry_crc, scan};
+use crate::segment::{CHUNK_HEADER_LEN, ENTRY_HEADER_LEN, HEADER_LEN, SegmentHeader, entry_header, scan};
 use crate::signal::Signal;
 use crate::{AppendError, CommitLogConfig, SyncMode};
 
@@ -40,6 +43,8 @@ pub(crate) struct Inner {
     /// An injected bug: acknowledge without the sync that the mode promises.
     pub(crate) skip_sync: bool,
     pub(crate) state: RefCell<State>,
+    /// The segment being written; none while one is ended and the next is made ready.
+    pub(crate) active: RefCell<Option<Active>>,
     pub(crate) work: Signal,
     pub(crate) closing: Cell<bool>,
     /// One sync at a time: when two of one file fail, the system says so to one of them only.
@@ -48,6 +53,8 @@ pub(crate) struct Inner {
     releasing: Semaphore,
     /// The periodic mode: what was written is not synced in time. Writes wait.
     late: Cell<bool>,
+    /// A segment has its end mark, which is not durable.
+    pub(crate) segment_ended: Rc<Signal>,
     /// There may be something for the archive.
     pub(crate) archiving: Signal,
     /// See [`CommitLog::on_failure`].
@@ -73,6 +80,10 @@ pub(crate) struct State {
     pub(crate) next_segment: u64,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) pending_bytes: usize,
+    /// Chunks that were pending are being written: what is appended now comes behind them.
+    pub(crate) is_writing: bool,
+    /// A spare was asked for while this segment was written; once is enough, also when the disk is full.
+    pub(crate) spare_asked: bool,
     pub(crate) room_waiters: Vec<Waker>,
     /// Oldest first; the last is the one being written, or was when the log was opened.
     pub(crate) segments: VecDeque<Segment>,
@@ -130,7 +141,8 @@ impl ChunkStatus {
 /// An entry on its way to the disk. Awaiting it gives whether it arrived as the log's mode asks.
 #[must_use = "the entry may be acknowledged only after this"]
 pub struct Ticket {
-    status: Rc<ChunkStatus>,
+    /// None: it has arrived.
+    status: Option<Rc<ChunkStatus>>,
     /// The entry's number.
     pub number: u64,
 }
@@ -139,10 +151,11 @@ impl Future for Ticket {
     type Output = Result<(), AppendError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(outcome) = &*self.status.outcome.borrow() {
+        let Some(status) = &self.status else { return Poll::Ready(Ok(())) };
+        if let Some(outcome) = &*status.outcome.borrow() {
             return Poll::Ready(outcome.clone());
         }
-        let mut waiters = self.status.waiters.borrow_mut();
+        let mut waiters = status.waiters.borrow_mut();
         if !waiters.last().is_some_and(|last| last.will_wake(cx.waker())) {
             waiters.push(cx.waker().clone());
         }
@@ -190,18 +203,21 @@ impl CommitLog {
             config,
             skip_sync,
             state: RefCell::new(state),
+            active: RefCell::default(),
             work: Signal::default(),
             closing: Cell::new(false),
             syncing: Semaphore::new(1),
             releasing: Semaphore::new(1),
             late: Cell::new(false),
+            segment_ended: Rc::default(),
             archiving: Signal::default(),
             failure_handler: RefCell::default(),
             tasks: RefCell::default(),
         }));
         let mut tasks = vec![rt.spawn(Group::Statement, write(log.0.clone()))];
         if let SyncMode::Periodic { period } = log.0.config.sync {
-            let syncer = sync_periodically(rt.clone(), Rc::downgrade(&log.0), period);
+            let segment_ended = Rc::clone(&log.0.segment_ended);
+            let syncer = sync_periodically(rt.clone(), Rc::downgrade(&log.0), segment_ended, period);
             tasks.push(rt.spawn(Group::Maintenance, syncer));
         }
         if log.0.config.archive_directory.is_some() {
@@ -272,14 +288,16 @@ impl CommitLog {
         let added = if body.len() > size_max {
             Err(AppendError::TooLarge { size: body.len(), size_max })
         } else {
-            Ok(state.add(&body))
+            Ok(self.0.store(&mut state, &body).unwrap_or_else(|| state.add(&body)))
         };
         if body.capacity() <= CHUNK_LEN_MAX {
             state.scratch = body;
         }
         drop(state);
         let ticket = added?;
-        self.0.work.set();
+        if ticket.status.is_some() {
+            self.0.work.set();
+        }
         Ok(ticket)
     }
 
@@ -316,7 +334,9 @@ impl CommitLog {
                     Some(first)
                         if state.segments.len() > 1
                             && first.last < number
-                            && !state.to_archive.contains(&first.path) =>
+                            && !state.to_archive.contains(&first.path)
+                            // Its end mark is not durable.
+                            && !state.unsynced.iter().any(|file| file.header.id == first.id) =>
                     {
                         let segment = state.segments.pop_front().expect("just seen");
                         let next = state.segments.front().expect("the last one stays");
@@ -349,7 +369,7 @@ impl CommitLog {
     pub async fn sync(&self) -> Result<(), AppendError> {
         let last = self.0.state.borrow().pending.back().map(|chunk| chunk.status.clone());
         if let Some(status) = last {
-            Ticket { status, number: 0 }.await?;
+            Ticket { status: Some(status), number: 0 }.await?;
         }
         self.0.sync().await
     }
@@ -405,7 +425,22 @@ impl State {
         assert!(number > self.written, "an entry is added before it is written");
         self.pending_bytes += len;
         self.stats.entries += 1;
-        Ticket { status: chunk.status.clone(), number }
+        Ticket { status: Some(chunk.status.clone()), number }
+    }
+
+    /// Notes that the chunk with these entries is written. Gives whether a spare is needed soon, once a segment.
+    pub(crate) fn note_written(&mut self, first: u64, last: u64, is_half_full: bool) -> bool {
+        assert!(first <= last, "a chunk that is written has entries");
+        assert!(first > self.written, "chunks are written in the order of their entries");
+        assert!(last < self.next, "entries that are written were numbered");
+        self.written = last;
+        self.stats.chunks += 1;
+        let segment = self.segments.back_mut().expect("the active segment is listed");
+        assert!(segment.last < last, "a segment's entries rise");
+        segment.last = last;
+        let wants_spare = is_half_full && self.spares.is_empty() && !self.spare_asked;
+        self.spare_asked |= wants_spare;
+        wants_spare
     }
 
     pub(crate) fn wake_room_waiters(&mut self) {
@@ -421,13 +456,8 @@ impl Pending {
     }
 
     pub(crate) fn push(&mut self, number: u64, body: &[u8]) {
-        let len = u32::try_from(body.len()).expect("entries are smaller than a segment");
         assert!(self.buf.len() >= CHUNK_HEADER_LEN, "entries stand behind the chunk's header");
-        assert!(!body.is_empty(), "an entry has a kind");
-        let mut head = [0; ENTRY_HEADER_LEN];
-        head[..4].copy_from_slice(&len.to_be_bytes());
-        head[4..].copy_from_slice(&entry_crc(number, body).to_be_bytes());
-        self.buf.extend_from_slice(&head);
+        self.buf.extend_from_slice(&entry_header(number, body));
         self.buf.extend_from_slice(body);
         self.count += 1;
     }
@@ -435,11 +465,14 @@ impl Pending {
 
 /// The task of the periodic mode. What is written when a sync has just begun waits for half a period until the next begins; when
 /// that takes the other half too, or fails, writes wait until one succeeds.
-async fn sync_periodically(rt: Rt, log: Weak<Inner>, period: Duration) {
+///
+/// A segment that has ended is synced at once: what is not durable stays at about a segment, so that the system has no reason to
+/// hold back whoever stores into the next one.
+async fn sync_periodically(rt: Rt, log: Weak<Inner>, segment_ended: Rc<Signal>, period: Duration) {
     let half = period / 2;
     let mut next = rt.now() + half;
     loop {
-        rt.sleep_until(next).await;
+        select(pin!(rt.sleep_until(next)), pin!(segment_ended.wait())).await;
         let Some(log) = log.upgrade() else { return };
         let start = rt.now();
         let mut sync = std::pin::pin!(log.sync());
@@ -466,6 +499,24 @@ async fn sync_periodically(rt: Rt, log: Weak<Inner>, period: Duration) {
 }
 
 impl Inner {
+    /// Stores an entry in the mapped segment; none where there is no such segment or no room in it, or others come first.
+    fn store(self: &Rc<Self>, state: &mut State, body: &[u8]) -> Option<Ticket> {
+        if state.is_writing || !state.pending.is_empty() {
+            return None;
+        }
+        let mut active = self.active.borrow_mut();
+        let active = active.as_mut()?;
+        let number = state.next;
+        let len = active.store_entry(number, body, state.synced)?;
+        state.next += 1;
+        state.stats.entries += 1;
+        state.stats.written_bytes += len;
+        if state.note_written(number, number, active.is_half_full()) {
+            self.make_spare();
+        }
+        Some(Ticket { status: None, number })
+    }
+
     fn has_room(&self) -> bool {
         !self.late.get() && self.state.borrow().pending_bytes < PENDING_BYTES_MAX
     }
@@ -533,8 +584,24 @@ impl Inner {
             let keep = state.unsynced.len() - 1;
             let closed = files.len().saturating_sub(1).min(keep);
             state.unsynced.drain(..closed);
+            drop(state);
+            self.archive(&files[..closed]);
         }
         Ok(())
+    }
+
+    /// Has segments that are complete and durable linked into the archive.
+    pub(crate) fn archive(&self, complete: &[Unsynced]) {
+        if self.config.archive_directory.is_none() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        for file in complete {
+            let segment = state.segments.iter().find(|segment| segment.id == file.header.id);
+            let path = segment.expect("a segment stays until it is durable").path.clone();
+            state.to_archive.push_back(path);
+        }
+        self.archiving.set();
     }
 
     /// Links segments into the archive as they come.

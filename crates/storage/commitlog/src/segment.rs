@@ -139,12 +139,17 @@ impl SegmentHeader {
     pub fn salt_entries(&self, entries: &mut [u8]) {
         let mut rest = entries;
         while !rest.is_empty() {
-            let (head, behind) = rest.split_at_mut(ENTRY_HEADER_LEN);
-            let len = head.first_chunk::<4>().map_or(0, |len| u32::from_be_bytes(*len));
-            let crc = head.last_chunk_mut::<4>().expect("an entry's header has eight bytes");
-            *crc = (u32::from_be_bytes(*crc) ^ self.salt as u32).to_be_bytes();
-            rest = &mut behind[len as usize..];
+            let (head, behind) = rest.split_first_chunk_mut().expect("entries stand one behind the other");
+            self.salt_entry(head);
+            let [len @ .., _, _, _, _] = *head;
+            rest = &mut behind[u32::from_be_bytes(len) as usize..];
         }
+    }
+
+    /// Adds the salt to the checksum in an entry's header.
+    pub(crate) fn salt_entry(&self, head: &mut [u8; ENTRY_HEADER_LEN]) {
+        let crc = head.last_chunk_mut::<4>().expect("an entry's header has eight bytes");
+        *crc = (u32::from_be_bytes(*crc) ^ self.salt as u32).to_be_bytes();
     }
 }
 
@@ -223,8 +228,21 @@ impl ChunkHeader {
     }
 }
 
+/// What stands before an entry's body, without the salt of its segment.
+///
+/// # Panics
+/// When the body is empty or does not fit into a segment.
+pub(crate) fn entry_header(number: u64, body: &[u8]) -> [u8; ENTRY_HEADER_LEN] {
+    assert!(!body.is_empty(), "an entry has a kind");
+    let len = u32::try_from(body.len()).expect("entries are smaller than a segment");
+    let mut head = [0; ENTRY_HEADER_LEN];
+    head[..4].copy_from_slice(&len.to_be_bytes());
+    head[4..].copy_from_slice(&entry_crc(number, body).to_be_bytes());
+    head
+}
+
 /// The checksum of an entry, without the salt of its segment.
-pub(crate) fn entry_crc(number: u64, body: &[u8]) -> u32 {
+fn entry_crc(number: u64, body: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     let mut head = [0; 12];
     head[..8].copy_from_slice(&number.to_be_bytes());

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use mutation::codec::Version;
-use rt::{DiskError, File, Group, Instant, IoBuf, OpenOptions};
+use rt::{DiskError, Group, Instant, IoBuf, OpenOptions};
 
+use crate::active::Active;
 use crate::entry::Checkpoint;
 use crate::files::{segment_name, spare_name};
 use crate::log::{Inner, Pending, Segment, Unsynced};
-use crate::segment::{CHUNK_ALIGNMENT, CHUNK_HEADER_LEN, ChunkHeader, HEADER_LEN, SegmentHeader};
+use crate::segment::{CHUNK_HEADER_LEN, SegmentHeader};
 use crate::{AppendError, SyncMode};
 
 /// Files kept for reuse.
@@ -18,27 +19,14 @@ const SPARES_MAX: usize = 2;
 /// Bytes of zeros written at once when a file is prepared.
 const ZEROS_LEN: usize = 1 << 20;
 
-/// The segment being written.
-struct Active {
-    header: SegmentHeader,
-    file: File,
-    /// Where the next chunk goes.
-    offset: u64,
-    /// The same, for those who sync.
-    written: Rc<Cell<u64>>,
-}
-
 pub(crate) struct Writer {
     inner: Rc<Inner>,
-    active: Option<Active>,
     last_sync: Instant,
-    /// A spare was asked for while this segment was written; once is enough, also when the disk is full.
-    spare_asked: bool,
 }
 
 impl Writer {
     pub(crate) fn new(inner: Rc<Inner>) -> Self {
-        Self { inner, active: None, last_sync: Instant::START, spare_asked: false }
+        Self { inner, last_sync: Instant::START }
     }
 
     /// Writes chunks as they come, until the log is closed.
@@ -54,6 +42,7 @@ impl Writer {
             }
             if self.inner.closing.get() {
                 self.end_active().await;
+                self.end_log().await;
                 return;
             }
         }
@@ -65,6 +54,7 @@ impl Writer {
             let mut state = self.inner.state.borrow_mut();
             state.pending_bytes = 0;
             state.wake_room_waiters();
+            state.is_writing = true;
             state.pending.drain(..).collect()
         };
         let syncs = !matches!(self.inner.config.sync, SyncMode::Periodic { .. });
@@ -80,6 +70,7 @@ impl Writer {
                 }
             }
         }
+        self.inner.state.borrow_mut().is_writing = false;
         if syncs {
             let outcome = self.inner.sync().await;
             self.last_sync = self.inner.rt.now();
@@ -88,106 +79,67 @@ impl Writer {
     }
 
     async fn write(&mut self, chunk: Pending) -> Result<(), DiskError> {
-        let needed = self.padded(chunk.buf.len()) as u64;
-        let segment_bytes = self.inner.config.segment_bytes;
-        let end_len = self.padded(CHUNK_HEADER_LEN) as u64;
-        if let Some(active) = &self.active
-            && active.offset + needed + end_len > segment_bytes
-        {
+        let has_room = |active: &Active| active.has_room(chunk.buf.len());
+        let is_full = self.inner.active.borrow().as_ref().is_some_and(|active| !has_room(active));
+        if is_full {
             self.end_active().await;
         }
-        if self.active.is_none() {
+        let is_ready = self.inner.active.borrow().is_some();
+        if !is_ready {
             self.activate(chunk.first).await?;
         }
         assert!(chunk.count > 0, "a chunk that is written has entries");
-        let last = chunk.first + chunk.count - 1;
         self.put(chunk.buf, chunk.first, false).await?;
-        let mut state = self.inner.state.borrow_mut();
-        assert!(chunk.first > state.written, "chunks are written in the order of their entries");
-        assert!(last < state.next, "entries that are written were numbered");
-        state.written = last;
-        state.stats.chunks += 1;
-        let segment = state.segments.back_mut().expect("the active segment is listed");
-        assert!(segment.last < last, "a segment's entries rise");
-        segment.last = last;
-        let half = segment_bytes / 2;
-        let wants_spare = self.active.as_ref().is_some_and(|active| active.offset > half)
-            && state.spares.is_empty()
-            && !self.spare_asked;
+        let is_half_full = self.inner.active.borrow().as_ref().is_some_and(Active::is_half_full);
+        let last = chunk.first + chunk.count - 1;
+        let wants_spare = self.inner.state.borrow_mut().note_written(chunk.first, last, is_half_full);
         if wants_spare {
-            self.spare_asked = true;
-            drop(state);
-            self.make_spare();
+            self.inner.make_spare();
         }
         Ok(())
     }
 
     /// Writes a chunk's bytes at the active segment's end, which moves on only when that succeeded.
-    async fn put(&mut self, mut buf: IoBuf, first: u64, is_end: bool) -> Result<(), DiskError> {
-        let active = self.active.as_mut().expect("a segment is active");
-        let entries_len = buf.len() - CHUNK_HEADER_LEN;
-        let alignment = active.file.alignment().max(CHUNK_ALIGNMENT);
-        buf.pad_to(alignment);
-        let synced = self.inner.state.borrow().synced;
-        assert!(synced <= first, "a chunk promises only entries before its own");
-        assert!(active.offset >= HEADER_LEN as u64, "chunks stand behind the segment's header");
-        assert!(active.offset.is_multiple_of(alignment as u64), "chunks begin at multiples of the alignment");
-        let header = ChunkHeader {
-            total_len: buf.len() as u32,
-            entries_len: entries_len as u32,
-            first,
-            synced,
-            is_end,
-        };
-        buf[..CHUNK_HEADER_LEN].copy_from_slice(&header.encode(&active.header));
-        active.header.salt_entries(&mut buf[CHUNK_HEADER_LEN..CHUNK_HEADER_LEN + entries_len]);
-        let len = buf.len() as u64;
-        assert!(len.is_multiple_of(alignment as u64), "a chunk is padded");
-        active.file.write_at(active.offset, buf).await?;
-        active.offset += len;
-        active.written.set(active.offset);
-        self.inner.state.borrow_mut().stats.written_bytes += len;
-        Ok(())
+    async fn put(&self, buf: IoBuf, first: u64, is_end: bool) -> Result<(), DiskError> {
+        // This task alone takes the segment away.
+        let active = self.inner.active.take();
+        let mut active = active.expect("a segment is active");
+        let done = self.inner.put(&mut active, buf, first, is_end).await;
+        *self.inner.active.borrow_mut() = Some(active);
+        done
     }
 
-    fn padded(&self, len: usize) -> usize {
-        let alignment = self.active.as_ref().map_or(HEADER_LEN, |active| active.file.alignment());
-        len.next_multiple_of(alignment.max(CHUNK_ALIGNMENT))
-    }
-
-    /// Marks the end of the active segment. When that fails the next start finds a segment that a crash seems to have
-    /// cut, which the next segment's checkpoint accounts for.
+    /// Marks the end of the active segment; the next sync makes that durable. When it fails the next start finds a segment that a
+    /// crash seems to have cut, which the next segment's checkpoint accounts for.
     async fn end_active(&mut self) {
-        if self.active.is_none() {
+        if self.inner.active.borrow().is_none() {
             return;
         }
         let next = self.inner.state.borrow().written + 1;
         let mut buf = IoBuf::with_capacity(CHUNK_HEADER_LEN);
         buf.resize(CHUNK_HEADER_LEN, 0);
         let ended = self.put(buf, next, true).await;
-        let active = self.active.take().expect("just seen");
-        let result = match ended {
-            Ok(()) if self.inner.skip_sync => Ok(()),
-            Ok(()) => {
-                let _one = self.inner.syncing.acquire(1).await.expect("it is never closed");
-                active.file.sync_data().await
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &result {
-            {
-                let mut state = self.inner.state.borrow_mut();
-                state.sync_failures += 1;
-                state.checkpoint.tails.insert(active.header.id, next);
-            }
+        let active = self.inner.active.take().expect("just seen");
+        if let Err(error) = &ended {
+            self.inner.state.borrow_mut().checkpoint.tails.insert(active.header.id, next);
             self.inner.failed(error);
         }
-        if self.inner.config.archive_directory.is_some() {
-            let mut state = self.inner.state.borrow_mut();
-            let path = state.segments.back().expect("the active segment is listed").path.clone();
-            state.to_archive.push_back(path);
-            self.inner.archiving.set();
+        self.inner.segment_ended.set();
+    }
+
+    /// Makes the last end mark durable.
+    async fn end_log(&self) {
+        let files = self.inner.state.borrow().unsynced.clone();
+        if self.inner.skip_sync {
+            return;
         }
+        for file in &files {
+            if let Err(error) = file.file.sync_data().await {
+                self.inner.failed(&error);
+                return;
+            }
+        }
+        self.inner.archive(&files);
     }
 
     /// Makes a segment ready whose first chunk will begin with entry `first`: its header, its name and the checkpoint
@@ -210,7 +162,7 @@ impl Writer {
             state.next_segment += 1;
             state.next_segment - 1
         };
-        assert!(self.active.is_none(), "one segment is written at a time");
+        assert!(inner.active.borrow().is_none(), "one segment is written at a time");
         assert!(first > 0, "entries are numbered from 1");
         let last = first - 1;
         let header = self.new_header(id);
@@ -218,37 +170,42 @@ impl Writer {
         let path = inner.config.directory.join(segment_name(inner.rt.shard().0, id));
         let is_named = Cell::new(false);
         let named = async {
-            made?;
+            let active = made?;
             disk.rename(&spare, &path).await?;
             is_named.set(true);
-            disk.sync_dir(&inner.config.directory).await
+            disk.sync_dir(&inner.config.directory).await?;
+            Ok(active)
         };
-        if let Err(error) = named.await {
-            self.active = None;
-            let was_named = is_named.get();
-            let is_named = was_named && disk.rename(&path, &spare).await.is_err();
-            // Until the directory is durable the disk may know the file as a segment: then nothing else may be written into it.
-            let is_spare = !was_named || !is_named && disk.sync_dir(&inner.config.directory).await.is_ok();
-            if !is_named && !is_spare {
-                let _ = disk.remove(&spare).await;
+        let active: Result<Active, DiskError> = named.await;
+        let active = match active {
+            Ok(active) => active,
+            Err(error) => {
+                let was_named = is_named.get();
+                let is_named = was_named && disk.rename(&path, &spare).await.is_err();
+                // Until the directory is durable the disk may know the file as a segment: then nothing else may be written into it.
+                let is_spare =
+                    !was_named || !is_named && disk.sync_dir(&inner.config.directory).await.is_ok();
+                if !is_named && !is_spare {
+                    let _ = disk.remove(&spare).await;
+                }
+                let mut state = inner.state.borrow_mut();
+                // Should the new name have reached the disk after all, the next start knows that nothing is in it.
+                state.checkpoint.tails.insert(id, first);
+                if is_named {
+                    // It goes the way of the others.
+                    state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
+                } else if is_spare && !error.is_not_found() {
+                    state.spares.push(spare);
+                }
+                return Err(error);
             }
-            let mut state = inner.state.borrow_mut();
-            // Should the new name have reached the disk after all, the next start knows that nothing is in it.
-            state.checkpoint.tails.insert(id, first);
-            if is_named {
-                // It goes the way of the others.
-                state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
-            } else if is_spare && !error.is_not_found() {
-                state.spares.push(spare);
-            }
-            return Err(error);
-        }
-        self.spare_asked = false;
+        };
         let mut state = inner.state.borrow_mut();
+        state.spare_asked = false;
         state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
-        let active = self.active.as_ref().expect("just prepared");
-        let (file, written) = (active.file.clone(), active.written.clone());
-        state.unsynced.push(Unsynced { file, header, written });
+        state.unsynced.push(Unsynced { file: active.file.clone(), header, written: active.written() });
+        // Nobody may append to it before: what is stored in it is acknowledged at once.
+        *inner.active.borrow_mut() = Some(active);
         Ok(())
     }
 
@@ -272,15 +229,13 @@ impl Writer {
     }
 
     /// Writes header and checkpoint, so that a file with a segment's name always has both.
-    async fn prepare(&mut self, path: &PathBuf, header: SegmentHeader, last: u64) -> Result<(), DiskError> {
+    async fn prepare(&self, path: &PathBuf, header: SegmentHeader, last: u64) -> Result<Active, DiskError> {
         let inner = self.inner.clone();
         let syncs = !matches!(inner.config.sync, SyncMode::Periodic { .. });
         let options = OpenOptions { read: true, write: true, direct: syncs, ..OpenOptions::default() };
         let file = inner.rt.disk().open(path, options).await?;
         file.write_at(0, IoBuf::copy_of(&header.encode())).await?;
-        let offset = HEADER_LEN as u64;
-        let written = Rc::new(Cell::new(offset));
-        self.active = Some(Active { header, file: file.clone(), offset, written });
+        let mut active = Active::new(header, file, !syncs).await;
         let checkpoint: Checkpoint = {
             let mut state = inner.state.borrow_mut();
             // Tails of segments that are gone need no mention.
@@ -292,12 +247,34 @@ impl Writer {
         checkpoint.encode(&mut body);
         let mut chunk = Pending::new(last, body.len());
         chunk.push(last, &body);
-        self.put(chunk.buf, last, false).await?;
-        file.sync_data().await
+        inner.put(&mut active, chunk.buf, last, false).await?;
+        active.file.sync_data().await?;
+        Ok(active)
+    }
+}
+
+impl Inner {
+    /// Writes a chunk's bytes at a segment's end, which moves on only when that succeeded.
+    async fn put(
+        &self,
+        active: &mut Active,
+        mut buf: IoBuf,
+        first: u64,
+        is_end: bool,
+    ) -> Result<(), DiskError> {
+        active.seal(&mut buf, first, self.state.borrow().synced, is_end);
+        let len = buf.len() as u64;
+        if !active.store(&buf) {
+            active.file.write_at(active.offset(), buf).await?;
+            active.advance(len);
+        }
+        self.state.borrow_mut().stats.written_bytes += len;
+        Ok(())
     }
 
-    fn make_spare(&self) {
-        let inner = self.inner.clone();
+    /// Has a file made ready for the next segment.
+    pub(crate) fn make_spare(self: &Rc<Self>) {
+        let inner = Rc::clone(self);
         let zeros = !matches!(inner.config.sync, SyncMode::Periodic { .. });
         let task = async move {
             let path = inner.spare_path();
@@ -308,11 +285,9 @@ impl Writer {
                 Err(_) => state.stats.failures += 1,
             }
         };
-        self.inner.rt.spawn(Group::Maintenance, task).detach();
+        self.rt.spawn(Group::Maintenance, task).detach();
     }
-}
 
-impl Inner {
     fn spare_path(&self) -> PathBuf {
         let mut state = self.state.borrow_mut();
         state.next_segment += 1;

@@ -90,7 +90,13 @@ impl Plan {
 
     /// A healthy disk.
     pub(crate) fn disk(&self) -> DiskConfig {
-        DiskConfig { names: self.names, short_per_million: self.short_per_million, ..DiskConfig::default() }
+        DiskConfig {
+            names: self.names,
+            // As ext4 has it; file systems that copy on write have neither.
+            maps: self.names == NameDurability::Journal,
+            short_per_million: self.short_per_million,
+            ..DiskConfig::default()
+        }
     }
 
     /// The node's settings for one process lifetime.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rt::driver::{DiskDriver, FileDriver, LocalBoxFuture, LockOutput, PathOp, PathOutput};
+use rt::driver::{DiskDriver, FileDriver, LocalBoxFuture, LockOutput, MappingDriver, PathOp, PathOutput};
 use rt::sync::oneshot;
 use rt::{DirEntry, DiskOp, IO_ALIGNMENT, IoBuf, OpenOptions};
 
@@ -725,6 +725,23 @@ impl FileDriver for SimFile {
         self.change("allocate", position, len, move |content| content.allocate(position, len))
     }
 
+    fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>> {
+        let file = self.twin();
+        Box::pin(async move {
+            file.note("map", len, 0);
+            file.begin(DiskOp::Map, file.options.read && file.options.write)?;
+            let has_blocks = {
+                let state = file.disk.state.borrow();
+                state.config.maps && state.inodes[&file.inode].content.pages_missing(0, len) == 0
+            };
+            file.disk.delay().await;
+            match has_blocks {
+                true => Ok(Box::new(file) as Box<dyn MappingDriver>),
+                false => Err(io::ErrorKind::Unsupported.into()),
+            }
+        })
+    }
+
     fn len(&self) -> LocalBoxFuture<io::Result<u64>> {
         let state = self.disk.state.borrow();
         let len = state.inodes.get(&self.inode).map_or(0, |inode| inode.content.len());
@@ -733,5 +750,15 @@ impl FileDriver for SimFile {
 
     fn alignment(&self) -> usize {
         Self::alignment_of(self.options)
+    }
+}
+
+impl MappingDriver for SimFile {
+    fn write(&self, position: u64, bytes: &[u8]) {
+        self.note("store", position, hash_bytes(bytes));
+        let mut state = self.disk.state.borrow_mut();
+        if state.incarnation == self.incarnation {
+            state.write(self.inode, position, bytes).expect("a mapped range has blocks");
+        }
     }
 }

@@ -118,6 +118,60 @@ fn a_refused_ring_is_an_error_or_a_fallback() {
     assert_eq!(read, [b"Name:", b"Name:"]);
 }
 
+/// What is stored in a mapping is in the file for whoever reads it, and a file that lacks blocks is not mapped.
+#[test]
+fn a_mapping_is_the_file() {
+    let backends = [
+        (FileBackend::Auto, "the ring, or the pool"),
+        (FileBackend::Blocking, "the pool"),
+        (FileBackend::Memory, "memory"),
+    ];
+    for (files, backend) in backends {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mains = shard_mains(1, move |rt| {
+            let path = path.clone();
+            async move {
+                rt.disk().create_dir_all(path.parent().unwrap()).await.unwrap();
+                let file = rt.disk().open(&path, OpenOptions::CREATE_NEW).await.unwrap();
+                let refused = file.map(1 << 16).await.err().expect("there are no blocks");
+                assert_eq!(refused.source.kind(), std::io::ErrorKind::Unsupported, "{backend}");
+                file.allocate(0, 1 << 16).await.unwrap();
+                let mapping = match file.map(1 << 16).await {
+                    Ok(mapping) => mapping,
+                    // Overlay file systems and those that copy on write.
+                    Err(error) => return eprintln!("no mappings here: {error}"),
+                };
+                mapping.write(0, b"first");
+                mapping.write((1 << 16) - 4, b"last");
+                file.write_at(5, IoBuf::copy_of(b"written")).await.unwrap();
+                file.sync_data().await.unwrap();
+                drop(mapping);
+                assert_eq!(&file.read_exact_at(0, 12).await.unwrap()[..], b"firstwritten", "{backend}");
+                assert_eq!(&file.read_exact_at((1 << 16) - 4, 4).await.unwrap()[..], b"last", "{backend}");
+            }
+        });
+        rt_uring::run(&Config { files, ..unpinned() }, mains).unwrap();
+    }
+}
+
+#[test]
+#[should_panic(expected = "a store lies within the mapping")]
+fn a_store_outside_of_a_mapping_is_refused() {
+    let mains = shard_mains(1, |rt| async move {
+        rt.disk().create_dir_all("/d").await.unwrap();
+        let file = rt.disk().open("/d/file", OpenOptions::CREATE_NEW).await.unwrap();
+        file.allocate(0, 4096).await.unwrap();
+        file.map(4096).await.unwrap().write(4095, b"two");
+    });
+    // A panic of a shard ends the process.
+    if is_scene("a_store_outside_of_a_mapping_is_refused") {
+        rt_uring::run(&Config { files: FileBackend::Memory, ..unpinned() }, mains).unwrap();
+    }
+    let output = in_process("a_store_outside_of_a_mapping_is_refused");
+    panic!("{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A shard ends while the kernel still works on buffers of operations whose futures are gone.
 #[test]
 fn a_node_ends_with_operations_under_way() {
