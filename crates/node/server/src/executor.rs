@@ -119,6 +119,7 @@ fn limits(config: &Config) -> ExecLimits {
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
         guardrails: config.guardrails().expect("they were checked with the configuration"),
+        materialized_views: config.materialized_views_enabled,
         functions: exec::FunctionLimits {
             enabled: config.user_defined_functions_enabled,
             fail_after: config.user_defined_functions_fail_timeout,

@@ -618,6 +618,7 @@ impl<C: Coordinator> Executor<C> {
                 table_id: self.call.time_uuid(),
                 now_micros: self.timestamp(),
                 functions: &self.limits.functions,
+                materialized_views: self.limits.materialized_views,
             };
             let mut outcome = ddl::plan(statement, &context)?;
             if let Some(mut guard) = self.guard(request) {

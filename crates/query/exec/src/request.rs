@@ -52,6 +52,8 @@ pub struct ExecLimits {
     pub restricts_datacenters: bool,
     /// `auth_bcrypt_gensalt_log2_rounds`, the cost of passwords' hashes.
     pub bcrypt_cost: u32,
+    /// `materialized_views_enabled`
+    pub materialized_views: bool,
     /// `user_defined_functions_…`
     pub functions: udf::Limits,
     /// The limits on requests of ordinary roles.
@@ -76,6 +78,7 @@ impl Default for ExecLimits {
             authorizes: false,
             restricts_datacenters: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
+            materialized_views: true,
             functions: udf::Limits::default(),
             guardrails: Guardrails::default(),
         }

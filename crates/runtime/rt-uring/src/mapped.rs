@@ -3,7 +3,7 @@
 //! A store to a mapping cannot return an error: where the system finds no block for it, or cannot read the page, it ends
 //! the process with SIGBUS. So only files that have all their blocks are mapped, on file systems that write a block where
 //! it lies. What remains is a disk that cannot read a page back which was written, synced and evicted: it ends the process,
-//! as a loss of power does.
+//! as a power failure does.
 #![allow(unsafe_code)]
 
 use std::fs::File;

@@ -639,7 +639,7 @@ impl File {
 }
 
 /// The beginning of a file in memory ([`File::map`]). A store costs no system call and waits for nothing; as with
-/// [`File::write_at`], it survives the end of the process at once and a loss of power after a sync of the file.
+/// [`File::write_at`], it survives the end of the process at once and a power failure after a sync of the file.
 pub struct Mapping {
     driver: Box<dyn MappingDriver>,
     len: u64,

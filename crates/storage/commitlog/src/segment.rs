@@ -228,7 +228,7 @@ impl ChunkHeader {
     }
 }
 
-/// What stands before an entry's body, without the salt of its segment.
+/// The header of an entry, without the salt of its segment.
 ///
 /// # Panics
 /// When the body is empty or does not fit into a segment.

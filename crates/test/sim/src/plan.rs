@@ -92,7 +92,7 @@ impl Plan {
     pub(crate) fn disk(&self) -> DiskConfig {
         DiskConfig {
             names: self.names,
-            // As ext4 has it; file systems that copy on write have neither.
+            // As on ext4; file systems that copy on write allow neither.
             maps: self.names == NameDurability::Journal,
             short_per_million: self.short_per_million,
             ..DiskConfig::default()

@@ -41,7 +41,7 @@ fn seen(view: &View, partitions: &[PartitionUpdate], now: u32) -> Vec<(Decorated
     rows
 }
 
-/// What the views of a keyspace show on their replicas, and what a look at the base on its replicas gives.
+/// The rows that the views of a keyspace show on their replicas, and those that a look at the base on its replicas gives.
 fn compare(world: &World, keyspace: &str) {
     let base = table(keyspace, "viewed");
     let nodes = 0..SHARDS.len();

@@ -81,7 +81,6 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("inter_dc_stream_throughput_outbound", NotBuilt),
     ("internode_authenticator", Only(&["AllowAllInternodeAuthenticator"])),
     ("listen_interface", Refused(ADDRESS)),
-    ("materialized_views_enabled", NotBuilt),
     ("max_value_size", NotBuilt),
     ("native_transport_allow_older_protocols", Only(&["true"])),
     ("native_transport_rate_limiting_enabled", Only(&["false"])),

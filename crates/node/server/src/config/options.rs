@@ -257,6 +257,7 @@ options! {
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
+    materialized_views_enabled: bool = true, "Allow materialized views to be created.";
     #[alias("enable_user_defined_functions", "")]
     user_defined_functions_enabled: bool = false, "Allow user-defined functions and aggregates.";
     #[alias("user_defined_function_fail_timeout", "ms")]

@@ -215,7 +215,7 @@ num_tokens: 4
         assert_eq!(left_out.of_no_use[..4], no_use);
         assert_eq!(left_out.of_no_use[4..], ["server_encryption_options_keystore"]);
         assert_eq!(left_out.not_built, ["scripted_user_defined_functions_enabled"]);
-        assert!(config.user_defined_functions_enabled);
+        assert!(config.user_defined_functions_enabled && !config.materialized_views_enabled);
         assert_eq!(config.num_tokens, 4);
         for (text, said) in [
             ("cdc_enabled: true", "option cdc_enabled: 'true' is not valid: anything else is not built yet"),

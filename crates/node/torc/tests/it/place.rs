@@ -24,7 +24,7 @@ fn mistakes_are_named() {
         ("seed_provider: [{class_name: other.Provider}]", "", "SimpleSeedProvider"),
         ("", "datacenter=x", "expected dc, rack or prefer_local"),
         ("ssl_storage_port: 7001", "", "this is of no use here: ssl_storage_port"),
-        ("materialized_views_enabled: true", "", "has no effect: materialized_views_enabled"),
+        ("sasi_indexes_enabled: true", "", "has no effect: sasi_indexes_enabled"),
         // A snitch that does not read the file ignores its content.
         ("endpoint_snitch: SimpleSnitch", "datacenter=x", "/proc/nowhere"),
         ("", "dc=x", "/proc/nowhere"),

@@ -35,6 +35,8 @@ pub struct DdlContext<'a> {
     pub now_micros: i64,
     /// Whether user-defined functions are enabled, and what they may use.
     pub functions: &'a udf::Limits,
+    /// Whether materialized views may be created.
+    pub materialized_views: bool,
 }
 
 /// A planned change.

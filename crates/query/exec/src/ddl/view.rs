@@ -25,6 +25,9 @@ use crate::where_clause::{self, StatementKind};
 const NO_MARKERS: &str = "Bind variables are not allowed in CREATE MATERIALIZED VIEW statements";
 
 pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outcome> {
+    if !context.materialized_views {
+        return invalid!("Materialized views are disabled. Enable in cassandra.yaml to use.");
+    }
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     if ast.base.keyspace.as_deref().is_some_and(|other| other != keyspace) {
         return invalid!("Cannot create a materialized view on a table in a different keyspace");

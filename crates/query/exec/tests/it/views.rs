@@ -9,7 +9,7 @@ use crate::golden::{Node, block_on, check_with};
 use crate::memory::Memory;
 
 /// Plans a CREATE MATERIALIZED VIEW and carries it out, with an id that is the same in every run.
-fn create(memory: &Memory, statement: &Statement, number: u8) -> String {
+fn create(memory: &Memory, statement: &Statement, number: u8, materialized_views: bool) -> String {
     let (schema, view) = (memory.schema(), memory.view());
     let context = DdlContext {
         lookup: Lookup { schema: &schema },
@@ -18,6 +18,7 @@ fn create(memory: &Memory, statement: &Statement, number: u8) -> String {
         table_id: [number; 16],
         now_micros: 0,
         functions: &udf::Limits::default(),
+        materialized_views,
     };
     match plan(statement, &context) {
         Ok(outcome) if outcome.edits.is_empty() => "void".to_owned(),
@@ -36,11 +37,12 @@ fn views() {
     let node = Node::of(memory.clone());
     let created = std::cell::Cell::new(100);
     check_with(&node, "views.txt", |text| {
-        let text = text.strip_prefix("VIEW ")?;
+        let disabled = text.strip_prefix("DISABLED VIEW ");
+        let text = disabled.or_else(|| text.strip_prefix("VIEW "))?;
         created.set(created.get() + 1);
         let text = format!("CREATE MATERIALIZED VIEW {text}");
         match cql::parse(&text) {
-            Ok(parsed) => Some(create(&memory, &parsed.statement, created.get())),
+            Ok(parsed) => Some(create(&memory, &parsed.statement, created.get(), disabled.is_none())),
             Err(error) => Some(format!("! {error}")),
         }
     });

@@ -118,7 +118,7 @@ fn a_refused_ring_is_an_error_or_a_fallback() {
     assert_eq!(read, [b"Name:", b"Name:"]);
 }
 
-/// What is stored in a mapping is in the file for whoever reads it, and a file that lacks blocks is not mapped.
+/// Bytes stored in a mapping are in the file for whoever reads it, and a file that lacks blocks is not mapped.
 #[test]
 fn a_mapping_is_the_file() {
     let backends = [

@@ -381,7 +381,7 @@ fn every_segment_gets_into_the_archive() {
 }
 
 /// Whoever appends to a mapped segment waits for nothing, and the end of the process loses nothing acknowledged, over many
-/// segments. A loss of power takes no more than the period's writes.
+/// segments. A power failure takes no more than the period's writes.
 #[test]
 fn what_is_stored_in_a_mapped_segment_survives() {
     let (mut at_once, mut waited, mut kept) = (0, 0, 0);
