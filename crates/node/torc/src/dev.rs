@@ -58,8 +58,8 @@ fn leave_out_taken_port(config: &mut Config) {
     {
         let (address, port) = address;
         eprintln!(
-            "torc: another program has port {port} of {address}, so this node has no DynamoDB API; \
-             --alternator-port gives it another port"
+            "warning: another program has port {port} of {address}, so this node has no DynamoDB API; \
+             --alternator_port gives it another port"
         );
         config.alternator_port = 0;
     }

@@ -11,10 +11,6 @@ mod sstable;
 
 use std::process::ExitCode;
 
-/// glibc's grows the heap of every thread but the first by a page at a time: a system call for almost every write.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let matches = command::command().get_matches_from(nodetool::spelled_out(std::env::args_os()));
     let result = match matches.subcommand() {
