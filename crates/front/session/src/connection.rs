@@ -7,6 +7,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -791,7 +792,10 @@ impl<P: StatementProcessor> Connection<P> {
         }
         let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new());
         let shard = Rc::clone(&self.shard);
-        let done = pending.poll(cx, &shard.places, |stream, response| self.send(stream, response));
+        let done = pending.poll(cx, &shard.places, |stream, response| {
+            self.send(stream, response);
+            if shard.rt.need_preempt() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
         subtract(&shard.metrics.requests_waiting, done);
         self.pending = pending;
     }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,12 +111,13 @@ impl<F: Future> PendingRequests<F> {
         self.requests.push(PendingRequest { stream, place, waker: None, _charge: charge });
     }
 
-    /// Polls the requests that were woken, and hands out those that are done, each with its stream.
+    /// Polls the requests that were woken, and hands out those that are done, each with its stream. Ends early, and wakes the connection
+    /// again, when `done` says that the shard has other work: answers may be large, and many of them ready at once.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         places: &Places<F>,
-        mut done: impl FnMut(i16, F::Output),
+        mut done: impl FnMut(i16, F::Output) -> ControlFlow<()>,
     ) -> usize {
         let before = self.requests.len();
         let mut index = 0;
@@ -126,7 +128,10 @@ impl<F: Future> PendingRequests<F> {
             };
             let request = self.requests.swap_remove(index);
             places.free(request.place);
-            done(request.stream, output);
+            if done(request.stream, output).is_break() {
+                cx.waker().wake_by_ref();
+                break;
+            }
         }
         if self.requests.is_empty() && self.requests.capacity() > KEPT_MAX {
             self.requests = Vec::new();
