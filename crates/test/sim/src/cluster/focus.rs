@@ -7,6 +7,7 @@ use rt_sim::{LinkConfig, NameDurability, Rng};
 
 use crate::cluster::nemesis::Fault;
 use crate::cluster::plan::{ClusterPlan, Copies, Grace, Levels};
+use crate::cluster::ring::RingEvent;
 use crate::plan::{Sync, one_in, pick};
 use crate::world::Scale;
 
@@ -371,4 +372,8 @@ fn views(plan: &mut ClusterPlan, rng: &mut Rng) {
     }
     busy(plan, 20_000, 50_000);
     plan.machine.workers = 2;
+    if one_in(rng, 2) {
+        // No node is lost for good: a write without an answer that only one replica had stays in the views.
+        plan.ring = vec![RingEvent::Leave, RingEvent::Cleanup, RingEvent::Repair];
+    }
 }
