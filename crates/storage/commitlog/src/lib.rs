@@ -5,8 +5,8 @@
 //! damage explains, and gives back what no SSTable holds yet. It knows nothing of memtables; the engine reports how far tables
 //! are flushed. Format and reasons: `docs/design/commitlog.md`.
 
-pub mod active;
-mod config;
+mod active;
+pub mod config;
 pub mod entry;
 mod error;
 mod files;

@@ -557,22 +557,7 @@ impl Inner {
             (state.unsynced.clone(), state.written, failures, failures > state.sync_failures_mended)
         };
         self.rt.buggify("commit log: a sync begins").await;
-        for file in &files {
-            if self.skip_sync {
-                continue;
-            }
-            let done = async {
-                if again {
-                    write_again(file).await?;
-                }
-                file.file.sync_data().await
-            };
-            if let Err(error) = done.await {
-                self.state.borrow_mut().sync_failures += 1;
-                self.failed(&error);
-                return Err(AppendError::Disk(Rc::new(error)));
-            }
-        }
+        self.sync_files(&files, again).await?;
         let mut state = self.state.borrow_mut();
         state.sync_failures_mended = state.sync_failures_mended.max(failures);
         state.synced = state.synced.max(upto);
@@ -590,8 +575,41 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes the last end mark durable, of which no entry tells [`Inner::sync`].
+    pub(crate) async fn sync_end(&self) {
+        let Ok(_one) = self.syncing.acquire(1).await else { return };
+        let (files, again) = {
+            let state = self.state.borrow();
+            (state.unsynced.clone(), state.sync_failures > state.sync_failures_mended)
+        };
+        if self.sync_files(&files, again).await.is_ok() {
+            self.archive(&files);
+        }
+    }
+
+    /// Syncs files; `again`: after a sync that failed, so that they are written again first.
+    async fn sync_files(&self, files: &[Unsynced], again: bool) -> Result<(), AppendError> {
+        for file in files {
+            if self.skip_sync {
+                continue;
+            }
+            let done = async {
+                if again {
+                    write_again(file).await?;
+                }
+                file.file.sync_data().await
+            };
+            if let Err(error) = done.await {
+                self.state.borrow_mut().sync_failures += 1;
+                self.failed(&error);
+                return Err(AppendError::Disk(Rc::new(error)));
+            }
+        }
+        Ok(())
+    }
+
     /// Has segments that are complete and durable linked into the archive.
-    pub(crate) fn archive(&self, complete: &[Unsynced]) {
+    fn archive(&self, complete: &[Unsynced]) {
         if self.config.archive_directory.is_none() {
             return;
         }

@@ -42,7 +42,7 @@ impl Writer {
             }
             if self.inner.closing.get() {
                 self.end_active().await;
-                self.end_log().await;
+                self.inner.sync_end().await;
                 return;
             }
         }
@@ -125,21 +125,6 @@ impl Writer {
             self.inner.failed(error);
         }
         self.inner.segment_ended.set();
-    }
-
-    /// Makes the last end mark durable.
-    async fn end_log(&self) {
-        let files = self.inner.state.borrow().unsynced.clone();
-        if self.inner.skip_sync {
-            return;
-        }
-        for file in &files {
-            if let Err(error) = file.file.sync_data().await {
-                self.inner.failed(&error);
-                return;
-            }
-        }
-        self.inner.archive(&files);
     }
 
     /// Makes a segment ready whose first chunk will begin with entry `first`: its header, its name and the checkpoint
