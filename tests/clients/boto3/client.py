@@ -19,7 +19,8 @@ from botocore.config import Config
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from checks import check, finish, refused  # noqa: E402
+from aws import refused  # noqa: E402
+from checks import check, finish  # noqa: E402
 
 HOST = sys.argv[1]
 PORT = int(os.environ.get("TEST_DYNAMODB_PORT", "8000"))

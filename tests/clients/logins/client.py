@@ -21,7 +21,8 @@ from cassandra.cluster import Cluster, NoHostAvailable
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from checks import check, finish, refused  # noqa: E402
+from aws import refused  # noqa: E402
+from checks import check, finish  # noqa: E402
 
 HOST, CQL_PORT = sys.argv[1], int(sys.argv[2])
 ENDPOINT = f"http://{HOST}:{os.environ.get('TEST_DYNAMODB_PORT', '8000')}"

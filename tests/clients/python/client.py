@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 import uuid
 from datetime import datetime, timedelta
 
@@ -38,28 +37,14 @@ from cassandra.query import (
 )
 from cassandra.util import Date, Duration, OrderedMapSerializedKey, SortedSet, Time, uuid_from_time
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from checks import check, finish  # noqa: E402
+
 HOST, PORT, FLAVOUR = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 NODES = int(os.environ.get("TEST_NODES", "1"))
 IS_SCYLLA_DRIVER = hasattr(Cluster, "is_shard_aware")
 KEYSPACE = "py_" + uuid.uuid4().hex[:10]
-passed, failed = 0, 0
-
-
-def check(name, test):
-    """Runs one test and prints its line."""
-    global passed, failed
-    try:
-        test()
-    except Exception as error:  # every failure is reported, none ends the run
-        failed += 1
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})")
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename.endswith("client.py"):
-                print(f"     at line {frame.lineno}: {frame.line}")
-    else:
-        passed += 1
-        print(f"ok {name}")
 
 
 def equal(found, expected, what=""):
@@ -695,8 +680,7 @@ def main():
         except (OperationTimedOut, Exception) as error:
             print(f"could not clean up: {error}")
         cluster.shutdown()
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed or not passed else 0)
+    finish()
 
 
 main()

@@ -7,7 +7,6 @@ import os
 import random
 import sys
 import time
-import traceback
 import uuid
 
 from cassandra import ConsistencyLevel, InvalidRequest
@@ -15,12 +14,15 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import BatchStatement, BatchType, SimpleStatement, dict_factory
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from checks import check, finish  # noqa: E402
+
 HOST, PORT, FLAVOUR = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 NODES = int(os.environ.get("TEST_NODES", "1"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
 KEYSPACE = "views_" + uuid.uuid4().hex[:10]
 WRITES = 400
-counts = {"passed": 0, "failed": 0}
 
 # Each view: its key and columns as CQL, and what it shows of a row of the base.
 VIEWS = {
@@ -30,18 +32,6 @@ VIEWS = {
     "of_a": ("k, c, v, l", "v, c, k", "v = 'a'", lambda row: row["v"] == "a"),
 }
 SHOWN = {"by_v": ("k", "c", "v", "w", "l"), "by_c": ("k", "c", "w"), "some": ("k", "c", "w"), "of_a": ("k", "c", "v", "l")}
-
-
-def check(name, test):
-    try:
-        test()
-    except Exception as error:  # every failure is reported, none ends the run
-        counts["failed"] += 1
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:2000]} (line {where.lineno})")
-    else:
-        counts["passed"] += 1
-        print(f"ok {name}")
 
 
 def connect(host=None):
@@ -274,8 +264,7 @@ def main():
                 check(name.removeprefix("test_"), test)
     finally:
         cluster.shutdown()
-    print(f"{counts['passed']} passed, {counts['failed']} failed")
-    sys.exit(1 if counts["failed"] else 0)
+    finish()
 
 
 main()
