@@ -37,13 +37,24 @@ impl Element {
         })
     }
 
-    /// Inserts at the position of its order. Elements of one kind come in their order.
-    pub fn add_to(self, partition: &mut PartitionResult) {
+    /// Inserts at the position of its order, merged with the element that is there. Elements of one kind come in their order;
+    /// two may be versions of one: nodes that do not know yet which columns were dropped send what others count as equal.
+    pub fn add_to(self, partition: &mut PartitionResult, table: &Table) {
         match self {
-            Self::Deletion(deletion) => partition.deletion = deletion,
-            Self::Static(row) => partition.static_row = Some(row),
+            Self::Deletion(deletion) => partition.deletion = partition.deletion.max(deletion),
+            Self::Static(row) => match &mut partition.static_row {
+                Some(known) => {
+                    known.merge(row, table);
+                }
+                none => *none = Some(row),
+            },
             Self::Range(range) => partition.range_tombstones.insert(range),
-            Self::Row(row) => partition.rows.push(row),
+            Self::Row(row) => match partition.rows.last_mut() {
+                Some(last) if last.clustering == row.clustering => {
+                    last.merge(row, table);
+                }
+                _ => partition.rows.push(row),
+            },
         }
     }
 }

@@ -4,6 +4,7 @@
 use mutation::{DecoratedKey, PartitionUpdate};
 use replica::compare::{lacks, order};
 use replica::{PartitionResult, ReadPage, Resume};
+use schema::Table;
 use stdx::HashMap;
 
 use crate::element::{Element, Print, Printer};
@@ -165,7 +166,7 @@ impl Holdings {
         let pages: Vec<ReadPage> = self
             .of_node
             .iter()
-            .map(|contents| ReadPage { partitions: pool.page(contents), ..ReadPage::default() })
+            .map(|contents| ReadPage { partitions: pool.page(contents, &scope.table), ..ReadPage::default() })
             .collect();
         let inputs: Vec<&[PartitionResult]> = pages.iter().map(|page| &*page.partitions).collect();
         let merged = merge(scope, &inputs);
@@ -191,7 +192,7 @@ impl Pool {
     }
 
     /// The contents of a node at these places.
-    fn page(&self, contents: &[u64]) -> Vec<PartitionResult> {
+    fn page(&self, contents: &[u64], table: &Table) -> Vec<PartitionResult> {
         let mut out: Vec<PartitionResult> = Vec::new();
         for (key, print, element) in &self.0 {
             if contents.binary_search(&print.content).is_err() {
@@ -200,7 +201,8 @@ impl Pool {
             if out.last().is_none_or(|last| last.key != *key) {
                 out.push(PartitionResult::new(key.clone()));
             }
-            element.clone().add_to(out.last_mut().expect("one was just added"));
+            let partition = out.last_mut().expect("one was just added");
+            element.clone().add_to(partition, table);
         }
         out
     }

@@ -201,7 +201,7 @@ impl Piece {
             let mut found = PartitionResult::new(part.whole.key.clone());
             for (print, element) in elements {
                 if wanted(&print) && takes(&element) {
-                    element.add_to(&mut found);
+                    element.add_to(&mut found, &scope.table);
                 }
             }
             out.push((at, found));

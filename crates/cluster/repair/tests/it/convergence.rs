@@ -8,6 +8,7 @@ use mutation::purge::PurgeRule;
 use mutation::{ColumnData, DecoratedKey, DeletionTime, PartitionUpdate, Row};
 use proptest::prelude::*;
 use repair::element::Printer;
+use repair::merge::Holdings;
 use repair::{FollowerConfig, Scope, Slice};
 use replica::PartitionResult;
 use testkit::data::{table, update};
@@ -194,4 +195,25 @@ proptest! {
     fn all_nodes_end_with_the_merge(case in case()) {
         check(case)?;
     }
+}
+
+/// Two participants may send one row: each printed it with a column that the master knows to be dropped, so that their
+/// hashes differed and the master fetched both (cluster seed 23000403).
+#[test]
+fn a_row_that_is_fetched_twice_is_sent_once() {
+    let scope = scope(Slice::ALL, 0, 7);
+    let mut row = Row::new(testkit::data::clustering(&table(), 3));
+    row.deletion = DeletionTime { timestamp: 5, local: 6 };
+    let mut update = PartitionUpdate::new(table(), DecoratedKey::new(Bytes::from_static(b"\0\0\0\x01")));
+    update.add_row(row);
+    let fetched = PartitionResult::from_update(update.clone(), false);
+    let (mut printer, mut elements) = (Printer::new(&scope.table, scope.seed), Vec::new());
+    printer.elements(fetched.clone(), false, &mut elements);
+    let contents: Vec<u64> = elements.iter().map(|(print, _)| print.content).collect();
+    assert_eq!(contents.len(), 1, "a row");
+    let holdings = Holdings::new(&[0, 1], &[contents, vec![]]);
+    let lacking = holdings.lacking(&scope, None, vec![fetched.clone(), fetched]);
+    assert!(lacking[0].is_empty(), "the first node has the row");
+    let sent: Vec<&[Row]> = lacking[1].iter().map(PartitionUpdate::rows).collect();
+    assert_eq!(sent, [update.rows()]);
 }
