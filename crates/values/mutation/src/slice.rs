@@ -30,11 +30,16 @@ impl RingPosition {
 
     /// Whether it lies before a partition.
     pub fn is_before(&self, key: &DecoratedKey) -> bool {
+        self.is_before_parts(key.token, &key.key)
+    }
+
+    /// [`Self::is_before`] of a partition whose key is given as its token and its bytes.
+    pub fn is_before_parts(&self, token: i64, key: &[u8]) -> bool {
         match self {
-            Self::BeforeToken(token) => *token <= key.token,
-            Self::AfterToken(token) => *token < key.token,
-            Self::BeforeKey(at) => at <= key,
-            Self::AfterKey(at) => at < key,
+            Self::BeforeToken(at) => *at <= token,
+            Self::AfterToken(at) => *at < token,
+            Self::BeforeKey(at) => (at.token, &at.key[..]) <= (token, key),
+            Self::AfterKey(at) => (at.token, &at.key[..]) < (token, key),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::summary::{Summary, SummaryBuilder};
 use crate::component::{load, load_checked};
 use crate::index::Entry;
 use crate::io::{BlockFile, Cursor, Layout};
+use crate::prefix::ParseError;
 use crate::{BlockCache, Component, Descriptor, Integrity, Owner, SstableError};
 
 /// Reads the partition index in order.
@@ -24,26 +25,12 @@ impl IndexCursor {
         Self { cursor: Cursor::new(file, position, scan) }
     }
 
-    /// Waits until the head of the next entry is at hand; `false` at the end of the index.
-    async fn prepare(&mut self) -> Result<bool, SstableError> {
-        loop {
-            if self.cursor.is_at_end() {
-                return Ok(false);
-            }
-            match EntryHead::read(self.cursor.bytes()) {
-                Ok(_) => return Ok(true),
-                Err(error) => self.cursor.resolve(error).await?,
-            }
-        }
-    }
-
-    /// The head of the entry at the cursor, whose row index lies within the file.
-    fn head(&self) -> Result<EntryHead<'_>, SstableError> {
-        let head = EntryHead::read(self.cursor.bytes())
-            .map_err(|_| self.cursor.corrupt("an index entry", "none"))?;
+    /// The head of the entry at the cursor, whose row index lies within the file; what is missing when its bytes are not
+    /// at hand yet.
+    fn head(&self) -> Result<EntryHead<'_>, ParseError> {
+        let head = EntryHead::read(self.cursor.bytes())?;
         if head.row_index_len > self.cursor.remaining().saturating_sub(head.len as u64) {
-            let found = head.row_index_len.to_string();
-            return Err(self.cursor.corrupt("a row index within the file", found));
+            return Err(ParseError::invalid("a row index within the file", head.row_index_len.to_string()));
         }
         Ok(head)
     }
@@ -65,15 +52,21 @@ impl IndexCursor {
 
     /// The next entry.
     pub(crate) async fn next(&mut self) -> Result<Option<Entry>, SstableError> {
-        if !self.prepare().await? {
-            return Ok(None);
+        while !self.cursor.is_at_end() {
+            let head = match self.head() {
+                Ok(head) => head,
+                Err(error) => {
+                    self.cursor.resolve(error).await?;
+                    continue;
+                }
+            };
+            let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
+            let entry = Self::entry(&head, self.cursor.position(), Some(key));
+            let (len, row_index_len) = (head.len, head.row_index_len);
+            self.skip(len, row_index_len)?;
+            return Ok(Some(entry));
         }
-        let head = self.head()?;
-        let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
-        let entry = Self::entry(&head, self.cursor.position(), Some(key));
-        let (len, row_index_len) = (head.len, head.row_index_len);
-        self.skip(len, row_index_len)?;
-        Ok(Some(entry))
+        Ok(None)
     }
 
     /// Where the next entry begins in the file.
@@ -152,9 +145,15 @@ impl PartitionIndex {
         let end = self.summary.position(sample + 1).unwrap_or(u64::MAX);
         let mut index = IndexCursor::new(self.file.clone(), start, false);
         let mut order = self.order(sample);
-        while index.prepare().await? {
+        while !index.cursor.is_at_end() {
             let at = index.cursor.position();
-            let head = index.head()?;
+            let head = match index.head() {
+                Ok(head) => head,
+                Err(error) => {
+                    index.cursor.resolve(error).await?;
+                    continue;
+                }
+            };
             order.check(&index, &head)?;
             if head.key == &key.key[..] {
                 return Ok(Some(IndexCursor::entry(&head, at, None)));
@@ -187,11 +186,16 @@ impl PartitionIndex {
         let position = self.summary.position(sample).expect("a sample that was found");
         let mut index = IndexCursor::new(self.file.clone(), position, scan);
         let mut order = self.order(sample);
-        while index.prepare().await? {
-            let head = index.head()?;
+        while !index.cursor.is_at_end() {
+            let head = match index.head() {
+                Ok(head) => head,
+                Err(error) => {
+                    index.cursor.resolve(error).await?;
+                    continue;
+                }
+            };
             order.check(&index, &head)?;
-            let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(head.key));
-            if start.is_before(&key) {
+            if start.is_before_parts(stdx::murmur3::token(head.key), head.key) {
                 break;
             }
             let (len, row_index_len) = (head.len, head.row_index_len);

@@ -36,7 +36,13 @@ pub struct SstableSource {
     pub(super) items: ItemReader,
     /// The partition last begun, to check the order of partitions.
     last_key: Option<DecoratedKey>,
+    /// About how many bytes the next fill appends.
+    fill_bytes: usize,
 }
+
+/// How much the first fill of a read appends: most reads want a row or a small page, and what one of many SSTables has
+/// decoded for nothing is thrown away. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
+const FIRST_FILL_BYTES: usize = 1024;
 
 /// How the next partition is found.
 enum Plan {
@@ -92,6 +98,7 @@ impl SstableSource {
             walk: Walk::Outside,
             items: ItemReader::default(),
             last_key: None,
+            fill_bytes: if scan { FILL_BYTES_MAX } else { FIRST_FILL_BYTES },
             sstable,
         }
     }
@@ -100,7 +107,8 @@ impl SstableSource {
     pub async fn fill_next(&mut self, out: &mut FragmentBuffer) -> Result<bool, SstableError> {
         self.sstable.rt.maybe_yield().await;
         let before = out.len();
-        let mut budget = FILL_BYTES_MAX;
+        let mut budget = self.fill_bytes;
+        self.fill_bytes = (2 * budget).min(FILL_BYTES_MAX);
         while budget > 0 {
             match &mut self.walk {
                 Walk::Outside => {
