@@ -312,7 +312,11 @@ impl StreamDriver for SimStream {
         };
         let len = self.partial(total.min(room));
         if len > 0 {
-            let data = slices.iter().flat_map(|slice| slice.iter().copied()).take(len).collect();
+            let mut data = Vec::with_capacity(len);
+            for slice in slices {
+                let rest = len - data.len();
+                data.extend_from_slice(&slice[..slice.len().min(rest)]);
+            }
             self.send(data);
         }
         Poll::Ready(Ok(len))
