@@ -41,7 +41,7 @@ pub struct SstableSource {
 }
 
 /// How much the first fill of a read appends: most reads want a row or a small page, and what one of many SSTables has
-/// decoded for nothing is thrown away. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
+/// decoded for nothing is dropped. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
 const FIRST_FILL_BYTES: usize = 1024;
 
 /// How the next partition is found.
