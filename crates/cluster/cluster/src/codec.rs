@@ -12,6 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use types::{CqlType, UserType};
 
+use crate::cdc::{StoredCdc, StoredCdcGeneration};
 use crate::objects::{
     self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredRole, StoredServiceLevel,
     StoredTrigger,
@@ -68,6 +69,8 @@ pub(crate) struct StoredSchema {
     roles: Vec<StoredRole>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     service_levels: Vec<StoredServiceLevel>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cdc_generations: Vec<StoredCdcGeneration>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,7 +137,7 @@ struct StoredOptions {
     comment: String,
     bloom_filter_fp_chance: Exact,
     caching: BTreeMap<String, String>,
-    cdc: bool,
+    cdc: StoredCdc,
     compaction: BTreeMap<String, String>,
     compression: BTreeMap<String, String>,
     crc_check_chance: Exact,
@@ -210,6 +213,7 @@ pub(crate) fn store(schema: &Schema) -> StoredSchema {
         keyspaces,
         roles: schema.roles().map(|role| objects::store_role(role)).collect(),
         service_levels: schema.service_levels().map(|level| objects::store_service_level(level)).collect(),
+        cdc_generations: schema.cdc_generations().iter().map(|it| StoredCdcGeneration::from(&**it)).collect(),
     }
 }
 
@@ -227,6 +231,9 @@ pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaC
     }
     for level in stored.service_levels {
         schema = schema.with_service_level(objects::load_service_level(level)?);
+    }
+    for generation in stored.cdc_generations {
+        schema = schema.with_cdc_generation(generation.load()?);
     }
     Ok(schema)
 }
@@ -437,7 +444,7 @@ fn store_options(options: &TableOptions) -> StoredOptions {
         comment: options.comment,
         bloom_filter_fp_chance: Exact(options.bloom_filter_fp_chance),
         caching: options.caching,
-        cdc: options.cdc,
+        cdc: StoredCdc::from(options.cdc),
         compaction: options.compaction,
         compression: options.compression,
         crc_check_chance: Exact(options.crc_check_chance),
@@ -462,7 +469,7 @@ fn load_options(stored: StoredOptions) -> TableOptions {
         comment: stored.comment,
         bloom_filter_fp_chance: stored.bloom_filter_fp_chance.0,
         caching: stored.caching,
-        cdc: stored.cdc,
+        cdc: stored.cdc.load(),
         compaction: stored.compaction,
         compression: stored.compression,
         crc_check_chance: stored.crc_check_chance.0,

@@ -1,6 +1,9 @@
 //! Schema changes as plain data.
 
-use schema::{Keyspace, Role, Schema, ServiceLevel, Signature, Table, UserAggregate, UserFunction, UserType};
+use schema::{
+    Cdc, CdcGeneration, Keyspace, Role, Schema, ServiceLevel, Signature, Table, UserAggregate, UserFunction,
+    UserType,
+};
 
 /// One step of a schema change. Planning (name checks, defaults, rebuilding the tables of a changed type) is done by
 /// the author of the edits; applying them checks only that they fit.
@@ -54,6 +57,8 @@ pub enum SchemaEdit {
     PutServiceLevel(ServiceLevel),
     /// Removes a service level.
     DropServiceLevel(String),
+    /// Adds a generation of streams of changes.
+    PutCdcGeneration(CdcGeneration),
 }
 
 impl SchemaEdit {
@@ -63,6 +68,15 @@ impl SchemaEdit {
             self,
             Self::PutRole(_) | Self::DropRole(_) | Self::PutServiceLevel(_) | Self::DropServiceLevel(_)
         )
+    }
+
+    /// Whether it is about the capture of changes, which older versions of the log's readers do not know.
+    pub(crate) fn is_about_cdc(&self) -> bool {
+        match self {
+            Self::PutCdcGeneration(_) => true,
+            Self::PutTable(table) => table.options.cdc != Cdc::default(),
+            _ => false,
+        }
     }
 
     /// The keyspace that has to be there.
@@ -81,7 +95,8 @@ impl SchemaEdit {
             | Self::PutRole(_)
             | Self::DropRole(_)
             | Self::PutServiceLevel(_)
-            | Self::DropServiceLevel(_) => None,
+            | Self::DropServiceLevel(_)
+            | Self::PutCdcGeneration(_) => None,
         }
     }
 }
@@ -135,6 +150,7 @@ pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditE
             SchemaEdit::DropRole(name) => schema.without_role(&name),
             SchemaEdit::PutServiceLevel(level) => schema.with_service_level(level),
             SchemaEdit::DropServiceLevel(name) => schema.without_service_level(&name),
+            SchemaEdit::PutCdcGeneration(generation) => schema.with_cdc_generation(generation),
         };
     }
     Ok(schema)

@@ -4,6 +4,7 @@
 //! still that one, so that concurrent changes never lose each other. Today one node decides alone; the same edits will
 //! be the entries of the cluster's Raft log. `system_schema` is not stored: it is computed from the [`schema::Schema`].
 
+mod cdc;
 mod codec;
 mod dropped;
 mod edit;

@@ -34,6 +34,8 @@ pub struct Canaries {
     pub early_removal: bool,
     /// Updates of views are not stored with the write that they follow from.
     pub lost_view_updates: bool,
+    /// Deletions of rows are not logged as changes.
+    pub unlogged_deletions: bool,
     /// Nodes that are about to be replicas are not told of writes.
     pub no_pending_writes: bool,
     /// Of what is fetched, one range in four is left out.

@@ -19,6 +19,7 @@ use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::build::ViewBuilds;
+use crate::cdc_generations;
 use crate::computed::ComputedTables;
 use crate::context::{Context, HintKeeper, Kind, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
@@ -232,6 +233,10 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         let (context, operations) = (&self.context, &self.operations);
         let kind = self.kind_of(&updates, options)?;
+        if updates.iter().any(|update| update.table.options.cdc.enabled) {
+            let checked = cdc_generations::check_times(context, &updates);
+            checked.inspect_err(|error| operations.writes.failed(error))?;
+        }
         context.tell(|| format!("Determining replicas for {} mutations", updates.len()));
         let began = context.rt().now();
         // What begins while this node is alone is waited for when another joins.

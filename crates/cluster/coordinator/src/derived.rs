@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Seconds};
+use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Seconds, Slices};
 use replica::{Derivation, Derived, Engine, EngineRead, FollowUp, Origin, WriteError, WriteObserver};
 use rt::sync::{Permit, Semaphore};
 use rt::{Group, Rt};
@@ -37,7 +37,7 @@ impl Coordinator {
             rt: self.context().rt().clone(),
             coordinator: self.downgrade(),
             views: RefCell::new(views_of(&self.schema())),
-            room: Semaphore::new(PENDING_BYTES_MAX),
+            intents: Intents::default(),
         };
         self.replica().engine().observe(Rc::new(observer));
     }
@@ -67,8 +67,39 @@ struct ViewObserver {
     /// It holds the engine, which holds this.
     coordinator: WeakCoordinator,
     views: RefCell<Views>,
+    intents: Intents,
+}
+
+/// The updates of other replicas that follow from writes of this shard, as far as they are on their way.
+pub(crate) struct Intents {
     /// Of [`PENDING_BYTES_MAX`].
     room: Semaphore,
+}
+
+impl Default for Intents {
+    fn default() -> Self {
+        Self { room: Semaphore::new(PENDING_BYTES_MAX) }
+    }
+}
+
+impl Intents {
+    /// The intent that is stored with a write so that `changes` follow from it, and their delivery. Waits for room.
+    pub(crate) async fn of(
+        &self,
+        coordinator: &Coordinator,
+        changes: Vec<PartitionUpdate>,
+    ) -> Result<(Option<PartitionUpdate>, Option<Box<dyn FollowUp>>), WriteError> {
+        let schema = coordinator.schema();
+        let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
+            return Ok((None, None));
+        };
+        let bytes: usize = changes.iter().map(PartitionUpdate::memory_size).sum();
+        let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
+        let active = coordinator.operations().batchlog.begin(changes.iter());
+        let row = active.batch.row(batches);
+        let pending = Pending { coordinator: coordinator.clone(), active, is_applied: false, _room: room };
+        Ok((Some(row), Some(Box::new(pending))))
+    }
 }
 
 /// View updates of one write, from before it is applied until they are delivered.
@@ -127,7 +158,8 @@ impl ViewObserver {
             // Of what the others had before, this node would know too little.
             return Ok(Derivation::default());
         }
-        let before = read_before(engine, update).await?;
+        let slices = View::rows_read(&update.table, update);
+        let before = read_before(engine, update, &slices, "materialized views").await?;
         let now = Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0);
         let mut changes = Vec::new();
         for view in views.iter() {
@@ -139,18 +171,9 @@ impl ViewObserver {
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
-        let schema = coordinator.schema();
-        let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
-            return Ok(updates.into());
-        };
-        let bytes: usize = changes.iter().map(PartitionUpdate::memory_size).sum();
-        let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
-        let active = coordinator.operations().batchlog.begin(changes.iter());
-        if !context.injected().lost_view_updates {
-            updates.push(active.batch.row(batches));
-        }
-        let pending = Pending { coordinator, active, is_applied: false, _room: room };
-        Ok(Derivation { updates, follow_up: Some(Box::new(pending)) })
+        let (intent, follow_up) = self.intents.of(&coordinator, changes).await?;
+        updates.extend(intent.filter(|_| !context.injected().lost_view_updates));
+        Ok(Derivation { updates, follow_up })
     }
 }
 
@@ -172,20 +195,25 @@ impl WriteObserver for ViewObserver {
     }
 }
 
-/// The rows that an update changes, as they were.
-async fn read_before(engine: &Engine, update: &PartitionUpdate) -> Result<PartitionUpdate, WriteError> {
+/// Rows of the partition of an update as they were, for a table with `followers`.
+pub(crate) async fn read_before(
+    engine: &Engine,
+    update: &PartitionUpdate,
+    slices: &Slices,
+    followers: &str,
+) -> Result<PartitionUpdate, WriteError> {
     let failed = |error: &dyn std::fmt::Display| WriteError::Read(error.to_string());
-    let (range, slices) = (PartitionRange::single(&update.key), View::rows_read(&update.table, update));
-    let read = EngineRead::new(update.table.id, &range, &slices);
+    let range = PartitionRange::single(&update.key);
+    let read = EngineRead::new(update.table.id, &range, slices);
     let mut reader = engine.read(&read).map_err(|error| failed(&error))?;
     let mut before = PartitionUpdate::new(update.table.clone(), update.key.clone());
     let (mut bytes, mut open) = (0, None);
     while let Some(fragment) = reader.next().await.map_err(|error| failed(&error))? {
         bytes += fragment.memory_size();
         if bytes > READ_BYTES_MAX {
-            let text =
-                "the write changes more rows of a table with materialized views than can be read at once";
-            return Err(WriteError::Read(text.to_owned()));
+            return Err(WriteError::Read(format!(
+                "the write changes more rows of a table with {followers} than can be read at once"
+            )));
         }
         match fragment {
             Fragment::PartitionStart { deletion, .. } => before.add_deletion(deletion),
@@ -196,7 +224,8 @@ async fn read_before(engine: &Engine, update: &PartitionUpdate) -> Result<Partit
                 }
                 open = (!deletion.is_live()).then_some((bound, deletion));
             }
-            Fragment::StaticRow(_) | Fragment::PartitionEnd => {}
+            Fragment::StaticRow(row) => before.add_static(row),
+            Fragment::PartitionEnd => {}
         }
     }
     Ok(before)

@@ -3,8 +3,14 @@
 
 use schema::{Table, TombstoneGc};
 
+/// How old a row of a log of changes may be: nobody deletes one, so that none can come back.
+const LOGGED_SECONDS: u32 = 30 * 86_400;
+
 /// How old a write of this table may be, in seconds.
 pub(crate) fn late_seconds(table: &Table) -> u32 {
+    if table.is_cdc_log() {
+        return LOGGED_SECONDS;
+    }
     match table.options.tombstone_gc {
         // A repair lets deletions be forgotten that are older than this, whatever the grace is. What does not arrive, the
         // repair has brought from those that had it.
@@ -17,7 +23,7 @@ pub(crate) fn late_seconds(table: &Table) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use schema::{TableBuilder, TableId};
+    use schema::{Derivation, TableBuilder, TableId};
     use types::CqlType;
 
     use super::*;
@@ -33,5 +39,9 @@ mod tests {
         assert_eq!(late(TombstoneGc::Timeout), 864_000);
         assert_eq!(late(TombstoneGc::Disabled), 864_000);
         assert_eq!(late(TombstoneGc::Repair { propagation_delay_seconds: 3_600 }), 3_600);
+        let mut log = TableBuilder::new("ks", "l", TableId([2; 16])).partition_key("k", CqlType::Int);
+        log.options.gc_grace_seconds = 0;
+        log.derivation = Some(Derivation::Cdc { base: TableId([1; 16]) });
+        assert_eq!(late_seconds(&log.build_known()), LOGGED_SECONDS, "it never comes too late");
     }
 }

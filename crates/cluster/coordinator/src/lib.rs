@@ -9,6 +9,8 @@ mod batch_row;
 mod batchlog;
 mod build;
 mod canaries;
+mod cdc_generations;
+mod change_log;
 mod computed;
 pub mod contact;
 mod context;
@@ -57,6 +59,7 @@ mod write;
 
 pub use batchlog::BatchlogStats;
 pub use canaries::Canaries;
+pub use cdc_generations::cdc_generation;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
 pub use computed::ComputedTables;
 pub use context::{HintKeeper, ReplicationStats};

@@ -293,6 +293,7 @@ async fn open(
         Ok(()) => {
             running.repair().start().await;
             running.build_views();
+            running.follow_ring();
             Ok((admin, changes))
         }
         Err(error) => {

@@ -57,6 +57,8 @@ pub(crate) struct RunningShard {
     batches: RefCell<Option<Task<()>>>,
     /// Shard 0: builds materialized views.
     views: RefCell<Option<Task<()>>>,
+    /// Shard 0: has the streams of changes follow the ring.
+    streams: RefCell<Option<Task<()>>>,
     front: Front,
     handoff: Handoff,
     repair: Repair,
@@ -88,6 +90,7 @@ impl RunningShard {
         );
         coordinator.inject(boot.canaries.coordinator);
         coordinator.derive_views();
+        coordinator.capture_changes();
         coordinator.connect(&messenger);
         let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
@@ -107,6 +110,7 @@ impl RunningShard {
             coordinator,
             batches,
             views: RefCell::new(None),
+            streams: RefCell::new(None),
             front,
             handoff,
             repair,
@@ -129,6 +133,11 @@ impl RunningShard {
     /// Shard 0: builds materialized views from now on.
     pub(crate) fn build_views(&self) {
         *self.views.borrow_mut() = Some(self.coordinator.build_views());
+    }
+
+    /// Shard 0: has the streams of changes follow the ring from now on.
+    pub(crate) fn follow_ring(&self) {
+        *self.streams.borrow_mut() = Some(self.coordinator.renew_cdc_generations());
     }
 
     /// Lets clients in.
@@ -194,6 +203,7 @@ impl RunningShard {
         self.front.stop().await;
         drop(self.batches.borrow_mut().take());
         drop(self.views.borrow_mut().take());
+        drop(self.streams.borrow_mut().take());
         self.repair.stop().await;
         self.transfers.stop();
         // Before the storage of any shard ends; later writes are not hinted.

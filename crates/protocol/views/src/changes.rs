@@ -45,11 +45,11 @@ impl View {
         let written = update.rows().iter().map(|row| &row.clustering);
         let deletes = !update.deletion.is_live() || !update.range_tombstones.is_empty();
         let deleted = before.rows().iter().map(|row| &row.clustering);
-        let deleted = deleted.filter(|key| deletes && !deletion_at(update, key).is_live());
+        let deleted = deleted.filter(|key| deletes && !update.deletion_at(key).is_live());
         for clustering in written.chain(deleted).collect::<BTreeSet<_>>() {
-            let old = row_at(before, clustering, before.table.as_ref());
+            let old = before.row_at(clustering);
             let mut new = old.clone();
-            new.merge(row_at(update, clustering, before.table.as_ref()), &before.table);
+            new.merge(update.row_at(clustering), &before.table);
             changes.row(&before.key, &old, &new);
         }
         changes.updates.into_values().filter(|update| !update.is_empty()).collect()
@@ -59,23 +59,6 @@ impl View {
     pub fn all(&self, base: &PartitionUpdate, now: Seconds) -> Vec<PartitionUpdate> {
         self.changes(&PartitionUpdate::new(base.table.clone(), base.key.clone()), base, now)
     }
-}
-
-/// The deletion of rows with this key in an update, their own apart.
-fn deletion_at(update: &PartitionUpdate, clustering: &Clustering) -> mutation::DeletionTime {
-    update.deletion.max(update.range_tombstones.covering(clustering))
-}
-
-/// A row of an update with the deletions around it.
-fn row_at(update: &PartitionUpdate, clustering: &Clustering, table: &Table) -> Row {
-    let mut row = Row::new(clustering.clone());
-    row.deletion = deletion_at(update, clustering);
-    if let Ok(at) = update.rows().binary_search_by(|probe| probe.clustering.cmp(clustering)) {
-        let mut own = update.rows()[at].clone();
-        own.normalise();
-        row.merge(own, table);
-    }
-    row
 }
 
 struct Changes<'a> {

@@ -54,6 +54,7 @@ fn close(keyspaces: &mut Vec<Keyspace>, open: Option<TableBuilder>) {
 }
 
 fn add_column(builder: TableBuilder, line: &str) -> TableBuilder {
+    let (line, descending) = line.strip_suffix(" desc").map_or((line, false), |line| (line, true));
     let (name, rest) = line.split_once(' ').expect("a name and a type");
     let (ty, place) = match rest.rsplit_once(' ') {
         Some((ty, place @ ("partition" | "clustering"))) => (ty, place),
@@ -62,7 +63,7 @@ fn add_column(builder: TableBuilder, line: &str) -> TableBuilder {
     let ty = parse_type(ty);
     match place {
         "partition" => builder.partition_key(name, ty),
-        "clustering" => builder.clustering(name, ty, false),
+        "clustering" => builder.clustering(name, ty, descending),
         _ => builder.regular(name, ty),
     }
 }
@@ -110,10 +111,19 @@ mod tests {
         let names: Vec<&str> = keyspaces.iter().map(|k| k.name.as_str()).collect();
         assert_eq!(
             names,
-            ["system", "system_auth", "system_schema", "system_virtual_schema", "system_views"]
+            [
+                "system",
+                "system_auth",
+                "system_distributed",
+                "system_schema",
+                "system_virtual_schema",
+                "system_views"
+            ]
         );
+        let generations = &keyspaces[2].tables["cdc_generation_timestamps"];
+        assert!(generations.clustering()[0].descending);
         let local = &keyspaces[0].tables["local"];
         assert_eq!(local.column("tokens").unwrap().ty, CqlType::set(CqlType::Text, false));
-        assert_eq!(keyspaces[2].tables["columns"].clustering().len(), 2);
+        assert_eq!(keyspaces[3].tables["columns"].clustering().len(), 2);
     }
 }

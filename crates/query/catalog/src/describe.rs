@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use schema::{
-    Column, ColumnKind, Derivation, Index, Keyspace, Replication, Table, TombstoneGc, UserAggregate,
+    Cdc, Column, ColumnKind, Derivation, Index, Keyspace, Replication, Table, TombstoneGc, UserAggregate,
     UserFunction, UserType,
 };
 use types::{CqlType, quote_identifier};
@@ -280,7 +280,7 @@ fn table_options(table: &Table) -> Vec<String> {
         format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
         format!("bloom_filter_fp_chance = {}", float(options.bloom_filter_fp_chance)),
         format!("caching = {}", map(&options.caching)),
-        format!("cdc = {}", options.cdc),
+        format!("cdc = {}", cdc(options.cdc)),
         format!("comment = {}", quoted(&options.comment)),
         format!("compaction = {}", map(&options.compaction)),
         format!("compression = {}", map(&options.compression)),
@@ -307,6 +307,14 @@ fn table_options(table: &Table) -> Vec<String> {
         lines.push(format!("tombstone_gc = {{'mode': '{}'{delay}}}", options.tombstone_gc.mode()));
     }
     lines
+}
+
+/// The option `cdc`: in ScyllaDB's form if changes are captured, else in Cassandra's.
+fn cdc(cdc: Cdc) -> String {
+    if !cdc.enabled {
+        return cdc.enabled.to_string();
+    }
+    map(&cdc.to_map().into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn dropped_columns(table: &Table, name: &str, out: &mut String) {

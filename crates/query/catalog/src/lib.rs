@@ -1,10 +1,11 @@
-//! The node's system tables: `system`, `system_auth`, `system_schema`, `system_virtual_schema` and `system_views`, all
+//! The node's system tables: `system`, `system_auth`, `system_distributed`, `system_schema`, `system_virtual_schema` and `system_views`, all
 //! computed when they are read, so that there is one source of truth and nothing can drift.
 //!
 //! Also the CREATE statements that DESCRIBE answers with ([`describe`]). Everything here is a pure function over values;
 //! the origin of a figure is the business of the caller that fills [`Facts`].
 
 mod auth_tables;
+mod cdc_tables;
 mod definitions;
 pub mod describe;
 mod estimates;
@@ -40,6 +41,7 @@ pub fn schema_rows(table: &Arc<Table>, schema: &Schema) -> Option<Vec<PartitionU
     match (table.keyspace.as_str(), table.name.as_str()) {
         ("system_auth", _) => auth_tables::fill(&mut rows, schema),
         ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema),
+        ("system_distributed", _) => cdc_tables::fill(&mut rows, schema),
         ("system_schema", _) => schema_tables::stored(&mut rows, schema),
         ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema),
         _ => return None,

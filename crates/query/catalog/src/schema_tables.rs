@@ -88,7 +88,7 @@ fn options(table: &Table) -> [(&'static str, Datum); 23] {
         ("allow_auto_snapshot", Some(false).filter(|_| !options.allow_auto_snapshot).into()),
         ("bloom_filter_fp_chance", options.bloom_filter_fp_chance.into()),
         ("caching", (&options.caching).into()),
-        ("cdc", Some(true).filter(|_| options.cdc).into()),
+        ("cdc", Some(true).filter(|_| options.cdc.enabled).into()),
         ("comment", options.comment.as_str().into()),
         ("compaction", (&options.compaction).into()),
         ("compression", (&options.compression).into()),

@@ -229,7 +229,11 @@ fn object_elements(
     Ok(match target {
         DescribeTarget::Table(name) => {
             let keyspace = home(name, lookup, session)?;
-            match keyspace.tables.get(&name.name).filter(|table| table.derivation.is_none()) {
+            match keyspace
+                .tables
+                .get(&name.name)
+                .filter(|table| table.derivation.is_none() || table.is_cdc_log())
+            {
                 Some(table) => table_elements(keyspace, table, internals),
                 None => return invalid!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name),
             }
@@ -323,7 +327,7 @@ fn named(
     let Some(of) = name.keyspace.as_deref().or(session) else { return not_in_keyspaces(&name.name) };
     let Some(keyspace) = lookup.keyspace(of) else { return not_in_keyspaces(of) };
     if let Some(table) = keyspace.tables.get(&name.name) {
-        if table.derivation.is_none() {
+        if table.derivation.is_none() || table.is_cdc_log() {
             return Ok(table_elements(keyspace, table, internals));
         }
         if let Some(view) = view_element(lookup, table, internals) {

@@ -55,6 +55,7 @@ pub const TABLE: &[Row] = &[
     row("wire", "protocol", "stdx topology"),
     row("items", "protocol", ""),
     row("views", "protocol", "types schema mutation"),
+    row("cdc", "protocol", "stdx types schema mutation topology"),
     // network: bytes between nodes.
     row("tls", "network", "rt"),
     row("rpc", "network", "stdx rt topology tls"),
@@ -79,17 +80,17 @@ pub const TABLE: &[Row] = &[
     row(
         "coordinator",
         "cluster",
-        "stdx types schema mutation rt topology paxos views rpc hints replica cluster",
+        "stdx types schema mutation rt topology paxos views cdc rpc hints replica cluster",
     ),
     row("membership", "cluster", "schema rt topology gossip rpc engine cluster streaming coordinator"),
     // query: statements.
     row("auth", "query", "stdx types schema rt cql"),
-    row("catalog", "query", "stdx types schema mutation topology coordinator"),
+    row("catalog", "query", "stdx types schema mutation cdc topology coordinator"),
     row("udf", "query", "stdx types schema rt"),
     row(
         "exec",
         "query",
-        "stdx types schema mutation rt topology cql wire views replica cluster coordinator auth catalog udf",
+        "stdx types schema mutation rt topology cql wire views cdc replica cluster coordinator auth catalog udf",
     ),
     // front: what clients and operators speak.
     row("session", "front", "stdx rt wire tls"),

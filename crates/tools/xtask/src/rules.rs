@@ -5,7 +5,7 @@ use crate::source::Source;
 /// Crates that are values and state machines: `now` is an argument, and nothing else comes from outside.
 pub const PURE: &[&str] = &[
     "stdx", "types", "schema", "mutation", "cql", "wire", "topology", "raft", "gossip", "paxos", "views",
-    "model",
+    "cdc", "model",
 ];
 
 /// Crates that may touch the machine directly: the production backend, the binary, and tools that are clients.

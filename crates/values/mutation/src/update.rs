@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schema::Table;
 
 use crate::row::ColumnData;
-use crate::{Cell, DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row, Timestamp};
+use crate::{Cell, Clustering, DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row, Timestamp};
 
 /// Everything that a write (or a read's result) says about one partition of one table.
 #[derive(Clone, Debug)]
@@ -46,6 +46,23 @@ impl PartitionUpdate {
     /// The rows in clustering order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
+    }
+
+    /// The deletion of rows with this key, their own apart.
+    pub fn deletion_at(&self, clustering: &Clustering) -> DeletionTime {
+        self.deletion.max(self.range_tombstones.covering(clustering))
+    }
+
+    /// A row with the deletions around it, and without what they hide.
+    pub fn row_at(&self, clustering: &Clustering) -> Row {
+        let mut row = Row::new(clustering.clone());
+        row.deletion = self.deletion_at(clustering);
+        if let Ok(at) = self.rows().binary_search_by(|probe| probe.clustering.cmp(clustering)) {
+            let mut own = self.rows()[at].clone();
+            own.normalise();
+            row.merge(own, &self.table);
+        }
+        row
     }
 
     /// The rows by value.

@@ -191,4 +191,9 @@ impl Derivation {
     pub fn is_view(&self) -> bool {
         matches!(self, Self::View { .. })
     }
+
+    /// Whether it is a log of changes.
+    pub fn is_cdc_log(&self) -> bool {
+        matches!(self, Self::Cdc { .. })
+    }
 }

@@ -6,7 +6,17 @@ use std::sync::Arc;
 use stdx::HashMap;
 use types::UserType;
 
-use crate::{Index, Role, ServiceLevel, Signature, Table, TableId, UserAggregate, UserFunction};
+use crate::{
+    CDC_LOG_SUFFIX, CdcGeneration, Index, Role, ServiceLevel, Signature, Table, TableId, UserAggregate,
+    UserFunction,
+};
+
+/// Generations of streams that are remembered at least, whatever their size.
+const CDC_GENERATIONS_MIN: usize = 3;
+/// Generations of streams that are remembered at most.
+const CDC_GENERATIONS_MAX: usize = 64;
+/// Ranges of all generations of streams that are remembered.
+const CDC_RANGES_MAX: usize = 32_768;
 
 /// How many copies of a keyspace's data exist, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +137,7 @@ pub struct Schema {
     tables: HashMap<TableId, Arc<Table>>,
     roles: BTreeMap<String, Arc<Role>>,
     service_levels: BTreeMap<String, Arc<ServiceLevel>>,
+    cdc_generations: Vec<Arc<CdcGeneration>>,
     version: [u8; 16],
 }
 
@@ -308,6 +319,36 @@ impl Schema {
     pub fn without_service_level(mut self, name: &str) -> Self {
         self.service_levels.remove(name);
         self
+    }
+
+    /// The generations of streams of changes, the oldest first. There are some if a table has ever captured its changes.
+    pub fn cdc_generations(&self) -> &[Arc<CdcGeneration>] {
+        &self.cdc_generations
+    }
+
+    /// The schema with a further generation of streams. The oldest ones are forgotten when there are too many: one cannot be written
+    /// to any more when the second next begins.
+    ///
+    /// # Panics
+    /// When it has no ranges.
+    pub fn with_cdc_generation(mut self, generation: CdcGeneration) -> Self {
+        assert!(!generation.vnodes.is_empty(), "a ring has tokens");
+        self.cdc_generations.push(Arc::new(generation));
+        self.cdc_generations.sort_by_key(|generation| generation.start_millis);
+        let mut ranges = 0;
+        let kept = self.cdc_generations.iter().rev().enumerate().take_while(|(at, generation)| {
+            ranges += generation.vnodes.len();
+            *at < CDC_GENERATIONS_MIN || (*at < CDC_GENERATIONS_MAX && ranges <= CDC_RANGES_MAX)
+        });
+        let kept = kept.count();
+        self.cdc_generations.drain(..self.cdc_generations.len() - kept);
+        self
+    }
+
+    /// The log of a table's changes.
+    pub fn cdc_log_of(&self, base: &Table) -> Option<&Arc<Table>> {
+        let log = self.table(&base.keyspace, &format!("{}{CDC_LOG_SUFFIX}", base.name))?;
+        (log.is_cdc_log() && log.is_derived_from(base.id)).then_some(log)
     }
 
     fn unlink_tables(&mut self, keyspace: &str) {

@@ -4,6 +4,7 @@
 //! the old one keeps a consistent view. This crate knows nothing of CQL text, of files, or of how a change
 //! travels; it holds what a schema *is* and which schemas are valid.
 
+mod cdc;
 mod derived;
 mod function;
 mod keyspace;
@@ -13,6 +14,7 @@ mod service_level;
 mod table;
 pub mod units;
 
+pub use cdc::{CDC_LOG_SUFFIX, CDC_TTL_DEFAULT, Cdc, CdcGeneration, CdcPreimage, CdcVnode};
 pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,
 };

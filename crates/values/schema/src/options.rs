@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::Cdc;
+
 /// When a coordinator asks a further replica (`speculative_retry`, `additional_write_policy`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpeculativeRetry {
@@ -90,8 +92,8 @@ pub struct TableOptions {
     pub bloom_filter_fp_chance: f64,
     /// `keys` and `rows_per_partition`.
     pub caching: BTreeMap<String, String>,
-    /// Whether changes are captured.
-    pub cdc: bool,
+    /// Whether and how changes are captured.
+    pub cdc: Cdc,
     /// Compaction class and its settings.
     pub compaction: BTreeMap<String, String>,
     /// Compression class and its settings; `enabled: false` for none.
@@ -135,7 +137,7 @@ impl Default for TableOptions {
             comment: String::new(),
             bloom_filter_fp_chance: 0.01,
             caching: map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
-            cdc: false,
+            cdc: Cdc::default(),
             compaction: map(&[
                 ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
                 ("max_threshold", "32"),

@@ -189,6 +189,11 @@ impl Table {
         self.derivation.as_ref().is_some_and(Derivation::is_view)
     }
 
+    /// Whether it is the log of another table's changes.
+    pub fn is_cdc_log(&self) -> bool {
+        self.derivation.as_ref().is_some_and(Derivation::is_cdc_log)
+    }
+
     /// Whether its rows follow from those of another table.
     pub fn is_derived_from(&self, base: TableId) -> bool {
         self.derivation.as_ref().is_some_and(|derivation| derivation.base() == base)

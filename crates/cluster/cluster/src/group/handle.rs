@@ -18,7 +18,8 @@ use super::error::ProposeError;
 use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
-    Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ROLES,
+    Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
+    STATE_VERSION_OF_ROLES,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -69,17 +70,24 @@ pub struct GroupStatus {
 }
 
 /// Why some member could not decode these edits; none when all can. A member that cannot would stop.
-fn unreadable_for<'m>(edits: &[SchemaEdit], mut members: impl Iterator<Item = &'m Member>) -> Option<String> {
-    if !edits.iter().any(SchemaEdit::is_about_roles) {
-        return None;
-    }
-    let old = members.find(|member| {
-        member.status != MemberStatus::Left && member.info.state_version < STATE_VERSION_OF_ROLES
-    })?;
-    Some(format!(
-        "Node {} runs version {}, which does not know roles; upgrade every node first",
-        old.info.internode, old.info.release_version
-    ))
+fn unreadable_for<'m>(
+    edits: &[SchemaEdit],
+    members: impl Iterator<Item = &'m Member> + Clone,
+) -> Option<String> {
+    let lacks = |what: &str, version: u32, is_about: fn(&SchemaEdit) -> bool| {
+        if !edits.iter().any(is_about) {
+            return None;
+        }
+        let old = members
+            .clone()
+            .find(|member| member.status != MemberStatus::Left && member.info.state_version < version)?;
+        Some(format!(
+            "Node {} runs version {}, which does not know {what}; upgrade every node first",
+            old.info.internode, old.info.release_version
+        ))
+    };
+    lacks("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles)
+        .or_else(|| lacks("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc))
 }
 
 impl Group {

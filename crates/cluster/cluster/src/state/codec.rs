@@ -13,6 +13,7 @@ use super::change::{ChangeStep, TopologyChange};
 use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
 use super::{ClusterState, Recovery, text};
+use crate::cdc::StoredCdcGeneration;
 use crate::codec::{self, SchemaCodecError, StoredKeyspace, StoredSchema, StoredTable, StoredType};
 use crate::edit::SchemaEdit;
 use crate::objects::{
@@ -118,6 +119,7 @@ enum StoredEdit {
     DropRole(String),
     PutServiceLevel(StoredServiceLevel),
     DropServiceLevel(String),
+    PutCdcGeneration(StoredCdcGeneration),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -300,6 +302,9 @@ fn store_edit(edit: &SchemaEdit) -> StoredEdit {
             StoredEdit::PutServiceLevel(objects::store_service_level(level))
         }
         SchemaEdit::DropServiceLevel(name) => StoredEdit::DropServiceLevel(name.clone()),
+        SchemaEdit::PutCdcGeneration(generation) => {
+            StoredEdit::PutCdcGeneration(StoredCdcGeneration::from(generation))
+        }
     }
 }
 
@@ -331,6 +336,7 @@ fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
             SchemaEdit::PutServiceLevel(objects::load_service_level(level)?)
         }
         StoredEdit::DropServiceLevel(name) => SchemaEdit::DropServiceLevel(name),
+        StoredEdit::PutCdcGeneration(generation) => SchemaEdit::PutCdcGeneration(generation.load()?),
     })
 }
 

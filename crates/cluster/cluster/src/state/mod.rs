@@ -24,12 +24,15 @@ pub use command::{Command, CommandId, Outcome, Proposal, Refused};
 pub use member::{Member, MemberInfo, MemberStatus};
 pub use text::uuid as host_text;
 
-/// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, which older versions
-/// cannot all decode: a node with such a version is not let in.
-pub const STATE_VERSION: u32 = 3;
+/// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
+/// changes, which older versions cannot all decode: a node with such a version is not let in.
+pub const STATE_VERSION: u32 = 4;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
+
+/// The first version that decodes the option `cdc` of ScyllaDB's form, and generations of streams.
+pub const STATE_VERSION_OF_CDC: u32 = 4;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -10,9 +10,10 @@ use cluster::state::{
 };
 use proptest::prelude::*;
 use schema::{
-    Derivation, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, Replication, Role, ServiceLevel,
-    Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger,
-    UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart,
+    Keyspace, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId,
+    TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator,
+    WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -74,6 +75,17 @@ fn map() -> impl Strategy<Value = std::collections::BTreeMap<String, String>> {
     prop::collection::btree_map(text(), text(), 0..3)
 }
 
+fn cdc() -> impl Strategy<Value = Cdc> {
+    let preimage = prop::sample::select(vec![CdcPreimage::Off, CdcPreimage::Changed, CdcPreimage::Full]);
+    (any::<[bool; 3]>(), preimage, whole()).prop_map(|([enabled, postimage, keys_only], preimage, ttl)| Cdc {
+        enabled,
+        preimage,
+        postimage,
+        keys_only,
+        ttl,
+    })
+}
+
 fn options() -> impl Strategy<Value = TableOptions> {
     let gc = prop_oneof![
         Just(TombstoneGc::Timeout),
@@ -84,7 +96,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let texts = (text(), text(), text());
     let numbers = (number(), number(), [whole(), whole(), whole(), whole(), whole()]);
     let maps = (map(), map(), map(), prop::collection::btree_map(text(), any::<Vec<u8>>(), 0..2));
-    let rest = (any::<bool>(), any::<Option<bool>>(), any::<bool>(), retry(), retry(), gc);
+    let rest = (cdc(), any::<Option<bool>>(), any::<bool>(), retry(), retry(), gc);
     (texts, numbers, maps, rest).prop_map(|(texts, numbers, maps, rest)| TableOptions {
         comment: texts.0,
         memtable: texts.1,
@@ -230,6 +242,14 @@ fn service_level() -> impl Strategy<Value = ServiceLevel> {
         .prop_map(|(name, timeout, shares, workload)| ServiceLevel { name, timeout, shares, workload })
 }
 
+fn cdc_generation() -> impl Strategy<Value = CdcGeneration> {
+    let vnodes = prop::collection::btree_map(any::<i64>(), 1..=u16::MAX, 1..4);
+    (any::<i64>(), vnodes).prop_map(|(start_millis, vnodes)| CdcGeneration {
+        start_millis,
+        vnodes: vnodes.into_iter().map(|(upto, shards)| CdcVnode { upto, shards }).collect(),
+    })
+}
+
 fn signature() -> impl Strategy<Value = Signature> {
     (text(), prop::collection::vec(text(), 0..3)).prop_map(|(name, arguments)| Signature { name, arguments })
 }
@@ -305,6 +325,7 @@ fn edit() -> impl Strategy<Value = SchemaEdit> {
         role().prop_map(SchemaEdit::PutRole),
         text().prop_map(SchemaEdit::DropRole),
         service_level().prop_map(SchemaEdit::PutServiceLevel),
+        cdc_generation().prop_map(SchemaEdit::PutCdcGeneration),
         text().prop_map(SchemaEdit::DropServiceLevel),
     ]
 }

@@ -2,6 +2,7 @@
 //! cluster is what the test says it is.
 
 mod batches;
+mod cdc;
 mod cost;
 mod datacenters;
 mod derived;

@@ -23,7 +23,10 @@ use rpc::{Messenger, PeerInfo, Peers, RpcConfig, handover_mesh};
 use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
-use schema::{Derivation, HIDDEN, Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
+use schema::{
+    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, Replication, Schema, Table, TableBuilder,
+    TableId, TombstoneGc,
+};
 use topology::{HostId, Location};
 use types::CqlType;
 
@@ -117,7 +120,9 @@ pub fn schema() -> Schema {
         .build_known();
     three.tables.insert("counts".to_owned(), counts);
     [&mut three, &mut one].into_iter().for_each(add_views);
-    cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide).with_keyspace(system())
+    [&mut three, &mut one].into_iter().for_each(add_captured);
+    let schema = cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide);
+    schema.with_keyspace(system()).with_cdc_generation(generation(&CAPTURED_SHARDS))
 }
 
 /// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it.
@@ -143,6 +148,33 @@ fn add_views(keyspace: &mut Keyspace) {
         view.derivation = Some(derivation);
     }
     for table in [base, by_v.build_known(), by_c.build_known()] {
+        keyspace.tables.insert(table.name.clone(), table);
+    }
+}
+
+/// The shards of the nodes for whose ring there are streams of changes.
+pub const CAPTURED_SHARDS: [u16; 3] = [1, 2, 3];
+
+/// Streams for the ring of nodes with so many shards, since ever.
+fn generation(shards: &[u16]) -> CdcGeneration {
+    let place = |place: usize| CdcVnode {
+        upto: spread(place, 4 * shards.len()),
+        shards: shards[place % shards.len()],
+    };
+    CdcGeneration { start_millis: 0, vnodes: (0..4 * shards.len()).map(place).collect() }
+}
+
+/// Adds `captured` and the log of its changes.
+fn add_captured(keyspace: &mut Keyspace) {
+    let id = |id: u8| TableId([if keyspace.name == "ks" { id } else { id + 10 }; 16]);
+    let mut base = TableBuilder::new(&keyspace.name, "captured", id(51))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text);
+    base.options.cdc = Cdc { enabled: true, postimage: true, ..Cdc::default() };
+    let base = base.build_known();
+    let log = cdc::log_table(&base, id(52), None, 0).expect("a log of the table");
+    for table in [base, Arc::new(log)] {
         keyspace.tables.insert(table.name.clone(), table);
     }
 }
@@ -462,6 +494,7 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                     Arc::new(own),
                 );
                 coordinator.derive_views();
+                coordinator.capture_changes();
                 coordinator.connect(&messenger);
                 coordinator.replay_batches().await.expect("the disk is well");
                 if keeping.replays {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 #[allow(unused_imports, reason = "`memory` is of these crates, too")]
-use {catalog::computed_keyspaces as _, topology::HostId as _, views::View as _};
+use {catalog::computed_keyspaces as _, cdc::Log as _, topology::HostId as _, views::View as _};
 
 use dynamo::{Answer, Dynamo, Isolation};
 use exec::{ExecLimits, Executor, NodeInfo};

@@ -4,7 +4,7 @@ use cluster::SchemaEdit;
 use cql::ast::CopyTable;
 use schema::TableId;
 
-use super::{DdlContext, Outcome, check_name, check_not_system, index, options};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, index, options};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
@@ -69,6 +69,8 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     }
     let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
+    let log = cdc::follow(&table, context)?;
     outcome.edits.push(SchemaEdit::PutTable(table));
+    outcome.edits.extend(log);
     Ok(outcome)
 }

@@ -81,6 +81,9 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
     if table.is_view() {
         return invalid!("Secondary indexes on materialized views aren't supported");
     }
+    if table.is_cdc_log() {
+        return invalid!("Secondary indexes on logs of changes aren't supported");
+    }
     let targets = targets(ast, &implementation, table)?;
     let name = match &ast.name {
         Some(name) => name.name.clone(),

@@ -1,5 +1,6 @@
 //! Statements that change the schema: each is planned, purely, into edits of a known version of the schema.
 
+mod cdc;
 mod compaction;
 mod copy;
 mod functions;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use cql::ast::{Property, PropertyValue};
-use schema::{SpeculativeRetry, TableOptions, TombstoneGc};
+use schema::{Cdc, CdcPreimage, SpeculativeRetry, TableOptions, TombstoneGc};
 
 use crate::error::{ExecError, Result, invalid};
 use crate::modification::TTL_MAX;
@@ -163,33 +163,41 @@ pub fn apply(options: &mut TableOptions, properties: &[Property], is_counter: bo
     Ok(())
 }
 
-/// Whether changes are captured, in Cassandra's form or in ScyllaDB's.
-fn cdc(property: &Property) -> Result<bool> {
-    let enabled = match &property.value {
-        PropertyValue::Map(_) => cdc_of_scylla(property)?,
-        _ => boolean(property)?,
-    };
-    match enabled {
-        true => config("cdc = true is not supported yet: nothing would capture the changes; use cdc = false"),
-        false => Ok(false),
+/// Whether and how changes are captured, in ScyllaDB's form. Cassandra's has files of the commit log for them, which this server does not have.
+fn cdc(property: &Property) -> Result<Cdc> {
+    if let PropertyValue::Map(_) = &property.value {
+        return cdc_of_scylla(property);
+    }
+    match boolean(property)? {
+        true => config(
+            "cdc = true, which keeps segments of the commit log, is not supported; use cdc = {'enabled': true}, which \
+             makes a log that is a table",
+        ),
+        false => Ok(Cdc::default()),
     }
 }
 
-/// Whether ScyllaDB's form of the option asks for changes to be captured.
-fn cdc_of_scylla(property: &Property) -> Result<bool> {
-    let mut enabled = false;
+fn cdc_of_scylla(property: &Property) -> Result<Cdc> {
+    let mut cdc = Cdc::default();
     for (name, value) in map(property)? {
         let refused = || config(format!("Invalid value for CDC option \"{name}\": {}", shown(&value)));
         match (name.as_str(), value.to_lowercase().as_str()) {
-            ("enabled", "true") => enabled = true,
-            ("enabled" | "postimage", "true" | "false") => {}
-            ("preimage", "true" | "false" | "full") | ("delta", "full" | "keys") => {}
-            ("ttl", seconds) if seconds.parse::<u32>().is_ok() => {}
-            ("enabled" | "preimage" | "postimage" | "delta" | "ttl", _) => return refused(),
+            ("enabled", word @ ("true" | "false")) => cdc.enabled = word == "true",
+            ("postimage", word @ ("true" | "false")) => cdc.postimage = word == "true",
+            ("preimage", word) => match CdcPreimage::from_word(word) {
+                Some(preimage) => cdc.preimage = preimage,
+                None => return refused(),
+            },
+            ("delta", word @ ("full" | "keys")) => cdc.keys_only = word == "keys",
+            ("ttl", seconds) => match seconds.parse::<u32>() {
+                Ok(seconds) if seconds <= TTL_MAX.unsigned_abs() => cdc.ttl = seconds,
+                _ => return refused(),
+            },
+            ("enabled" | "postimage" | "delta", _) => return refused(),
             _ => return config(format!("Invalid CDC option: {}", shown(&name))),
         }
     }
-    Ok(enabled)
+    Ok(cdc)
 }
 
 fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {

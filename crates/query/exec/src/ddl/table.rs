@@ -13,7 +13,7 @@ use stdx::{HashMap, HashSet};
 use types::CqlType;
 
 use super::options::config;
-use super::{DdlContext, Outcome, check_name, check_not_system, options};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;
 
@@ -125,7 +125,9 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         return invalid!("Cannot set default_time_to_live on a table with counters");
     }
     let mut outcome = table_outcome(ChangeType::Created, keyspace, name);
+    let log = cdc::follow(&table, context)?;
     outcome.edits.push(SchemaEdit::PutTable(table));
+    outcome.edits.extend(log);
     Ok(outcome)
 }
 
@@ -293,6 +295,7 @@ pub(super) fn drop(ast: &DropTable, context: &DdlContext<'_>) -> Result<Outcome>
             "Cannot use DROP TABLE on a materialized view. Please use DROP MATERIALIZED VIEW instead."
         );
     }
+    cdc::check_drop(table, context)?;
     // Cassandra's text names the keyspaces of the views, not the views.
     let mut depend: Vec<&str> = views_of(table, context).map(|view| view.keyspace.as_str()).collect();
     depend.dedup();
@@ -342,6 +345,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead"
         );
     }
+    cdc::check_alter(table, &ast.operation)?;
     let builder = table.to_builder();
     let has_views = views_of(table, context).next().is_some();
     let mut views = Vec::new();
@@ -383,21 +387,29 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
                 return Err(ExecError::Config("Invalid table id".to_owned()));
             }
             options::apply(&mut builder.options, properties, table.is_counter())?;
-            if has_views && builder.options.gc_grace_seconds == 0 {
-                return invalid!(
-                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is \
-                     used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to \
-                     expire before being replayed."
-                );
-            }
+            check_grace(&builder, has_views)?;
             builder
         }
     };
     let changed = changed.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
+    let log = cdc::follow(&changed, context)?;
     let mut outcome = table_outcome(ChangeType::Updated, keyspace, name);
     outcome.edits.push(SchemaEdit::PutTable(changed));
+    outcome.edits.extend(log);
     outcome.edits.extend(views.into_iter().map(SchemaEdit::PutTable));
     Ok(outcome)
+}
+
+/// Refuses that deletions of a base of views are forgotten at once.
+fn check_grace(builder: &TableBuilder, has_views: bool) -> Result<()> {
+    if has_views && builder.options.gc_grace_seconds == 0 {
+        return invalid!(
+            "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is \
+             used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to \
+             expire before being replayed."
+        );
+    }
+    Ok(())
 }
 
 /// COMMENT ON TABLE, which is the table's option of that name. Nothing else has a comment to keep.

@@ -14,7 +14,7 @@ use schema::{
 use stdx::HashSet;
 use views::View;
 
-use super::{DdlContext, Outcome, check_name, check_not_system, options};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Kind;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
@@ -36,6 +36,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let (name, base_name) = (&ast.name.name, &ast.base.name);
     let mut view_options = TableOptions::default();
     options::apply(&mut view_options, &ast.properties, false)?;
+    cdc::check_view(&view_options)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
@@ -352,6 +353,7 @@ pub(super) fn alter(ast: &AlterView, context: &DdlContext<'_>) -> Result<Outcome
     }
     let mut builder = view.to_builder();
     options::apply(&mut builder.options, &ast.properties, false)?;
+    cdc::check_view(&builder.options)?;
     if builder.options.gc_grace_seconds == 0 {
         return invalid!(
             "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered \

@@ -717,13 +717,13 @@ impl ModificationPlan {
     }
 }
 
-/// The table of a modification, unless its rows are computed.
 /// Whether both set one field of a user type, of which the second would hide the first.
 fn same_field(before: &cql::ast::Operation, new: &cql::ast::Operation) -> bool {
     use cql::ast::Operation::SetField;
     matches!((before, new), (SetField(a, _), SetField(b, _)) if a.name == b.name)
 }
 
+/// The table of a modification, unless clients cannot write to it.
 fn writable(
     lookup: &Lookup<'_>,
     name: &cql::ast::QualifiedName,
@@ -735,6 +735,12 @@ fn writable(
     }
     if table.is_view() {
         return invalid!("Cannot directly modify a materialized view");
+    }
+    if table.is_cdc_log() {
+        let name = table.full_name();
+        return Err(ExecError::Unauthorized(format!(
+            "{name} is a log of changes: only the server writes to it."
+        )));
     }
     Ok(table)
 }

@@ -21,7 +21,7 @@ fn created(schema: &Schema, edit: &SchemaEdit) -> Vec<Resource> {
         }
         SchemaEdit::PutTable(table)
             if schema.table(&table.keyspace, &table.name).is_none()
-                && (table.derivation.is_none() || table.is_view()) =>
+                && (table.derivation.is_none() || table.is_view() || table.is_cdc_log()) =>
         {
             vec![Resource::table(table)]
         }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cdc::Log;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
@@ -144,6 +145,7 @@ impl Memory {
 
     fn put(&self, update: PartitionUpdate) {
         self.derive(&update).into_iter().for_each(|update| self.put(update));
+        self.log_changes(&update).into_iter().for_each(|update| self.put(update));
         let mut tables = self.tables.borrow_mut();
         let table = tables.entry(update.table.id).or_default();
         match table.get_mut(&update.key) {
@@ -155,6 +157,17 @@ impl Memory {
                 table.insert(key, fresh);
             }
         }
+    }
+
+    /// The changes of logs that follow from an update of their base.
+    fn log_changes(&self, update: &PartitionUpdate) -> Vec<PartitionUpdate> {
+        let (schema, tables) = (self.schema.borrow(), self.tables.borrow());
+        let log = schema.cdc_log_of(&update.table).filter(|_| update.table.options.cdc.enabled);
+        let Some(log) = log else { return Vec::new() };
+        let log = Log::new(&update.table, log.clone()).expect("a log fits its base");
+        let held = tables.get(&update.table.id).and_then(|table| table.get(&update.key));
+        let generation = schema.cdc_generations().last().expect("a log comes with a generation");
+        log.changes(held, update, &mut |_| cdc::stream_of(generation, update.key.token))
     }
 
     /// The changes of views that follow from an update of their base.

@@ -1,0 +1,142 @@
+//! Change data capture: the rows of logs that follow from writes of their tables on this shard (docs/design/cdc.md).
+//!
+//! A stream is where the partitions are whose changes it has, so the rows of a log are a part of the write's own entry of the commit log. Where
+//! it is elsewhere, because the ring has just changed, they are stored with the write and delivered, as the updates of views are.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cdc::{Log, StreamId, stream_of};
+use mutation::{PartitionUpdate, Timestamp};
+use replica::{Derivation, Derived, Engine, Origin, WriteError, WriteObserver};
+use schema::{CdcGeneration, Schema, Table, TableId};
+use stdx::HashMap;
+use topology::Sharder;
+
+use crate::Coordinator;
+use crate::cdc_generations::generation_at;
+use crate::coordinator::WeakCoordinator;
+use crate::derived::{Intents, read_before};
+
+impl Coordinator {
+    /// Has logs of changes of this shard's tables follow them from now on.
+    pub fn capture_changes(&self) {
+        let observer = ChangeObserver {
+            coordinator: self.downgrade(),
+            state: RefCell::new(State::of(&self.schema())),
+            streams: RefCell::default(),
+            intents: Intents::default(),
+        };
+        self.replica().engine().observe(Rc::new(observer));
+    }
+}
+
+/// The logs and generations of a schema.
+struct State {
+    logs: HashMap<TableId, Rc<Log>>,
+    generations: Vec<Arc<CdcGeneration>>,
+}
+
+impl State {
+    fn of(schema: &Schema) -> Self {
+        let mut logs = HashMap::default();
+        for base in schema.tables().filter(|table| table.options.cdc.enabled) {
+            let Some(log) = schema.cdc_log_of(base) else { continue };
+            match Log::new(base, log.clone()) {
+                Ok(log) => {
+                    logs.insert(base.id, Rc::new(log));
+                }
+                Err(error) => tracing::error!("changes of a table are not captured: {error}"),
+            }
+        }
+        Self { logs, generations: schema.cdc_generations().to_vec() }
+    }
+}
+
+/// Names a stream: the start of its generation, the last token of its range, its shard.
+type StreamPlace = (i64, i64, u16);
+
+/// Derives the rows of logs.
+struct ChangeObserver {
+    /// It holds the engine, which holds this.
+    coordinator: WeakCoordinator,
+    state: RefCell<State>,
+    /// The streams that were looked for, of the generations that there are.
+    streams: RefCell<HashMap<StreamPlace, StreamId>>,
+    intents: Intents,
+}
+
+impl ChangeObserver {
+    async fn derive(&self, engine: &Engine, update: &PartitionUpdate) -> Result<Derivation, WriteError> {
+        let log = self.state.borrow().logs.get(&update.table.id).cloned();
+        let Some(log) = log else { return Ok(Derivation::default()) };
+        let Some(coordinator) = self.coordinator.upgrade() else { return Err(WriteError::Stopped) };
+        let before = match log.reads_before() {
+            true => Some(read_before(engine, update, &Log::rows_read(update), "CDC").await?),
+            false => None,
+        };
+        let context = coordinator.context();
+        let update = match context.injected().unlogged_deletions {
+            true => &without_row_deletions(update),
+            false => update,
+        };
+        let token = update.key.token;
+        let changes = log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token));
+        let is_here = |change: &PartitionUpdate| {
+            context.takes_token(&change.table, change.key.token)
+                && context.replica().shard_of(change.key.token) == context.shard()
+        };
+        let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
+        let (intent, follow_up) = self.intents.of(&coordinator, changes).await?;
+        updates.extend(intent);
+        Ok(Derivation { updates, follow_up })
+    }
+
+    /// The stream of a partition's changes with a timestamp.
+    fn stream(&self, timestamp: Timestamp, token: i64) -> StreamId {
+        let state = self.state.borrow();
+        let generation = generation_at(&state.generations, timestamp).expect("a log comes with a generation");
+        let vnode = generation.vnodes[generation.vnode_of(token)];
+        let shard = Sharder::new(vnode.shards).shard_of(token);
+        let place = (generation.start_millis, vnode.upto, shard);
+        *self.streams.borrow_mut().entry(place).or_insert_with(|| stream_of(generation, token))
+    }
+}
+
+/// For an injected bug.
+fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate {
+    let mut rows = update.rows().to_vec();
+    rows.iter_mut().for_each(|row| row.deletion = mutation::DeletionTime::LIVE);
+    let mut changed = PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rows);
+    changed.static_row = update.static_row.clone();
+    changed.deletion = update.deletion;
+    changed.range_tombstones = update.range_tombstones.clone();
+    changed
+}
+
+impl WriteObserver for ChangeObserver {
+    /// Data that moves between replicas is no change.
+    fn observes(&self, table: &Table, origin: Origin) -> bool {
+        let is_change =
+            matches!(origin, Origin::Client | Origin::PaxosCommit | Origin::Hint | Origin::Batchlog);
+        is_change && self.state.borrow().logs.contains_key(&table.id)
+    }
+
+    fn derive<'a>(&'a self, engine: &'a Engine, _: Origin, update: &'a PartitionUpdate) -> Derived<'a> {
+        Box::pin(self.derive(engine, update))
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.state.borrow().logs.is_empty()
+    }
+
+    fn use_schema(&self, schema: &Schema) {
+        let state = State::of(schema);
+        let is_known = |(start, ..): &StreamPlace, _: &mut StreamId| {
+            state.generations.iter().any(|generation| generation.start_millis == *start)
+        };
+        self.streams.borrow_mut().retain(is_known);
+        *self.state.borrow_mut() = state;
+    }
+}

@@ -1,0 +1,387 @@
+//! The rows of a log that follow from a write of its base.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutation::row::ColumnData;
+use mutation::{
+    Bound, Cell, Clustering, Complex, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Side, Slices,
+    Timestamp,
+};
+use schema::{Cdc, CdcPreimage, Column, ColumnId, Table};
+use stdx::HashMap;
+use types::CqlType;
+use types::elements::{CollectionBuilder, write_element};
+
+use crate::StreamId;
+use crate::change::{Changes, RowChange, RowChanges, changes};
+use crate::image::{Place, row_of};
+use crate::log_table::{END_OF_BATCH, OPERATION, TTL, deleted, deleted_elements};
+use crate::time::{Life, fingerprint, seconds, time_uuid};
+
+const PREIMAGE: i8 = 0;
+const UPDATE: i8 = 1;
+const INSERT: i8 = 2;
+const ROW_DELETE: i8 = 3;
+const PARTITION_DELETE: i8 = 4;
+const RANGE_FROM_INCLUSIVE: i8 = 5;
+const RANGE_FROM_EXCLUSIVE: i8 = 6;
+const RANGE_TO_INCLUSIVE: i8 = 7;
+const RANGE_TO_EXCLUSIVE: i8 = 8;
+const POSTIMAGE: i8 = 9;
+
+/// A pair of tables that is no base table and log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{log} is not the log of {base}: {reason}")]
+pub struct InvalidLog {
+    /// Name of the log.
+    pub log: String,
+    /// Name of the base table.
+    pub base: String,
+    /// The mismatch.
+    pub reason: String,
+}
+
+/// A column of the base outside of its key.
+#[derive(Clone, Debug)]
+struct Logged {
+    value: ColumnId,
+    deleted: ColumnId,
+    deleted_elements: Option<ColumnId>,
+    ty: CqlType,
+    is_static: bool,
+}
+
+/// A log, resolved against its base table.
+#[derive(Clone, Debug)]
+pub struct Log {
+    table: Arc<Table>,
+    cdc: Cdc,
+    end_of_batch: ColumnId,
+    operation: ColumnId,
+    ttl: ColumnId,
+    partition_key: Vec<ColumnId>,
+    clustering: Vec<ColumnId>,
+    columns: HashMap<ColumnId, Logged>,
+}
+
+impl Log {
+    /// Resolves a log against its base table.
+    ///
+    /// # Errors
+    /// When the log is of something else or lacks a column, and when the base has counters.
+    pub fn new(base: &Table, table: Arc<Table>) -> Result<Self, InvalidLog> {
+        let invalid = |reason: String| InvalidLog { log: table.full_name(), base: base.full_name(), reason };
+        if !table.is_cdc_log() || !table.is_derived_from(base.id) {
+            return Err(invalid("it follows from something else".to_owned()));
+        }
+        if base.is_counter() {
+            return Err(invalid("the base has counters".to_owned()));
+        }
+        let id = |name: &str| match table.column(name) {
+            Some(column) => Ok(column.id),
+            None => Err(invalid(format!("it lacks the column {name}"))),
+        };
+        let ids =
+            |columns: &[Column]| columns.iter().map(|column| id(&column.name)).collect::<Result<Vec<_>, _>>();
+        let mut columns = HashMap::default();
+        for (column, is_static) in base
+            .static_columns()
+            .iter()
+            .map(|column| (column, true))
+            .chain(base.regular_columns().iter().map(|column| (column, false)))
+        {
+            let elements = column.is_complex().then(|| id(&deleted_elements(&column.name)));
+            let logged = Logged {
+                value: id(&column.name)?,
+                deleted: id(&deleted(&column.name))?,
+                deleted_elements: elements.transpose()?,
+                ty: column.ty.clone(),
+                is_static,
+            };
+            columns.insert(column.id, logged);
+        }
+        Ok(Self {
+            cdc: base.options.cdc,
+            end_of_batch: id(END_OF_BATCH)?,
+            operation: id(OPERATION)?,
+            ttl: id(TTL)?,
+            partition_key: ids(base.partition_key())?,
+            clustering: ids(base.clustering())?,
+            columns,
+            table,
+        })
+    }
+
+    /// The log's table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Whether the rows before a write have to be known.
+    pub fn reads_before(&self) -> bool {
+        self.cdc.preimage != CdcPreimage::Off || self.cdc.postimage
+    }
+
+    /// The rows of a base partition of which an update asks for images.
+    pub fn rows_read(update: &PartitionUpdate) -> Slices {
+        let base = &update.table;
+        let row = |row: &Row| RowRange {
+            start: Bound::before_row(base, &row.clustering),
+            end: Bound::after_row(base, &row.clustering),
+        };
+        Slices::new(update.rows().iter().map(row).collect())
+    }
+
+    /// The updates of the log that follow from an update of the base, one for each stream. `before` is what the replica had of the rows that
+    /// [`Log::rows_read`] tells, and of the static row, with all that deletes in them; none when no images are wanted. `stream` gives
+    /// the stream of a timestamp for the partition.
+    ///
+    /// # Panics
+    /// When the two are not of one partition.
+    pub fn changes(
+        &self,
+        before: Option<&PartitionUpdate>,
+        update: &PartitionUpdate,
+        stream: &mut dyn FnMut(Timestamp) -> StreamId,
+    ) -> Vec<PartitionUpdate> {
+        assert!(before.is_none_or(|before| before.key == update.key), "updates of one partition");
+        let fingerprint = fingerprint(update);
+        let mut updates: BTreeMap<StreamId, PartitionUpdate> = BTreeMap::new();
+        for (timestamp, changes) in changes(update) {
+            let mut batch = Batch {
+                log: self,
+                key: &update.key,
+                timestamp,
+                life: Life::of(self.cdc.ttl, timestamp),
+                time: time_uuid(timestamp, fingerprint),
+                next: 0,
+                rows: Vec::new(),
+            };
+            batch.add(before, update, &changes);
+            let stream = stream(timestamp);
+            let log = updates.entry(stream).or_insert_with(|| {
+                let key = DecoratedKey::new(Bytes::copy_from_slice(&stream.0));
+                PartitionUpdate::new(self.table.clone(), key)
+            });
+            batch.rows.into_iter().for_each(|row| log.add_row(row));
+        }
+        updates.into_values().collect()
+    }
+}
+
+/// The rows of a log that have one time.
+struct Batch<'a> {
+    log: &'a Log,
+    key: &'a DecoratedKey,
+    timestamp: Timestamp,
+    life: Life,
+    time: [u8; 16],
+    next: i32,
+    rows: Vec<Row>,
+}
+
+impl Batch<'_> {
+    /// Images before, changes, images after. A row's number is the same at every replica: an image that one has nothing to say in leaves its
+    /// number out.
+    fn add(&mut self, before: Option<&PartitionUpdate>, update: &PartitionUpdate, changes: &Changes) {
+        let log = self.log;
+        let places = || {
+            let has_static = !changes.static_row.by_ttl.is_empty();
+            let rows = changes.rows.iter().map(|(key, row)| (Place::Row(key.clone()), row));
+            has_static.then_some((Place::Static, &changes.static_row)).into_iter().chain(rows)
+        };
+        if log.cdc.preimage != CdcPreimage::Off {
+            for (place, row) in places() {
+                let state = row_of(before, update, &place, self.timestamp);
+                let all = log.cdc.preimage == CdcPreimage::Full || row.is_deleted;
+                let changed: BTreeSet<ColumnId> =
+                    row.by_ttl.values().flat_map(|change| &change.cells).map(|(id, _)| *id).collect();
+                let is_wanted = |id: ColumnId| all || changed.contains(&id);
+                match state.is_live(seconds(self.timestamp)) {
+                    true => self.image(PREIMAGE, &place, &state, &is_wanted),
+                    false => self.next += 1,
+                }
+            }
+        }
+        self.row_changes(None, &changes.static_row);
+        changes.rows.iter().for_each(|(key, row)| self.row_changes(Some(key), row));
+        for (key, _) in changes.rows.iter().filter(|(_, row)| row.is_deleted) {
+            let row = self.begin(ROW_DELETE, key.components());
+            self.push(row);
+        }
+        changes.ranges.iter().for_each(|(start, end)| self.range(start, end));
+        if changes.deletes_partition {
+            let row = self.begin(PARTITION_DELETE, std::iter::empty());
+            self.push(row);
+        }
+        if log.cdc.postimage {
+            for (place, _) in places().filter(|(_, row)| !row.by_ttl.is_empty()) {
+                let state = row_of(before, update, &place, self.timestamp.saturating_add(1));
+                self.image(POSTIMAGE, &place, &state, &|_| true);
+            }
+        }
+        if let Some(last) = self.rows.last_mut() {
+            let end = self.life.cell(self.timestamp, vec![1]);
+            last.set(log.end_of_batch, ColumnData::Simple(end));
+        }
+    }
+
+    /// The changes of one row, or of the static one.
+    fn row_changes(&mut self, key: Option<&Clustering>, row: &RowChanges) {
+        for (ttl, change) in &row.by_ttl {
+            let operation = if change.is_insert { INSERT } else { UPDATE };
+            let mut logged = self.begin(operation, key.into_iter().flat_map(Clustering::components));
+            self.delta(&mut logged, *ttl, change);
+            self.push(logged);
+        }
+    }
+
+    /// A row of the log with its key, the key of what it is about, and what it says of that.
+    fn begin<'k>(&self, operation: i8, key: impl Iterator<Item = Option<&'k [u8]>>) -> Row {
+        let log = self.log;
+        let number = self.next.to_be_bytes();
+        let clustering = Clustering::new(&log.table, &[Some(&self.time), Some(&number)]);
+        let mut columns = vec![(log.operation, self.simple(operation.to_be_bytes().to_vec()))];
+        let partition_key = DecoratedKey::components(&self.key.key, log.partition_key.len());
+        for (id, value) in log.partition_key.iter().zip(partition_key.unwrap_or_default()) {
+            columns.push((*id, self.simple(value.to_vec())));
+        }
+        for (id, value) in log.clustering.iter().zip(key) {
+            columns.extend(value.map(|value| (*id, self.simple(value.to_vec()))));
+        }
+        let mut row = Row::from_columns(clustering, columns);
+        row.liveness = self.life.liveness(self.timestamp);
+        row
+    }
+
+    fn simple(&self, value: Vec<u8>) -> ColumnData {
+        ColumnData::Simple(self.life.cell(self.timestamp, value))
+    }
+
+    fn push(&mut self, row: Row) {
+        self.next += 1;
+        self.rows.push(row);
+    }
+
+    fn range(&mut self, start: &Bound, end: &Bound) {
+        let from = if start.side() == Side::Before { RANGE_FROM_INCLUSIVE } else { RANGE_FROM_EXCLUSIVE };
+        let to = if end.side() == Side::After { RANGE_TO_INCLUSIVE } else { RANGE_TO_EXCLUSIVE };
+        for (operation, bound) in [(from, start), (to, end)] {
+            let row = self.begin(operation, bound.components());
+            self.push(row);
+        }
+    }
+
+    /// Adds the cells of a change, unless only keys are logged.
+    fn delta(&self, row: &mut Row, ttl: Seconds, change: &RowChange) {
+        if ttl > 0 {
+            row.set(self.log.ttl, self.simple(i64::from(ttl).to_be_bytes().to_vec()));
+        }
+        if self.log.cdc.keys_only {
+            return;
+        }
+        for (id, data) in &change.cells {
+            // A column that was dropped since has no place in the log.
+            let Some(logged) = self.log.columns.get(id) else { continue };
+            match data {
+                ColumnData::Simple(cell) if cell.is_tombstone() => {
+                    row.set(logged.deleted, self.simple(vec![1]))
+                }
+                ColumnData::Simple(cell) => row.set(logged.value, self.simple(cell.value.to_vec())),
+                ColumnData::Complex(complex) => self.complex(row, logged, complex),
+            }
+        }
+    }
+
+    fn complex(&self, row: &mut Row, logged: &Logged, complex: &Complex) {
+        if !complex.deletion.is_live() {
+            row.set(logged.deleted, self.simple(vec![1]));
+        }
+        if complex.cells.iter().any(|element| !element.cell.is_tombstone()) {
+            let value = whole(&logged.ty, complex, |cell| !cell.is_tombstone());
+            row.set(logged.value, self.simple(value));
+        }
+        let mut gone = complex.cells.iter().filter(|element| element.cell.is_tombstone()).peekable();
+        if let (Some(id), Some(_)) = (logged.deleted_elements, gone.peek()) {
+            let mut paths = CollectionBuilder::new();
+            gone.for_each(|element| paths.push(&element.path));
+            row.set(id, self.simple(paths.finish()));
+        }
+    }
+
+    /// Adds a row as it was or is. Its cells have the timestamps of the base.
+    fn image(&mut self, operation: i8, place: &Place, state: &Row, is_wanted: &dyn Fn(ColumnId) -> bool) {
+        let key = match place {
+            Place::Static => None,
+            Place::Row(key) => Some(key),
+        };
+        let mut row = self.begin(operation, key.into_iter().flat_map(Clustering::components));
+        row.deletion = state.deletion;
+        let now = seconds(self.timestamp);
+        for (id, data) in state.columns().iter().filter(|(id, _)| is_wanted(*id)) {
+            let Some(logged) = self.log.columns.get(id) else { continue };
+            if logged.is_static != matches!(place, Place::Static) {
+                continue;
+            }
+            let cell = match data {
+                ColumnData::Simple(cell) if cell.is_live(now) => {
+                    self.life.cell(cell.timestamp, cell.value.clone())
+                }
+                ColumnData::Simple(cell) if cell.is_tombstone() => cell.clone(),
+                // It has expired.
+                ColumnData::Simple(_) => continue,
+                ColumnData::Complex(complex) => match self.whole_at(&logged.ty, complex, now) {
+                    Some(cell) => cell,
+                    None => continue,
+                },
+            };
+            row.set(logged.value, ColumnData::Simple(cell));
+        }
+        self.push(row);
+    }
+
+    /// The live elements of a column as one cell, with the timestamp of the latest.
+    fn whole_at(&self, ty: &CqlType, complex: &Complex, now: Seconds) -> Option<Cell> {
+        let live = complex.cells.iter().map(|element| &element.cell).filter(|cell| cell.is_live(now));
+        match live.map(|cell| cell.timestamp).max() {
+            Some(latest) => {
+                let changed = complex.cells.iter().map(|element| element.cell.timestamp);
+                let latest = changed.chain([complex.deletion.timestamp]).fold(latest, Timestamp::max);
+                Some(self.life.cell(latest, whole(ty, complex, |cell| cell.is_live(now))))
+            }
+            None if complex.deletion.is_live() => None,
+            None => Some(Cell::tombstone(complex.deletion.timestamp, complex.deletion.local)),
+        }
+    }
+}
+
+/// The elements that pass, as the value of the frozen type that the log has.
+fn whole(ty: &CqlType, complex: &Complex, passes: impl Fn(&Cell) -> bool) -> Vec<u8> {
+    let elements = complex.cells.iter().filter(|element| passes(&element.cell));
+    match ty {
+        CqlType::Set { .. } => {
+            let mut set = CollectionBuilder::new();
+            elements.for_each(|element| set.push(&element.path));
+            set.finish()
+        }
+        CqlType::Udt { ty, .. } => {
+            let fields: BTreeMap<&[u8], &[u8]> =
+                elements.map(|element| (&*element.path, &*element.cell.value)).collect();
+            let mut value = Vec::new();
+            for at in 0..ty.fields.len() as u16 {
+                write_element(fields.get(&at.to_be_bytes()[..]).copied(), &mut value);
+            }
+            value
+        }
+        _ => {
+            let mut map = CollectionBuilder::new();
+            for element in elements {
+                map.push(&element.path);
+                map.push(&element.cell.value);
+            }
+            map.finish_map()
+        }
+    }
+}

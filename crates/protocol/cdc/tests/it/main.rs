@@ -1,0 +1,5 @@
+//! Tests of logs of changes: what is replayed from them, and what replicas derive that know different things.
+
+mod replayed;
+mod streams;
+mod tables;

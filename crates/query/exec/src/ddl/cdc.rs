@@ -1,0 +1,107 @@
+//! Change data capture in statements that change the schema: the log of a table follows its definition (docs/design/cdc.md).
+
+use cdc::{COLUMN_PREFIX, log_name, log_table};
+use cluster::SchemaEdit;
+use coordinator::cdc_generation;
+use cql::ast::AlterTableOperation;
+use schema::{Table, TableId, TableOptions};
+
+use super::{DdlContext, check_name};
+use crate::error::{ExecError, Result, invalid};
+
+/// The first generation of streams begins so long before the statement that asked for it, in microseconds: clients' clocks may be behind.
+const FIRST_GENERATION_LEEWAY: i64 = 60_000_000;
+
+/// The edits by which the log of a table follows its definition, and the first generation of streams with the first log. Without capture a log
+/// stays as it is, for those who have not read all of it.
+pub(super) fn follow(table: &Table, context: &DdlContext<'_>) -> Result<Vec<SchemaEdit>> {
+    if !table.options.cdc.enabled {
+        return Ok(Vec::new());
+    }
+    check_base(table)?;
+    let schema = context.lookup.schema;
+    let name = log_name(&table.name);
+    let known = schema.cdc_log_of(table);
+    if known.is_none() && schema.table(&table.keyspace, &name).is_some() {
+        return invalid!(
+            "Cannot create the CDC log of table {}: a table {}.{name} exists",
+            table.full_name(),
+            table.keyspace
+        );
+    }
+    check_name(&name, "Table")
+        .map_err(|text| ExecError::Config(format!("{}.{name}: {text}", table.keyspace)))?;
+    let log = log_table(table, log_id(context.table_id), known.map(|known| &**known), context.now_micros)
+        .map_err(|error| ExecError::Invalid(error.to_string()))?;
+    let mut edits = Vec::new();
+    if known.is_none_or(|known| **known != log) {
+        edits.push(SchemaEdit::PutTable(log));
+    }
+    if schema.cdc_generations().is_empty() {
+        let start = context.now_micros.saturating_sub(FIRST_GENERATION_LEEWAY);
+        edits.push(SchemaEdit::PutCdcGeneration(cdc_generation(context.view, start.div_euclid(1000))));
+    }
+    Ok(edits)
+}
+
+/// The id of a log that a statement makes, beside that of the statement's own table.
+fn log_id(table_id: [u8; 16]) -> TableId {
+    let [high, low] = stdx::murmur3::hash128(&table_id, 0);
+    TableId(types::uuid::time_uuid(high as i64, types::uuid::clock_and_node((low >> 48) as u16, low)))
+}
+
+/// Whether changes of a table can be captured.
+fn check_base(table: &Table) -> Result<()> {
+    let full = table.full_name();
+    if table.is_counter() {
+        return invalid!("Cannot capture changes of table {full}: CDC does not support counters");
+    }
+    if table.compact_storage {
+        return invalid!("Cannot capture changes of table {full}: CDC does not support COMPACT STORAGE");
+    }
+    if table.derivation.is_some() {
+        return invalid!("Cannot capture changes of table {full}, whose rows follow from another table's");
+    }
+    match table.columns().iter().find(|column| column.name.starts_with(COLUMN_PREFIX)) {
+        Some(column) => invalid!(
+            "Cannot capture changes of table {full}: the name of its column {} is one of a CDC log",
+            column.name
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Refuses the capture of changes of a view.
+pub(super) fn check_view(options: &TableOptions) -> Result<()> {
+    match options.cdc.enabled {
+        true => invalid!("Cannot capture changes of a materialized view; capture those of its base table"),
+        false => Ok(()),
+    }
+}
+
+/// Refuses alterations that a log cannot follow, and those of a log that would not follow its table.
+pub(super) fn check_alter(table: &Table, operation: &AlterTableOperation) -> Result<()> {
+    let full = table.full_name();
+    match operation {
+        AlterTableOperation::With(_) => Ok(()),
+        _ if table.is_cdc_log() => {
+            invalid!("Cannot alter columns of {full}: they follow those of the table whose changes it has")
+        }
+        AlterTableOperation::Rename { .. } if table.options.cdc.enabled => {
+            invalid!("Cannot rename a column of table {full} while CDC is enabled on it")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to drop a log that is written to.
+pub(super) fn check_drop(table: &Table, context: &DdlContext<'_>) -> Result<()> {
+    let base = table.derivation.as_ref().filter(|derivation| derivation.is_cdc_log());
+    let base = base.and_then(|derivation| context.lookup.schema.table_by_id(derivation.base()));
+    match base {
+        Some(base) if base.options.cdc.enabled => {
+            invalid!("Cannot drop {} while CDC is enabled on table {}", table.full_name(), base.full_name())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,11 @@
+//! Change data capture: options, logs that follow their tables, and what is in them. What follows from writes is derived by the cluster in memory.
+
+use crate::golden::{Node, check_with};
+use crate::memory::Memory;
+
+/// Statements about logs, and reads of them.
+#[test]
+fn cdc() {
+    let node = Node::of(Memory::new());
+    check_with(&node, "cdc.txt", |_| None);
+}
