@@ -253,6 +253,13 @@ impl Canary {
             |injected| injected.coordinator.lost_view_updates = true,
         ),
         checked(
+            "unlogged-deletions",
+            "deletions of rows are not logged as changes",
+            (Focus::Changes, 5, Some(0)),
+            "changes",
+            |injected| injected.coordinator.unlogged_deletions = true,
+        ),
+        checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",
             (Focus::Rollback, 2, Some(0)),

@@ -31,8 +31,8 @@ use crate::cluster::truncating::{self, SharedCut, Truncater};
 use crate::cluster::views::{self, BaseWriter};
 use crate::cluster::worker::ClusterWorker;
 use crate::cluster::{
-    atomic, available, bounded, durable, equal, kept, left_behind, repaired, resurrection, schema, steady,
-    truncation,
+    atomic, available, bounded, changes, durable, equal, kept, left_behind, repaired, resurrection, schema,
+    steady, truncation,
 };
 use crate::plan::{one_in, pick, shape};
 use crate::statement::Query;
@@ -58,7 +58,7 @@ const BASE_WRITER_STREAM: u64 = 1 << 52;
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// The checks of a quiescent phase, in this order.
-const CHECKS: [&str; 20] = [
+const CHECKS: [&str; 21] = [
     "kept",
     "truncation",
     "left_behind",
@@ -69,6 +69,7 @@ const CHECKS: [&str; 20] = [
     "truncating",
     "indexed",
     "views",
+    "changes",
     "durable",
     "atomic",
     "equal",
@@ -411,7 +412,7 @@ impl ClusterDirector {
             }
         }
         if self.plan.views {
-            for text in views::create_texts() {
+            for text in views::create_texts(self.plan.captured) {
                 self.change_schema(&mut connection, &text).await;
             }
         }
@@ -649,6 +650,8 @@ impl ClusterDirector {
             "indexed" => Ok(()),
             "views" if self.plan.views => views::check(self).await,
             "views" => Ok(()),
+            "changes" if self.plan.captured => changes::check(self).await,
+            "changes" => Ok(()),
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,

@@ -29,6 +29,9 @@ const ROWS_ONE_IN: u64 = 20;
 /// The same of materialized views.
 const VIEWS_STREAM: u64 = 26;
 const VIEWS_ONE_IN: u64 = 20;
+/// The same of change data capture.
+const CHANGES_STREAM: u64 = 28;
+const CHANGES_ONE_IN: u64 = 20;
 
 /// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +67,13 @@ pub enum Focus {
     Rollback,
     /// A table with materialized views whose rows few nodes have, while nodes end and the ring changes.
     Views,
+    /// The same of such a table whose changes are captured.
+    Changes,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -84,6 +89,7 @@ impl Focus {
         Self::Rows,
         Self::Rollback,
         Self::Views,
+        Self::Changes,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -109,6 +115,7 @@ impl Focus {
             Self::Rows => "rows",
             Self::Rollback => "rollback",
             Self::Views => "views",
+            Self::Changes => "changes",
         }
     }
 
@@ -132,6 +139,8 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut rows, ROWS_ONE_IN).then_some(Self::Rows));
         let mut views = Rng::new(seed, VIEWS_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut views, VIEWS_ONE_IN).then_some(Self::Views));
+        let mut changes = Rng::new(seed, CHANGES_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut changes, CHANGES_ONE_IN).then_some(Self::Changes));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -146,7 +155,7 @@ impl Focus {
             Self::Stale => *pick(rng, &[4, 5, 5]),
             Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
             Self::Growth => *pick(rng, &[2, 3, 3, 4]),
-            Self::Rings | Self::Views => *pick(rng, &[4, 5]),
+            Self::Rings | Self::Views | Self::Changes => *pick(rng, &[4, 5]),
             Self::Rollback => *pick(rng, &[3, 3, 4, 5]),
             Self::Steady => *pick(rng, &[3, 3, 4, 5]),
         }
@@ -184,6 +193,10 @@ impl Focus {
             Self::Rows => rows(plan, rng),
             Self::Rollback => changing(plan, rng),
             Self::Views => views(plan, rng),
+            Self::Changes => {
+                views(plan, rng);
+                plan.captured = true;
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 mod atomic;
 mod available;
 mod bounded;
+mod changes;
 mod changing;
 mod ddl;
 mod director;

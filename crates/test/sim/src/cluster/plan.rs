@@ -58,6 +58,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) truncates: bool,
     /// Clients write a table with materialized views.
     pub(crate) views: bool,
+    /// The changes of that table are captured.
+    pub(crate) captured: bool,
     /// Replication factors between which a client alters a keyspace of its own; none for no such client.
     pub(crate) replications: Vec<usize>,
     /// And so many of the others writes; two are for flushes and compactions, and the rest reads.
@@ -345,6 +347,7 @@ impl ClusterPlan {
             probes: false,
             truncates: false,
             views: false,
+            captured: false,
             replications: Vec::new(),
             focus: None,
             scale: Scale::default(),

@@ -20,7 +20,7 @@ use crate::statement::Query;
 use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
-const TABLE: &str = "k0.followed";
+pub(crate) const TABLE: &str = "k0.followed";
 const PARTITIONS: u64 = 8;
 const ROWS: u64 = 3;
 const VALUES: u64 = 4;
@@ -30,7 +30,7 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 pub(crate) const CLIENTS: u64 = 3;
 
 /// A row of the base: its key, then `v` and `w`.
-type BaseRow = Vec<Option<i32>>;
+pub(crate) type BaseRow = Vec<Option<i32>>;
 
 /// A view: its name, the columns that are read of it, and what a row of the base is in it.
 struct View {
@@ -53,11 +53,12 @@ const VIEWS: [View; 3] = [
     },
 ];
 
-/// Creates the table and its views.
-pub(crate) fn create_texts() -> [String; 4] {
+/// Creates the table, whose changes may be captured, and its views.
+pub(crate) fn create_texts(captured: bool) -> [String; 4] {
+    let options = if captured { " WITH cdc = {'enabled': true, 'ttl': 0}" } else { "" };
     let named = "p IS NOT NULL AND c IS NOT NULL";
     [
-        format!("CREATE TABLE {TABLE} (p int, c int, v int, w int, PRIMARY KEY (p, c))"),
+        format!("CREATE TABLE {TABLE} (p int, c int, v int, w int, PRIMARY KEY (p, c)){options}"),
         format!(
             "CREATE MATERIALIZED VIEW k0.by_v AS SELECT * FROM {TABLE} WHERE v IS NOT NULL AND {named} PRIMARY KEY (v, p, c)"
         ),
@@ -126,7 +127,11 @@ impl BaseWriter {
     }
 }
 
-async fn shown(connection: &mut Connection, columns: &str, table: &str) -> Result<Vec<BaseRow>, Failure> {
+pub(crate) async fn shown(
+    connection: &mut Connection,
+    columns: &str,
+    table: &str,
+) -> Result<Vec<BaseRow>, Failure> {
     let text = format!("SELECT {columns} FROM {table}");
     let rows = connection.rows(&Query::text(text), 7).await?;
     let number = |cell: &Option<Vec<u8>>| match cell {
