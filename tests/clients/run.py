@@ -80,6 +80,7 @@ CLIENTS = {
     "cqlsh": lambda: python("cqlsh", ["cqlsh==6.2.2"], "cqlsh/client.py"),
     "python": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/client.py"),
     "views": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/views.py"),
+    "cdc": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cdc.py"),
     "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),
     "java": java,
     "go": go,
@@ -169,8 +170,8 @@ def main():
     unknown = [name for name in options.names if name not in CLIENTS]
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
-    # Cassandra has no DynamoDB API, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "logins", "views")
+    # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
+    torc_only = ("boto3", "cdc", "logins", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
