@@ -87,7 +87,12 @@ impl ChangeObserver {
             context.takes_token(&change.table, change.key.token)
                 && context.replica().shard_of(change.key.token) == context.shard()
         };
-        let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
+        let mut updates: Vec<_> = changes.iter().filter(|change| is_here(change)).cloned().collect();
+        // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.
+        let goes_on = |change: &PartitionUpdate| {
+            !is_here(change) || !context.go_with(&change.table, change.key.token, token)
+        };
+        let changes: Vec<_> = changes.into_iter().filter(goes_on).collect();
         let (intent, follow_up) = self.intents.of(&coordinator, changes).await?;
         updates.extend(intent);
         Ok(Derivation { updates, follow_up })

@@ -299,6 +299,12 @@ impl Context {
         replication == Replication::Local || placement.takes(own, token)
     }
 
+    /// Whether all nodes that take the writes of one token of a table take those of another, too.
+    pub(crate) fn go_with(&self, table: &Table, token: i64, other: i64) -> bool {
+        let Ok((placement, replication)) = self.placement_of(table) else { return false };
+        replication == Replication::Local || placement.go_with(token, other)
+    }
+
     /// Whether this node has what was written before to a table's token, and not only what is written since it is to be a replica.
     pub(crate) fn is_complete(&self, table: &Table, token: i64) -> bool {
         let Ok((placement, replication)) = self.placement_of(table) else { return false };

@@ -400,6 +400,12 @@ impl Copies {
         self.replicas(token).contains(&node) || self.others(token).contains(&node)
     }
 
+    /// Whether all nodes that take the writes of one token take those of another, too.
+    pub(crate) fn go_with(&self, token: i64, other: i64) -> bool {
+        let mut nodes = self.replicas(token).iter().copied().chain(self.others(token));
+        nodes.all(|node| self.takes(node, other))
+    }
+
     /// Whether a node has what was written to a token before: it is a replica, or was until reads went over. One that will be a replica has not
     /// yet.
     pub(crate) fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
