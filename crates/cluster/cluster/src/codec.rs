@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schema::{
-    ColumnKind, DroppedColumn, Keyspace, Replication, Schema, SpeculativeRetry, Table, TableBuilder, TableId,
-    TableOptions, TombstoneGc,
+    ColumnKind, DroppedColumn, Keyspace, RateLimit, Replication, Schema, SpeculativeRetry, Table,
+    TableBuilder, TableId, TableOptions, TombstoneGc,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -155,6 +155,12 @@ struct StoredOptions {
     /// Mode and seconds; absent for the default, and in files of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tombstone_gc: Option<(String, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paxos_grace_seconds: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_reads_per_second: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_writes_per_second: Option<u32>,
     extensions: BTreeMap<String, Vec<u8>>,
 }
 
@@ -460,6 +466,9 @@ fn store_options(options: &TableOptions) -> StoredOptions {
         incremental_backups: options.incremental_backups,
         allow_auto_snapshot: options.allow_auto_snapshot,
         tombstone_gc: store_tombstone_gc(options.tombstone_gc),
+        paxos_grace_seconds: options.paxos_grace_seconds,
+        max_reads_per_second: options.per_partition_rate_limit.max_reads_per_second,
+        max_writes_per_second: options.per_partition_rate_limit.max_writes_per_second,
         extensions: options.extensions,
     }
 }
@@ -485,6 +494,11 @@ fn load_options(stored: StoredOptions) -> TableOptions {
         incremental_backups: stored.incremental_backups,
         allow_auto_snapshot: stored.allow_auto_snapshot,
         tombstone_gc: load_tombstone_gc(stored.tombstone_gc),
+        paxos_grace_seconds: stored.paxos_grace_seconds,
+        per_partition_rate_limit: RateLimit {
+            max_reads_per_second: stored.max_reads_per_second,
+            max_writes_per_second: stored.max_writes_per_second,
+        },
         extensions: stored.extensions,
     }
 }

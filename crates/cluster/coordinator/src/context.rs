@@ -21,6 +21,7 @@ use crate::forward::Outcomes;
 use crate::lease::Lease;
 use crate::peer_error::PeerError;
 use crate::placements::{Placements, TablePlacements};
+use crate::rate_limit::RateLimiter;
 use crate::recent::RecentReads;
 use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
@@ -91,6 +92,7 @@ struct Shared {
     /// Which of several equal replicas is asked next.
     turn: Cell<usize>,
     replicated: Cell<ReplicationStats>,
+    rates: RateLimiter,
     /// Reads of several replicas, by table.
     recent: RecentReads,
     /// How long the reads of other nodes took.
@@ -123,6 +125,7 @@ impl Context {
             injected: Cell::default(),
             turn: Cell::new(0),
             replicated: Cell::default(),
+            rates: RateLimiter::default(),
             recent: RecentReads::default(),
             waits: Waits::default(),
             group: OnceCell::new(),
@@ -226,6 +229,11 @@ impl Context {
         &self.0.forwarded
     }
 
+    /// How often this shard's partitions were read and written of late.
+    pub(crate) fn rate_limiter(&self) -> &RateLimiter {
+        &self.0.rates
+    }
+
     pub(crate) fn recent(&self) -> &RecentReads {
         &self.0.recent
     }
@@ -303,6 +311,13 @@ impl Context {
     pub(crate) fn go_with(&self, table: &Table, token: i64, other: i64) -> bool {
         let Ok((placement, replication)) = self.placement_of(table) else { return false };
         replication == Replication::Local || placement.go_with(token, other)
+    }
+
+    /// Whether a host takes writes of a table's token, as [`Context::takes_token`] says of this one.
+    pub(crate) fn host_takes_token(&self, host: HostId, table: &Table, token: i64) -> bool {
+        let Ok((placement, _)) = self.placement_of(table) else { return false };
+        let node = self.0.view.borrow().index_of(host);
+        node.is_some_and(|node| placement.takes(node, token))
     }
 
     /// Whether this node has what was written before to a table's token, and not only what is written since it is to be a replica.

@@ -32,7 +32,9 @@ use crate::reads::Reads;
 use crate::shard_calls;
 use crate::truncate::Truncations;
 use crate::write::Writes;
-use crate::{Canaries, ClusterView, Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
+use crate::{
+    Canaries, ClusterView, Consistency, Operation, RequestError, SchemaChangeError, WriteKind, WriteOptions,
+};
 
 /// Called on each shard when the schema has changed, with what changed.
 pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
@@ -237,6 +239,7 @@ impl Coordinator {
             let checked = cdc_generations::check_times(context, &updates);
             checked.inspect_err(|error| operations.writes.failed(error))?;
         }
+        self.check_rates(&updates).await?;
         context.tell(|| format!("Determining replicas for {} mutations", updates.len()));
         let began = context.rt().now();
         // What begins while this node is alone is waited for when another joins.
@@ -278,6 +281,7 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let (context, kind) = (&self.context, self.kind_of(&updates, options)?);
+        self.check_rates(&updates).await?;
         let began = context.rt().now();
         let _under_way = (kind == Kind::Stored).then(|| context.fence().enter());
         let result = if kind == Kind::Replicated {
@@ -324,6 +328,15 @@ impl Coordinator {
         edits: Vec<SchemaEdit>,
     ) -> Result<(), SchemaChangeError> {
         self.context.port().ask(ShardId(0), shard_calls::ChangeSchema { base, edits }).await
+    }
+
+    /// Refuses writes whose partitions have reached their limit.
+    async fn check_rates(&self, updates: &[PartitionUpdate]) -> Result<(), RequestError> {
+        for update in updates.iter().filter(|update| update.table.is_rate_limited()) {
+            let checked = self.context.check_rate(&update.table, update.key.token, Operation::Write).await;
+            checked.inspect_err(|error| self.operations.writes.failed(error))?;
+        }
+        Ok(())
     }
 
     /// Where the tables of a write are: with several replicas if one of them is.

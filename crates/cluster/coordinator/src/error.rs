@@ -1,6 +1,6 @@
 //! Why a request failed, with the fields that the native protocol's error bodies carry (v5 spec, section 9).
 
-use crate::{Consistency, WriteKind};
+use crate::{Consistency, Operation, WriteKind};
 
 /// A request that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +84,15 @@ pub enum RequestError {
         /// Why, per failed replica.
         failures: Vec<ReplicaFailure>,
     },
+    /// The partition's limit of operations a second is reached.
+    RateLimit {
+        /// Keyspace and table.
+        table: String,
+        /// What is limited.
+        operation: Operation,
+        /// Whether the coordinator refused it, so that nothing was done; replicas otherwise, of which some may have done it.
+        by_coordinator: bool,
+    },
     /// The node has too much to do.
     Overloaded(String),
     /// A truncation failed.
@@ -149,6 +158,11 @@ impl std::fmt::Display for RequestError {
                 )?;
                 failures.iter().try_for_each(|failure| failure.fmt(f))
             }
+            Self::RateLimit { table, operation, by_coordinator } => write!(
+                f,
+                "Per-partition rate limit reached for {operation} in table {table}, rejected by {}",
+                if *by_coordinator { "coordinator" } else { "replicas" }
+            ),
             Self::Overloaded(why) | Self::Truncate(why) | Self::Invalid(why) => f.write_str(why),
         }
     }

@@ -340,7 +340,10 @@ impl Inner {
                 Ok(())
             }
             Err(
-                PeerError::Silent(why) | PeerError::Failed { message: why, .. } | PeerError::OldRing(why),
+                PeerError::Silent(why)
+                | PeerError::Failed { message: why, .. }
+                | PeerError::OldRing(why)
+                | PeerError::RateLimited(why),
             ) => Err(NotDelivered::Peer(why)),
         }
     }

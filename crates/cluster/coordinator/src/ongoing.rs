@@ -23,7 +23,7 @@ use crate::message;
 use crate::peer_error::{self, PeerError};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::view::ClusterView;
-use crate::{Consistency, ReplicaFailure, RequestError, WriteKind, WriteOptions};
+use crate::{Consistency, Operation, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// The one node is not waited for any longer, however much time the write has.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -142,8 +142,8 @@ impl Ongoing {
         match answer {
             Ok(_) => self.acknowledged(node),
             Err(error) => {
-                // It may come back to it, unless the request is invalid.
-                if !matches!(error, PeerError::Invalid(_)) {
+                // It may come back to it, unless the request is invalid or too much: a hint would be a way around the limit.
+                if !matches!(error, PeerError::Invalid(_) | PeerError::RateLimited(_)) {
                     self.hint(node, table, body);
                 }
                 self.failed(node, error);
@@ -318,6 +318,9 @@ pub(crate) fn write_error(
         if let PeerError::Invalid(why) = error {
             return RequestError::Invalid(why.clone());
         }
+    }
+    if let Some(limited) = peer_error::rate_limited(errors, Operation::Write) {
+        return limited;
     }
     let failures: Vec<ReplicaFailure> = errors
         .iter()

@@ -7,8 +7,8 @@ use replica::read_codec::ReadCodecError;
 use rpc::{Refusal, RpcError};
 use topology::NodeIndex;
 
-use crate::ReplicaFailure;
 use crate::view::ClusterView;
+use crate::{Operation, ReplicaFailure, RequestError};
 
 /// Why a replica did not do what it was asked: the codes of refusals, numbered as part of the protocol.
 pub(crate) mod code {
@@ -22,6 +22,7 @@ pub(crate) mod code {
     pub(crate) const STOPPED: u16 = Refusal::FIRST_FREE + 5;
     pub(crate) const OLD_RING: u16 = Refusal::FIRST_FREE + 6;
     pub(crate) const INDEX_UNAVAILABLE: u16 = Refusal::FIRST_FREE + 7;
+    pub(crate) const RATE_LIMITED: u16 = Refusal::FIRST_FREE + 8;
 }
 
 /// Why a replica gave no answer.
@@ -38,6 +39,8 @@ pub(crate) enum PeerError {
     },
     /// It has done nothing, for it was chosen by a stale topology version.
     OldRing(String),
+    /// It has done nothing, for the limit of a partition of this table is reached.
+    RateLimited(String),
     /// The request is invalid.
     Invalid(String),
 }
@@ -57,6 +60,7 @@ impl PeerError {
             Self::Silent(message)
             | Self::Failed { message, .. }
             | Self::OldRing(message)
+            | Self::RateLimited(message)
             | Self::Invalid(message) => message,
         }
     }
@@ -68,7 +72,7 @@ impl PeerError {
             Self::Failed { reason, message } => {
                 Some(ReplicaFailure { address, code: *reason, message: message.clone() })
             }
-            Self::Invalid(message) | Self::OldRing(message) => {
+            Self::Invalid(message) | Self::OldRing(message) | Self::RateLimited(message) => {
                 Some(ReplicaFailure { address, code: reason::UNKNOWN, message: message.clone() })
             }
         }
@@ -110,9 +114,20 @@ impl From<RpcError> for PeerError {
             code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),
             code::OLD_RING => Self::OldRing(message),
+            code::RATE_LIMITED => Self::RateLimited(message),
             _ => Self::Failed { reason: reason::UNKNOWN, message },
         }
     }
+}
+
+/// The error of a request that too few replicas have done, if one of them refused it for its partition's limit.
+pub(crate) fn rate_limited(errors: &[(NodeIndex, PeerError)], operation: Operation) -> Option<RequestError> {
+    errors.iter().find_map(|(_, error)| match error {
+        PeerError::RateLimited(table) => {
+            Some(RequestError::RateLimit { table: table.clone(), operation, by_coordinator: false })
+        }
+        _ => None,
+    })
 }
 
 pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
@@ -159,6 +174,7 @@ pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
         PeerError::Failed { message, .. } => Refusal::new(code::STORAGE, message.clone()),
         PeerError::Invalid(message) => Refusal::new(code::TOO_LARGE, message.clone()),
         PeerError::OldRing(message) => Refusal::new(code::OLD_RING, message.clone()),
+        PeerError::RateLimited(message) => Refusal::new(code::RATE_LIMITED, message.clone()),
     }
 }
 

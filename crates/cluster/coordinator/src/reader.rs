@@ -10,7 +10,7 @@ use topology::NodeIndex;
 use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::replication_map::EffectiveReplicationMap;
-use crate::{Consistency, ReplicaFailure, RequestError};
+use crate::{Consistency, Operation, ReplicaFailure, RequestError};
 
 /// How a read is to be done.
 #[derive(Clone, Copy)]
@@ -88,9 +88,12 @@ impl<'a> Reader<'a> {
     ) -> RequestError {
         if let Some(why) = errors.iter().find_map(|(_, error)| match error {
             PeerError::Invalid(why) => Some(why.clone()),
-            PeerError::Silent(_) | PeerError::Failed { .. } | PeerError::OldRing(_) => None,
+            _ => None,
         }) {
             return RequestError::Invalid(why);
+        }
+        if let Some(limited) = peer_error::rate_limited(errors, Operation::Read) {
+            return limited;
         }
         let view = &self.erm.view;
         let failures: Vec<ReplicaFailure> = errors

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use replica::{ReadCommand, ReadPage};
+use replica::{Partitions, ReadCommand, ReadPage};
 use rt::Instant;
 
 use crate::computed::{self, ComputedTables};
@@ -11,7 +11,7 @@ use crate::context::{Context, Kind};
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::read::read_replicas;
-use crate::{Consistency, RequestError};
+use crate::{Consistency, Operation, RequestError};
 
 /// The reads of one shard.
 #[derive(Default)]
@@ -49,6 +49,14 @@ impl Reads {
                 None => Vec::new(),
             };
             return Ok(computed::read(command, rows));
+        }
+        if command.table.is_rate_limited()
+            && let Partitions::Keys(keys) = &command.partitions
+        {
+            for key in keys {
+                let checked = context.check_rate(&command.table, key.token, Operation::Read).await;
+                checked.inspect_err(|error| self.counters.failed(error))?;
+            }
         }
         let began = context.rt().now();
         let result = if kind == Kind::Replicated {

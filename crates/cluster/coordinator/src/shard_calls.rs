@@ -12,7 +12,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::paxos::messages::{self, LockRequest};
-use crate::{ClusterView, SchemaChangeError};
+use crate::{ClusterView, Decision, Operation, SchemaChangeError};
 
 rt::shard_calls! {
     /// What the coordinators of a node's shards ask of each other.
@@ -56,6 +56,8 @@ rt::shard_calls! {
         /// To every shard: remember that the table was truncated at this time, microseconds, before this node had a part of it.
         #[derive(Clone)]
         LearnTruncation { table: TableId, at_micros: i64 } -> Result<(), String>,
+        /// To the shard that owns a partition: count an operation of which so many are allowed a second; whether it may be done.
+        CountOperation { table: TableId, token: i64, operation: Operation, limit: u32, decision: Decision } -> bool,
         /// To shard 0: build the materialized views of a table from the beginning.
         RebuildViews { base: TableId } -> Result<(), String>,
     }

@@ -172,7 +172,10 @@ fn judge(
             Ok(at_micros) => times.push(at_micros),
             Err(PeerError::Silent(_)) => return Err(timed_out(received)),
             Err(
-                PeerError::Failed { message, .. } | PeerError::Invalid(message) | PeerError::OldRing(message),
+                PeerError::Failed { message, .. }
+                | PeerError::Invalid(message)
+                | PeerError::OldRing(message)
+                | PeerError::RateLimited(message),
             ) => {
                 let address = peer_error::address(view, *node);
                 return Err(RequestError::Truncate(format!("{message} (on {address})")));

@@ -191,6 +191,9 @@ impl From<RequestError> for ApiError {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Overloaded(text) => Self::new(ErrorKind::RequestLimitExceeded, text),
+            error @ RequestError::RateLimit { .. } => {
+                Self::new(ErrorKind::RequestLimitExceeded, error.to_string())
+            }
             RequestError::Invalid(text) => Self::validation(text),
             RequestError::Unavailable { consistency, required, alive } => Self::new(
                 ErrorKind::ServiceUnavailable,

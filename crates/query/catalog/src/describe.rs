@@ -296,7 +296,7 @@ fn table_options(table: &Table) -> Vec<String> {
         format!("read_repair = {}", quoted(&options.read_repair)),
         format!("speculative_retry = {}", quoted(&options.speculative_retry.to_string())),
     ];
-    // Cassandra has no such option: it is described only when it is not the default.
+    // Cassandra has none of these options: they are described only when they are not the default.
     if options.tombstone_gc != TombstoneGc::Timeout {
         let delay = match options.tombstone_gc {
             TombstoneGc::Repair { propagation_delay_seconds } => {
@@ -305,6 +305,14 @@ fn table_options(table: &Table) -> Vec<String> {
             _ => String::new(),
         };
         lines.push(format!("tombstone_gc = {{'mode': '{}'{delay}}}", options.tombstone_gc.mode()));
+    }
+    if let Some(seconds) = options.paxos_grace_seconds {
+        lines.push(format!("paxos_grace_seconds = {seconds}"));
+    }
+    let limits = options.per_partition_rate_limit.named();
+    let limits: Vec<String> = limits.map(|(name, limit)| format!("'{name}': '{limit}'")).collect();
+    if !limits.is_empty() {
+        lines.push(format!("per_partition_rate_limit = {{{}}}", limits.join(", ")));
     }
     lines
 }

@@ -20,7 +20,7 @@ pub use derived::{
 };
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
-pub use options::{SpeculativeRetry, TableOptions, TombstoneGc};
+pub use options::{RateLimit, SpeculativeRetry, TableOptions, TombstoneGc};
 pub use role::Role;
 pub use service_level::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
 pub use table::{COLUMNS_MAX, Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};

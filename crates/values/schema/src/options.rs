@@ -83,6 +83,26 @@ impl TombstoneGc {
     }
 }
 
+/// How often a second each partition may be read and written (`per_partition_rate_limit`, as in ScyllaDB); absent for any rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Reads a second; 0 refuses all.
+    pub max_reads_per_second: Option<u32>,
+    /// Writes a second; 0 refuses all.
+    pub max_writes_per_second: Option<u32>,
+}
+
+impl RateLimit {
+    /// The limits that there are, with their names in CQL.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, u32)> {
+        let limits = [
+            ("max_reads_per_second", self.max_reads_per_second),
+            ("max_writes_per_second", self.max_writes_per_second),
+        ];
+        limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
+    }
+}
+
 /// What follows `WITH` in CREATE TABLE, defaults as in Cassandra 5.0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
@@ -124,6 +144,10 @@ pub struct TableOptions {
     pub allow_auto_snapshot: bool,
     /// When a deletion may be forgotten.
     pub tombstone_gc: TombstoneGc,
+    /// Seconds for which votes of lightweight transactions are remembered; absent for `gc_grace_seconds`.
+    pub paxos_grace_seconds: Option<u32>,
+    /// How often each partition may be read and written.
+    pub per_partition_rate_limit: RateLimit,
     /// Opaque settings of extensions.
     pub extensions: BTreeMap<String, Vec<u8>>,
 }
@@ -160,6 +184,8 @@ impl Default for TableOptions {
             incremental_backups: None,
             allow_auto_snapshot: true,
             tombstone_gc: TombstoneGc::Timeout,
+            paxos_grace_seconds: None,
+            per_partition_rate_limit: RateLimit::default(),
             extensions: BTreeMap::new(),
         }
     }

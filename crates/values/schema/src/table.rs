@@ -179,6 +179,11 @@ impl Table {
         self.is_counter
     }
 
+    /// Whether reads or writes of its partitions have a limit a second.
+    pub fn is_rate_limited(&self) -> bool {
+        self.options.per_partition_rate_limit != crate::RateLimit::default()
+    }
+
     /// Whether it has static columns.
     pub fn has_static(&self) -> bool {
         self.static_len > 0

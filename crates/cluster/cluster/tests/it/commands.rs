@@ -10,10 +10,7 @@ use cluster::state::{
 };
 use proptest::prelude::*;
 use schema::{
-    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart,
-    Keyspace, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId,
-    TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator,
-    WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, RateLimit, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -86,6 +83,10 @@ fn cdc() -> impl Strategy<Value = Cdc> {
     })
 }
 
+fn limits() -> impl Strategy<Value = (Option<u32>, Option<u32>, Option<u32>)> {
+    any::<(Option<u32>, Option<u32>, Option<u32>)>()
+}
+
 fn options() -> impl Strategy<Value = TableOptions> {
     let gc = prop_oneof![
         Just(TombstoneGc::Timeout),
@@ -96,7 +97,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let texts = (text(), text(), text());
     let numbers = (number(), number(), [whole(), whole(), whole(), whole(), whole()]);
     let maps = (map(), map(), map(), prop::collection::btree_map(text(), any::<Vec<u8>>(), 0..2));
-    let rest = (cdc(), any::<Option<bool>>(), any::<bool>(), retry(), retry(), gc);
+    let rest = (cdc(), any::<Option<bool>>(), any::<bool>(), retry(), retry(), gc, limits());
     (texts, numbers, maps, rest).prop_map(|(texts, numbers, maps, rest)| TableOptions {
         comment: texts.0,
         memtable: texts.1,
@@ -118,6 +119,11 @@ fn options() -> impl Strategy<Value = TableOptions> {
         speculative_retry: rest.3,
         additional_write_policy: rest.4,
         tombstone_gc: rest.5,
+        paxos_grace_seconds: rest.6.0,
+        per_partition_rate_limit: RateLimit {
+            max_reads_per_second: rest.6.1,
+            max_writes_per_second: rest.6.2,
+        },
     })
 }
 

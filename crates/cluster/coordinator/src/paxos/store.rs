@@ -28,9 +28,11 @@ const PROMISED: &str = "in_progress_ballot";
 const ACCEPTED: [&str; 3] = ["proposal", "proposal_ballot", "proposal_version"];
 const COMMITTED: [&str; 3] = ["most_recent_commit", "most_recent_commit_at", "most_recent_commit_version"];
 
-/// For how long votes on a table's partitions are remembered: as long as its deletions, as Cassandra does.
+/// For how long votes on a table's partitions are remembered: as `paxos_grace_seconds` says, otherwise as long as its deletions, as
+/// Cassandra does.
 pub(crate) fn memory_seconds(table: &Table) -> Seconds {
-    table.options.gc_grace_seconds.max(MEMORY_SECONDS_MIN)
+    let options = &table.options;
+    options.paxos_grace_seconds.unwrap_or(options.gc_grace_seconds).max(MEMORY_SECONDS_MIN)
 }
 
 /// What is remembered of a partition.

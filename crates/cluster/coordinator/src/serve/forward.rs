@@ -60,7 +60,7 @@ impl Server {
             };
             self.coordinator.context().rt().spawn(Group::Statement, tell).detach();
         }
-        self.answer(Verb::Apply, apply, trace).await
+        self.answer(Verb::Apply, (incoming.from, apply), trace).await
     }
 }
 

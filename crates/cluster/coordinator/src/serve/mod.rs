@@ -8,14 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::PartitionUpdate;
 use mutation::codec::DecodedUpdates;
 use replica::read_codec;
-use replica::{Origin, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write};
+use replica::{
+    Origin, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write,
+};
 use rpc::{Messenger, Refusal, Verb};
 use schema::{Schema, TableId};
 use stdx::Reader;
+use topology::HostId;
 
-use crate::Coordinator;
 use crate::context::Context;
 use crate::counter::add_here;
 use crate::logged::Batches;
@@ -26,6 +29,7 @@ use crate::message::{
 use crate::paxos;
 use crate::peer_error::{code, malformed, not_heard, old_ring, refusal, unread};
 use crate::truncate::Truncations;
+use crate::{Coordinator, Operation};
 
 impl Coordinator {
     /// Reaches the other nodes through `messenger` from now on, and answers them.
@@ -45,7 +49,7 @@ fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         let server = server.clone();
         messenger.serve(verb, move |incoming| {
             let server = server.clone();
-            async move { server.answer(verb, incoming.body, None).await }
+            async move { server.answer(verb, (incoming.from, incoming.body), None).await }
         });
     };
     let traced = server.clone();
@@ -90,7 +94,13 @@ impl Server {
         self.coordinator.context().replica()
     }
 
-    async fn answer(&self, verb: Verb, body: Bytes, trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
+    /// Answers what a host asks.
+    async fn answer(
+        &self,
+        verb: Verb,
+        (from, body): (HostId, Bytes),
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
         let ring = ring_of(&body);
         // Who keeps a batch is not chosen by a token.
         let (body, _under_way) = match verb {
@@ -99,23 +109,24 @@ impl Server {
         };
         match verb {
             Verb::Read => {
-                let (command, page) = self.read(&body, trace).await?;
+                let (command, page) = self.read((from, &body), trace).await?;
                 let mut out = Vec::with_capacity(256);
                 read_codec::encode_page(&command, page, &mut out);
                 Ok(out.into())
             }
             Verb::ReadDigest => {
-                let (command, page) = self.read(&body, trace).await?;
+                let (command, page) = self.read((from, &body), trace).await?;
                 let digest = self.coordinator.context().digest_of(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Hint => self.hint(&body, ring).await,
-            Verb::Apply => self.apply((ring, &body), trace).await,
+            Verb::Apply => self.apply(from, (ring, &body), trace).await,
             Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
             Verb::Increment => {
                 let mut states = Vec::new();
                 let updates = self.updates(&body)?.updates;
                 self.coordinator.context().check_owned(ring, &updates)?;
+                self.check_rates(from, &updates).await?;
                 for update in updates {
                     let state = add_here(self.coordinator.context(), update, trace).await;
                     states.push(state.map_err(|error| refusal(&error))?);
@@ -162,11 +173,20 @@ impl Server {
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 
-    async fn apply(&self, (ring, body): (u64, &Bytes), trace: Option<&TraceLog>) -> Result<Bytes, Refusal> {
+    async fn apply(
+        &self,
+        from: HostId,
+        (ring, body): (u64, &Bytes),
+        trace: Option<&TraceLog>,
+    ) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
         let received = self.updates(&updates)?;
         self.coordinator.context().check_owned(ring, &received.updates)?;
         let counts = received.updates.iter().any(|update| update.table.is_counter());
+        if !counts {
+            // An increment has been counted where it was coordinated and where it was added.
+            self.check_rates(from, &received.updates).await?;
+        }
         let origin = if counts { Origin::Counter } else { Origin::Client };
         let write = Write::received(origin, received).with_truncation(Truncation::Refuses(begun_micros));
         match self.replica().apply(write.traced(trace)).await {
@@ -186,10 +206,31 @@ impl Server {
         applied.map(|()| Bytes::new()).map_err(|error| refusal(&error))
     }
 
-    async fn read(&self, body: &Bytes, trace: Option<&TraceLog>) -> Result<(ReadCommand, ReadPage), Refusal> {
+    /// Refuses writes that a host coordinates and whose partitions have reached their limit.
+    async fn check_rates(&self, from: HostId, updates: &[PartitionUpdate]) -> Result<(), Refusal> {
+        let context = self.coordinator.context();
+        for update in updates.iter().filter(|update| update.table.is_rate_limited()) {
+            context.check_rate_for(from, &update.table, update.key.token, Operation::Write).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(
+        &self,
+        (from, body): (HostId, &Bytes),
+        trace: Option<&TraceLog>,
+    ) -> Result<(ReadCommand, ReadPage), Refusal> {
         let schema = self.schema();
         let command =
             read_codec::decode_command(body, |id| schema.table_by_id(id).cloned()).map_err(unread)?;
+        if command.table.is_rate_limited()
+            && let Partitions::Keys(keys) = &command.partitions
+        {
+            let context = self.coordinator.context();
+            for key in keys {
+                context.check_rate_for(from, &command.table, key.token, Operation::Read).await?;
+            }
+        }
         let page = self.replica().read(Read::of(&command).traced(trace)).await;
         Ok((command, page.map_err(|error| refusal(&error))?))
     }

@@ -9,9 +9,9 @@ use schema::Schema;
 
 use crate::context::Context;
 use crate::shard_calls::{
-    AcquireLock, CatchUp, ChangeSchema, ConfirmLog, Drain, EnforceTopology, LatestPending, LearnTruncation,
-    MigrateVote, NodeRequest, NodeResponse, RebuildViews, ReleaseLock, StoredHints, TruncatedAt, UseSchema,
-    UseView, Vote,
+    AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, LatestPending,
+    LearnTruncation, MigrateVote, NodeRequest, NodeResponse, RebuildViews, ReleaseLock, StoredHints,
+    TruncatedAt, UseSchema, UseView, Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -55,6 +55,9 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         LearnTruncation { table, at_micros } => {
             let learnt = context.replica().engine().learn_truncation(table, at_micros).await;
             learnt.map_err(|error| error.to_string())
+        },
+        CountOperation { table, token, operation, limit, decision } => {
+            context.count_here((table, token, operation), limit, decision)
         },
         RebuildViews { base } => coordinator.rebuild_views_here(base).await,
     })

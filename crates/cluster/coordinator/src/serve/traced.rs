@@ -36,7 +36,7 @@ impl Server {
         coordinator.context().note(&trace, format!("{} message received from /{from}", message_name(verb)));
         let answer = match verb {
             Verb::Forward => self.forward(&incoming, &body, Some(&trace)).await,
-            _ => self.answer(verb, body, Some(&trace)).await,
+            _ => self.answer(verb, (incoming.from, body), Some(&trace)).await,
         };
         if let Err(refusal) = &answer {
             coordinator.context().note(&trace, refusal.message.clone());

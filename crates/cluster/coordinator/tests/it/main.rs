@@ -12,6 +12,7 @@ mod lease;
 mod lightweight;
 mod moves;
 mod promises;
+mod rates;
 mod replication;
 mod table_placement;
 mod traces;

@@ -193,7 +193,7 @@ fn a_replica_that_cannot_be_repaired_is_replaced() {
 /// What a page of a scan, or of one large partition, repairs is more than a commit log takes in one entry, although each write was not.
 #[test]
 fn what_a_read_repairs_may_be_larger_than_a_mutation() {
-    SEGMENT_BYTES.set(Some(32 << 10));
+    SEGMENT_BYTES.set(Some(64 << 10));
     let (world, t) = (world(), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     let text = "x".repeat(3 << 10);

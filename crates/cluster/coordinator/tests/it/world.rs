@@ -24,8 +24,7 @@ use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use schema::{
-    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, Replication, Schema, Table, TableBuilder,
-    TableId, TombstoneGc,
+    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -94,7 +93,7 @@ fn address(node: usize, port: u16) -> std::net::SocketAddr {
     ([10, 0, 0, node as u8 + 1], port).into()
 }
 
-/// `ks.t` and `ks.counts` with three copies, `one.t` with one, `wide.t` with three in each of two datacenters, and `system.paxos`.
+/// `ks.t` and `ks.counts` with three copies, `limited` with three and with one, two reads and three writes a second, `one.t` with one, `wide.t` with three in each of two datacenters, and `system.paxos`.
 pub fn schema() -> Schema {
     let factors = [("dc1", 3), ("dc2", 3)].map(|(name, copies)| (name.to_owned(), copies)).into();
     let mut wide = Keyspace::new("wide", Replication::NetworkTopology { factors });
@@ -107,6 +106,15 @@ pub fn schema() -> Schema {
             .regular("v", CqlType::Text)
             .build_known();
         keyspace.tables.insert("t".to_owned(), table);
+    }
+    for (keyspace, id) in [(&mut three, 14), (&mut one, 15)] {
+        let mut limited = TableBuilder::new(&keyspace.name, "limited", TableId([id; 16]))
+            .partition_key("k", CqlType::Int)
+            .clustering("c", CqlType::Int, false)
+            .regular("v", CqlType::Text);
+        limited.options.per_partition_rate_limit =
+            RateLimit { max_reads_per_second: Some(2), max_writes_per_second: Some(3) };
+        keyspace.tables.insert("limited".to_owned(), limited.build_known());
     }
     let mut repaired = TableBuilder::new("ks", "repaired", TableId([13; 16]))
         .partition_key("k", CqlType::Int)

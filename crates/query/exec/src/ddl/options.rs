@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use cql::ast::{Property, PropertyValue};
-use schema::{Cdc, CdcPreimage, SpeculativeRetry, TableOptions, TombstoneGc};
+use schema::{Cdc, CdcPreimage, RateLimit, SpeculativeRetry, TableOptions, TombstoneGc};
 
 use crate::error::{ExecError, Result, invalid};
 use crate::modification::TTL_MAX;
@@ -251,6 +251,9 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "incremental_backups" => options.incremental_backups = Some(boolean(property)?),
         "allow_auto_snapshot" => options.allow_auto_snapshot = boolean(property)?,
         "tombstone_gc" => options.tombstone_gc = tombstone_gc(property)?,
+        "paxos_grace_seconds" => options.paxos_grace_seconds = Some(integer(property, 0)?),
+        "per_partition_rate_limit" => options.per_partition_rate_limit = rate_limit(property)?,
+        "in_memory" | "synchronous_updates" | "scylla_encryption_options" => absent(property)?,
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which Cassandra takes and forgets.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
@@ -321,6 +324,44 @@ fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
         None => config(format!(
             "Invalid mode {} for 'tombstone_gc': timeout, disabled, immediate or repair",
             shown(&mode)
+        )),
+    }
+}
+
+/// Takes `false` of an option of ScyllaDB that has no effect here, and refuses everything else.
+fn absent(property: &Property) -> Result<()> {
+    let why = match property.name.as_str() {
+        "in_memory" => "no table is stored in memory only",
+        "synchronous_updates" => "writes do not wait for the materialized views of their table",
+        _ => return config(format!("{} is not supported: use an encrypted file system", property.name)),
+    };
+    match boolean(property)? {
+        true => config(format!("{} = true is not supported: {why}", property.name)),
+        false => Ok(()),
+    }
+}
+
+fn rate_limit(property: &Property) -> Result<RateLimit> {
+    let mut given = map(property)?;
+    let mut limit = |name: &str| match given.remove(name) {
+        None => Ok(None),
+        Some(text) => match text.trim().parse::<i128>() {
+            Ok(number) => match u32::try_from(number) {
+                Ok(limit) => Ok(Some(limit)),
+                Err(_) => config(format!("Value for {name} is out of range accepted by 32-bit numbers")),
+            },
+            Err(_) => config(format!("Invalid value for {name} option: expected a non-negative number")),
+        },
+    };
+    let limits = RateLimit {
+        max_reads_per_second: limit("max_reads_per_second")?,
+        max_writes_per_second: limit("max_writes_per_second")?,
+    };
+    match given.keys().next() {
+        None => Ok(limits),
+        Some(unknown) => config(format!(
+            "Unknown sub-option {} for 'per_partition_rate_limit': max_reads_per_second and max_writes_per_second are known",
+            shown(unknown)
         )),
     }
 }

@@ -24,6 +24,17 @@ use crate::where_clause::{self, StatementKind};
 
 const NO_MARKERS: &str = "Bind variables are not allowed in CREATE MATERIALIZED VIEW statements";
 
+/// Replicas of a base write its views, without a client that an error could reach.
+fn check_rate_limit(options: &TableOptions) -> Result<()> {
+    match options.per_partition_rate_limit.max_writes_per_second {
+        Some(_) => options::config(
+            "max_writes_per_second of per_partition_rate_limit is not supported for a materialized view: limit the writes \
+             of its base table",
+        ),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outcome> {
     if !context.materialized_views {
         return invalid!("Materialized views are disabled. Enable in cassandra.yaml to use.");
@@ -37,6 +48,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let mut view_options = TableOptions::default();
     options::apply(&mut view_options, &ast.properties, false)?;
     cdc::check_view(&view_options)?;
+    check_rate_limit(&view_options)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
@@ -354,6 +366,7 @@ pub(super) fn alter(ast: &AlterView, context: &DdlContext<'_>) -> Result<Outcome
     let mut builder = view.to_builder();
     options::apply(&mut builder.options, &ast.properties, false)?;
     cdc::check_view(&builder.options)?;
+    check_rate_limit(&builder.options)?;
     if builder.options.gc_grace_seconds == 0 {
         return invalid!(
             "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered \

@@ -1,7 +1,7 @@
 //! Errors as the native protocol numbers them (§9).
 
 use coordinator::RequestError;
-use wire::{CqlError, ErrorKind, WriteType};
+use wire::{CqlError, ErrorKind, OperationType, WriteType};
 
 use crate::error::ExecError;
 
@@ -77,6 +77,13 @@ fn request_kind(error: &RequestError) -> ErrorKind {
                 write_type: write_type(*kind),
             }
         }
+        RequestError::RateLimit { operation, by_coordinator, .. } => ErrorKind::RateLimit {
+            operation: match operation {
+                coordinator::Operation::Read => OperationType::Read,
+                coordinator::Operation::Write => OperationType::Write,
+            },
+            rejected_by_coordinator: *by_coordinator,
+        },
         RequestError::Overloaded(_) => ErrorKind::Overloaded,
         RequestError::Truncate(_) => ErrorKind::TruncateError,
         RequestError::Invalid(_) => ErrorKind::Invalid,

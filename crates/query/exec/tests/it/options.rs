@@ -23,6 +23,7 @@ const PLAIN: &[&str] = &[
     "memtable",
     "memtable_flush_period_in_ms",
     "min_index_interval",
+    "paxos_grace_seconds",
     "read_repair",
     "read_repair_chance",
     "speculative_retry",
@@ -34,6 +35,7 @@ const ENTRIES: &[(&str, &str, &[&str])] = &[
     ("extensions", "", &["e"]),
     ("tombstone_gc", "'mode': 'repair', ", &["propagation_delay_in_seconds"]),
     ("tombstone_gc", "", &["mode"]),
+    ("per_partition_rate_limit", "", &["max_reads_per_second", "max_writes_per_second"]),
     (
         "compression",
         "'class': 'LZ4Compressor', ",
@@ -409,4 +411,9 @@ fn numbers_that_are_none_are_refused_with_an_error_of_configuration() {
     ] {
         assert!(!check(&node, option), "{option} was accepted");
     }
+}
+
+#[test]
+fn options_of_scylladb_alone_are_stored_or_refused_by_name() {
+    crate::golden::check("scylla_options.txt");
 }
