@@ -10,6 +10,7 @@ mod definitions;
 pub mod describe;
 mod estimates;
 mod nodes;
+mod ring;
 mod rows;
 mod schema_tables;
 mod system_tables;

@@ -136,7 +136,7 @@ pub(crate) mod tests {
     }
 
     /// The rows of a computed table, each as `column=bytes` of its regular columns.
-    fn rows(name: &str, fill: impl FnOnce(&mut RowBuilder)) -> Vec<Vec<(String, Vec<u8>)>> {
+    pub(crate) fn rows(name: &str, fill: impl FnOnce(&mut RowBuilder)) -> Vec<Vec<(String, Vec<u8>)>> {
         let mut computed = crate::computed_keyspaces().into_iter();
         let keyspace: Keyspace = computed.find(|keyspace| keyspace.tables.contains_key(name)).unwrap();
         assert_eq!(keyspace.replication, Replication::Local);
@@ -158,7 +158,7 @@ pub(crate) mod tests {
         shown.collect()
     }
 
-    fn cell<'a>(row: &'a [(String, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
+    pub(crate) fn cell<'a>(row: &'a [(String, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
         row.iter().find(|(column, _)| column == name).map(|(_, value)| value.as_slice())
     }
 

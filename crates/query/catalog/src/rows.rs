@@ -26,6 +26,8 @@ pub enum Datum {
     Int(i32),
     /// `bigint`, `timestamp`.
     Bigint(i64),
+    /// `float`.
+    Float(f32),
     /// `double`.
     Double(f64),
     /// `boolean`.
@@ -51,7 +53,7 @@ macro_rules! from {
         }
     )*};
 }
-from!(String => Text, &str => Text.to_owned, i32 => Int, i64 => Bigint, f64 => Double, bool => Boolean,
+from!(String => Text, &str => Text.to_owned, i32 => Int, i64 => Bigint, f32 => Float, f64 => Double, bool => Boolean,
     [u8; 16] => Uuid, IpAddr => Inet, Vec<u8> => Blob, Vec<Datum> => List);
 
 impl<T: Into<Datum>> From<Option<T>> for Datum {
@@ -85,6 +87,7 @@ impl Datum {
             Self::Text(text) => text.clone().into_bytes(),
             Self::Int(n) => n.to_be_bytes().to_vec(),
             Self::Bigint(n) => n.to_be_bytes().to_vec(),
+            Self::Float(n) => n.to_be_bytes().to_vec(),
             Self::Double(n) => n.to_be_bytes().to_vec(),
             Self::Boolean(b) => vec![u8::from(*b)],
             Self::Uuid(id) => id.to_vec(),

@@ -9,7 +9,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::rows::{Datum, RowBuilder};
-use crate::{estimates, nodes};
+use crate::{estimates, nodes, ring};
 
 /// What the node knows of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,6 +196,7 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         "local" => nodes::local(rows, schema, &facts.node, &facts.view),
         "peers" => nodes::peers(rows, schema, &facts.view),
         "peers_v2" => nodes::peers_v2(rows, schema, &facts.view),
+        "cluster_status" => ring::cluster_status(rows, &facts.view),
         "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view),
         "repair_history" => facts.repairs.iter().for_each(|one| repair(rows, schema, one)),
         "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),

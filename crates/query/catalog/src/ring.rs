@@ -1,0 +1,56 @@
+//! ScyllaDB's `system.cluster_status`: the nodes, whether they are up, and their shares of the ring.
+
+use coordinator::{ClusterView, Phase};
+
+use crate::rows::RowBuilder;
+
+/// A row for each node, with its share of the tokens in percent, replicas not counted. The load is null: a shard does not know that of
+/// other nodes.
+pub(crate) fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
+    let mut owned = vec![0_u128; view.nodes().len()];
+    for ((_, owner), length) in view.ring().tokens().iter().zip(view.ring().range_lengths()) {
+        owned[usize::from(owner.0)] += length;
+    }
+    for ((index, node), owned) in view.indexes().zip(view.nodes()).zip(owned) {
+        let status = match node.phase {
+            Phase::Normal => "NORMAL",
+            Phase::Joining => "JOINING",
+            Phase::Leaving | Phase::Removing => "LEAVING",
+        };
+        let percent = owned as f64 / 2_f64.powi(64) * 100.0;
+        rows.row([
+            ("peer", node.internode.ip().into()),
+            ("dc", node.location.datacenter.as_str().into()),
+            ("host_id", node.host.0.into()),
+            ("owns", (percent as f32).into()),
+            ("status", status.into()),
+            ("tokens", i32::try_from(node.tokens.len()).unwrap_or(i32::MAX).into()),
+            ("up", view.is_alive(index).into()),
+        ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::tests::{cell, cluster, rows};
+
+    #[test]
+    fn each_node_has_its_share_and_is_up_or_not() {
+        let quarter = i64::MAX / 2;
+        let mut nodes = cluster(&[("a", &[0, quarter]), ("b", &[-quarter])]).nodes().to_vec();
+        nodes[1].alive = false;
+        nodes[1].phase = Phase::Removing;
+        let view = ClusterView::new(nodes[0].host, nodes).unwrap();
+        let mut told = rows("cluster_status", |rows| cluster_status(rows, &view));
+        told.sort_by_key(|row| cell(row, "host_id").map(<[u8]>::to_vec));
+        let owns = |row: usize| f32::from_be_bytes(cell(&told[row], "owns").unwrap().try_into().unwrap());
+        assert_eq!([owns(0), owns(1)], [50.0, 50.0]);
+        let texts: Vec<&[u8]> = told.iter().map(|row| cell(row, "status").unwrap()).collect();
+        assert_eq!(texts, [&b"NORMAL"[..], b"LEAVING"]);
+        let up: Vec<u8> = told.iter().map(|row| cell(row, "up").unwrap()[0]).collect();
+        assert_eq!(up, [1, 0]);
+        assert_eq!(cell(&told[0], "tokens"), Some(&2i32.to_be_bytes()[..]));
+        assert_eq!(cell(&told[0], "load"), None);
+    }
+}
