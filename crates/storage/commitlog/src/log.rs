@@ -288,7 +288,10 @@ impl CommitLog {
         let added = if body.len() > size_max {
             Err(AppendError::TooLarge { size: body.len(), size_max })
         } else {
-            Ok(self.0.store(&mut state, &body).unwrap_or_else(|| state.add(&body)))
+            Ok(self
+                .0
+                .store(&mut state, &body)
+                .unwrap_or_else(|| state.add(&body, CHUNK_LEN_MAX.min(size_max))))
         };
         if body.capacity() <= CHUNK_LEN_MAX {
             state.scratch = body;
@@ -407,15 +410,15 @@ impl CommitLog {
 }
 
 impl State {
-    /// Adds an entry to the open chunk.
-    fn add(&mut self, body: &[u8]) -> Ticket {
+    /// Adds an entry to the open chunk, or to a new one where that would grow to more than `chunk_len_max` bytes.
+    fn add(&mut self, body: &[u8], chunk_len_max: usize) -> Ticket {
         let number = self.next;
         self.next += 1;
         let len = ENTRY_HEADER_LEN + body.len();
         let open = self
             .pending
             .back()
-            .is_some_and(|chunk| chunk.buf.len() + len <= CHUNK_LEN_MAX && chunk.count > 0);
+            .is_some_and(|chunk| chunk.buf.len() + len <= chunk_len_max && chunk.count > 0);
         if !open {
             self.pending.push_back(Pending::new(number, len));
         }

@@ -1,11 +1,12 @@
 //! The task that writes chunks, and the segments that it writes them to.
 
 use std::cell::Cell;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use mutation::codec::Version;
-use rt::{DiskError, Group, Instant, IoBuf, OpenOptions};
+use rt::{DiskError, DiskOp, Group, Instant, IoBuf, OpenOptions};
 
 use crate::active::Active;
 use crate::entry::Checkpoint;
@@ -87,6 +88,12 @@ impl Writer {
         let is_ready = self.inner.active.borrow().is_some();
         if !is_ready {
             self.activate(chunk.first).await?;
+            // A chunk is at most half a segment long; what every segment begins with grows with the number of tables.
+            if !self.inner.active.borrow().as_ref().is_some_and(has_room) {
+                let reason = "the checkpoint leaves no room in a segment: raise commitlog_segment_size";
+                let path = &self.inner.config.directory;
+                return Err(DiskError::new(DiskOp::Write, path, io::Error::other(reason)));
+            }
         }
         assert!(chunk.count > 0, "a chunk that is written has entries");
         self.put(chunk.buf, chunk.first, false).await?;

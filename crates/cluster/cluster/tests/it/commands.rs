@@ -10,7 +10,10 @@ use cluster::state::{
 };
 use proptest::prelude::*;
 use schema::{
-    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, RateLimit, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart,
+    Keyspace, RateLimit, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder,
+    TableId, TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition,
+    ViewOperator, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;

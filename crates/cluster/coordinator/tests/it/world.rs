@@ -24,7 +24,8 @@ use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use schema::{
-    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc,
+    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema, Table,
+    TableBuilder, TableId, TombstoneGc,
 };
 use topology::{HostId, Location};
 use types::CqlType;

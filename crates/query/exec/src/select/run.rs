@@ -139,7 +139,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let command =
         command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
     let left = state.map_or(limit, |state| state.left.min(limit));
-    let pages = Pages::new(plan, coordinator, request, env, (command, left))?;
+    let mut pages = Pages::new(plan, coordinator, request, env, (command, left))?;
     let mut emitter = Emitter {
         plan,
         request,
@@ -156,11 +156,11 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         called: None,
     };
     let tombstones = if plan.selection.is_aggregate() {
-        emitter.groups(pages).await?
+        emitter.groups(&mut pages).await?
     } else if !plan.sort.is_empty() {
-        emitter.sorted(pages).await?
+        emitter.sorted(&mut pages).await?
     } else {
-        emitter.rows(pages).await?
+        emitter.rows(&mut pages).await?
     };
     let (count, bytes) = (emitter.rows.row_count(), emitter.rows.byte_count());
     let warnings = std::mem::take(&mut emitter.caller.warnings);
@@ -428,7 +428,7 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     /// Rows as they are read.
-    async fn rows<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
+    async fn rows<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
         let wanted = self.left.min(self.page_left);
         if self.filters.is_empty() && !self.counts_here && self.place.is_none() {
             // The common case: one read brings all that is returned.
@@ -467,7 +467,7 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     /// A read of one partition: the result of the first read is nearly always all of it.
-    async fn one_partition<C: Coordinator>(&mut self, mut pages: Pages<'_, C>, wanted: u64) -> Result<u64> {
+    async fn one_partition<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>, wanted: u64) -> Result<u64> {
         if let AccessPath::Key(_) = &self.plan.access {
             if let Some(page) = pages.next(wanted).await? {
                 self.emit_page(&page).await?;
@@ -606,7 +606,7 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     /// Groups of rows, or all rows as one group.
-    async fn groups<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
+    async fn groups<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
         let mut group = Group {
             states: new_states(self.plan),
             key: None,
@@ -818,7 +818,7 @@ impl<R: RowSink> Emitter<'_, R> {
     }
 
     /// Rows of several partitions in one order.
-    async fn sorted<C: Coordinator>(&mut self, mut pages: Pages<'_, C>) -> Result<u64> {
+    async fn sorted<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
         let mut sorted = Sorted::new();
         let mut bytes = 0;
         while let Some(page) = pages.next(SCAN_ROWS).await? {

@@ -428,3 +428,24 @@ fn what_is_stored_in_a_mapped_segment_survives() {
     }
     assert!(kept > 10_000 && waited > 100 && at_once > 20 * waited, "{kept} {waited} {at_once}");
 }
+
+/// Entries that wait for the disk together are written as chunks that fit a segment, however small it is.
+#[test]
+fn what_waits_together_fits_segments() {
+    for seed in [8, 9] {
+        let lab = Lab::new(seed);
+        let (log, _) = lab.open(config(SyncMode::Batch)).expect("the disk is well");
+        lab.run(async move {
+            let table = table();
+            let tickets: Vec<_> = (1..=100)
+                .map(|number| log.append(&[update(&table, number, 4 << 10)]).expect("small"))
+                .collect();
+            for ticket in tickets {
+                ticket.await.expect("the disk is well");
+            }
+        });
+        lab.crash();
+        let (_, found) = lab.open(config(SyncMode::Batch)).expect("the disk is well");
+        assert_eq!(found, (1..=100).collect::<Vec<u64>>());
+    }
+}
