@@ -12,6 +12,7 @@ use rt::{Group, Rt};
 use schema::Table;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions, Written};
 
+use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::error::{RETRY_PAUSE, disk_or_source, is_shortage, log_failure};
 use crate::live::LiveSstable;
@@ -112,7 +113,11 @@ impl Inner {
                     self.memory.freed.notify_all();
                     let is_stop = self.config.disk_failure_policy != FailurePolicy::Ignore;
                     // What a failure of the log leads to says `commit_failure_policy`, and was done.
-                    if is_stop && part == Part::Files && !shortage {
+                    // An SSTable whose files are damaged before it is opened is written anew; a disk that damages the next one, too, is broken.
+                    let is_damaged =
+                        matches!(&error, MaintenanceError::Source(source) if damage_in(&**source).is_some());
+                    let is_tolerated = shortage || is_damaged && flushing.failure.borrow().0 == 0;
+                    if is_stop && part == Part::Files && !is_tolerated {
                         self.stop_by_failure(&error, self.config.disk_failure_policy);
                     }
                     store.memtables.attempt_failed(&error.to_string());

@@ -127,7 +127,7 @@ fn a_commit_that_comes_while_a_voter_truncates_does_not_stay_unseen() {
     let truncation = begin(&world.sim, 0, 0, move |rt, coordinator| async move {
         coordinator.truncate(&truncated, rt.now() + 10 * SECOND).await
     });
-    let transactions: Vec<_> = (0..200)
+    let transactions: Vec<_> = (0..400)
         .map(|k| {
             begin(&world.sim, 1, 0, move |rt, coordinator| async move {
                 rt.sleep(Duration::from_millis(5) * k as u32).await;
@@ -139,7 +139,7 @@ fn a_commit_that_comes_while_a_voter_truncates_does_not_stay_unseen() {
     transactions.into_iter().for_each(|one| drop(join(&world.sim, one)));
     world.sim.run_for(3 * SECOND);
     let (now, mut there) = (seconds(&world.sim, 0), 0);
-    for k in 0..200 {
+    for k in 0..400 {
         let is_kept = (0..3).any(|node| !world.kept(node, partition(&t, k, now)).is_empty());
         let seen =
             world.on(0, 0, move |rt, coordinator| async move { read(&rt, &coordinator, k, now).await });
@@ -147,7 +147,7 @@ fn a_commit_that_comes_while_a_voter_truncates_does_not_stay_unseen() {
         assert_eq!(seen.expect("all nodes are there"), expected, "partition {k}");
         there += u32::from(is_kept);
     }
-    assert!((1..200).contains(&there), "{there} of 200 came behind the truncation");
+    assert!((1..400).contains(&there), "{there} of 400 came behind the truncation");
 }
 
 fn truncate(

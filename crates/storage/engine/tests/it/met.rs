@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, Origin, Read, ReadScope, RepairedWatermark, SyncMode, Write};
 use mutation::{PartitionRange, Slices};
-use rt::{IoBuf, OpenOptions, Rt};
+use rt::{Group, IoBuf, OpenOptions, Rt};
 use schema::Table;
 use sstable::{Component, Descriptor};
 
@@ -264,4 +264,63 @@ fn compactions_leave_out_what_they_found_damaged() {
     let (failed, sstables, damaged) = on_a_node(1, compactions);
     assert_eq!((failed, damaged), (1, 1));
     assert!(sstables <= 3, "the others are merged: {sstables} SSTables");
+}
+
+/// A byte of an SSTable's statistics is flipped between their writing and the opening of the SSTable, so many times. Gives whether
+/// the flush failed, and whether a write finds the engine at work after it.
+async fn rot_while_flushed(rt: Rt, times: u64) -> (bool, bool) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(false), schema.clone()).await.unwrap();
+    write(&engine, &table, |_| true).await;
+    let dir = sstable::table_dir(&engine_config(false).data_directory, &table);
+    let rt2 = rt.clone();
+    let flips = rt.spawn(Group::Statement, async move {
+        let mut flipped = BTreeSet::new();
+        while flipped.len() < times as usize {
+            rt2.sleep(Duration::from_micros(20)).await;
+            let entries = rt2.disk().list(&dir).await.unwrap_or_default();
+            for name in entries.into_iter().map(|entry| entry.name) {
+                let path = dir.join(&name);
+                let is_new = name.ends_with("-Statistics.db") && !flipped.contains(&name);
+                if !is_new || rt2.disk().len(path.clone()).await.unwrap_or(0) < 200 {
+                    continue;
+                }
+                let Ok(bytes) = rt2.disk().read_to_end(&path, 1 << 20).await else { continue };
+                let at = bytes.len() / 2;
+                if let Ok(file) = rt2.disk().open(&path, OpenOptions::READ_WRITE).await {
+                    file.write_at(at as u64, IoBuf::copy_of(&[bytes[at] ^ 0x10])).await.unwrap();
+                    flipped.insert(name);
+                }
+            }
+        }
+    });
+    for _ in 0..4 {
+        if engine.flush(table.id).await.is_ok() {
+            break;
+        }
+    }
+    drop(flips);
+    let failed = engine.stats().flushes_failed > 0;
+    let updates = updates(&table, &ops()[0], 1_700_000_000);
+    let works = engine.apply(Write::one(Origin::Client, updates[0].clone())).await.is_ok();
+    if works {
+        let found = read(&engine, &table, &PartitionRange::all(), false).await.expect("it was written anew");
+        assert_eq!(found, visible(ops().iter()));
+    }
+    (failed, works)
+}
+
+/// An SSTable that is damaged while it is written is written again from the memtable; a disk that does it twice is broken.
+#[test]
+fn an_sstable_that_is_damaged_before_it_is_opened_is_written_again() {
+    let mut failures = 0;
+    for seed in 0..20 {
+        let (failed, works) = on_a_node(seed, |rt| rot_while_flushed(rt, 1));
+        assert!(works, "seed {seed}");
+        failures += u32::from(failed);
+    }
+    assert!(failures > 0, "in no seed the damage came in time");
+    let stopped = (0..20).any(|seed| on_a_node(seed, |rt| rot_while_flushed(rt, 8)) == (true, false));
+    assert!(stopped, "the storage stops where each file is damaged");
 }
