@@ -41,7 +41,8 @@ use crate::wire::{
 pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
 /// A retry gives the same answer.
 pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
-/// The asked node has a newer topology version, or has just excluded an SSTable: the range is to be begun anew.
+/// The asked node has a newer topology version, has just excluded an SSTable, or has forgotten what was repaired: the range is to be
+/// begun anew.
 pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
 /// A shard that gets no request for this time evicts its pages.
@@ -451,15 +452,17 @@ impl Inner {
         let _under_way = self.admit(topology)?;
         let request = decode_request(&body, |id| self.table(id)).map_err(refused)?;
         self.check_owned(&request)?;
-        let table = request.scope.table.clone();
+        let (table, base) = (request.scope.table.clone(), request.base);
         let _place = self.serving.acquire(1).await.expect("it is never closed");
         let answer = self.follower.answer(request).await.map_err(|error| match &error {
             FollowerError::Grown(_)
             | FollowerError::Changed
             | FollowerError::Replica(ReplicaError::Stopped) => Refusal::new(TRY_AGAIN, error.to_string()),
-            // It has met damage, and a repair that begins from here on excludes the damaged SSTable.
+            // It has met damage, and a repair that begins from here on excludes the damaged SSTable; or data that moved here
+            // has made it forget what was repaired, and a repair that begins now has another base.
             FollowerError::Replica(ReplicaError::Storage(_))
-                if self.replica.engine().awaits_salvage(table.id) =>
+                if self.replica.engine().awaits_salvage(table.id)
+                    || base.is_some_and(|base| !self.replica.engine().knows_watermark(table.id, base)) =>
             {
                 Refusal::new(STALE, error.to_string())
             }

@@ -90,6 +90,11 @@ impl Engine {
         crate::marks::take(&self.0, &store, flush).await
     }
 
+    /// Whether what lies above a watermark of a table can still be told from what lies below.
+    pub fn knows_watermark(&self, table: TableId, watermark: RepairedWatermark) -> bool {
+        self.0.store(table).is_some_and(|store| store.marks.knows(watermark))
+    }
+
     /// Has compaction keep what this mark covers apart from what came later.
     pub fn set_repaired_upto(&self, table: TableId, mark: RepairedWatermark) {
         if let Some(store) = self.0.store(table) {
