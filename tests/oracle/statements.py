@@ -10,6 +10,7 @@ statement says that its answers may differ, and why; `-- text: REASON` that only
 import argparse
 import glob
 import os
+import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,8 +65,12 @@ def message(error):
     if start >= 0:
         text = text[start + len('message="') : text.rfind('"')]
     # Cassandra lists signatures in the order of a hash table.
-    head, found, signatures = text.partition("(known type signatures: ")
-    return head + found + ", ".join(sorted(signatures.removeprefix("system.").removesuffix(")").split(", system."))) if found else text
+    return re.sub(r"(?<=signatures: ).*?(?=\)(?:: use type casts|$))", sorted_signatures, text)
+
+
+def sorted_signatures(found):
+    """A list `system.f : (a) -> b, system.f : (c) -> d` in the order of its text."""
+    return ", ".join(sorted(re.split(r", (?=\w+\.\w+ : )", found[0])))
 
 
 def run(paths, torc, oracle):
