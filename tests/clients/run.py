@@ -91,7 +91,8 @@ CLIENTS = {
 }
 # The options of the node that a client needs, when it cannot share one with the others.
 OPTIONS = {
-    "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer"),
+    "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer",
+               "--dynamic-data-masking-enabled", "true"),  # fmt: skip
 }
 
 

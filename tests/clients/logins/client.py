@@ -102,6 +102,42 @@ def permissions():
         pass
 
 
+def masks():
+    """A role sees what masks make of values, until it may see more; prepared statements follow."""
+    for statement in (
+        "CREATE TABLE IF NOT EXISTS logins.people (p int PRIMARY KEY, name text MASKED WITH mask_inner(1, 1), born date MASKED WITH DEFAULT)",
+        "INSERT INTO logins.people (p, name, born) VALUES (1, 'Grace Hopper', '1906-12-09')",
+        "GRANT SELECT ON logins.people TO reader",
+    ):
+        root.execute(statement)
+    reader = session("reader", "r")
+    column = reader.cluster.metadata.keyspaces["logins"].tables["people"].columns["name"]
+    assert column.cql_type == "text", column.cql_type
+    prepared = reader.prepare("SELECT name, born FROM logins.people WHERE p = ?")
+    hidden, shown = ("G**********r", "1970-01-01"), ("Grace Hopper", "1906-12-09")
+    by_name = "SELECT p FROM logins.people WHERE name = 'Grace Hopper' ALLOW FILTERING"
+
+    def seen(client):
+        row = client.execute(prepared, (1,)).one()
+        return row.name, str(row.born)
+
+    assert seen(reader) == hidden, seen(reader)
+    assert seen(root) == shown, seen(root)
+    try:
+        reader.execute(by_name)
+        raise AssertionError("a masked column tells its value in WHERE")
+    except Unauthorized as error:
+        assert "no UNMASK nor SELECT_MASKED permission" in str(error), error
+    root.execute("GRANT SELECT_MASKED ON logins.people TO reader")
+    assert reader.execute(by_name).one().p == 1
+    assert seen(reader) == hidden, seen(reader)
+    root.execute("GRANT UNMASK ON logins.people TO reader")
+    assert seen(reader) == shown, seen(reader)
+    root.execute("REVOKE UNMASK ON logins.people FROM reader")
+    root.execute("ALTER TABLE logins.people ALTER born DROP MASKED")
+    assert seen(reader) == (hidden[0], shown[1]), seen(reader)
+
+
 def signatures():
     refused("UnrecognizedClientException", "security token", dynamodb("none", "x").list_tables)
     refused("UnrecognizedClientException", "security token", dynamodb("locked", secret("locked") or "x").list_tables)
@@ -176,6 +212,7 @@ def grants():
 
 check("logins", logins)
 check("permissions", permissions)
+check("masks of columns", masks)
 check("signatures", signatures)
 check("presigned requests", presigned)
 check("grants of the DynamoDB API", grants)

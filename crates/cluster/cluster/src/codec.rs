@@ -14,8 +14,8 @@ use types::{CqlType, UserType};
 
 use crate::cdc::{StoredCdc, StoredCdcGeneration};
 use crate::objects::{
-    self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredRole, StoredServiceLevel,
-    StoredTrigger,
+    self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredMask, StoredRole,
+    StoredServiceLevel, StoredTrigger,
 };
 
 /// Version of the form; a file with a later one is refused.
@@ -122,6 +122,8 @@ struct StoredColumn {
     kind: String,
     class: String,
     descending: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mask: Option<StoredMask>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -334,6 +336,7 @@ pub(crate) fn store_table(table: &Table) -> StoredTable {
         kind: kind_name(column.kind).to_owned(),
         class: column.ty.class_name(false),
         descending: column.descending,
+        mask: column.mask.as_deref().map(objects::store_mask),
     };
     let dropped = |dropped: &DroppedColumn| StoredDropped {
         name: dropped.name.clone(),
@@ -360,8 +363,12 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
     let mut builder = TableBuilder::new(keyspace, stored.name.clone(), id);
     builder.options = load_options(stored.options);
     builder.compact_storage = stored.compact_storage;
+    let mut masks = Vec::new();
     for column in stored.columns {
         let ty = load_type(&column.class, || format!("column {} of {}", column.name, stored.name))?;
+        if let Some(mask) = column.mask {
+            masks.push((column.name.clone(), objects::load_mask(mask)?));
+        }
         builder = match column.kind.as_str() {
             "partition_key" => builder.partition_key(column.name, ty),
             "clustering" => builder.clustering(column.name, ty, column.descending),
@@ -369,6 +376,9 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
             "regular" => builder.regular(column.name, ty),
             _ => return Err(SchemaCodecError::Value { what: "column kind", found: column.kind }),
         };
+    }
+    for (column, mask) in masks {
+        builder.set_mask(&column, Some(mask));
     }
     for dropped in stored.dropped {
         let ty = load_type(&dropped.class, || format!("dropped column {}", dropped.name))?;

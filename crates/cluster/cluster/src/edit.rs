@@ -79,6 +79,11 @@ impl SchemaEdit {
         }
     }
 
+    /// Whether it gives columns masks, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_masks(&self) -> bool {
+        matches!(self, Self::PutTable(table) if table.masked_columns().next().is_some())
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

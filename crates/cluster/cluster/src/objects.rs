@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use schema::{
-    Derivation, Index, IndexTarget, IndexedPart, Role, ServiceLevel, Signature, Trigger, UserAggregate,
-    UserFunction, ViewCondition, ViewOperator, WorkloadType,
+    ColumnMask, Derivation, Index, IndexTarget, IndexedPart, MaskArgument, Role, ServiceLevel, Signature,
+    Trigger, UserAggregate, UserFunction, ViewCondition, ViewOperator, WorkloadType,
 };
 use serde::{Deserialize, Serialize};
 use types::CqlType;
@@ -68,6 +68,15 @@ enum StoredPart {
 pub(crate) struct StoredTrigger {
     name: String,
     class: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredMask {
+    keyspace: String,
+    function: String,
+    /// Class and constant of each argument after the column; no constant for null.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    arguments: Vec<(String, Option<String>)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -253,6 +262,24 @@ pub(crate) fn store_trigger(trigger: &Trigger) -> StoredTrigger {
 
 pub(crate) fn load_trigger(stored: StoredTrigger) -> Trigger {
     Trigger { name: stored.name, class: stored.class }
+}
+
+pub(crate) fn store_mask(mask: &ColumnMask) -> StoredMask {
+    let argument = |argument: &MaskArgument| (argument.ty.class_name(false), argument.literal.clone());
+    StoredMask {
+        keyspace: mask.keyspace.clone(),
+        function: mask.name.clone(),
+        arguments: mask.arguments.iter().map(argument).collect(),
+    }
+}
+
+pub(crate) fn load_mask(stored: StoredMask) -> Result<ColumnMask, SchemaCodecError> {
+    let argument = |(class, literal): (String, Option<String>)| {
+        let ty = load_type(&class, || format!("an argument of the mask {}", stored.function))?;
+        Ok(MaskArgument { ty, literal })
+    };
+    let arguments = stored.arguments.into_iter().map(argument).collect::<Result<_, SchemaCodecError>>()?;
+    Ok(ColumnMask { keyspace: stored.keyspace, name: stored.function, arguments })
 }
 
 pub(crate) fn store_derivation(derivation: &Derivation) -> StoredDerivation {

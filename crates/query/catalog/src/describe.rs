@@ -231,6 +231,18 @@ fn primary_key(table: &Table) -> String {
     key
 }
 
+/// ` MASKED WITH system.mask_inner(1, null)`; nothing for a column without a mask.
+fn masked(column: &Column) -> String {
+    let Some(mask) = &column.mask else { return String::new() };
+    let arguments = mask.arguments.iter().map(|argument| argument.literal.as_deref().unwrap_or("null"));
+    format!(
+        " MASKED WITH {}.{}({})",
+        quote_identifier(&mask.keyspace),
+        quote_identifier(&mask.name),
+        arguments.collect::<Vec<_>>().join(", ")
+    )
+}
+
 /// Columns in the order of storage: keys, static, then regular, of the last two the single-celled first.
 fn columns(table: &Table, with_dropped: bool, out: &mut String) {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
@@ -242,12 +254,10 @@ fn columns(table: &Table, with_dropped: bool, out: &mut String) {
     let mut lines: Vec<String> = ordered
         .iter()
         .map(|column| {
-            let suffix = match column.kind {
-                ColumnKind::Static => " static",
-                ColumnKind::PartitionKey if alone => " PRIMARY KEY",
-                _ => "",
-            };
-            format!("    {} {}{suffix}", quote_identifier(&column.name), column.ty.cql_name())
+            let of_static = if column.kind == ColumnKind::Static { " static" } else { "" };
+            let key = if alone && column.kind == ColumnKind::PartitionKey { " PRIMARY KEY" } else { "" };
+            let (name, ty) = (quote_identifier(&column.name), column.ty.cql_name());
+            format!("    {name} {ty}{of_static}{}{key}", masked(column))
         })
         .collect();
     if with_dropped {
@@ -332,7 +342,8 @@ fn dropped_columns(table: &Table, name: &str, out: &mut String) {
         out.push_str(&drop);
         if let Some(again) = table.column(&dropped.name) {
             let suffix = if dropped.is_static { " static" } else { "" };
-            out.push_str(&format!("\nALTER TABLE {name} ADD {column} {}{suffix};", again.ty.cql_name()));
+            let (ty, mask) = (again.ty.cql_name(), masked(again));
+            out.push_str(&format!("\nALTER TABLE {name} ADD {column} {ty}{suffix}{mask};"));
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Column, ColumnKind, Derivation, Index, Keyspace, Schema, Table, UserAggregate, UserFunction};
+use schema::{
+    Column, ColumnKind, Derivation, Index, Keyspace, MaskArgument, Schema, Table, UserAggregate, UserFunction,
+};
 use types::{CqlType, UserType};
 
 use crate::rows::{Datum, RowBuilder};
@@ -27,7 +29,7 @@ pub(crate) fn stored(rows: &mut RowBuilder, schema: &Schema) {
         "triggers" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| triggers(rows, t)),
         "functions" => keyspaces.flat_map(|k| k.functions.values()).for_each(|f| function(rows, f)),
         "aggregates" => keyspaces.flat_map(|k| k.aggregates.values()).for_each(|a| aggregate(rows, a)),
-        // Masks do not exist yet.
+        "column_masks" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| masks(rows, t)),
         _ => {}
     }
 }
@@ -211,6 +213,33 @@ fn columns(rows: &mut RowBuilder, table: &Table) {
             ("kind", kind_name(*kind).into()),
             ("position", position.into()),
             ("type", ty.cql_name().into()),
+        ]);
+    }
+}
+
+fn masks(rows: &mut RowBuilder, table: &Table) {
+    for column in table.masked_columns() {
+        let Some(mask) = &column.mask else { continue };
+        // Constants stand without quotes, and bytes without `0x`.
+        let value = |argument: &MaskArgument| {
+            let text = argument.literal.as_deref().unwrap_or_default();
+            match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
+                Some(inner) => inner.replace("''", "'"),
+                None if argument.ty == CqlType::Blob => text.trim_start_matches("0x").to_owned(),
+                None => text.to_owned(),
+            }
+        };
+        let arguments = &mask.arguments;
+        let nulls = arguments.iter().map(|argument| argument.literal.is_none().into()).collect();
+        rows.row([
+            ("keyspace_name", table.keyspace.as_str().into()),
+            ("table_name", table.name.as_str().into()),
+            ("column_name", column.name.as_str().into()),
+            ("function_argument_nulls", Datum::List(nulls)),
+            ("function_argument_types", Datum::list(arguments.iter().map(|one| one.ty.cql_name()))),
+            ("function_argument_values", Datum::list(arguments.iter().map(value))),
+            ("function_keyspace", mask.keyspace.as_str().into()),
+            ("function_name", mask.name.as_str().into()),
         ]);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Access {
     cache: AccessCache,
     /// Whether `authorizer` asks for permissions.
     enabled: bool,
+    /// Whether masks are applied.
+    masking: bool,
 }
 
 /// The role that a statement about roles or the schema is run for.
@@ -57,8 +59,8 @@ fn is_readable_by_all(table: &Table) -> bool {
 }
 
 impl Access {
-    pub(crate) fn new(enabled: bool) -> Self {
-        Self { cache: AccessCache::default(), enabled }
+    pub(crate) fn new(enabled: bool, masking: bool) -> Self {
+        Self { cache: AccessCache::default(), enabled, masking }
     }
 
     /// Whether permissions are asked for.
@@ -112,7 +114,11 @@ impl Access {
                 let derivation = select.table.derivation.as_ref().filter(|derivation| derivation.is_view());
                 let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
                 self.check_table(Permission::Select, base.unwrap_or(&select.table), principal, schema)?;
-                self.check_called(&plan.user_defined(), principal, schema)
+                self.check_called(&plan.user_defined(), principal, schema)?;
+                match &select.masked {
+                    Some(masked) => self.check_masked(&select.table, &masked.restricted, principal, schema),
+                    None => Ok(()),
+                }
             }
             Plan::Modification(plan) => self.check_modification(plan, principal, schema),
             Plan::Batch(batch) => {
@@ -137,6 +143,14 @@ impl Access {
         if !plan.conditions.is_empty() {
             self.check_table(Permission::Select, &plan.table, principal, schema)?;
         }
+        if plan.table.masked_columns().next().is_some() {
+            let columns = plan.conditions.columns().iter();
+            let asked =
+                |column: &schema::Column| columns.clone().any(|condition| condition.column.id == column.id);
+            let asked = plan.table.masked_columns().filter(|column| asked(column));
+            let asked: Vec<String> = asked.map(|column| column.name.clone()).collect();
+            self.check_masked(&plan.table, &asked, principal, schema)?;
+        }
         let called: Vec<_> = plan.calls.iter().map(|call| Resource::of_function(&call.function)).collect();
         self.check_called(&called, principal, schema)
     }
@@ -153,6 +167,38 @@ impl Access {
         }
         let Some(performer) = self.performer(schema, principal) else { return unauthorized(ANONYMOUS) };
         called.iter().try_for_each(|one| performer.ensure(Permission::Execute, one))
+    }
+
+    /// Whether a caller sees what masks hide.
+    pub(crate) fn may_unmask(&self, table: &Table, principal: &Principal<'_>, schema: &Arc<Schema>) -> bool {
+        !self.enabled
+            || !self.masking
+            || principal
+                .role
+                .is_some_and(|role| self.cache.on_table(schema, role, table).has(Permission::Unmask))
+    }
+
+    /// Refuses a caller that asks for rows by the values of masked columns, which would tell what they hide.
+    fn check_masked(
+        &self,
+        table: &Table,
+        columns: &[String],
+        principal: &Principal<'_>,
+        schema: &Arc<Schema>,
+    ) -> Result<()> {
+        if columns.is_empty() || !self.masking {
+            return Ok(());
+        }
+        let Some(role) = principal.role else { return unauthorized(ANONYMOUS) };
+        let held = self.cache.on_table(schema, role, table);
+        if held.has(Permission::Unmask) || held.has(Permission::SelectMasked) {
+            return Ok(());
+        }
+        unauthorized(format!(
+            "User {role} has no UNMASK nor SELECT_MASKED permission on table {}, cannot query masked columns [{}]",
+            table.full_name(),
+            columns.join(", ")
+        ))
     }
 
     fn check_table(

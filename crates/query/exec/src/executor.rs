@@ -67,7 +67,7 @@ impl<C: Coordinator> Executor<C> {
             functions,
             node,
             watch: Watch::new(limits.slow_after),
-            access: Access::new(limits.authorizes),
+            access: Access::new(limits.authorizes, limits.data_masking),
             is_guarded: limits.guardrails != Guardrails::default(),
             limits,
             default_service_level: Rc::default(),
@@ -209,7 +209,7 @@ impl<C: Coordinator> Executor<C> {
         self.check_guardrails(plan, binds, request, sink)?;
         match plan {
             Plan::Select(plan) => {
-                self.select(plan, binds, request, sink).await?;
+                self.select(self.seen(plan, request), binds, request, sink).await?;
                 Ok(Outcome::Rows)
             }
             Plan::Modification(plan) if !plan.conditions.is_empty() => {
@@ -236,6 +236,15 @@ impl<C: Coordinator> Executor<C> {
                 Ok(Outcome::Void)
             }
             Plan::Other(statement) => self.other(statement, request, sink).await,
+        }
+    }
+
+    /// A SELECT as its caller may see the table: with masks in the place of columns, or without.
+    fn seen<'p>(&self, plan: &'p SelectPlan, request: &Request<'_>) -> &'p SelectPlan {
+        let Some(masked) = &plan.masked else { return plan };
+        match self.access.may_unmask(&plan.table, &request.caller.principal, &self.coordinator.schema()) {
+            true => plan,
+            false => &masked.plan,
         }
     }
 
@@ -432,7 +441,14 @@ impl<C: Coordinator> Executor<C> {
         sink: &mut S,
     ) -> Result<Outcome> {
         request.note(|| "Executing a conditional statement".to_owned());
-        conditional::run(&self.coordinator, statements, is_batch, request, &self.call, sink).await?;
+        let schema = self.coordinator.schema();
+        let table = statements.first().map(|(plan, _)| &plan.table);
+        let is_masked = table.is_some_and(|table| {
+            table.masked_columns().next().is_some()
+                && !self.access.may_unmask(table, &request.caller.principal, &schema)
+        });
+        let masks = is_masked.then_some((&*schema, &self.functions));
+        conditional::run(&self.coordinator, statements, is_batch, request, (&self.call, masks), sink).await?;
         request.note(|| "Conditional statement decided".to_owned());
         Ok(Outcome::Rows)
     }
@@ -619,6 +635,7 @@ impl<C: Coordinator> Executor<C> {
                 now_micros: self.timestamp(),
                 functions: &self.limits.functions,
                 materialized_views: self.limits.materialized_views,
+                data_masking: self.limits.data_masking,
             };
             let mut outcome = ddl::plan(statement, &context)?;
             if let Some(mut guard) = self.guard(request) {

@@ -143,6 +143,10 @@ impl Plan {
         };
         let mut fit = tables;
         self.user_functions(&mut |function| fit = worse(fit, fit_of_function(function, schema)));
+        if let Self::Select(SelectPlan { masked: Some(masked), .. }) = self {
+            let calls = masked.plan.selection.row_calls.iter().chain(&masked.plan.selection.group_calls);
+            calls.for_each(|call| fit = worse(fit, fit_of_function(&call.function, schema)));
+        }
         for aggregate in self.user_aggregates() {
             fit = worse(fit, fit_of_aggregate(&aggregate.definition, schema));
         }

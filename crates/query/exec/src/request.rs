@@ -54,6 +54,8 @@ pub struct ExecLimits {
     pub bcrypt_cost: u32,
     /// `materialized_views_enabled`
     pub materialized_views: bool,
+    /// `dynamic_data_masking_enabled`
+    pub data_masking: bool,
     /// `user_defined_functions_…`
     pub functions: udf::Limits,
     /// The limits on requests of ordinary roles.
@@ -79,6 +81,7 @@ impl Default for ExecLimits {
             restricts_datacenters: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
             materialized_views: true,
+            data_masking: false,
             functions: udf::Limits::default(),
             guardrails: Guardrails::default(),
         }

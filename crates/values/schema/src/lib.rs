@@ -8,6 +8,7 @@ mod cdc;
 mod derived;
 mod function;
 mod keyspace;
+mod mask;
 mod options;
 mod role;
 mod service_level;
@@ -20,6 +21,7 @@ pub use derived::{
 };
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
+pub use mask::{ColumnMask, MaskArgument};
 pub use options::{RateLimit, SpeculativeRetry, TableOptions, TombstoneGc};
 pub use role::Role;
 pub use service_level::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};

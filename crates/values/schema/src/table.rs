@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use crate::{Derivation, HIDDEN, Index, InvalidSchema, TableOptions, Trigger};
+use crate::{ColumnMask, Derivation, HIDDEN, Index, InvalidSchema, TableOptions, Trigger};
 
 /// A table's identity for life: survives renames, differs between a dropped table and its successor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,8 @@ pub struct Column {
     pub ty: CqlType,
     /// Clustering columns only: whether order is descending.
     pub descending: bool,
+    /// The function that stands for its values where a reader lacks the permission UNMASK.
+    pub mask: Option<Box<ColumnMask>>,
 }
 
 impl Column {
@@ -241,6 +243,11 @@ impl Table {
         builder.build().expect("only ids have changed")
     }
 
+    /// The columns that have masks.
+    pub fn masked_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.mask.is_some())
+    }
+
     /// A builder that starts from this definition; ids of existing columns stay.
     pub fn to_builder(&self) -> TableBuilder {
         TableBuilder {
@@ -347,6 +354,13 @@ impl TableBuilder {
         &self.columns
     }
 
+    /// Gives a column a mask, or takes it away; of a column that is not there nothing changes.
+    pub fn set_mask(&mut self, column: &str, mask: Option<ColumnMask>) {
+        if let Some(column) = self.columns.iter_mut().find(|known| known.name == column) {
+            column.mask = mask.map(Box::new);
+        }
+    }
+
     /// The columns so far, to change types or names in place.
     pub fn columns_mut(&mut self) -> &mut [Column] {
         &mut self.columns
@@ -361,7 +375,7 @@ impl TableBuilder {
             ColumnKind::Static | ColumnKind::Regular => 0,
         };
         let id = self.fresh_id(&[]);
-        self.columns.push(Column { id, name, kind, position, ty, descending });
+        self.columns.push(Column { id, name, kind, position, ty, descending, mask: None });
         self
     }
 

@@ -19,7 +19,7 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_ROLES,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -88,6 +88,7 @@ fn unreadable_for<'m>(
     };
     lacks("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles)
         .or_else(|| lacks("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc))
+        .or_else(|| lacks("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks))
 }
 
 impl Group {
@@ -471,6 +472,17 @@ mod tests {
         assert!(why.contains("10.0.0.1:7000"), "{why}");
         assert_eq!(unreadable_for(&[SchemaEdit::DropKeyspace("ks".to_owned())], members.iter()), None);
         assert_eq!(unreadable_for(&role, members[..1].iter()), None);
+        let table = |mask: Option<schema::ColumnMask>| {
+            let mut table = schema::TableBuilder::new("ks", "t", schema::TableId([1; 16]))
+                .partition_key("k", types::CqlType::Int);
+            table.set_mask("k", mask);
+            [SchemaEdit::PutTable(table.build().expect("a table"))]
+        };
+        let (keyspace, name) = ("system".to_owned(), "mask_null".to_owned());
+        let masked = table(Some(schema::ColumnMask { keyspace, name, arguments: Vec::new() }));
+        let why = unreadable_for(&masked, members.iter()).expect("one would forget the mask");
+        assert!(why.contains("masks of columns"), "{why}");
+        assert_eq!(unreadable_for(&table(None), members.iter()), None);
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

@@ -25,7 +25,7 @@ pub use member::{Member, MemberInfo, MemberStatus};
 pub use text::uuid as host_text;
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
-/// changes, which older versions cannot all decode: a node with such a version is not let in.
+/// changes and of masks, which older versions cannot all decode: a node with such a version is not let in.
 pub const STATE_VERSION: u32 = 4;
 
 /// The first version that decodes edits of roles and service levels.
@@ -33,6 +33,9 @@ pub const STATE_VERSION_OF_ROLES: u32 = 3;
 
 /// The first version that decodes the option `cdc` of ScyllaDB's form, and generations of streams.
 pub const STATE_VERSION_OF_CDC: u32 = 4;
+
+/// The first version that stores masks of columns.
+pub const STATE_VERSION_OF_MASKS: u32 = 4;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -10,10 +10,10 @@ use cluster::state::{
 };
 use proptest::prelude::*;
 use schema::{
-    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, DroppedColumn, Index, IndexTarget, IndexedPart,
-    Keyspace, RateLimit, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder,
-    TableId, TableOptions, TombstoneGc, Trigger, UserAggregate, UserFunction, UserType, ViewCondition,
-    ViewOperator, WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, ColumnMask, Derivation, DroppedColumn, Index, IndexTarget,
+    IndexedPart, Keyspace, MaskArgument, RateLimit, Replication, Role, ServiceLevel, Signature,
+    SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger, UserAggregate,
+    UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -259,6 +259,13 @@ fn cdc_generation() -> impl Strategy<Value = CdcGeneration> {
     })
 }
 
+fn mask() -> impl Strategy<Value = ColumnMask> {
+    let argument =
+        (cql_type(), prop::option::of(text())).prop_map(|(ty, literal)| MaskArgument { ty, literal });
+    (text(), text(), prop::collection::vec(argument, 0..3))
+        .prop_map(|(keyspace, name, arguments)| ColumnMask { keyspace, name, arguments })
+}
+
 fn signature() -> impl Strategy<Value = Signature> {
     (text(), prop::collection::vec(text(), 0..3)).prop_map(|(name, arguments)| Signature { name, arguments })
 }
@@ -270,6 +277,7 @@ fn table() -> impl Strategy<Value = Table> {
         prop::collection::vec(index(), 0..2),
         prop::collection::vec((text(), text()), 0..2),
         prop::option::of(derivation()),
+        prop::option::of(mask()),
     );
     (names, any::<[u8; 16]>(), options(), cql_type(), any::<bool>(), dropped, belongings).prop_map(
         |(
@@ -279,12 +287,14 @@ fn table() -> impl Strategy<Value = Table> {
             ty,
             descending,
             dropped,
-            (indexes, triggers, derivation),
+            (indexes, triggers, derivation, mask),
         )| {
             let mut builder = TableBuilder::new(keyspace, name, TableId(id))
                 .partition_key(format!("p{column}"), CqlType::Int)
                 .clustering(format!("c{column}"), CqlType::Text, descending)
                 .regular(format!("r{column}"), ty);
+            builder.set_mask(&format!("r{column}"), mask.clone());
+            builder.set_mask(&format!("p{column}"), mask);
             builder.options = options;
             for (name, dropped_micros) in dropped {
                 let column =

@@ -258,6 +258,7 @@ options! {
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, "Allow materialized views to be created.";
+    dynamic_data_masking_enabled: bool = false, "Let columns have masks, which readers without the permission UNMASK see in place of values; without, masks are neither attached nor applied.";
     #[alias("enable_user_defined_functions", "")]
     user_defined_functions_enabled: bool = false, "Allow user-defined functions and aggregates.";
     #[alias("user_defined_function_fail_timeout", "ms")]

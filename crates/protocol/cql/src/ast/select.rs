@@ -170,6 +170,17 @@ pub enum Target {
     Reference(super::RowReference),
 }
 
+impl Target {
+    /// Whether it names a column.
+    pub fn names(&self, column: &str) -> bool {
+        match self {
+            Target::Column(name) | Target::Element(name, _) | Target::Field(name, _) => name.name == column,
+            Target::Tuple(names) | Target::Token(names) => names.iter().any(|name| name.name == column),
+            Target::Index(_) | Target::Reference(_) => false,
+        }
+    }
+}
+
 /// What a [`Relation`] asks of its target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {

@@ -13,12 +13,13 @@ use mutation::{
     Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Slices, Timestamp,
 };
 use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
-use schema::{Column, ColumnId, Replication, Table};
+use schema::{Column, ColumnId, Replication, Schema, Table};
 
 use crate::backend::Coordinator;
 use crate::error::{Result, invalid};
 use crate::expr::Env;
 use crate::expr::bind::Binds;
+use crate::expr::calls::Caller;
 use crate::expr::row::{RowView, key_components};
 use crate::functions::CallContext;
 use crate::modification::condition::{BoundCondition, Conditions};
@@ -52,13 +53,14 @@ struct CasRequest<'a> {
     columns: ColumnSelection,
 }
 
-/// Carries out a conditional statement, or a conditional batch, and yields whether it was applied.
+/// Carries out a conditional statement, or a conditional batch, and yields whether it was applied; `masks`, where the caller does not
+/// see what they hide, are the schema and where their functions run.
 pub async fn run<C: Coordinator, S: Sink>(
     coordinator: &C,
     statements: &[(&ModificationPlan, &Binds)],
     is_batch: bool,
     request: &Request<'_>,
-    call: &CallContext,
+    (call, masks): (&CallContext, Option<(&Schema, &udf::Runtime)>),
     out: &mut S,
 ) -> Result<()> {
     let cas = CasRequest::new(statements, is_batch, request, call)?;
@@ -73,7 +75,16 @@ pub async fn run<C: Coordinator, S: Sink>(
         CasOutcome::Applied => result::applied(cas.table, out),
         CasOutcome::Refused(page) => {
             let concerned = cas.concerned_columns(is_batch);
-            result::refused(cas.table, concerned.as_deref(), cas.found(&page).as_ref(), request.now, out);
+            let found = cas.found(&page);
+            match masks {
+                None => result::refused(cas.table, concerned.as_deref(), found.as_ref(), request.now, out),
+                Some((schema, runtime)) => {
+                    let caller = Caller::new(runtime, request.timeout(TimeoutKind::Write));
+                    let masks = result::Masks::new(cas.table, concerned.as_deref(), schema)?;
+                    let found = found.as_ref();
+                    Box::pin(masks.refused(cas.table, found, (call, caller), request.now, out)).await?;
+                }
+            }
         }
     }
     Ok(())

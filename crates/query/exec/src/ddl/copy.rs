@@ -2,7 +2,7 @@
 
 use cluster::SchemaEdit;
 use cql::ast::CopyTable;
-use schema::TableId;
+use schema::{Column, Table, TableId};
 
 use super::{DdlContext, Outcome, cdc, check_name, check_not_system, index, options};
 use crate::error::{ExecError, Result, invalid};
@@ -30,19 +30,7 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     if source.is_view() {
         return invalid!("Cannot use CREATE TABLE LIKE on a materialized view.");
     }
-    let types = context.lookup.schema.keyspace(from).map(|home| home.types.keys());
-    let uses = |name: &String| source.columns().iter().find(|column| column.ty.references_udt(from, name));
-    let foreign = types.into_iter().flatten().find_map(uses);
-    if from != keyspace
-        && let Some(column) = foreign
-    {
-        return invalid!(
-            "Column {} of {from}.{} has the user type {}, which keyspace {keyspace} does not have",
-            column.name,
-            source.name,
-            column.ty.cql_name()
-        );
-    }
+    check_foreign(source, (from, keyspace), context)?;
     let mut with_indexes = false;
     for option in &ast.options {
         match option.name.as_str() {
@@ -73,4 +61,30 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.edits.extend(log);
     Ok(outcome)
+}
+
+/// Refuses columns with types or masks of a keyspace that a copy in another keyspace does not have.
+fn check_foreign(source: &Table, (from, keyspace): (&str, &str), context: &DdlContext<'_>) -> Result<()> {
+    if from == keyspace {
+        return Ok(());
+    }
+    let types = context.lookup.schema.keyspace(from).map(|home| home.types.keys());
+    let uses = |name: &String| source.columns().iter().find(|column| column.ty.references_udt(from, name));
+    if let Some(column) = types.into_iter().flatten().find_map(uses) {
+        return invalid!(
+            "Column {} of {from}.{} has the user type {}, which keyspace {keyspace} does not have",
+            column.name,
+            source.name,
+            column.ty.cql_name()
+        );
+    }
+    let foreign = |column: &&Column| column.mask.as_deref().is_some_and(|mask| mask.keyspace != "system");
+    match source.masked_columns().find(foreign) {
+        None => Ok(()),
+        Some(column) => invalid!(
+            "The mask of column {} of {from}.{} is a function of another keyspace than {keyspace}",
+            column.name,
+            source.name
+        ),
+    }
 }

@@ -179,7 +179,7 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
     }
     let mut initial_condition = None;
     if let Some(term) = &ast.initial_condition {
-        let value = value_of(term, &state_type, context.lookup.schema, keyspace)?;
+        let value = constant_of(term, &state_type, "INITCOND", context.lookup.schema, keyspace)?;
         initial_condition = value.map(|value| state_type.format(&value));
     }
     if !adds.called_on_null_input && initial_condition.is_none() {
@@ -249,8 +249,17 @@ impl Clock for Never {
     }
 }
 
-/// The value of a term without markers and calls.
-fn value_of(term: &cql::ast::Term, ty: &CqlType, schema: &Schema, keyspace: &str) -> Result<Option<Bytes>> {
+/// The value of a term without markers and calls; `what` it is stands in messages.
+///
+/// # Errors
+/// When it has a marker or a call in it, or is no value of the type.
+pub fn constant_of(
+    term: &cql::ast::Term,
+    ty: &CqlType,
+    what: &str,
+    schema: &Schema,
+    keyspace: &str,
+) -> Result<Option<Bytes>> {
     let table =
         TableBuilder::new(keyspace, "", TableId([0; 16])).partition_key("", CqlType::Blob).build_known();
     let mut markers = Markers::default();
@@ -261,7 +270,7 @@ fn value_of(term: &cql::ast::Term, ty: &CqlType, schema: &Schema, keyspace: &str
             matches!(part.kind, Kind::Call(..) | Kind::Called(..))
         });
     if !constant {
-        return invalid!("INITCOND has to be a constant");
+        return invalid!("{what} has to be a constant");
     }
     let clock = std::rc::Rc::new(Never);
     let context = CallContext::new(clock, std::rc::Rc::new(TimeUuids::new([0; 16])));
@@ -269,7 +278,7 @@ fn value_of(term: &cql::ast::Term, ty: &CqlType, schema: &Schema, keyspace: &str
     if let Some(value) = &value
         && ty.validate(value).is_err()
     {
-        return invalid!("Invalid value for INITCOND of type {}", ty.cql_name_unfrozen());
+        return invalid!("Invalid value for {what} of type {}", ty.cql_name_unfrozen());
     }
     Ok(value.filter(|value| !value.is_empty() || ty.empty_is_a_value()))
 }
@@ -279,5 +288,5 @@ fn value_of(term: &cql::ast::Term, ty: &CqlType, schema: &Schema, keyspace: &str
 /// # Errors
 /// When the text is no constant of the type.
 pub fn constant(text: &str, ty: &CqlType, schema: &Schema, keyspace: &str) -> Result<Option<Bytes>> {
-    value_of(&cql::parse_term(text)?, ty, schema, keyspace)
+    constant_of(&cql::parse_term(text)?, ty, "INITCOND", schema, keyspace)
 }

@@ -17,7 +17,7 @@ use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
-pub use functions::constant;
+pub use functions::{constant, constant_of};
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;
@@ -38,6 +38,8 @@ pub struct DdlContext<'a> {
     pub functions: &'a udf::Limits,
     /// Whether materialized views may be created.
     pub materialized_views: bool,
+    /// Whether columns may get masks.
+    pub data_masking: bool,
 }
 
 /// A planned change.

@@ -6,7 +6,7 @@ use cql::ast::{
     CreateTrigger, DataType, DropAggregate, DropFunction, DropIndex, DropTrigger, DropView, Ident,
     QualifiedName,
 };
-use schema::{Keyspace, Signature};
+use schema::{Keyspace, Signature, Table};
 use types::CqlType;
 
 use super::options::shown;
@@ -121,6 +121,20 @@ pub(super) fn drop_function(ast: &DropFunction, context: &DdlContext<'_>) -> Res
             "Function '{}' is still referenced by aggregates {}",
             named.shown(),
             callers.join(", ")
+        );
+    }
+    let function = &home.functions[signature];
+    let masks = |table: &&std::sync::Arc<Table>| {
+        table
+            .masked_columns()
+            .any(|column| column.mask.as_deref().is_some_and(|mask| mask.calls(function, &column.ty)))
+    };
+    let masked: Vec<&str> = home.tables.values().filter(masks).map(|table| table.name.as_str()).collect();
+    if !masked.is_empty() {
+        return invalid!(
+            "Function '{}' is still referenced by column masks in tables {}",
+            named.shown(),
+            masked.join(", ")
         );
     }
     let target =

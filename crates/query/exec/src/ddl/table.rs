@@ -8,13 +8,14 @@ use cql::ast::{
     AlterTable, AlterTableOperation, ColumnDefinition, CommentOn, CommentSubject, CreateTable, DataType,
     Direction, DropTable, Ident, PrimaryKey,
 };
-use schema::{COLUMNS_MAX, ColumnKind, Derivation, Table, TableBuilder, TableId};
+use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
 use super::options::config;
 use super::{DdlContext, Outcome, cdc, check_name, check_not_system, options};
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
 
 fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
@@ -34,25 +35,65 @@ fn check_column_name(name: &str) -> Result<()> {
     }
 }
 
-/// No column has a mask that could be dropped.
-fn drop_mask(table: &Table, column: &str, if_exists: bool) -> Result<Outcome> {
-    match if_exists || table.column(column).is_some() {
-        true => Ok(Outcome::nothing()),
-        false => invalid!("Column with name '{column}' doesn't exist on table '{}'", table.name),
+/// Refuses masks where they are off.
+fn check_masking(context: &DdlContext<'_>) -> Result<()> {
+    match context.data_masking {
+        true => Ok(()),
+        false => invalid!(
+            "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
+             dynamic_data_masking_enabled property on cassandra.yaml"
+        ),
     }
 }
 
-/// Masks are refused as Cassandra refuses them where they are off.
-fn masking_disabled<T>() -> Result<T> {
-    invalid!(
-        "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
-         dynamic_data_masking_enabled property on cassandra.yaml"
-    )
+/// The mask that a definition gives its column.
+fn mask_of(
+    column: &ColumnDefinition,
+    ty: &CqlType,
+    (keyspace, table): (&str, &str),
+    context: &DdlContext<'_>,
+) -> Result<Option<ColumnMask>> {
+    let Some(mask) = &column.mask else { return Ok(None) };
+    let masked = Masked { keyspace, table, column: &column.name.name, ty };
+    mask::resolve(mask, &masked, context.lookup.schema).map(Some)
 }
 
-fn refuse_extras(column: &ColumnDefinition) -> Result<()> {
+/// ALTER TABLE … ALTER column MASKED WITH …, or DROP MASKED: of the table, and of its views that show the column.
+fn alter_mask(
+    ast: Option<&cql::ast::Mask>,
+    column: &str,
+    if_exists: bool,
+    table: &Table,
+    context: &DdlContext<'_>,
+) -> Result<Option<(TableBuilder, Vec<Table>)>> {
+    if ast.is_some() {
+        check_masking(context)?;
+    }
+    let Some(known) = table.column(column) else {
+        return match if_exists {
+            true => Ok(None),
+            false => invalid!("Column with name '{column}' doesn't exist on table '{}'", table.name),
+        };
+    };
+    let masked = Masked { keyspace: &table.keyspace, table: &table.name, column, ty: &known.ty };
+    let mask = ast.map(|ast| mask::resolve(ast, &masked, context.lookup.schema)).transpose()?;
+    if mask.as_ref() == known.mask.as_deref() {
+        return Ok(None);
+    }
+    let mut builder = table.to_builder();
+    builder.set_mask(column, mask.clone());
+    let mut views = Vec::new();
+    for view in views_of(table, context).filter(|view| view.column(column).is_some()) {
+        let mut builder = view.to_builder();
+        builder.set_mask(column, mask.clone());
+        views.push(builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?);
+    }
+    Ok(Some((builder, views)))
+}
+
+fn refuse_extras(column: &ColumnDefinition, context: &DdlContext<'_>) -> Result<()> {
     if column.mask.is_some() {
-        return masking_disabled();
+        check_masking(context)?;
     }
     if !column.constraints.is_empty() {
         return Err(ExecError::unsupported(format_args!("CHECK and NOT NULL (column {})", column.name.name)));
@@ -87,18 +128,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
             ast.columns.len()
         );
     }
-    let mut columns: Vec<(&ColumnDefinition, CqlType)> = Vec::with_capacity(ast.columns.len());
-    let mut names = HashSet::default();
-    for column in &ast.columns {
-        refuse_extras(column)?;
-        check_column_name(&column.name.name)?;
-        if !names.insert(column.name.name.as_str()) {
-            return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
-        }
-        let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
-        check_nesting(&ty)?;
-        columns.push((column, ty));
-    }
+    let columns = typed_columns(ast, (keyspace, written), context)?;
     let primary = match ast.primary_keys.as_slice() {
         [] => return invalid!("No PRIMARY KEY specifed for table '{written}' (exactly one required)"),
         [one] => one,
@@ -115,6 +145,10 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     };
     let mut builder = TableBuilder::new(keyspace, name, id);
     builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
+    for (column, ty) in &columns {
+        let mask = mask_of(column, ty, (keyspace, name), context)?;
+        builder.set_mask(&column.name.name, mask);
+    }
     builder.options = table_options;
     builder.compact_storage = ast.compact_storage;
     if ast.compact_storage {
@@ -129,6 +163,27 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.edits.extend(log);
     Ok(outcome)
+}
+
+/// The columns of a CREATE TABLE with their types.
+fn typed_columns<'a>(
+    ast: &'a CreateTable,
+    (keyspace, written): (&str, &str),
+    context: &DdlContext<'_>,
+) -> Result<Vec<(&'a ColumnDefinition, CqlType)>> {
+    let mut columns = Vec::with_capacity(ast.columns.len());
+    let mut names = HashSet::default();
+    for column in &ast.columns {
+        refuse_extras(column, context)?;
+        check_column_name(&column.name.name)?;
+        if !names.insert(column.name.name.as_str()) {
+            return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
+        }
+        let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
+        check_nesting(&ty)?;
+        columns.push((column, ty));
+    }
+    Ok(columns)
 }
 
 fn check_compact(columns: &[(&ColumnDefinition, CqlType)], primary: &PrimaryKey) -> Result<()> {
@@ -353,9 +408,11 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::AlterType { .. } => {
             return invalid!("Altering column types is no longer supported");
         }
-        AlterTableOperation::Mask { mask: Some(_), .. } => return masking_disabled(),
-        AlterTableOperation::Mask { if_exists, column, mask: None } => {
-            return drop_mask(table, &column.name, *if_exists);
+        AlterTableOperation::Mask { if_exists, column, mask } => {
+            let altered = alter_mask(mask.as_ref(), &column.name, *if_exists, table, context)?;
+            let Some((changed, masked)) = altered else { return Ok(Outcome::nothing()) };
+            views = masked;
+            changed
         }
         AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
         AlterTableOperation::Add { if_not_exists, columns } => {
@@ -447,8 +504,11 @@ fn widened_views(table: &Table, changed: &TableBuilder, context: &DdlContext<'_>
         }
         let added = changed.columns().iter().filter(|column| column.kind == ColumnKind::Regular);
         let added = added.filter(|column| table.column(&column.name).is_none());
-        let builder =
-            added.fold(view.to_builder(), |view, column| view.regular(&column.name, column.ty.clone()));
+        let builder = added.fold(view.to_builder(), |view, column| {
+            let mut view = view.regular(&column.name, column.ty.clone());
+            view.set_mask(&column.name, column.mask.as_deref().cloned());
+            view
+        });
         views.push(builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?);
     }
     Ok(views)
@@ -470,7 +530,7 @@ fn add(
     }
     let mut names: HashSet<String> = table.columns().iter().map(|column| column.name.clone()).collect();
     for column in columns {
-        refuse_extras(column)?;
+        refuse_extras(column, context)?;
         let name = &column.name.name;
         check_column_name(name)?;
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
@@ -515,10 +575,12 @@ fn add(
                 );
             }
         }
+        let mask = mask_of(column, &ty, (&table.keyspace, &table.name), context)?;
         builder = match column.is_static {
             true => builder.static_column(name, ty),
             false => builder.regular(name, ty),
         };
+        builder.set_mask(name, mask);
     }
     Ok(builder)
 }

@@ -164,6 +164,8 @@ fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
             let mut builder = table.to_builder();
             for column in builder.columns_mut() {
                 column.ty = updated(&column.ty, &all);
+                let mask = column.mask.take();
+                column.mask = mask.map(|mask| mask.with_updated_types(|ty| updated(ty, &all)).into());
             }
             let rebuilt = builder.build().map_err(|error| crate::ExecError::Invalid(error.to_string()))?;
             edits.push(SchemaEdit::PutTable(rebuilt));

@@ -88,6 +88,10 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     if let Some(hidden) = View::hidden_type(regular.map(|column| &column.ty), all_columns) {
         builder = builder.regular(HIDDEN, hidden);
     }
+    // A view shows no more than its base.
+    for column in base.masked_columns() {
+        builder.set_mask(&column.name, column.mask.as_deref().cloned());
+    }
     builder.options = view_options;
     let where_clause = ast.filter.iter().map(Relation::to_string).collect::<Vec<_>>().join(" AND ");
     builder.derivation = Some(Derivation::View { base: base.id, all_columns, where_clause, conditions });

@@ -9,6 +9,7 @@ pub mod calls;
 mod cell_meta;
 mod known;
 pub mod literal;
+pub mod mask;
 pub mod resolve;
 pub mod row;
 mod user;

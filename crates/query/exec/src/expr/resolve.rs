@@ -102,6 +102,8 @@ pub struct Resolver<'a> {
     pub table: &'a Table,
     /// Whether names of columns are allowed: in selections, not in terms.
     pub columns: bool,
+    /// Whether masks stand for the columns that have them.
+    pub masked: bool,
     /// The markers so far.
     pub markers: &'a mut Markers,
     /// The aggregates so far.
@@ -131,6 +133,7 @@ impl<'a> Resolver<'a> {
             keyspace: &table.keyspace,
             table,
             columns: false,
+            masked: false,
             markers,
             aggregates: Vec::new(),
             in_aggregate: false,
@@ -149,6 +152,14 @@ impl<'a> Resolver<'a> {
         match self.table.column(name) {
             Some(column) => Ok(column),
             None => invalid!("Undefined column name {name} in table {}", self.table.full_name()),
+        }
+    }
+
+    /// The value of a column, or its mask.
+    pub fn column_value(&self, column: &schema::Column) -> Result<Expr> {
+        match self.masked {
+            true => Expr::masked(column, self.schema),
+            false => Ok(Expr { ty: column.ty.clone(), kind: Kind::Column(ColumnRef::from(column)) }),
         }
     }
 
@@ -209,7 +220,7 @@ impl<'a> Resolver<'a> {
                     return invalid!("Invalid term {}: a column cannot stand here", name.name);
                 }
                 let column = self.column(&name.name)?;
-                let expr = Expr { ty: column.ty.clone(), kind: Kind::Column(ColumnRef::from(column)) };
+                let expr = self.column_value(column)?;
                 self.check_fit(expr, selector, receiver)
             }
             SelectorKind::Constant(constant) => self.constant(constant, selector, receiver),

@@ -106,6 +106,19 @@ impl Resolver<'_> {
         }
     }
 
+    /// Whether a name means a function or an aggregate.
+    pub(super) fn is_function(&self, name: &cql::ast::QualifiedName) -> bool {
+        let native = || {
+            let lower = name.name.to_lowercase();
+            lower == "token" || !matches!(native::resolve(&lower, &[], None), Ok(None))
+        };
+        match name.keyspace.as_deref() {
+            Some("system") => native(),
+            Some(keyspace) => self.has_user_defined(keyspace, &name.name),
+            None => native() || self.has_user_defined(self.keyspace, &name.name),
+        }
+    }
+
     /// Whether a user-defined function or aggregate has the name.
     pub(super) fn has_user_defined(&self, keyspace: &str, name: &str) -> bool {
         !self.candidates(keyspace, name).is_empty()

@@ -67,6 +67,17 @@ pub struct SelectPlan {
     pub static_rows: bool,
     /// The user-defined functions that its terms call before it runs.
     pub calls: Vec<UserCall>,
+    /// The same for roles without permission to see what masks hide; none of a table without masks.
+    pub masked: Option<Box<MaskedSelect>>,
+}
+
+/// A SELECT of a table with masked columns, for roles without the permission UNMASK.
+#[derive(Debug)]
+pub struct MaskedSelect {
+    /// The statement with masks in the place of columns.
+    pub plan: SelectPlan,
+    /// The masked columns that WHERE restricts, in the order of the table.
+    pub restricted: Vec<String>,
 }
 
 impl SelectPlan {
@@ -77,13 +88,37 @@ impl SelectPlan {
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
+        let mut plan = Self::resolve(ast, lookup, keyspace, markers, false)?;
+        if plan.table.masked_columns().next().is_some() {
+            let mut masked = Self::resolve(ast, lookup, keyspace, markers, true)?;
+            // The metadata of a result do not depend on the role.
+            masked.selection.result = plan.selection.result.clone();
+            let is_restricted =
+                |column: &&Column| ast.filter.iter().any(|relation| relation.target.names(&column.name));
+            let restricted = plan.table.masked_columns().filter(is_restricted);
+            let restricted = restricted.map(|column| column.name.clone()).collect();
+            plan.masked = Some(Box::new(MaskedSelect { plan: masked, restricted }));
+        }
+        Ok(plan)
+    }
+
+    /// Resolves a SELECT, with masks in the place of columns or without.
+    fn resolve(
+        ast: &Select,
+        lookup: &Lookup<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+        masked: bool,
+    ) -> Result<Self> {
         if ast.mutation_fragments {
             return Err(ExecError::unsupported("SELECT FROM MUTATION_FRAGMENTS"));
         }
         let (table, computed) = lookup.table(&ast.from, keyspace)?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
+        resolver.masked = masked;
         let selection =
             Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
+        resolver.masked = false;
         if ast.distinct {
             check_distinct_filter(ast, &table)?;
         }
@@ -108,17 +143,7 @@ impl SelectPlan {
         let timeout = timeout_of(&ast.using, &mut resolver)?;
         let static_rows =
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
-        let mut also: Vec<ColumnId> = Vec::new();
-        for filter in &restrictions.filters {
-            if matches!(filter.column.kind, ColumnKind::Static | ColumnKind::Regular) {
-                also.push(filter.column.id);
-            }
-        }
-        if static_rows {
-            // Any static value makes a partition without rows a row of the result.
-            also.extend(table.static_columns().iter().map(|column| column.id));
-        }
-        let fetch = selection.fetch(also);
+        let fetch = selection.fetch(columns_beside(&restrictions, static_rows, &table));
         Ok(Self {
             computed,
             selection,
@@ -139,6 +164,7 @@ impl SelectPlan {
             key_markers: restrictions.key_markers,
             table,
             calls: markers.take_calls(),
+            masked: None,
         })
     }
 
@@ -160,6 +186,18 @@ impl SelectPlan {
             AccessPath::Key(_) | AccessPath::Slice(_) => None,
         }
     }
+}
+
+/// The columns that a read has to fetch beside those that are selected.
+fn columns_beside(restrictions: &Restrictions, static_rows: bool, table: &Table) -> Vec<ColumnId> {
+    let is_value = |filter: &&Filter| matches!(filter.column.kind, ColumnKind::Static | ColumnKind::Regular);
+    let mut also: Vec<ColumnId> =
+        restrictions.filters.iter().filter(is_value).map(|filter| filter.column.id).collect();
+    if static_rows {
+        // Any static value makes a partition without rows a row of the result.
+        also.extend(table.static_columns().iter().map(|column| column.id));
+    }
+    also
 }
 
 /// The condition on which a row of a view is there whose key has a regular column of the base: the hidden copy of its cell lives and has

@@ -82,8 +82,7 @@ impl Selection {
             SelectionAst::All => {
                 for column in all_columns(table) {
                     names.push(column.name.clone());
-                    let kind = Kind::Column(ColumnRef::from(column));
-                    named.push((column.name.clone(), Expr { ty: column.ty.clone(), kind }));
+                    named.push((column.name.clone(), resolver.column_value(column)?));
                 }
             }
             SelectionAst::Selectors(selectors) => {
@@ -128,7 +127,7 @@ impl Selection {
         };
         let outputs = if json {
             Outputs::Json(named.into_iter().map(|(name, expr)| (json_name(&name), expr)).collect())
-        } else if (all || columns_only) && !aggregated {
+        } else if (all || columns_only) && !aggregated && !resolver.masked {
             Outputs::Columns(named.into_iter().filter_map(|(_, expr)| column_of(expr)).collect())
         } else {
             Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect())

@@ -7,6 +7,7 @@ mod golden;
 mod guardrails;
 mod hostile;
 mod indexes;
+mod masks;
 mod memory;
 mod objects;
 mod options;

@@ -19,6 +19,7 @@ fn create(memory: &Memory, statement: &Statement, number: u8, materialized_views
         now_micros: 0,
         functions: &udf::Limits::default(),
         materialized_views,
+        data_masking: false,
     };
     match plan(statement, &context) {
         Ok(outcome) if outcome.edits.is_empty() => "void".to_owned(),

@@ -156,6 +156,11 @@ impl Function {
         }
     }
 
+    /// Whether it hides what its first argument says, so that it can mask a column.
+    pub fn is_masking(&self) -> bool {
+        matches!(self.body, Body::Mask(_))
+    }
+
     /// The state machine of an aggregate; `None` for scalar functions.
     pub fn aggregate(&self) -> Option<Aggregate> {
         match self.body {
