@@ -19,6 +19,18 @@ impl Place {
     }
 }
 
+/// Whether a row has something with this timestamp, beside deletions of what columns had.
+fn has_change_at(row: &Row, timestamp: Timestamp) -> bool {
+    row.liveness.timestamp == timestamp
+        || row.deletion.timestamp == timestamp
+        || row.columns().iter().any(|(_, data)| match data {
+            ColumnData::Simple(cell) => cell.timestamp == timestamp,
+            ColumnData::Complex(complex) => {
+                complex.cells.iter().any(|element| element.cell.timestamp == timestamp)
+            }
+        })
+}
+
 /// The content of a row that writes below a timestamp have made.
 fn row_below(row: &Row, limit: Timestamp) -> Row {
     let mut image = row.clone();
@@ -30,10 +42,15 @@ fn row_below(row: &Row, limit: Timestamp) -> Row {
     if image.liveness.timestamp >= limit {
         image.liveness = LivenessInfo::NONE;
     }
+    // A write at the limit that sets the whole of a column has deleted what it had just below its own timestamp.
+    let is_set = has_change_at(row, limit);
     image.retain(|_, data| match data {
         ColumnData::Simple(cell) => cell.timestamp < limit,
         ColumnData::Complex(complex) => {
-            complex.deletion = deletion(complex.deletion);
+            complex.deletion = match is_set && complex.deletion.timestamp.saturating_add(1) == limit {
+                true => DeletionTime::LIVE,
+                false => deletion(complex.deletion),
+            };
             complex.cells.retain(|element| element.cell.timestamp < limit);
             !complex.is_empty()
         }
