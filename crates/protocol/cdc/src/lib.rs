@@ -8,10 +8,12 @@ mod change;
 mod image;
 mod log;
 mod log_table;
+mod operation;
 mod stream;
 mod time;
 
 pub use change::time_span;
 pub use log::{InvalidLog, Log};
-pub use log_table::{COLUMN_PREFIX, log_name, log_table};
+pub use log_table::{COLUMN_PREFIX, END_OF_BATCH, OPERATION, deleted, deleted_elements, log_name, log_table};
+pub use operation::Operation;
 pub use stream::{StreamId, stream_of, streams_of};

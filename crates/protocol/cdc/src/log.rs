@@ -18,18 +18,8 @@ use crate::StreamId;
 use crate::change::{Changes, RowChange, RowChanges, changes};
 use crate::image::{Place, row_of};
 use crate::log_table::{END_OF_BATCH, OPERATION, TTL, deleted, deleted_elements};
+use crate::operation::Operation;
 use crate::time::{Life, fingerprint, seconds, time_uuid};
-
-const PREIMAGE: i8 = 0;
-const UPDATE: i8 = 1;
-const INSERT: i8 = 2;
-const ROW_DELETE: i8 = 3;
-const PARTITION_DELETE: i8 = 4;
-const RANGE_FROM_INCLUSIVE: i8 = 5;
-const RANGE_FROM_EXCLUSIVE: i8 = 6;
-const RANGE_TO_INCLUSIVE: i8 = 7;
-const RANGE_TO_EXCLUSIVE: i8 = 8;
-const POSTIMAGE: i8 = 9;
 
 /// A pair of tables that is no base table and log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -200,7 +190,7 @@ impl Batch<'_> {
                     row.by_ttl.values().flat_map(|change| &change.cells).map(|(id, _)| *id).collect();
                 let is_wanted = |id: ColumnId| all || changed.contains(&id);
                 match state.is_live(seconds(self.timestamp)) {
-                    true => self.image(PREIMAGE, &place, &state, &is_wanted),
+                    true => self.image(Operation::Preimage, &place, &state, &is_wanted),
                     false => self.next += 1,
                 }
             }
@@ -208,18 +198,18 @@ impl Batch<'_> {
         self.row_changes(None, &changes.static_row);
         changes.rows.iter().for_each(|(key, row)| self.row_changes(Some(key), row));
         for (key, _) in changes.rows.iter().filter(|(_, row)| row.is_deleted) {
-            let row = self.begin(ROW_DELETE, key.components());
+            let row = self.begin(Operation::RowDelete, key.components());
             self.push(row);
         }
         changes.ranges.iter().for_each(|(start, end)| self.range(start, end));
         if changes.deletes_partition {
-            let row = self.begin(PARTITION_DELETE, std::iter::empty());
+            let row = self.begin(Operation::PartitionDelete, std::iter::empty());
             self.push(row);
         }
         if log.cdc.postimage {
             for (place, _) in places().filter(|(_, row)| !row.by_ttl.is_empty()) {
                 let state = row_of(before, update, &place, self.timestamp.saturating_add(1));
-                self.image(POSTIMAGE, &place, &state, &|_| true);
+                self.image(Operation::Postimage, &place, &state, &|_| true);
             }
         }
         if let Some(last) = self.rows.last_mut() {
@@ -231,7 +221,7 @@ impl Batch<'_> {
     /// The changes of one row, or of the static one.
     fn row_changes(&mut self, key: Option<&Clustering>, row: &RowChanges) {
         for (ttl, change) in &row.by_ttl {
-            let operation = if change.is_insert { INSERT } else { UPDATE };
+            let operation = if change.is_insert { Operation::Insert } else { Operation::Update };
             let mut logged = self.begin(operation, key.into_iter().flat_map(Clustering::components));
             self.delta(&mut logged, *ttl, change);
             self.push(logged);
@@ -239,11 +229,11 @@ impl Batch<'_> {
     }
 
     /// A row of the log with its key, the key of what it is about, and what it says of that.
-    fn begin<'k>(&self, operation: i8, key: impl Iterator<Item = Option<&'k [u8]>>) -> Row {
+    fn begin<'k>(&self, operation: Operation, key: impl Iterator<Item = Option<&'k [u8]>>) -> Row {
         let log = self.log;
         let number = self.next.to_be_bytes();
         let clustering = Clustering::new(&log.table, &[Some(&self.time), Some(&number)]);
-        let mut columns = vec![(log.operation, self.simple(operation.to_be_bytes().to_vec()))];
+        let mut columns = vec![(log.operation, self.simple(operation.code().to_be_bytes().to_vec()))];
         let partition_key = DecoratedKey::components(&self.key.key, log.partition_key.len());
         for (id, value) in log.partition_key.iter().zip(partition_key.unwrap_or_default()) {
             columns.push((*id, self.simple(value.to_vec())));
@@ -266,8 +256,13 @@ impl Batch<'_> {
     }
 
     fn range(&mut self, start: &Bound, end: &Bound) {
-        let from = if start.side() == Side::Before { RANGE_FROM_INCLUSIVE } else { RANGE_FROM_EXCLUSIVE };
-        let to = if end.side() == Side::After { RANGE_TO_INCLUSIVE } else { RANGE_TO_EXCLUSIVE };
+        let from = if start.side() == Side::Before {
+            Operation::RangeFromInclusive
+        } else {
+            Operation::RangeFromExclusive
+        };
+        let to =
+            if end.side() == Side::After { Operation::RangeToInclusive } else { Operation::RangeToExclusive };
         for (operation, bound) in [(from, start), (to, end)] {
             let row = self.begin(operation, bound.components());
             self.push(row);
@@ -312,7 +307,13 @@ impl Batch<'_> {
     }
 
     /// Adds a row as it was or is. Its cells have the timestamps of the base.
-    fn image(&mut self, operation: i8, place: &Place, state: &Row, is_wanted: &dyn Fn(ColumnId) -> bool) {
+    fn image(
+        &mut self,
+        operation: Operation,
+        place: &Place,
+        state: &Row,
+        is_wanted: &dyn Fn(ColumnId) -> bool,
+    ) {
         let key = match place {
             Place::Static => None,
             Place::Row(key) => Some(key),

@@ -10,8 +10,10 @@ pub const COLUMN_PREFIX: &str = "cdc$";
 pub(crate) const STREAM_ID: &str = "cdc$stream_id";
 pub(crate) const TIME: &str = "cdc$time";
 pub(crate) const BATCH_SEQ_NO: &str = "cdc$batch_seq_no";
-pub(crate) const END_OF_BATCH: &str = "cdc$end_of_batch";
-pub(crate) const OPERATION: &str = "cdc$operation";
+/// Name of the column that marks the last row of a write.
+pub const END_OF_BATCH: &str = "cdc$end_of_batch";
+/// Name of the column with the [`crate::Operation`] of a row.
+pub const OPERATION: &str = "cdc$operation";
 pub(crate) const TTL: &str = "cdc$ttl";
 
 const TIME_WINDOW: &str = "org.apache.cassandra.db.compaction.TimeWindowCompactionStrategy";
@@ -24,12 +26,12 @@ pub fn log_name(base: &str) -> String {
 }
 
 /// Name of the column that says that another was deleted.
-pub(crate) fn deleted(column: &str) -> String {
+pub fn deleted(column: &str) -> String {
     format!("{COLUMN_PREFIX}deleted_{column}")
 }
 
 /// Name of the column that says which elements of another were deleted.
-pub(crate) fn deleted_elements(column: &str) -> String {
+pub fn deleted_elements(column: &str) -> String {
     format!("{COLUMN_PREFIX}deleted_elements_{column}")
 }
 

@@ -2,9 +2,9 @@
 
 use cdc::{COLUMN_PREFIX, log_name, log_table};
 use cluster::SchemaEdit;
-use coordinator::cdc_generation;
+use coordinator::{ClusterView, cdc_generation};
 use cql::ast::AlterTableOperation;
-use schema::{Table, TableId, TableOptions};
+use schema::{Schema, Table, TableId, TableOptions};
 
 use super::{DdlContext, check_name};
 use crate::error::{ExecError, Result, invalid};
@@ -12,14 +12,34 @@ use crate::error::{ExecError, Result, invalid};
 /// The first generation of streams begins so long before the statement that asked for it, in microseconds: clients' clocks may be behind.
 const FIRST_GENERATION_LEEWAY: i64 = 60_000_000;
 
-/// The edits by which the log of a table follows its definition, and the first generation of streams with the first log. Without capture a log
-/// stays as it is, for those who have not read all of it.
+/// The edits by which the log of a table of CQL follows its definition.
 pub(super) fn follow(table: &Table, context: &DdlContext<'_>) -> Result<Vec<SchemaEdit>> {
+    let schema = context.lookup.schema;
+    if table.options.cdc.enabled && schema.cdc_log_of(table).is_none() {
+        let name = log_name(&table.name);
+        check_name(&name, "Table")
+            .map_err(|text| ExecError::Config(format!("{}.{name}: {text}", table.keyspace)))?;
+    }
+    log_edits(table, schema, context.view, context.table_id, context.now_micros)
+}
+
+/// The edits by which the log of a table follows its definition, and the first generation of streams with the first log. Without capture a log
+/// stays as it is, for those who have not read all of it. `table_id` is one that was made for this change, `now_micros` the time since the
+/// epoch.
+///
+/// # Errors
+/// When changes of the table cannot be captured, or the log's name is taken.
+pub fn log_edits(
+    table: &Table,
+    schema: &Schema,
+    view: &ClusterView,
+    table_id: [u8; 16],
+    now_micros: i64,
+) -> Result<Vec<SchemaEdit>> {
     if !table.options.cdc.enabled {
         return Ok(Vec::new());
     }
     check_base(table)?;
-    let schema = context.lookup.schema;
     let name = log_name(&table.name);
     let known = schema.cdc_log_of(table);
     if known.is_none() && schema.table(&table.keyspace, &name).is_some() {
@@ -29,17 +49,15 @@ pub(super) fn follow(table: &Table, context: &DdlContext<'_>) -> Result<Vec<Sche
             table.keyspace
         );
     }
-    check_name(&name, "Table")
-        .map_err(|text| ExecError::Config(format!("{}.{name}: {text}", table.keyspace)))?;
-    let log = log_table(table, log_id(context.table_id), known.map(|known| &**known), context.now_micros)
+    let log = log_table(table, log_id(table_id), known.map(|known| &**known), now_micros)
         .map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut edits = Vec::new();
     if known.is_none_or(|known| **known != log) {
         edits.push(SchemaEdit::PutTable(log));
     }
     if schema.cdc_generations().is_empty() {
-        let start = context.now_micros.saturating_sub(FIRST_GENERATION_LEEWAY);
-        edits.push(SchemaEdit::PutCdcGeneration(cdc_generation(context.view, start.div_euclid(1000))));
+        let start = now_micros.saturating_sub(FIRST_GENERATION_LEEWAY);
+        edits.push(SchemaEdit::PutCdcGeneration(cdc_generation(view, start.div_euclid(1000))));
     }
     Ok(edits)
 }

@@ -14,6 +14,7 @@ mod user_type;
 mod view;
 
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
+pub use cdc::log_edits;
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
