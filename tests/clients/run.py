@@ -87,6 +87,7 @@ CLIENTS = {
     "node": node,
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
 # The options of the node that a client needs, when it cannot share one with the others.
@@ -172,7 +173,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "cdc", "logins", "views")
+    torc_only = ("boto3", "cdc", "logins", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

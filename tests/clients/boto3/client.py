@@ -257,9 +257,21 @@ def limits():
             Item={"p": {"S": "k"}, "n": {"N": "9" * 1_000_000}})  # fmt: skip
 
 
+def records(arn):
+    """All records that a stream shows."""
+    streams, found = boto3.client("dynamodbstreams", **OPTIONS), []
+    for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
+        place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = streams.get_shard_iterator(**place)["ShardIterator"]
+        found += streams.get_records(ShardIterator=iterator)["Records"]
+    return found
+
+
 def time_to_live():
     table, now = new_table(), int(time.time())
     specification = {"Enabled": True, "AttributeName": "ends"}
+    stream = {"StreamEnabled": True, "StreamViewType": "OLD_IMAGE"}
+    arn = client.update_table(TableName=table.name, StreamSpecification=stream)["TableDescription"]["LatestStreamArn"]
     client.update_time_to_live(TableName=table.name, TimeToLiveSpecification=specification)
     refused("ValidationException", "TimeToLive is already enabled", client.update_time_to_live,
             TableName=table.name, TimeToLiveSpecification=specification)  # fmt: skip
@@ -271,6 +283,11 @@ def time_to_live():
     while len(left := {item["p"] for item in table.scan()["Items"]}) == 4 and time.monotonic() < deadline:
         time.sleep(0.5)
     assert left == {"later", "text", "ancient"}, left
+    deletions = []
+    while not deletions and time.monotonic() < deadline:
+        deletions = [record for record in records(arn) if record["eventName"] == "REMOVE"]
+    assert [record["dynamodb"]["Keys"] for record in deletions] == [{"p": {"S": "over"}}], deletions
+    assert deletions[0]["userIdentity"] == {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}, deletions
     off = {"Enabled": False, "AttributeName": "ends"}
     client.update_time_to_live(TableName=table.name, TimeToLiveSpecification=off)
     assert client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED"
@@ -481,10 +498,10 @@ def indexes():
 
 
 def refusals_by_name():
-    refused("ValidationException", "StreamSpecification", client.create_table, TableName="with_stream",
+    refused("ValidationException", "SSESpecification", client.create_table, TableName="encrypted",
             AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}], BillingMode="PAY_PER_REQUEST",
-            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"})  # fmt: skip
+            SSESpecification={"Enabled": True})  # fmt: skip
 
 
 def raw_connections():

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     TransactionInProgress,
     RequestLimitExceeded,
     LimitExceeded,
+    ExpiredIterator,
+    TrimmedDataAccess,
     InternalServer,
     ServiceUnavailable,
 }
@@ -58,6 +60,8 @@ impl ErrorKind {
             Self::TransactionInProgress => "com.amazonaws.dynamodb.v20120810#TransactionInProgressException",
             Self::RequestLimitExceeded => "com.amazonaws.dynamodb.v20120810#RequestLimitExceeded",
             Self::LimitExceeded => "com.amazonaws.dynamodb.v20120810#LimitExceededException",
+            Self::ExpiredIterator => "com.amazonaws.dynamodb.v20120810#ExpiredIteratorException",
+            Self::TrimmedDataAccess => "com.amazonaws.dynamodb.v20120810#TrimmedDataAccessException",
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
         }

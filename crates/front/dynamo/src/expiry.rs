@@ -76,7 +76,7 @@ impl<C: Coordinator> Store<'_, C> {
         let mut deleted = false;
         let mut decide = |item: Option<&Item>| {
             deleted = item.is_some_and(|item| is_over(item, attribute, now));
-            Ok(deleted.then_some(RowWrite::Delete))
+            Ok(deleted.then_some(RowWrite::Expire))
         };
         match self.agree(table, key, &mut decide).await {
             Ok(()) => Ok(deleted),

@@ -20,6 +20,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
 use crate::encoding::{Encoding, packed};
+use crate::operations::of_target;
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
@@ -27,8 +28,6 @@ use crate::{Answer, ApiError, Dynamo, ErrorKind};
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
-/// Before an operation's name in `X-Amz-Target`.
-const TARGET_PREFIX: &str = "DynamoDB_20120810.";
 
 /// Limits of the port, each of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +192,7 @@ async fn carry_out<C: Coordinator>(
     booking: &mut Booking<'_>,
 ) -> Answer {
     let headers = &head.headers;
-    let target = header(headers, "x-amz-target").and_then(|target| target.strip_prefix(TARGET_PREFIX));
+    let target = header(headers, "x-amz-target").and_then(of_target);
     match target {
         Some(operation) if head.method == Method::POST => {
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());

@@ -18,6 +18,8 @@ pub(crate) struct Intent {
     pub(crate) attempt: Attempt,
     /// The change of the item when the transaction is committed.
     pub(crate) effect: Effect,
+    /// Whether there is an item yet: an intent may be all that a row has.
+    pub(crate) on_item: bool,
 }
 
 /// A change of an item.
@@ -56,6 +58,9 @@ impl Intent {
         let mut fields = Map::new();
         fields.insert("record".to_owned(), self.record.clone().into());
         fields.insert("attempt".to_owned(), hex(self.attempt).into());
+        if self.on_item {
+            fields.insert("on_item".to_owned(), true.into());
+        }
         match &self.effect {
             Effect::Nothing => {}
             Effect::Put(item) => {
@@ -90,7 +95,12 @@ impl Intent {
             (None, None, true) => Effect::Delete,
             (None, None, false) => Effect::Nothing,
         };
-        Some(Self { record: text("record")?.to_owned(), attempt: unhex(text("attempt")?)?, effect })
+        Some(Self {
+            record: text("record")?.to_owned(),
+            attempt: unhex(text("attempt")?)?,
+            effect,
+            on_item: fields.contains_key("on_item"),
+        })
     }
 }
 
@@ -122,8 +132,8 @@ mod tests {
             Effect::Update(Item::new(), Vec::new()),
             Effect::Delete,
         ];
-        for effect in effects {
-            let intent = Intent { record: "\u{e9}\"".to_owned(), attempt: u128::MAX, effect };
+        for (effect, on_item) in effects.into_iter().zip([true, false].into_iter().cycle()) {
+            let intent = Intent { record: "\u{e9}\"".to_owned(), attempt: u128::MAX, effect, on_item };
             assert_eq!(Intent::decode(&intent.encode()), Some(intent));
         }
     }

@@ -19,6 +19,7 @@ mod server;
 mod settle;
 mod signature;
 mod store;
+mod streams;
 mod sweep;
 mod table;
 mod transaction;

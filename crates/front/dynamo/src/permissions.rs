@@ -7,6 +7,8 @@ use serde_json::Value as Json;
 
 use crate::operations::partiql;
 use crate::request::{Request, table_name};
+use crate::streams::definition::parts_of_arn;
+use crate::streams::position::ShardIterator;
 use crate::table::keyspace_name;
 
 use Permission::{Alter, Create, Drop, Modify, Select};
@@ -22,6 +24,7 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         let name = request.get(member).and_then(Json::as_str);
         name.and_then(|name| of(permission, name)).into_iter().collect()
     };
+    let text = |member: &str| request.get(member).and_then(Json::as_str);
     let batch = |permission: Permission| {
         let tables = request.get("RequestItems").and_then(|tables| json::read_map(tables).ok());
         tables.into_iter().flat_map(|tables| tables.keys()).filter_map(|name| of(permission, name)).collect()
@@ -49,6 +52,14 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "UpdateTable" | "UpdateTimeToLive" => one(Alter, "TableName"),
         "DeleteTable" => one(Drop, "TableName"),
         "TagResource" | "UntagResource" => one(Alter, "ResourceArn"),
+        "GetShardIterator" => {
+            let table = text("StreamArn").and_then(parts_of_arn).map(|(table, _)| table);
+            table.and_then(|table| of(Select, table)).into_iter().collect()
+        }
+        "GetRecords" => {
+            let iterator = text("ShardIterator").and_then(|text| ShardIterator::decode(text).ok());
+            iterator.and_then(|iterator| of(Select, &iterator.table)).into_iter().collect()
+        }
         "BatchGetItem" => batch(Select),
         "BatchWriteItem" => batch(Modify),
         "TransactGetItems" => parts(|_| Select),
@@ -57,8 +68,10 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "DescribeContinuousBackups"
         | "DescribeEndpoints"
         | "DescribeLimits"
+        | "DescribeStream"
         | "DescribeTable"
         | "DescribeTimeToLive"
+        | "ListStreams"
         | "ListTables"
         | "ListTagsOfResource" => Vec::new(),
         _ => return None,
@@ -129,6 +142,11 @@ mod tests {
             ),
             "MODIFY data/alternator_abc/abc"
         );
+        let arn = "arn:aws:dynamodb:torc:000000000000:table/abc/stream/2026-11-24T00:00:00.000";
+        let read = |operation, member, text: &str| shown(operation, &format!(r#"{{"{member}":"{text}"}}"#));
+        assert_eq!(read("GetShardIterator", "StreamArn", arn), "SELECT data/alternator_abc/abc");
+        let iterator = format!("{arn}|1|5.0.6.7.8");
+        assert_eq!(read("GetRecords", "ShardIterator", &iterator), "SELECT data/alternator_abc/abc");
         assert_eq!(shown("CreateTable", table), "CREATE data");
         assert_eq!(shown("ListTables", "{}"), "");
         assert_eq!(shown("Query", r#"{"TableName":7}"#), "");

@@ -18,13 +18,14 @@ use types::CqlType;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Intent;
 use crate::secondary::{self, SecondaryIndex};
+use crate::streams::definition::{self, Stream};
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";
 /// The column of the attributes that are no key.
 pub(crate) const ATTRIBUTES: &str = ":attrs";
 /// Where an intent stands among the attributes, of which none has an empty name.
-const INTENT: &str = "";
+pub(crate) const INTENT: &str = "";
 /// The extension that makes a table one of the API.
 const EXTENSION: &str = "dynamodb";
 /// The tag by which ScyllaDB sets the isolation of a table's writes.
@@ -33,6 +34,10 @@ pub(crate) const ISOLATION_TAG: &str = "system:write_isolation";
 const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
 /// The extension with the secondary indexes, of tables that have some.
 const INDEXES_EXTENSION: &str = "dynamodb_indexes";
+/// The extension with the streams, of tables that have or had some.
+const STREAMS_EXTENSION: &str = "dynamodb_streams";
+/// The region of all ARNs.
+pub(crate) const REGION: &str = "torc";
 
 pub(crate) const HASH_BYTES_MAX: usize = 2048;
 pub(crate) const RANGE_BYTES_MAX: usize = 1024;
@@ -96,6 +101,8 @@ pub(crate) enum RowWrite {
     Blind(Item, Vec<String>),
     /// It is deleted.
     Delete,
+    /// It is deleted as its time to live is over.
+    Expire,
     /// A transaction is about to change it.
     Prepare(Intent),
     /// The transaction is committed: these attributes are given and removed.
@@ -159,6 +166,12 @@ impl ApiTable {
         let indexes = table.options.extensions.get(INDEXES_EXTENSION);
         let indexes = indexes.map(|bytes| secondary::read(bytes).into()).unwrap_or_default();
         Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes })
+    }
+
+    /// The streams that are remembered, the oldest first.
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        let streams = self.table.options.extensions.get(STREAMS_EXTENSION);
+        streams.map(|bytes| definition::read(bytes)).unwrap_or_default()
     }
 
     pub(crate) fn indexes(&self) -> &[SecondaryIndex] {
@@ -408,6 +421,12 @@ impl ApiTable {
                 row.deletion = DeletionTime::new(timestamp, now);
                 return row;
             }
+            RowWrite::Expire => {
+                row.deletion = DeletionTime::new(timestamp, now);
+                // It tells the stream of the table: no other write deletes an item and takes an intent away.
+                makes_item = false;
+                cells.insert(INTENT, dead(INTENT));
+            }
             RowWrite::Put(item) => {
                 attributes.deletion = DeletionTime::new(timestamp - 1, now);
                 cells.extend(item.iter().map(|(name, value)| (name.as_str(), live(name, value))));
@@ -462,7 +481,7 @@ impl ApiTable {
     // ---- what only the API knows
 
     pub(crate) fn details(&self) -> Details {
-        Details { indexes: self.indexes.to_vec(), ..Details::read(&self.table) }
+        Details { indexes: self.indexes.to_vec(), streams: self.streams(), ..Details::read(&self.table) }
     }
 
     pub(crate) fn arn(&self) -> String {
@@ -472,7 +491,7 @@ impl ApiTable {
 
 /// The ARN of a table; there is one region and one account.
 pub(crate) fn arn(table: &str) -> String {
-    format!("arn:aws:dynamodb:torc:000000000000:table/{table}")
+    format!("arn:aws:dynamodb:{REGION}:000000000000:table/{table}")
 }
 
 /// The stored bytes of a key's value.
@@ -507,6 +526,8 @@ pub(crate) struct Details {
     pub(crate) expires_by: Option<String>,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) indexes: Vec<SecondaryIndex>,
+    /// The oldest first; the last may be enabled.
+    pub(crate) streams: Vec<Stream>,
 }
 
 impl Details {
@@ -530,13 +551,22 @@ impl Details {
                 .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
                 .collect(),
             indexes: Vec::new(),
+            streams: Vec::new(),
         }
     }
 
     /// Puts it into a table that is to be built; `keys` are the names of its keys.
     pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>)) {
         secondary::attach(&mut builder.indexes, &self.indexes, keys);
+        if let Some(last) = self.streams.last() {
+            builder.options.cdc = definition::capture(last.is_open());
+        }
         let extensions = &mut builder.options.extensions;
+        if self.streams.is_empty() {
+            extensions.remove(STREAMS_EXTENSION);
+        } else {
+            extensions.insert(STREAMS_EXTENSION.to_owned(), definition::write(&self.streams));
+        }
         if self.indexes.is_empty() {
             extensions.remove(INDEXES_EXTENSION);
         } else {

@@ -110,7 +110,8 @@ impl<C: Coordinator> Store<'_, C> {
         decide: impl Fn(Option<&Item>) -> Result<Effect>,
     ) -> Result<()> {
         let mut decided = |item: Option<&Item>| {
-            let intent = Intent { record: record.to_owned(), attempt, effect: decide(item)? };
+            let (effect, on_item) = (decide(item)?, item.is_some());
+            let intent = Intent { record: record.to_owned(), attempt, effect, on_item };
             Ok(Some(RowWrite::Prepare(intent)))
         };
         self.agree(one.table, one.key, &mut decided).await

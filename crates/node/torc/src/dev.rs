@@ -14,6 +14,8 @@ use crate::{local_cluster, node};
 const ALTERNATOR_PORT: u16 = 8000;
 /// Short: users who try out a time to live want to see its end.
 const ALTERNATOR_TTL_PERIOD: Duration = Duration::from_secs(10);
+/// Short, too: the nodes share a clock, and are near to each other.
+const ALTERNATOR_STREAMS_TIME_WINDOW: Duration = Duration::from_secs(1);
 
 /// Runs a node for development, or several.
 pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
@@ -28,6 +30,7 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     config.commitlog_segment_size = server::Size::mib(8);
     config.alternator_port = ALTERNATOR_PORT;
     config.alternator_ttl_period = ALTERNATOR_TTL_PERIOD;
+    config.alternator_streams_time_window = ALTERNATOR_STREAMS_TIME_WINDOW;
     // Whoever can reach a node for development may do anything with it already.
     config.user_defined_functions_enabled = true;
     node::apply(&mut config, arguments)?;

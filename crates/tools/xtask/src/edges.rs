@@ -99,7 +99,7 @@ pub const TABLE: &[Row] = &[
         "front",
         "schema mutation rt topology gossip rpc engine replica cluster membership repair coordinator",
     ),
-    row("dynamo", "front", "types schema mutation rt items replica cluster coordinator auth exec"),
+    row("dynamo", "front", "stdx types schema mutation rt items cdc replica cluster coordinator auth exec"),
     // node: a whole node.
     row(
         "server",

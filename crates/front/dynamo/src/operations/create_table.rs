@@ -3,12 +3,14 @@
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
+use exec::ddl::log_edits;
 use items::json;
 use schema::{Keyspace, Schema, TableBuilder, TableId};
 use serde_json::{Map, Value as Json, json as to_json};
 use types::CqlType;
 
 use super::describe_table::description;
+use super::stream_specification::{self, Specification};
 use super::{Dynamo, refuse, secondary_indexes, tags};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
@@ -204,9 +206,6 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
         let value = request.get(name).and_then(|value| value.get(flag));
         value.and_then(Json::as_bool) == Some(true)
     };
-    if enabled("StreamSpecification", "StreamEnabled") {
-        return invalid!("StreamSpecification: Torc does not support streams yet");
-    }
     if enabled("SSESpecification", "Enabled") {
         return invalid!("SSESpecification: Torc does not encrypt tables");
     }
@@ -235,6 +234,7 @@ impl<C: Coordinator> Dynamo<C> {
             details.tags = tags::read(tags)?.into_iter().collect();
             tags::check(&details)?;
         }
+        let stream = stream_specification::read(request, &name)?;
         let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
             let keyspace = keyspace_name(&name);
             if schema.keyspace(&keyspace).is_some() {
@@ -247,10 +247,17 @@ impl<C: Coordinator> Dynamo<C> {
                 builder = builder.clustering(name, ty.clone(), false);
             }
             builder = builder.regular(ATTRIBUTES, CqlType::map(CqlType::Text, CqlType::Blob, false));
+            let (mut details, now) = (details.clone(), self.executor.timestamp());
+            if let Some(Specification::Enabled(shown)) = stream {
+                stream_specification::enable(&mut details, shown, &name, (view, now))?;
+            }
             details.write(&mut builder, names);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             let keyspace = Keyspace::new(keyspace, replication(view));
-            Ok(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
+            let log = log_edits(&table, schema, view, id, now)?;
+            let mut edits = vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)];
+            edits.extend(log);
+            Ok(edits)
         };
         self.executor.change_schema_by(role, plan).await?;
         let table = table::find_named(&self.schema(), &name)?;

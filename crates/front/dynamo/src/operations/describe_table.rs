@@ -3,10 +3,19 @@
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
-use super::{Dynamo, secondary_indexes};
+use super::{Dynamo, secondary_indexes, stream_specification};
 use crate::error::Result;
 use crate::request::Request;
 use crate::table::{self, ApiTable};
+
+/// The keys of a table.
+pub(super) fn key_schema(table: &ApiTable) -> Vec<Json> {
+    table
+        .keys()
+        .zip(["HASH", "RANGE"])
+        .map(|(key, kind)| json!({ "AttributeName": key.name, "KeyType": kind }))
+        .collect()
+}
 
 /// A table as the API shows it. Items and bytes are not counted.
 pub(super) fn description(table: &ApiTable, status: &str) -> Json {
@@ -15,11 +24,6 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
         .into_iter()
         .map(|(name, kind)| json!({ "AttributeName": name, "AttributeType": kind }))
         .collect();
-    let keys: Vec<Json> = table
-        .keys()
-        .zip(["HASH", "RANGE"])
-        .map(|(key, kind)| json!({ "AttributeName": key.name, "KeyType": kind }))
-        .collect();
     let mut out = json!({
         "TableName": table.name(),
         "TableStatus": status,
@@ -27,7 +31,7 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
         "TableId": table.table.id.to_string(),
         "CreationDateTime": details.created,
         "AttributeDefinitions": definitions,
-        "KeySchema": keys,
+        "KeySchema": key_schema(table),
         "ProvisionedThroughput": {
             "NumberOfDecreasesToday": 0,
             "ReadCapacityUnits": details.read_units,
@@ -46,6 +50,7 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
             members.insert("BillingModeSummary".to_owned(), summary);
         }
         secondary_indexes::describe(table, members);
+        stream_specification::describe(table, members);
         if let Some(class) = details.class {
             members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
         }

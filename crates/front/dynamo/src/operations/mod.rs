@@ -6,11 +6,15 @@ mod batch_write_item;
 mod create_table;
 mod delete_item;
 mod delete_table;
+mod describe_stream;
 mod describe_table;
 mod execute_statement;
 mod execute_transaction;
 mod get_item;
+mod get_records;
+mod get_shard_iterator;
 mod limits;
+mod list_streams;
 mod list_tables;
 mod page;
 pub(crate) mod partiql;
@@ -19,6 +23,7 @@ mod query;
 mod query_index;
 mod scan;
 mod secondary_indexes;
+mod stream_specification;
 mod tags;
 mod time_to_live;
 mod transact_get_items;
@@ -35,6 +40,7 @@ use auth::{Permission, Resource};
 use cluster::SchemaEdit;
 use exec::Executor;
 use exec::backend::Coordinator;
+use exec::ddl::log_edits;
 use items::{Item, item_size, json};
 use rt::Rt;
 use schema::Schema;
@@ -47,12 +53,15 @@ use crate::request::{Capacity, Request};
 use crate::secondary::SecondaryIndex;
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
+use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
 use write::{Decided, ItemWrite};
 
 /// The most bytes of an item.
 const ITEM_BYTES_MAX: usize = 400 << 10;
+/// How old changes are that streams show, unless something else is configured.
+const STREAMS_WINDOW: Duration = Duration::from_secs(10);
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,18 +77,26 @@ pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
     enforces_authorization: bool,
+    streams: Rc<Streams>,
 }
 
 impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
-        Self { executor: self.executor.clone(), ..*self }
+        Self { executor: self.executor.clone(), streams: self.streams.clone(), ..*self }
     }
 }
 
 impl<C: Coordinator> Dynamo<C> {
     /// The API over the shard's executor; `isolation` is that of tables that have none of their own.
     pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
-        Self { executor, isolation, enforces_authorization: false }
+        let streams = Rc::new(Streams::new(STREAMS_WINDOW));
+        Self { executor, isolation, enforces_authorization: false, streams }
+    }
+
+    /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
+    /// clocks: a change that is stored later than that is not seen by readers who have read on.
+    pub fn with_streams_window(self, window: Duration) -> Self {
+        Self { streams: Rc::new(Streams::new(window)), ..self }
     }
 
     /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
@@ -207,11 +224,15 @@ impl<C: Coordinator> Dynamo<C> {
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => Ok(limits::endpoints(host)),
             "DescribeLimits" => Ok(limits::limits()),
+            "DescribeStream" => self.describe_stream(request),
             "DescribeTable" => self.describe_table(request),
             "DescribeTimeToLive" => self.describe_time_to_live(request),
             "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
             "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
             "GetItem" => Box::pin(self.get_item(request)).await,
+            "GetRecords" => Box::pin(self.get_records(request)).await,
+            "GetShardIterator" => self.get_shard_iterator(request),
+            "ListStreams" => self.list_streams(request),
             "ListTables" => self.list_tables(request),
             "ListTagsOfResource" => self.list_tags_of_resource(request),
             "PutItem" => Box::pin(self.put_item(request)).await,
@@ -259,7 +280,7 @@ impl<C: Coordinator> Dynamo<C> {
         find: impl Fn(&Schema) -> Result<ApiTable>,
         change: impl Fn(&ApiTable, &mut table::Details) -> Result<()>,
     ) -> Result<ApiTable> {
-        let plan = |schema: &Schema, _: &coordinator::ClusterView, _: [u8; 16]| {
+        let plan = |schema: &Schema, view: &coordinator::ClusterView, id: [u8; 16]| {
             let found = find(schema)?;
             let mut details = found.details();
             change(&found, &mut details)?;
@@ -267,7 +288,10 @@ impl<C: Coordinator> Dynamo<C> {
             let keys = (found.hash().name, found.range().map(|range| range.name));
             details.write(&mut builder, keys);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
-            Ok::<_, ApiError>(vec![SchemaEdit::PutTable(table)])
+            let log = log_edits(&table, schema, view, id, self.executor.timestamp())?;
+            let mut edits = vec![SchemaEdit::PutTable(table)];
+            edits.extend(log);
+            Ok::<_, ApiError>(edits)
         };
         self.executor.change_schema_by(None, plan).await?;
         find(&self.schema())
@@ -275,7 +299,7 @@ impl<C: Coordinator> Dynamo<C> {
 }
 
 /// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 26] = [
+pub(crate) const OPERATIONS: [&str; 30] = [
     "BatchExecuteStatement",
     "BatchGetItem",
     "BatchWriteItem",
@@ -285,11 +309,15 @@ pub(crate) const OPERATIONS: [&str; 26] = [
     "DescribeContinuousBackups",
     "DescribeEndpoints",
     "DescribeLimits",
+    "DescribeStream",
     "DescribeTable",
     "DescribeTimeToLive",
     "ExecuteStatement",
     "ExecuteTransaction",
     "GetItem",
+    "GetRecords",
+    "GetShardIterator",
+    "ListStreams",
     "ListTables",
     "ListTagsOfResource",
     "PutItem",
@@ -303,6 +331,20 @@ pub(crate) const OPERATIONS: [&str; 26] = [
     "UpdateTable",
     "UpdateTimeToLive",
 ];
+
+/// The operations of the API of streams, which has a target of its own.
+const STREAM_OPERATIONS: [&str; 4] = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"];
+
+/// The operation that an `X-Amz-Target` names.
+pub(crate) fn of_target(target: &str) -> Option<&str> {
+    let (version, operation) = target.split_once('.')?;
+    let is_of_streams = STREAM_OPERATIONS.contains(&operation);
+    match version {
+        "DynamoDB_20120810" if !is_of_streams => Some(operation),
+        "DynamoDBStreams_20120810" if is_of_streams => Some(operation),
+        _ => None,
+    }
+}
 
 /// Operations of AWS that are refused by name.
 const UNSUPPORTED: [&str; 31] = [

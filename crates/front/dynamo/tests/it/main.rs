@@ -4,6 +4,7 @@ mod indexes;
 #[path = "../../../../query/exec/tests/it/memory.rs"]
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
+mod streams;
 mod transactions;
 
 use std::fmt::Write as _;

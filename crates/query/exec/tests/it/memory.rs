@@ -21,7 +21,7 @@ use mutation::{
 use replica::page::{PageBuilder, Progress};
 use replica::{IndexQuery, Partitions, Predicate, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
-use schema::{ColumnKind, IndexedPart, Schema, Table, TableId};
+use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
 use topology::{HostId, Location};
 use types::CqlType;
 use views::View;
@@ -166,8 +166,18 @@ impl Memory {
         let Some(log) = log else { return Vec::new() };
         let log = Log::new(&update.table, log.clone()).expect("a log fits its base");
         let held = tables.get(&update.table.id).and_then(|table| table.get(&update.key));
-        let generation = schema.cdc_generations().last().expect("a log comes with a generation");
-        log.changes(held, update, &mut |_| cdc::stream_of(generation, update.key.token))
+        let generations = schema.cdc_generations();
+        log.changes(held, update, &mut |timestamp| {
+            let begun = generations.iter().rev().find(|generation| generation.start_micros() <= timestamp);
+            let generation = begun.or(generations.first()).expect("a log comes with a generation");
+            cdc::stream_of(generation, update.key.token)
+        })
+    }
+
+    /// Has streams of logs follow another ring from a time on.
+    pub fn renew_generation(&self, generation: CdcGeneration) {
+        let schema = Schema::clone(&self.schema.borrow()).with_cdc_generation(generation);
+        *self.schema.borrow_mut() = Arc::new(schema);
     }
 
     /// The changes of views that follow from an update of their base.

@@ -1,0 +1,62 @@
+//! GetRecords.
+
+use exec::backend::Coordinator;
+use serde_json::{Map, Value as Json};
+
+use super::Dynamo;
+use super::get_shard_iterator::trimmed;
+use crate::error::{ApiError, ErrorKind, Result};
+use crate::request::Request;
+use crate::streams::definition::stored_since;
+use crate::streams::position::{Position, ShardIterator};
+use crate::streams::reader::ShardRead;
+
+/// The most records of an answer, which is what is given unless fewer are asked for.
+const RECORDS_MAX: i64 = 1000;
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn get_records(&self, request: &Request) -> Result<Json> {
+        let text = items::json::read_string(request.required("ShardIterator")?)?;
+        let limit = request.integer("Limit", 1, RECORDS_MAX)?.unwrap_or(RECORDS_MAX) as usize;
+        let iterator = ShardIterator::decode(text)?;
+        let now = self.executor.clock().wall_micros();
+        iterator.check_age(now)?;
+        let (table, stream) = self.stream(&iterator.table, &iterator.label)?;
+        if iterator.shard >= 1 << stream.shard_bits {
+            return Err(ApiError::validation("Invalid ShardIterator"));
+        }
+        let start = Position::before(stream.start_micros());
+        let from = iterator.position.max(start);
+        if from > start && from.micros < stored_since(now) {
+            return Err(trimmed());
+        }
+        let schema = self.schema();
+        let Some(log) = schema.cdc_log_of(&table.table) else {
+            let text = format!("Table {} has no log of its changes", table.name());
+            return Err(ApiError::new(ErrorKind::InternalServer, text));
+        };
+        // Later writes may still be on their way to the log.
+        let settled = now.saturating_sub(self.streams.window_micros);
+        let read = ShardRead {
+            table: &table,
+            log,
+            stream: &stream,
+            shard: iterator.shard,
+            until_micros: stream.end_micros.map_or(settled, |end| end.min(settled)),
+            limit,
+            known: &self.streams.known,
+        };
+        let _turn = self.streams.readers.acquire(1).await;
+        let records = read.records(&self.store(), from).await?;
+        let mut answer = Map::new();
+        let shown = records.shown.into_iter().map(|record| record.json).collect();
+        answer.insert("Records".to_owned(), Json::Array(shown));
+        // A closed shard ends with its last record.
+        if stream.end_micros.is_none_or(|end| records.next.micros < end) {
+            let next = ShardIterator { position: records.next, issued_micros: now, ..iterator };
+            let next = next.encode(&stream.arn(table.name()));
+            answer.insert("NextShardIterator".to_owned(), next.into());
+        }
+        Ok(Json::Object(answer))
+    }
+}

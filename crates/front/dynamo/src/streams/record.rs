@@ -1,0 +1,60 @@
+//! Records: changes of items as GetRecords shows them.
+
+use items::{Item, item_size, json};
+use serde_json::{Map, Value as Json, json as to_json};
+use stdx::murmur3;
+
+use crate::streams::change::Change;
+use crate::streams::definition::ViewType;
+use crate::table::REGION;
+
+/// The author of a change that no client has made.
+const SERVICE: &str = "dynamodb.amazonaws.com";
+
+/// A record and its size.
+pub(crate) struct Record {
+    pub(crate) json: Json,
+    pub(crate) bytes: usize,
+}
+
+/// The record of a change of the stream with an ARN; none when nothing was changed.
+pub(crate) fn record(change: &Change, view: ViewType, arn: &str) -> Option<Record> {
+    let name = match (&change.before, &change.after) {
+        (None, None) => return None,
+        (Some(before), Some(after)) if before == after => return None,
+        (None, Some(_)) => "INSERT",
+        (Some(_), Some(_)) => "MODIFY",
+        (Some(_), None) => "REMOVE",
+    };
+    let sequence_number = change.position.sequence_number();
+    let mut bytes = item_size(&change.key);
+    let mut inner = Map::new();
+    inner.insert("ApproximateCreationDateTime".to_owned(), (change.position.micros / 1_000_000).into());
+    inner.insert("Keys".to_owned(), json::item(&change.key));
+    let mut show = |name: &str, item: &Option<Item>, is_shown: bool| {
+        if let Some(item) = item.as_ref().filter(|_| is_shown) {
+            bytes += item_size(item);
+            inner.insert(name.to_owned(), json::item(item));
+        }
+    };
+    show("NewImage", &change.after, view.shows_new());
+    show("OldImage", &change.before, view.shows_old());
+    let [high, low] = murmur3::hash128(format!("{arn}|{sequence_number}").as_bytes(), 0);
+    inner.insert("SequenceNumber".to_owned(), sequence_number.into());
+    inner.insert("SizeBytes".to_owned(), bytes.into());
+    inner.insert("StreamViewType".to_owned(), view.name().into());
+    let mut json = to_json!({
+        "eventID": format!("{high:016x}{low:016x}"),
+        "eventName": name,
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": REGION,
+        "dynamodb": inner,
+    });
+    if change.is_expiry
+        && let Some(members) = json.as_object_mut()
+    {
+        members.insert("userIdentity".to_owned(), to_json!({ "Type": "Service", "PrincipalId": SERVICE }));
+    }
+    Some(Record { json, bytes })
+}
