@@ -79,6 +79,7 @@ def rust():
 CLIENTS = {
     "cqlsh": lambda: python("cqlsh", ["cqlsh==6.2.2"], "cqlsh/client.py"),
     "python": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/client.py"),
+    "vectors": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/vectors.py"),
     "views": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/views.py"),
     "cdc": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cdc.py"),
     "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),

@@ -30,6 +30,7 @@ mod lease;
 mod local;
 mod logged;
 mod message;
+mod nearest;
 mod ongoing;
 mod paxos;
 mod peer_error;

@@ -1,11 +1,13 @@
 //! Requests of tables that only this node has: its own tables, and all of them while it is alone. The errors are those of one replica.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
-use replica::{Origin, Read, ReadCommand, ReadPage, ReplicaError, Write};
+use replica::{Candidate, NearestQuery, Origin, Read, ReadCommand, ReadPage, ReplicaError, Write};
 use rt::Instant;
+use schema::Table;
 
 use crate::batch_row;
 use crate::batchlog::{BatchError, Batchlog};
@@ -23,8 +25,27 @@ pub(crate) async fn read(
 ) -> Result<ReadPage, RequestError> {
     // Pinned here, so that it is not moved on its way into the timeout.
     let read = pin!(context.replica().read(Read::of(command).traced(context.trace())));
-    match context.rt().timeout_at(deadline, read).await {
-        Ok(Ok(page)) => Ok(page),
+    was_read(context, context.rt().timeout_at(deadline, read).await, consistency)
+}
+
+/// Looks for the nearest vectors on this node.
+pub(crate) async fn nearest(
+    context: &Context,
+    (table, query): (&Table, &Arc<NearestQuery>),
+    consistency: Consistency,
+    deadline: Instant,
+) -> Result<Vec<Candidate>, RequestError> {
+    let search = pin!(context.replica().nearest(table.id, query));
+    was_read(context, context.rt().timeout_at(deadline, search).await, consistency)
+}
+
+fn was_read<T>(
+    context: &Context,
+    outcome: Result<Result<T, ReplicaError>, rt::Elapsed>,
+    consistency: Consistency,
+) -> Result<T, RequestError> {
+    match outcome {
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             let failures = failures(context, error)?;
             Err(RequestError::ReadFailure {

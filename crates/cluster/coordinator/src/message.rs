@@ -9,6 +9,7 @@
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
 //! | truncate | version of asking, table id | { microseconds (8) } for each shard: when it truncated the table last |
+//! | nearest | query | candidates |
 //! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
 //! | forward, outcome | see `forward` | nothing |
@@ -17,7 +18,8 @@
 //! coordinator, `Context::begin_write`), so that none is applied behind a truncation that removed it elsewhere.
 //!
 //! All but batch_store, batch_remove, traced, forward and ring have the number of the ring before them (8 bytes; see `fence`).
-//! `read_codec` in crate `replica` has the layout of commands and pages, `codec` there that of updates.
+//! `read_codec` in crate `replica` has the layout of commands and pages, `nearest_codec` that of searches, `codec` in crate `mutation` that of
+//! updates.
 
 use std::sync::Arc;
 

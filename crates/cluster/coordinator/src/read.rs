@@ -302,7 +302,7 @@ impl<'a> Assembly<'a> {
 
 /// The parts of a range, each with its replicas, behind the place where the page before ended. Neighbours with the same
 /// replicas are one part.
-fn parts(
+pub(crate) fn parts(
     placement: &Placement,
     range: &PartitionRange,
     resume: Option<&Resume>,

@@ -10,6 +10,8 @@ pub mod compare;
 mod digest;
 mod error;
 mod message;
+mod nearest;
+pub mod nearest_codec;
 pub mod page;
 mod read;
 pub mod read_codec;
@@ -20,10 +22,13 @@ mod trace;
 mod traced;
 
 pub use engine::{
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery, Place, Predicate,
+    Similarity,
+};
+pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, Marked, Origin, Read as EngineRead, RepairedWatermark,
     TokenSpan, Updates, WriteError, WriteObserver,
 };
-pub use engine::{ENTRY_OPTION, IndexQuery, Predicate};
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 pub use digest::digest;

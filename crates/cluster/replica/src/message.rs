@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Marked, RepairedWatermark, Sampled, TokenSpan};
+use engine::{Candidate, Engine, EngineStats, Marked, NearestQuery, RepairedWatermark, Sampled, TokenSpan};
 use mutation::{PartitionUpdate, Repaired};
 use rt::Group;
 use schema::{Schema, TableId};
@@ -54,6 +54,10 @@ rt::shard_calls! {
                 let page = replica.read(read.traced(trace.as_ref())).await;
                 (page, trace.map(TraceLog::into_events).unwrap_or_default())
             },
+        /// Look for the nearest vectors that the shard has.
+        #[derive(Clone, Debug)]
+        Nearest { table: TableId, query: Arc<NearestQuery> } -> Result<Vec<Candidate>, ReplicaError> =
+            replica.engine().nearest(table, &query).await.map_err(ReplicaError::from),
         /// Apply updates of partitions that the shard owns, all or none; with the steps where they are recorded.
         #[derive(Debug)]
         Apply { write: engine::Write, is_traced: bool } -> (Result<(), ReplicaError>, Vec<TraceEvent>) = {

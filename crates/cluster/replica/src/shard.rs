@@ -328,6 +328,10 @@ impl Replica {
         &self.0.rt
     }
 
+    pub(crate) fn port(&self) -> &Port<ShardRequest, ShardResponse> {
+        &self.0.port
+    }
+
     pub(crate) async fn call<C>(&self, shard: u16, call: C) -> C::Answer
     where
         C: ShardCall<Request = ShardRequest, Response = ShardResponse>,

@@ -9,7 +9,7 @@ use coordinator::{
     CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
 };
 use mutation::{PartitionUpdate, Timestamp};
-use replica::{ReadCommand, ReadPage, TraceLog};
+use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 
@@ -33,6 +33,16 @@ pub trait Coordinator: Sized + 'static {
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
+
+    /// The places of a table whose vectors are nearest to one, nearest first; each of them once. They are candidates: their rows may
+    /// be others by now, or gone.
+    fn nearest(
+        &self,
+        table: &Arc<Table>,
+        query: &Arc<NearestQuery>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Vec<Candidate>, RequestError>>;
 
     /// Writes; all or none of the partitions when the kind is a logged batch.
     fn write(
@@ -120,6 +130,16 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         coordinator::Coordinator::read(self, command, consistency, deadline).await
+    }
+
+    async fn nearest(
+        &self,
+        table: &Arc<Table>,
+        query: &Arc<NearestQuery>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<Vec<Candidate>, RequestError> {
+        coordinator::Coordinator::nearest(self, table, query, consistency, deadline).await
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -16,8 +16,8 @@ use crate::figures;
 use crate::read::{Read, ReadSources};
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
-    EngineConfig, EngineReader, EngineStats, MaintenanceError, OpenError, ReadError, Sampled, TableStats,
-    WriteError,
+    Candidate, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError, ReadError,
+    Sampled, TableStats, WriteError,
 };
 
 impl Engine {
@@ -68,6 +68,16 @@ impl Engine {
     pub fn read(&self, read: &Read<'_>) -> Result<EngineReader, ReadError> {
         self.0.admit_read()?;
         self.0.read(read)
+    }
+
+    /// The places of this shard's part of a table whose vectors are nearest to one, nearest first.
+    ///
+    /// # Errors
+    /// [`ReadError::IndexUnavailable`] while the index is being built; when the index is not one of such vectors; when the table is not
+    /// there, part of it is damaged, or the disk fails.
+    pub async fn nearest(&self, table: TableId, query: &NearestQuery) -> Result<Vec<Candidate>, ReadError> {
+        self.0.admit_read()?;
+        self.0.nearest(table, query).await
     }
 
     /// The only row of a partition, where memory knows all of it and nothing has to be merged or read: the commonest

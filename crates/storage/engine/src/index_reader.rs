@@ -5,12 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use index::{Definition, IndexFile, IndexFileError, IndexQuery, MemoryIndex, Place, Search, SearchError};
+use index::{
+    Candidate, Definition, IndexFile, IndexFileError, IndexQuery, MemoryIndex, NearestQuery, NearestSearch,
+    Place, Search, SearchError,
+};
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, FragmentBuffer,
-    LivenessInfo, Row, Slices, Timestamp,
+    LivenessInfo, PartitionRange, Row, Slices, Timestamp,
 };
-use schema::Table;
+use schema::{Table, TableId};
 
 use crate::engine::Inner;
 use crate::live::LiveSstable;
@@ -21,19 +24,47 @@ use crate::{EngineReader, ReadError};
 /// Of the rows that stand for places.
 const TIMESTAMP: Timestamp = 1;
 
-/// The places of a query under way.
-pub(crate) struct IndexReader {
-    search: Search,
+/// Everything that an index has of a table.
+struct Sources {
+    definition: Arc<Definition>,
     memtables: Vec<Rc<MemoryIndex>>,
     /// With their SSTables, whose files stay meanwhile.
     files: Vec<(Rc<LiveSstable>, Rc<IndexFile>)>,
+}
+
+impl Sources {
+    /// Of the index by this name, with the SSTables that overlap the range.
+    fn of(store: &Store, name: &str, range: &PartitionRange) -> Result<Self, ReadError> {
+        let unavailable = || ReadError::IndexUnavailable(name.to_owned());
+        let definitions = store.memtables.definitions();
+        let definition = definitions.iter().find(|definition| definition.name == name);
+        let definition = definition.cloned().ok_or_else(unavailable)?;
+        let memtables = store.memtables.indexes(&definition).ok_or_else(unavailable)?;
+        let overlaps = |live: &&Rc<LiveSstable>| {
+            !range.end.is_before(live.sstable.first()) && range.start.is_before(live.sstable.last())
+        };
+        let mut files = Vec::new();
+        for live in store.set().iter().filter(overlaps) {
+            files.push((live.clone(), live.index(&definition).ok_or_else(unavailable)?));
+        }
+        Ok(Self { definition, memtables, files })
+    }
+}
+
+/// The places of a query under way.
+pub(crate) struct IndexReader {
+    search: Search,
+    sources: Sources,
     table: Arc<Table>,
     slices: Slices,
     inner: Rc<Inner>,
-    name: String,
     /// The partition of the last place.
     open: Option<DecoratedKey>,
     has_ended: bool,
+}
+
+fn refused(name: &str, error: SearchError) -> ReadError {
+    ReadError::Source(format!("index {name}: {error}").into())
 }
 
 impl Inner {
@@ -44,37 +75,55 @@ impl Inner {
         wanted: &Read<'_>,
         query: &IndexQuery,
     ) -> Result<EngineReader, ReadError> {
-        let unavailable = || ReadError::IndexUnavailable(query.index.clone());
-        let refused =
-            |error: SearchError| ReadError::Source(format!("index {}: {error}", query.index).into());
         if wanted.reversed {
             return Err(ReadError::Source("the places of an index come in ring order only".into()));
         }
-        let definitions = store.memtables.definitions();
-        let definition = definitions.iter().find(|definition| definition.name == query.index);
-        let definition: &Definition = definition.ok_or_else(unavailable)?;
-        let memtables = store.memtables.indexes(definition).ok_or_else(unavailable)?;
-        let overlaps = |live: &&Rc<LiveSstable>| {
-            !wanted.range.end.is_before(live.sstable.first())
-                && wanted.range.start.is_before(live.sstable.last())
-        };
-        let mut files = Vec::new();
-        for live in store.set().iter().filter(overlaps) {
-            files.push((live.clone(), live.index(definition).ok_or_else(unavailable)?));
-        }
-        let search =
-            Search::new(definition, &query.predicate, wanted.range, wanted.slices).map_err(refused)?;
+        let sources = Sources::of(store, &query.index, wanted.range)?;
+        let search = Search::new(&sources.definition, &query.predicate, wanted.range, wanted.slices)
+            .map_err(|error| refused(&query.index, error))?;
         Ok(EngineReader::of_index(IndexReader {
             search,
-            memtables,
-            files,
+            sources,
             table: store.table(),
             slices: wanted.slices.clone(),
             inner: self.clone(),
-            name: query.index.clone(),
             open: None,
             has_ended: false,
         }))
+    }
+
+    /// See [`crate::Engine::nearest`].
+    pub(crate) async fn nearest(
+        &self,
+        table: TableId,
+        query: &NearestQuery,
+    ) -> Result<Vec<Candidate>, ReadError> {
+        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
+        let all = PartitionRange::all();
+        store.damages.refuse(&all)?;
+        let sources = Sources::of(&store, &query.index, &all)?;
+        let refused = |error| refused(&query.index, error);
+        let mut search = NearestSearch::new(&sources.definition, query).map_err(refused)?;
+        for memtable in &sources.memtables {
+            search.ask_memory(memtable).await;
+        }
+        for (live, file) in &sources.files {
+            search.ask_file(file).await.map_err(|error| self.index_broke(live, file, error))?;
+        }
+        search.finish(&store.table()).map_err(refused)
+    }
+
+    /// The error of a search that an index file has failed.
+    fn index_broke(&self, live: &LiveSstable, file: &Rc<IndexFile>, error: IndexFileError) -> ReadError {
+        match error {
+            IndexFileError::Disk(error) => ReadError::Source(Box::new(error)),
+            IndexFileError::Unusable { .. } => {
+                tracing::error!("{error}; it is made again, and queries of the index fail meanwhile");
+                live.drop_index(file);
+                self.index_check.notify_one();
+                ReadError::IndexUnavailable(file.definition().name.clone())
+            }
+        }
     }
 }
 
@@ -87,24 +136,15 @@ impl IndexReader {
     /// Appends the next places; without one at the end.
     pub(crate) async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<(), ReadError> {
         while out.is_empty() && !self.has_ended {
-            for memtable in &self.memtables {
+            for memtable in &self.sources.memtables {
                 self.search.ask_memory(memtable).await;
             }
-            for (live, file) in &self.files {
-                match self.search.ask_file(file).await {
-                    Ok(()) => {}
-                    Err(IndexFileError::Disk(error)) => return Err(ReadError::Source(Box::new(error))),
-                    Err(error @ IndexFileError::Unusable { .. }) => {
-                        tracing::error!("{error}; it is made again, and queries of the index fail meanwhile");
-                        live.drop_index(file);
-                        self.inner.index_check.notify_one();
-                        return Err(ReadError::IndexUnavailable(self.name.clone()));
-                    }
-                }
+            for (live, file) in &self.sources.files {
+                let asked = self.search.ask_file(file).await;
+                asked.map_err(|error| self.inner.index_broke(live, file, error))?;
             }
             let taken = self.search.take(&self.table);
-            let (places, is_more) =
-                taken.map_err(|error| ReadError::Source(format!("index {}: {error}", self.name).into()))?;
+            let (places, is_more) = taken.map_err(|error| refused(&self.sources.definition.name, error))?;
             self.emit(places.into(), out);
             if !is_more {
                 self.has_ended = true;

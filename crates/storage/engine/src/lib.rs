@@ -63,7 +63,10 @@ pub use config::{Canaries, EngineConfig, FailurePolicy};
 pub use engine::{Derivation, Derived, Engine, FollowUp, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
-pub use index::{ENTRY_OPTION, IndexQuery, Predicate};
+pub use index::{
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery, Place, Predicate,
+    Similarity,
+};
 pub use maintain::finish_drop;
 pub use memtable::OnlyRow;
 pub use prepare::prepare;

@@ -1,4 +1,4 @@
-//! Makes the index of an SSTable from its fragments.
+//! Makes the index of an SSTable from its fragments: of its terms, or of its vectors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +8,19 @@ use rt::{Disk, DiskError};
 use schema::Table;
 
 use crate::definition::Definition;
-use crate::file::{IndexWriter, SstableIdentity};
+use crate::file::{SstableIdentity, TermsWriter};
 use crate::place;
+use crate::vectors::VectorsWriter;
+
+/// The file in the making.
+enum Made {
+    Terms(TermsWriter),
+    Vectors(VectorsWriter),
+}
 
 /// An index in the making.
 pub struct IndexBuilder {
-    writer: IndexWriter,
+    made: Made,
     definition: Arc<Definition>,
     table: Arc<Table>,
     key: Option<DecoratedKey>,
@@ -31,8 +38,11 @@ impl IndexBuilder {
         identity: SstableIdentity,
         (table, definition): (Arc<Table>, Arc<Definition>),
     ) -> Result<Self, DiskError> {
-        let writer = IndexWriter::create(disk, path, identity, &definition).await?;
-        Ok(Self { writer, definition, table, key: None, place: Vec::new() })
+        let made = match definition.vectors() {
+            None => Made::Terms(TermsWriter::create(disk, path, identity, &definition).await?),
+            Some(_) => Made::Vectors(VectorsWriter::create(disk, path, identity, &definition).await?),
+        };
+        Ok(Self { made, definition, table, key: None, place: Vec::new() })
     }
 
     /// Takes the next fragment of the SSTable.
@@ -50,15 +60,31 @@ impl IndexBuilder {
             Fragment::Row(row) => self.push_row(&row, false),
             Fragment::RangeTombstoneChange { .. } => {}
         }
-        if self.writer.is_full() { self.writer.write_segment().await } else { Ok(()) }
+        match &mut self.made {
+            Made::Terms(writer) if writer.is_full() => writer.write_segment().await,
+            Made::Terms(_) => Ok(()),
+            Made::Vectors(writer) => {
+                writer.pause().await;
+                Ok(())
+            }
+        }
     }
 
     fn push_row(&mut self, row: &mutation::Row, is_static: bool) {
-        let Self { writer, definition, table, key, place } = self;
+        let Self { made, definition, table, key, place } = self;
         let key = key.as_ref().expect("a row is in a partition");
         place.clear();
         place::encode(key, (!is_static).then_some(&row.clustering), place);
-        definition.terms_of(table, key, row, is_static, |term| writer.add(term, place));
+        match made {
+            Made::Terms(writer) => {
+                definition.terms_of(table, key, row, is_static, |term| writer.add(term, place));
+            }
+            Made::Vectors(writer) => {
+                if let Some(vector) = definition.vector_of(table, key, row, is_static) {
+                    writer.add(&vector, place);
+                }
+            }
+        }
     }
 
     /// Ends the file and makes it durable; its path.
@@ -66,8 +92,9 @@ impl IndexBuilder {
     /// # Errors
     /// When the disk refuses.
     pub async fn finish(self) -> Result<PathBuf, DiskError> {
-        let path = self.writer.path().clone();
-        self.writer.finish().await?;
-        Ok(path)
+        match self.made {
+            Made::Terms(writer) => writer.finish().await,
+            Made::Vectors(writer) => writer.finish().await,
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Which terms an index has of a row, and how they are ordered.
+//! Which terms or vectors an index has of a row, and how terms are ordered.
 
+use hnsw::Quantised;
 use mutation::{Clustering, ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
@@ -24,11 +25,39 @@ pub struct Definition {
     ty: CqlType,
     /// Of an index on entries, the one key of which it has the entries; none for all.
     entry: Option<String>,
+    /// Of an index on vectors, how its graphs are built.
+    vectors: Option<hnsw::Options>,
+    /// Of such an index, candidates that a search holds at least.
+    search_beam: usize,
+}
+
+/// The most neighbours of a node of a graph, and the candidates that it is chosen from, when CREATE INDEX names none: Cassandra's.
+const CONNECTIONS: usize = 16;
+const BEAM: usize = 100;
+
+/// How graphs of the vectors of a column are built; none of another column.
+fn vector_options(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<hnsw::Options> {
+    let is_float = matches!(ty, CqlType::Vector { element, .. } if **element == CqlType::Float);
+    if !is_float || part != IndexedPart::Whole {
+        return None;
+    }
+    let option = |name: &str| index.options.get(name).map(String::as_str);
+    Some(hnsw::Options {
+        similarity: option("similarity_function").and_then(hnsw::Similarity::of_name).unwrap_or_default(),
+        connections: number(index, "maximum_node_connections", CONNECTIONS, hnsw::CONNECTIONS_MAX),
+        beam: number(index, "construction_beam_width", BEAM, hnsw::BEAM_MAX),
+    })
 }
 
 /// The option of an index on entries that names the only key of which it has the entries. CREATE INDEX refuses it; the DynamoDB API
 /// indexes attributes by it.
 pub const ENTRY_OPTION: &str = "entry";
+
+/// An option that is a number from 1 to `max`.
+fn number(index: &Index, name: &str, otherwise: usize, max: usize) -> usize {
+    let value = index.options.get(name).and_then(|value| value.parse().ok());
+    value.unwrap_or(otherwise).clamp(1, max)
+}
 
 /// From which to which term a query looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,16 +105,39 @@ impl Definition {
             position: usize::from(column.position),
             part: target.part,
             ty: column.ty.clone(),
+            vectors: vector_options(index, &column.ty, target.part),
+            search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
     }
 
-    /// A number that differs where terms differ.
+    /// How graphs are built, of an index on vectors.
+    pub(crate) fn vectors(&self) -> Option<hnsw::Options> {
+        self.vectors
+    }
+
+    /// Candidates that a search of a graph holds at least.
+    pub(crate) fn search_beam(&self) -> usize {
+        self.search_beam
+    }
+
+    /// Count of the dimensions of its vectors, of an index on vectors.
+    pub(crate) fn dimensions(&self) -> usize {
+        match &self.ty {
+            CqlType::Vector { dimension, .. } => *dimension as usize,
+            _ => 0,
+        }
+    }
+
+    /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry } = self;
+        let Self { name, column, kind, position, part, ty, entry, vectors, search_beam: _ } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
+        }
+        if let Some(options) = vectors {
+            text.push_str(&format!("|{options:?}"));
         }
         xxhash_rust::xxh3::xxh3_64(text.as_bytes())
     }
@@ -166,11 +218,42 @@ impl Definition {
         mut found: impl FnMut(&[u8]),
     ) {
         let mut term = Vec::new();
-        let mut take = |value: &[u8], second: Option<&[u8]>| {
+        self.values_of(table, key, row, is_static, |value, second| {
             term.clear();
             self.term(value, second, &mut term);
             found(&term);
-        };
+        });
+    }
+
+    /// The vector of a version of a row; none when it has none, or one that no other can be near to because it is not finite.
+    pub(crate) fn vector_of(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        row: &Row,
+        is_static: bool,
+    ) -> Option<Quantised> {
+        let mut vector = None;
+        self.values_of(table, key, row, is_static, |value, _| {
+            let (components, rest) = value.as_chunks::<4>();
+            if rest.is_empty() && components.len() == self.dimensions() {
+                let components: Vec<f32> =
+                    components.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();
+                vector = Quantised::new(&components);
+            }
+        });
+        vector
+    }
+
+    /// Hands each indexed value of a version of a row to `take`, of entries the key and the value.
+    fn values_of(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        row: &Row,
+        is_static: bool,
+        mut take: impl FnMut(&[u8], Option<&[u8]>),
+    ) {
         match self.kind {
             ColumnKind::PartitionKey if says_something(row) => {
                 let components = DecoratedKey::components(&key.key, table.partition_key().len());

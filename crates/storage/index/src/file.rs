@@ -14,7 +14,6 @@
 //! Numbers are big-endian; each crc is the CRC-32 of the part before it.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rt::preempt::Pace;
@@ -27,12 +26,12 @@ use crate::gather::Gather;
 
 const MAGIC: &[u8; 8] = b"TORCINDX";
 const VERSION: u16 = 1;
-const HEADER_LEN: usize = 8 + 2 + 8 + 4 + 8 + 4;
+pub(crate) const HEADER_LEN: usize = 8 + 2 + 8 + 4 + 8 + 4;
 const FOOTER_LEN: usize = 8 + 4 + 4;
 /// A block is closed when it has so many bytes.
 const BLOCK_LEN: usize = 16 << 10;
 /// A longer block, or list of blocks, is not read: a term or key is at most 64 KiB and may be escaped to twice that.
-const PART_LEN_MAX: usize = 1 << 30;
+pub(crate) const PART_LEN_MAX: usize = 1 << 30;
 /// Bytes of one write.
 const WRITE_LEN: usize = 256 << 10;
 /// Bytes of records that are sorted in memory, as a segment.
@@ -65,7 +64,7 @@ pub enum IndexFileError {
     },
 }
 
-fn header(identity: SstableIdentity, definition: &Definition) -> Vec<u8> {
+pub(crate) fn header(identity: SstableIdentity, definition: &Definition) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_LEN);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&VERSION.to_be_bytes());
@@ -77,13 +76,13 @@ fn header(identity: SstableIdentity, definition: &Definition) -> Vec<u8> {
 }
 
 /// Appends the checksum of what stands from `start` on.
-fn seal(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     let crc = crc32fast::hash(&out[start..]);
     out.extend_from_slice(&crc.to_be_bytes());
 }
 
 /// The part before its checksum, if that is right.
-fn unseal(bytes: &[u8]) -> Option<&[u8]> {
+pub(crate) fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     let (part, crc) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(part).to_be_bytes() == *crc).then_some(part)
 }
@@ -112,7 +111,7 @@ struct Block {
 }
 
 /// Writes a file.
-pub struct IndexWriter {
+pub struct TermsWriter {
     file: File,
     path: PathBuf,
     records: Vec<Record>,
@@ -124,8 +123,8 @@ pub struct IndexWriter {
     count: u64,
 }
 
-impl IndexWriter {
-    /// A new file, over whatever has its name: it counts when [`IndexWriter::finish`] has returned.
+impl TermsWriter {
+    /// A new file, over whatever has its name: it counts when [`TermsWriter::finish`] has returned.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -205,8 +204,8 @@ impl IndexWriter {
         self.append(&list).await
     }
 
-    /// Ends the file and makes it durable.
-    pub(crate) async fn finish(mut self) -> Result<(), DiskError> {
+    /// Ends the file and makes it durable; its path.
+    pub(crate) async fn finish(mut self) -> Result<PathBuf, DiskError> {
         self.write_segment().await?;
         let position = self.len();
         let mut directory = Vec::new();
@@ -224,12 +223,8 @@ impl IndexWriter {
         seal(&mut footer, 0);
         self.append(&footer).await?;
         self.flush().await?;
-        self.file.sync_all().await
-    }
-
-    /// Its path.
-    pub(crate) fn path(&self) -> &PathBuf {
-        &self.path
+        self.file.sync_all().await?;
+        Ok(self.path)
     }
 
     fn len(&self) -> u64 {
@@ -297,14 +292,14 @@ async fn sort(records: &mut Vec<Record>) {
 }
 
 /// An open file.
-pub struct IndexFile {
+pub struct TermsFile {
     file: File,
     definition: Arc<Definition>,
     segments: Vec<Vec<Block>>,
     records: u64,
 }
 
-impl IndexFile {
+impl TermsFile {
     /// Opens the file of this SSTable and definition.
     ///
     /// # Errors
@@ -314,7 +309,7 @@ impl IndexFile {
         path: PathBuf,
         identity: SstableIdentity,
         definition: Arc<Definition>,
-    ) -> Result<Rc<Self>, IndexFileError> {
+    ) -> Result<Self, IndexFileError> {
         let file = disk.open(&path, OpenOptions::READ).await?;
         let unusable = |reason| IndexFileError::Unusable { path: path.clone(), reason };
         let len = file.len().await?;
@@ -341,7 +336,7 @@ impl IndexFile {
             let blocks = bytes.as_deref().and_then(unseal).and_then(read_blocks);
             segments.push(blocks.ok_or_else(|| unusable("a list of blocks is damaged"))?);
         }
-        Ok(Rc::new(Self { file, definition, segments, records }))
+        Ok(Self { file, definition, segments, records })
     }
 
     /// The definition of its index.
@@ -423,7 +418,12 @@ impl IndexFile {
 }
 
 /// A part of a file that is `len` long; none when the part does not lie in it.
-async fn part(file: &File, len: u64, position: u64, part_len: u64) -> Result<Option<IoBuf>, DiskError> {
+pub(crate) async fn part(
+    file: &File,
+    len: u64,
+    position: u64,
+    part_len: u64,
+) -> Result<Option<IoBuf>, DiskError> {
     let fits =
         position.checked_add(part_len).is_some_and(|end| end <= len) && part_len <= PART_LEN_MAX as u64;
     if !fits {

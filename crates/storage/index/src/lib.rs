@@ -1,10 +1,12 @@
-//! Secondary indexes that are attached to storage: each memtable and each SSTable has, beside its rows, the terms of its rows.
+//! Secondary indexes that are attached to storage: each memtable and each SSTable has, beside its rows, the terms of its rows, or
+//! their vectors (docs/design/vectors.md).
 //!
 //! A term of a row version is where that version is, and nowhere else: it is written with it, and goes with it. So no write reads
 //! before it writes, nothing of an index can be lost or left behind, and an index that is damaged is made again of its SSTable. A
 //! query asks all memtables and SSTables for the places of a term, reads the rows there and looks again, because a newer
 //! version may have another value (docs/design/index.md).
 
+mod attached;
 mod build;
 mod definition;
 mod file;
@@ -13,11 +15,14 @@ mod memory;
 mod place;
 mod query;
 mod search;
+mod vectors;
 
+pub use attached::{IndexFile, MemoryIndex};
 pub use build::IndexBuilder;
 pub use definition::{Definition, ENTRY_OPTION};
-pub use file::{IndexFile, IndexFileError, SstableIdentity};
-pub use memory::MemoryIndex;
+pub use file::{IndexFileError, SstableIdentity};
+pub use hnsw::{BEAM_MAX, CONNECTIONS_MAX, Similarity};
 pub use place::Place;
 pub use query::{IndexQuery, Predicate};
 pub use search::{Search, SearchError};
+pub use vectors::{Candidate, NearestQuery, NearestSearch};

@@ -20,13 +20,13 @@ type Terms = BTreeMap<Box<[u8]>, BTreeSet<Box<[u8]>>>;
 
 /// The terms of one index in a memtable.
 #[derive(Debug)]
-pub struct MemoryIndex {
+pub struct MemoryTerms {
     definition: Arc<Definition>,
     terms: RefCell<Terms>,
     bytes: Cell<usize>,
 }
 
-impl MemoryIndex {
+impl MemoryTerms {
     /// Of an empty memtable.
     pub fn new(definition: Arc<Definition>) -> Self {
         Self { definition, terms: RefCell::default(), bytes: Cell::new(0) }

@@ -4,10 +4,10 @@ use mutation::{PartitionRange, Slices};
 use schema::Table;
 
 use crate::Predicate;
+use crate::attached::{IndexFile, MemoryIndex};
 use crate::definition::Definition;
-use crate::file::{IndexFile, IndexFileError};
+use crate::file::IndexFileError;
 use crate::gather::Gather;
-use crate::memory::MemoryIndex;
 use crate::place::{self, Place};
 
 /// Places that are collected at once, of a query for one term. Its places are sorted in each source.
@@ -43,6 +43,9 @@ impl Search {
         range: &PartitionRange,
         slices: &Slices,
     ) -> Result<Self, SearchError> {
+        if definition.vectors().is_some() {
+            return Err(SearchError::Predicate);
+        }
         let terms = definition.terms(predicate).ok_or(SearchError::Predicate)?;
         let limit = if terms.is_one() { PLACES_OF_TERM } else { PLACES_OF_TERMS };
         Ok(Self { gather: Gather::new(terms, range, slices, limit) })
@@ -50,7 +53,9 @@ impl Search {
 
     /// Asks a memtable's index.
     pub async fn ask_memory(&mut self, source: &MemoryIndex) {
-        source.gather(&mut self.gather).await;
+        if let MemoryIndex::Terms(terms) = source {
+            terms.gather(&mut self.gather).await;
+        }
     }
 
     /// Asks an SSTable's index.
@@ -58,7 +63,10 @@ impl Search {
     /// # Errors
     /// When the file cannot be read, or is damaged.
     pub async fn ask_file(&mut self, source: &IndexFile) -> Result<(), IndexFileError> {
-        source.gather(&mut self.gather).await
+        match source {
+            IndexFile::Terms(terms) => terms.gather(&mut self.gather).await,
+            IndexFile::Vectors(_) => Ok(()),
+        }
     }
 
     /// The places that all sources together have first; and whether there may be more, for which they are to be asked again.

@@ -66,7 +66,8 @@ pub const TABLE: &[Row] = &[
     row("memtable", "storage", "schema mutation rt"),
     row("cache", "storage", "stdx schema mutation memtable"),
     row("compaction", "storage", "schema mutation rt sstable"),
-    row("index", "storage", "stdx types schema mutation rt"),
+    row("hnsw", "storage", "stdx"),
+    row("index", "storage", "stdx types schema mutation rt hnsw"),
     row(
         "engine",
         "storage",

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::PartitionUpdate;
 use mutation::codec::DecodedUpdates;
-use replica::read_codec;
 use replica::{
     Origin, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write,
 };
+use replica::{nearest_codec, read_codec};
 use rpc::{Messenger, Refusal, Verb};
 use schema::{Schema, TableId};
 use stdx::Reader;
@@ -62,6 +62,7 @@ fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     [
         Verb::Read,
         Verb::ReadDigest,
+        Verb::Nearest,
         Verb::Apply,
         Verb::ReadRepair,
         Verb::Hint,
@@ -119,6 +120,7 @@ impl Server {
                 let digest = self.coordinator.context().digest_of(&command, &page);
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
+            Verb::Nearest => self.nearest(&body).await,
             Verb::Hint => self.hint(&body, ring).await,
             Verb::Apply => self.apply(from, (ring, &body), trace).await,
             Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
@@ -233,6 +235,15 @@ impl Server {
         }
         let page = self.replica().read(Read::of(&command).traced(trace)).await;
         Ok((command, page.map_err(|error| refusal(&error))?))
+    }
+
+    async fn nearest(&self, body: &Bytes) -> Result<Bytes, Refusal> {
+        let query = nearest_codec::decode_query(body);
+        let (table, query) = query.ok_or_else(|| malformed("a search that this node cannot read"))?;
+        let found = self.replica().nearest(table, &Arc::new(query)).await;
+        let mut out = Vec::with_capacity(256);
+        nearest_codec::encode_candidates(&found.map_err(|error| refusal(&error))?, &mut out);
+        Ok(out.into())
     }
 
     fn updates(&self, body: &Bytes) -> Result<DecodedUpdates, Refusal> {

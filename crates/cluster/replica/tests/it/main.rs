@@ -1,5 +1,7 @@
 //! Reads and pages as bytes: what is written comes back, and no bytes make the decoder panic.
 
+mod nearest_codec;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

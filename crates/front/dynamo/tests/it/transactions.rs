@@ -16,7 +16,7 @@ use dynamo::{Dynamo, Isolation};
 use exec::backend::{Clock, Coordinator, Decide};
 use exec::{ExecError, ExecLimits, Executor, NodeInfo};
 use mutation::{PartitionUpdate, Timestamp};
-use replica::{ReadCommand, ReadPage, TraceLog};
+use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 use serde_json::{Value as Json, json};
@@ -80,6 +80,17 @@ impl Coordinator for Stepped {
         let page = self.memory.read(command, consistency, deadline).await;
         step(&self.world).await;
         page
+    }
+
+    async fn nearest(
+        &self,
+        table: &Arc<Table>,
+        query: &Arc<NearestQuery>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<Vec<Candidate>, RequestError> {
+        step(&self.world).await;
+        self.memory.nearest(table, query, consistency, deadline).await
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -8,7 +8,7 @@ use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Tabl
 use types::CqlType;
 
 use super::options::{config, map, shown};
-use super::{DdlContext, Outcome, check_not_system};
+use super::{DdlContext, Outcome, check_not_system, vectors};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
@@ -20,10 +20,6 @@ const NAME_LEN_MAX: usize = 255;
 const ANALYSIS: [(&str, &str); 3] = [("case_sensitive", "true"), ("normalize", "false"), ("ascii", "false")];
 /// Options of SAI that take an analyzer.
 const ANALYZERS: [&str; 2] = ["index_analyzer", "query_analyzer"];
-/// Options of SAI for vectors.
-const VECTOR_OPTIONS: [&str; 4] =
-    ["similarity_function", "maximum_node_connections", "construction_beam_width", "optimize_for"];
-
 /// The class of an index and its options, from the end of the statement.
 struct Implementation {
     /// None for the built-in one.
@@ -103,9 +99,10 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
         Family::Local => {}
         Family::StorageAttached => check_storage_attached(&index, table)?,
         Family::Sasi => check_sasi(&index, table)?,
+        Family::Vector => vectors::check_class(&index, table)?,
     }
     for target in &index.targets {
-        check_vector(table, target)?;
+        vectors::check(table, target, &index, implementation.family)?;
     }
     let mut outcome = Outcome::new(ChangeType::Updated, keyspace, SchemaTarget::Table(table.name.clone()));
     let mut builder = table.to_builder();
@@ -243,21 +240,13 @@ fn part_of(column: &Column, part: Option<IndexedPart>, table: &Table) -> Result<
 }
 
 /// The types of a term of an index.
-fn term_types<'a>(column: &'a Column, part: IndexedPart) -> Vec<&'a CqlType> {
+pub(super) fn term_types<'a>(column: &'a Column, part: IndexedPart) -> Vec<&'a CqlType> {
     match (&column.ty, part) {
         (CqlType::List { element, .. } | CqlType::Set { element, .. }, IndexedPart::Values) => vec![element],
         (CqlType::Map { value, .. }, IndexedPart::Values) => vec![value],
         (CqlType::Map { key, .. }, IndexedPart::Keys) => vec![key],
         (CqlType::Map { key, value, .. }, IndexedPart::Entries) => vec![key, value],
         (ty, _) => vec![ty],
-    }
-}
-
-fn check_vector(table: &Table, target: &IndexTarget) -> Result<()> {
-    let column = table.column(&target.column);
-    match column.is_some_and(|column| term_types(column, target.part).into_iter().any(is_vector)) {
-        true => Err(ExecError::unsupported(format_args!("An index on vectors (column {})", target.column))),
-        false => Ok(()),
     }
 }
 
@@ -288,7 +277,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
     let known = |name: &str| {
         ANALYSIS.iter().any(|(known, _)| *known == name)
             || ANALYZERS.contains(&name)
-            || VECTOR_OPTIONS.contains(&name)
+            || vectors::SAI_OPTIONS.contains(&name)
     };
     let unknown: Vec<&str> = index.options.keys().map(String::as_str).filter(|name| !known(name)).collect();
     if !unknown.is_empty() {
@@ -311,7 +300,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
 
 /// Options of SAI: those with an effect on terms are not carried out yet.
 fn check_options(options: &BTreeMap<String, String>, column: &Column) -> Result<()> {
-    let vector = VECTOR_OPTIONS.iter().any(|name| options.contains_key(*name));
+    let vector = vectors::SAI_OPTIONS.iter().any(|name| options.contains_key(*name));
     if vector && !is_vector(&column.ty) {
         return invalid!("CQL type {} cannot have vector options", column.ty.cql_name());
     }

@@ -11,6 +11,7 @@ pub mod options;
 mod table;
 mod unified;
 mod user_type;
+mod vectors;
 mod view;
 
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};

@@ -264,7 +264,11 @@ fn conditions(ast: &CreateView, base: &Table, context: &DdlContext<'_>) -> Resul
         add_conditions(relation, column, &mut resolver, &mut found)?;
     }
     // The rules about relations that do not go together.
-    where_clause::resolve(&compared, StatementKind::Select { filtering: true }, &mut resolver)?;
+    where_clause::resolve(
+        &compared,
+        StatementKind::Select { filtering: true, nearest: false },
+        &mut resolver,
+    )?;
     let key = ast.primary_key.partition.iter().chain(&ast.primary_key.clustering);
     let unnamed: Vec<&str> =
         key.map(|ident| ident.name.as_str()).filter(|name| !named.contains(name)).collect();

@@ -1,5 +1,6 @@
 //! SELECT: resolved to a [`SelectPlan`], carried out by [`run`].
 
+pub mod nearest;
 mod places;
 pub mod run;
 pub mod selection;
@@ -24,6 +25,7 @@ use crate::where_clause::access::AccessPath;
 use crate::where_clause::choice::TupleChoice;
 use crate::where_clause::filter::{Filter, Test};
 use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
+use nearest::NearestPlan;
 use selection::Selection;
 
 /// A prepared SELECT.
@@ -49,6 +51,8 @@ pub struct SelectPlan {
     pub reversed: bool,
     /// Clustering columns, with "descending", by which rows of several partitions are sorted after they were read.
     pub sort: Vec<(ColumnRef, bool)>,
+    /// ORDER BY … ANN OF.
+    pub nearest: Option<NearestPlan>,
     /// LIMIT.
     pub limit: Option<Expr>,
     /// PER PARTITION LIMIT.
@@ -93,8 +97,13 @@ impl SelectPlan {
             let mut masked = Self::resolve(ast, lookup, keyspace, markers, true)?;
             // The metadata of a result do not depend on the role.
             masked.selection.result = plan.selection.result.clone();
-            let is_restricted =
-                |column: &&Column| ast.filter.iter().any(|relation| relation.target.names(&column.name));
+            let is_restricted = |column: &&Column| {
+                ast.filter.iter().any(|relation| relation.target.names(&column.name))
+                    || ast
+                        .order_by
+                        .iter()
+                        .any(|order| order.ann_of.is_some() && order.column.name == column.name)
+            };
             let restricted = plan.table.masked_columns().filter(is_restricted);
             let restricted = restricted.map(|column| column.name.clone()).collect();
             plan.masked = Some(Box::new(MaskedSelect { plan: masked, restricted }));
@@ -123,8 +132,9 @@ impl SelectPlan {
             check_distinct_filter(ast, &table)?;
         }
         let filtering = ast.allow_filtering || computed;
-        let mut restrictions =
-            where_clause::resolve(&ast.filter, StatementKind::Select { filtering }, &mut resolver)?;
+        let nearest = NearestPlan::prepare(ast, &mut resolver)?;
+        let statement = StatementKind::Select { filtering, nearest: nearest.is_some() };
+        let mut restrictions = where_clause::resolve(&ast.filter, statement, &mut resolver)?;
         restrictions.filters.extend(view_filter(&table, lookup));
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");
@@ -134,17 +144,17 @@ impl SelectPlan {
         if ast.distinct {
             check_distinct(ast, &table, &selection, &restrictions)?;
         }
-        let limit = limit_of(ast.limit.as_ref(), "[limit]", &mut resolver)?;
-        let per_partition_limit =
-            limit_of(ast.per_partition_limit.as_ref(), "[per_partition_limit]", &mut resolver)?;
+        let (limit, per_partition_limit) = limits_of(ast, &mut resolver)?;
         if per_partition_limit.is_some() && selection.is_aggregate() && group_width.is_none() {
             return invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
         }
         let timeout = timeout_of(&ast.using, &mut resolver)?;
         let static_rows =
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
-        let fetch = selection.fetch(columns_beside(&restrictions, static_rows, &table));
-        Ok(Self {
+        let mut also = columns_beside(&restrictions, static_rows, &table);
+        also.extend(nearest.as_ref().and_then(NearestPlan::fetched));
+        let fetch = selection.fetch(also);
+        let plan = Self {
             computed,
             selection,
             group_width,
@@ -160,12 +170,17 @@ impl SelectPlan {
             bypass_cache: ast.bypass_cache,
             static_rows,
             access: AccessPath::of(&restrictions, &table),
-            filters: restrictions.filters,
-            key_markers: restrictions.key_markers,
+            filters: std::mem::take(&mut restrictions.filters),
+            key_markers: std::mem::take(&mut restrictions.key_markers),
             table,
             calls: markers.take_calls(),
+            nearest,
             masked: None,
-        })
+        };
+        if let Some(nearest) = &plan.nearest {
+            nearest.check(ast, &plan)?;
+        }
+        Ok(plan)
     }
 
     /// Whether a secondary index finds its rows.
@@ -210,6 +225,16 @@ fn view_filter(view: &Table, lookup: &Lookup<'_>) -> Option<Filter> {
         |column: &&Column| base.column(&column.name).is_some_and(|column| column.kind == ColumnKind::Regular);
     let key = view.partition_key().iter().chain(view.clustering()).find(is_regular)?;
     Some(Filter { column: hidden.into(), name: key.name.clone(), test: Test::SameAs(key.into()) })
+}
+
+fn limit_expected<T>() -> Result<T> {
+    invalid!("Top-K queries must have a limit specified and the limit must be less than the query page size")
+}
+
+/// LIMIT and PER PARTITION LIMIT.
+fn limits_of(ast: &Select, resolver: &mut Resolver<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
+    let limit = limit_of(ast.limit.as_ref(), "[limit]", resolver)?;
+    Ok((limit, limit_of(ast.per_partition_limit.as_ref(), "[per_partition_limit]", resolver)?))
 }
 
 fn limit_of(term: Option<&Term>, name: &'static str, resolver: &mut Resolver<'_>) -> Result<Option<Expr>> {
@@ -352,11 +377,8 @@ fn order_by(
     table: &Table,
     restrictions: &Restrictions,
 ) -> Result<(bool, Vec<(ColumnRef, bool)>)> {
-    if ast.order_by.is_empty() {
+    if ast.order_by.iter().all(|ordering| ordering.ann_of.is_some()) {
         return Ok((false, Vec::new()));
-    }
-    if let Some(ordering) = ast.order_by.iter().find(|ordering| ordering.ann_of.is_some()) {
-        return Err(ExecError::unsupported(format_args!("ORDER BY {} ANN OF", ordering.column.name)));
     }
     if restrictions.uses_index {
         return invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");

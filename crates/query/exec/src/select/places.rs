@@ -200,7 +200,7 @@ fn behind(key: &DecoratedKey) -> Resume {
 }
 
 /// The range of one row.
-fn only(table: &Table, row: &Clustering) -> RowRange {
+pub(super) fn only(table: &Table, row: &Clustering) -> RowRange {
     let values: SmallVec<[Option<&[u8]>; 4]> = row.components().collect();
     RowRange { start: Bound::new(table, &values, Side::Before), end: Bound::new(table, &values, Side::After) }
 }

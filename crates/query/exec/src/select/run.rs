@@ -6,6 +6,7 @@ use replica::{Form, IndexQuery, Limits, PartitionResult, Partitions, ReadCommand
 use rt::preempt::Pace;
 
 use super::SelectPlan;
+use super::nearest::Nearest;
 use super::places::Places;
 use super::sort::Sorted;
 use crate::backend::Coordinator;
@@ -25,10 +26,10 @@ pub(super) const READ_BYTES_MAX: usize = 1 << 20;
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Rows that one read fetches when not every row is returned.
-const SCAN_ROWS: u64 = 5_000;
+pub(super) const SCAN_ROWS: u64 = 5_000;
 
 /// The reads of one statement, one page after another.
-struct Pages<'a, C> {
+pub(super) struct Pages<'a, C> {
     coordinator: &'a C,
     request: &'a Request<'a>,
     command: ReadCommand,
@@ -41,7 +42,7 @@ struct Pages<'a, C> {
 
 impl<'a, C: Coordinator> Pages<'a, C> {
     /// The pages of a command of which the result takes `left` rows.
-    fn new(
+    pub(super) fn new(
         plan: &SelectPlan,
         coordinator: &'a C,
         request: &'a Request<'a>,
@@ -63,7 +64,7 @@ impl<'a, C: Coordinator> Pages<'a, C> {
     }
 
     /// The next page of at most `rows` rows; none when everything was read.
-    async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
+    pub(super) async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
         if self.ended {
             return Ok(None);
         }
@@ -79,6 +80,13 @@ impl<'a, C: Coordinator> Pages<'a, C> {
         self.command.resume = page.more.clone();
         self.tombstones += page.tombstones;
         Ok(Some(page))
+    }
+}
+
+impl<C> Pages<'_, C> {
+    /// Tombstones that were read so far.
+    pub(super) fn tombstones(&self) -> u64 {
+        self.tombstones
     }
 }
 
@@ -139,6 +147,11 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let command =
         command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
     let left = state.map_or(limit, |state| state.left.min(limit));
+    let wanted = (filters.as_slice(), left, &command);
+    let found = match &plan.nearest {
+        None => None,
+        Some(_) => Some(Box::pin(Nearest::find(plan, coordinator, request, env, wanted)).await?),
+    };
     let mut pages = Pages::new(plan, coordinator, request, env, (command, left))?;
     let mut emitter = Emitter {
         plan,
@@ -155,13 +168,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         caller,
         called: None,
     };
-    let tombstones = if plan.selection.is_aggregate() {
-        emitter.groups(&mut pages).await?
-    } else if !plan.sort.is_empty() {
-        emitter.sorted(&mut pages).await?
-    } else {
-        emitter.rows(&mut pages).await?
-    };
+    let tombstones = emitter.run(&mut pages, found).await?;
     let (count, bytes) = (emitter.rows.row_count(), emitter.rows.byte_count());
     let warnings = std::mem::take(&mut emitter.caller.warnings);
     drop(emitter);
@@ -401,6 +408,27 @@ struct PagePlace {
 }
 
 impl<R: RowSink> Emitter<'_, R> {
+    /// Writes the result: the rows that were found with their tombstones, if they were, or those that are read now. How many
+    /// tombstones were read.
+    async fn run<C: Coordinator>(
+        &mut self,
+        pages: &mut Pages<'_, C>,
+        found: Option<(ReadPage, u64)>,
+    ) -> Result<u64> {
+        if let Some((page, tombstones)) = found {
+            self.page_left = u64::MAX;
+            self.emit_page(&page).await?;
+            return Ok(tombstones);
+        }
+        if self.plan.selection.is_aggregate() {
+            self.groups(pages).await
+        } else if !self.plan.sort.is_empty() {
+            self.sorted(pages).await
+        } else {
+            self.rows(pages).await
+        }
+    }
+
     fn passes(&self, view: &RowView<'_>) -> bool {
         self.filters.iter().all(|filter| filter.matches(view))
     }

@@ -105,10 +105,14 @@ pub enum Family {
     StorageAttached,
     /// SASI: equality, ranges, prefixes of texts.
     Sasi,
+    /// ScyllaDB's indexes on vectors.
+    Vector,
 }
 
 /// The class of SASI.
 pub const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
+/// The class of ScyllaDB's indexes on vectors.
+const VECTOR: &str = "vector_index";
 /// The name of the built-in indexes in USING.
 pub const LOCAL: &str = "legacy_local_table";
 /// The names of SAI in USING.
@@ -122,6 +126,9 @@ impl Family {
         if STORAGE_ATTACHED.iter().any(|name| name.eq_ignore_ascii_case(class)) {
             return Some(Self::StorageAttached);
         }
+        if class.eq_ignore_ascii_case(VECTOR) {
+            return Some(Self::Vector);
+        }
         (class == SASI).then_some(Self::Sasi)
     }
 
@@ -129,7 +136,7 @@ impl Family {
     fn orders(self, ty: &CqlType) -> bool {
         let plain = !(ty.is_collection() || ty.is_tuple() || ty.is_udt() || is_vector(ty));
         match self {
-            Self::Local => false,
+            Self::Local | Self::Vector => false,
             Self::StorageAttached => {
                 plain && !matches!(ty, CqlType::Text | CqlType::Ascii | CqlType::Boolean | CqlType::Uuid)
             }
@@ -138,7 +145,7 @@ impl Family {
     }
 }
 
-/// Whether values are vectors, which no index finds yet.
+/// Whether values are vectors, of which indexes find the nearest and no others.
 pub fn is_vector(ty: &CqlType) -> bool {
     matches!(ty, CqlType::Vector { .. })
 }
@@ -201,7 +208,7 @@ impl Condition {
     fn wanted(&self, index: &Index, column: &Column) -> Option<Wanted> {
         let part = index.targets.iter().find(|target| target.column == column.name)?.part;
         let family = Family::of_class(index.class.as_deref())?;
-        let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full);
+        let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full) && !is_vector(&column.ty);
         match self {
             Self::Equal(value) => whole.then(|| Wanted::Equal(value.clone())),
             Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
@@ -235,6 +242,20 @@ fn finds_patterns(index: &Index, column: &Column) -> bool {
     index.depends_on(&column.name)
         && Family::of_class(index.class.as_deref()) == Some(Family::Sasi)
         && matches!(column.ty, CqlType::Text | CqlType::Ascii)
+}
+
+/// The index that finds the nearest of a column's vectors.
+pub fn of_vectors<'a>(table: &'a Table, column: &Column) -> Option<&'a Index> {
+    let is_on = |index: &&Index| match index.targets.as_slice() {
+        [target] => target.column == column.name && target.part == IndexedPart::Whole,
+        _ => false,
+    };
+    table.indexes.values().filter(|_| is_float_vector(&column.ty)).find(is_on)
+}
+
+/// Whether values are vectors that an index may be on.
+pub fn is_float_vector(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::Vector { element, .. } if **element == CqlType::Float)
 }
 
 /// Whether LIKE may restrict a column.

@@ -158,6 +158,8 @@ pub enum StatementKind {
     Select {
         /// `ALLOW FILTERING`, or a table that is always filtered.
         filtering: bool,
+        /// Rows are ordered by ANN OF.
+        nearest: bool,
     },
     /// UPDATE.
     Update,
@@ -175,12 +177,17 @@ impl StatementKind {
     }
 
     fn filtering(self) -> bool {
-        matches!(self, Self::Select { filtering: true })
+        matches!(self, Self::Select { filtering: true, .. })
     }
 
     fn is_select(self) -> bool {
         matches!(self, Self::Select { .. })
     }
+}
+
+/// Whether a column has vectors and an index on them.
+fn is_indexed_vector(table: &Table, name: &str) -> bool {
+    table.column(name).is_some_and(|column| index::of_vectors(table, column).is_some())
 }
 
 const FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may have \
@@ -468,6 +475,11 @@ impl<'a> Collector<'_, 'a> {
             let named: String = out.filters.iter().filter(value).map(|f| format!("{} ", f.name)).collect();
             return invalid!("Non PRIMARY KEY columns found in where clause: {named}");
         }
+        if !self.statement.filtering()
+            && out.filters.iter().any(|filter| is_indexed_vector(table, &filter.name))
+        {
+            return invalid!("Vector indexes only support ANN queries");
+        }
         let by_index = self.by_index(&mut out, &restrictions);
         if out.uses_index && key_in {
             return invalid!(
@@ -479,6 +491,9 @@ impl<'a> Collector<'_, 'a> {
             false => !out.filters.is_empty() || (out.keys.is_none() && !out.rows.is_empty()),
         };
         if filtered && !self.statement.filtering() {
+            if matches!(self.statement, StatementKind::Select { nearest: true, .. }) {
+                return invalid!("ANN ordering by vector requires all restricted column(s) to be indexed");
+            }
             return filtering_needed();
         }
         if out.uses_index && out.keys.is_none() {

@@ -9,6 +9,7 @@ mod hostile;
 mod indexes;
 mod masks;
 mod memory;
+mod nearest;
 mod objects;
 mod options;
 mod paging;

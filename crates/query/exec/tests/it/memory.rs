@@ -19,7 +19,10 @@ use mutation::{
     Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionUpdate, Row, counter,
 };
 use replica::page::{PageBuilder, Progress};
-use replica::{IndexQuery, Partitions, Predicate, ReadCommand, ReadPage, TraceLog};
+use replica::{
+    Candidate, IndexQuery, NearestQuery, Partitions, Place, Predicate, ReadCommand, ReadPage, Similarity,
+    TraceLog,
+};
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
 use topology::{HostId, Location};
@@ -362,6 +365,38 @@ impl Coordinator for Memory {
             }
         }
         Ok(page.finish())
+    }
+
+    async fn nearest(
+        &self,
+        table: &Arc<Table>,
+        query: &Arc<NearestQuery>,
+        _: Consistency,
+        deadline: Instant,
+    ) -> Result<Vec<Candidate>, RequestError> {
+        self.deadline.set(Some(deadline));
+        self.index_reads.set(self.index_reads.get() + 1);
+        let target = &table.indexes.get(&query.index).expect("the index exists").targets[0];
+        let column = table.column(&target.column).expect("the column exists").id;
+        let tables = self.tables.borrow();
+        let mut found = Vec::new();
+        for held in tables.get(&table.id).into_iter().flat_map(BTreeMap::values) {
+            for row in held.static_row.iter().chain(held.rows()) {
+                // Deleted rows and vectors of before are candidates, too.
+                let Some(ColumnData::Simple(cell)) = row.column(column) else { continue };
+                let vector: Vec<f32> =
+                    cell.value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();
+                if vector.len() == query.vector.len() {
+                    let is_static = table.static_columns().iter().any(|one| one.id == column);
+                    let clustering = (!is_static).then(|| row.clustering.clone());
+                    let place = Place { key: held.key.clone(), clustering };
+                    let closeness = Similarity::Cosine.closeness(&query.vector, &vector);
+                    found.push(Candidate { place, closeness });
+                }
+            }
+        }
+        Candidate::keep_nearest(&mut found, query.count);
+        Ok(found)
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -19,4 +19,5 @@ mod shards;
 mod shortage;
 mod starting;
 mod truncation;
+mod vectors;
 mod world;

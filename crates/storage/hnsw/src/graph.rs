@@ -1,0 +1,293 @@
+//! The graph: inserting and searching.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::quantised::View;
+use crate::{BEAM_MAX, CONNECTIONS_MAX, DIMENSIONS_MAX, Quantised, Similarity};
+
+/// How a graph is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The measure of closeness.
+    pub similarity: Similarity,
+    /// The most neighbours of a node on an upper level, 1 to [`CONNECTIONS_MAX`]; twice as many on the lowest.
+    pub connections: usize,
+    /// Candidates that an insertion chooses its neighbours from, 1 to [`BEAM_MAX`].
+    pub beam: usize,
+}
+
+/// A node that a search has found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    /// Its number: nodes are numbered in the order of their insertion.
+    pub node: u32,
+    /// How close its quantised vector is.
+    pub closeness: f32,
+}
+
+impl Eq for Found {}
+
+/// The closer is the greater; of two that are equally close, that inserted first.
+impl Ord for Found {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.closeness.total_cmp(&other.closeness).then(other.node.cmp(&self.node))
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A hierarchical navigable small world graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    pub(crate) options: Options,
+    pub(crate) dimensions: usize,
+    /// The components of all nodes, one behind the other.
+    pub(crate) components: Vec<i8>,
+    /// Of each node, the unit of its components and the square of its length.
+    pub(crate) scales: Vec<(f32, f32)>,
+    /// Of each node, its neighbours on each of its levels, from the lowest.
+    pub(crate) neighbours: Vec<Vec<Vec<u32>>>,
+    /// The node where every search begins, of the highest level.
+    pub(crate) entry: u32,
+}
+
+impl Graph {
+    /// A graph without nodes, for vectors of so many dimensions.
+    ///
+    /// # Panics
+    /// When an option or the count of dimensions is out of its bounds.
+    pub fn new(options: Options, dimensions: usize) -> Self {
+        assert!((1..=CONNECTIONS_MAX).contains(&options.connections), "connections within their bounds");
+        assert!((1..=BEAM_MAX).contains(&options.beam), "a beam within its bounds");
+        assert!((1..=DIMENSIONS_MAX).contains(&dimensions), "dimensions within their bounds");
+        Self {
+            options,
+            dimensions,
+            components: Vec::new(),
+            scales: Vec::new(),
+            neighbours: Vec::new(),
+            entry: 0,
+        }
+    }
+
+    /// Count of its nodes.
+    pub fn len(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// Whether it has no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.scales.is_empty()
+    }
+
+    /// Count of the dimensions of its vectors.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// How it is built.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// How close a node's vector is to one.
+    ///
+    /// # Panics
+    /// When there is no such node, or the vector has another count of dimensions.
+    pub fn closeness(&self, vector: &Quantised, node: u32) -> f32 {
+        self.closeness_of(vector.view(), node)
+    }
+
+    /// Bytes that it holds.
+    pub fn memory_size(&self) -> usize {
+        let lists = self.neighbours.iter().flatten();
+        let links: usize = lists.map(|list| size_of_val(list) + list.capacity() * size_of::<u32>()).sum();
+        self.components.capacity() + size_of_val(self.scales.as_slice()) + links
+    }
+
+    /// Adds a vector; the number of its node. Equal vectors should share a node: between many of them there is no direction to
+    /// search in, and some would not be found.
+    ///
+    /// # Panics
+    /// When the vector has another count of dimensions, or 2³² nodes are there.
+    pub fn insert(&mut self, vector: &Quantised) -> u32 {
+        assert_eq!(vector.dimensions(), self.dimensions, "vectors of one index have one length");
+        let node = u32::try_from(self.len()).expect("fewer than 2^32 nodes");
+        let View { components, scale, square } = vector.view();
+        self.components.extend_from_slice(components);
+        self.scales.push((scale, square));
+        let level = self.level_of(node);
+        self.neighbours.push(vec![Vec::new(); level + 1]);
+        if node == 0 {
+            return node;
+        }
+        let top = self.neighbours[self.entry as usize].len() - 1;
+        let mut near = self.descend(vector.view(), level + 1);
+        for at in (0..=level.min(top)).rev() {
+            let found = self.search_level(vector.view(), &[near], self.options.beam, at);
+            near = *found.first().expect("the search begins at a node");
+            self.connect(node, &found, at);
+        }
+        if level > top {
+            self.entry = node;
+        }
+        node
+    }
+
+    /// The nodes nearest to a vector, nearest first: at most `count`, among as many candidates as `beam` but at least `count`.
+    ///
+    /// # Panics
+    /// When the vector has another count of dimensions.
+    pub fn search(&self, vector: &Quantised, count: usize, beam: usize) -> Vec<Found> {
+        assert_eq!(vector.dimensions(), self.dimensions, "vectors of one index have one length");
+        if self.is_empty() || count == 0 {
+            return Vec::new();
+        }
+        let near = self.descend(vector.view(), 1);
+        let mut found = self.search_level(vector.view(), &[near], beam.max(count), 0);
+        found.truncate(count);
+        found
+    }
+
+    /// Goes from the entry to the nearest node that a greedy walk finds above `level`.
+    fn descend(&self, vector: View<'_>, level: usize) -> Found {
+        let mut near = self.found(vector, self.entry);
+        let top = self.neighbours[self.entry as usize].len();
+        for at in (level..top).rev() {
+            while let Some(nearer) = self.neighbours[near.node as usize][at]
+                .iter()
+                .map(|node| self.found(vector, *node))
+                .max()
+                .filter(|found| *found > near)
+            {
+                near = nearer;
+            }
+        }
+        near
+    }
+
+    /// The nodes of a level that a best-first search with so many candidates finds, nearest first.
+    fn search_level(&self, vector: View<'_>, from: &[Found], beam: usize, level: usize) -> Vec<Found> {
+        let mut seen = Bits::new(self.len());
+        from.iter().for_each(|found| {
+            seen.set(found.node);
+        });
+        let mut open: BinaryHeap<Found> = from.iter().copied().collect();
+        let mut best: BinaryHeap<Reverse<Found>> = from.iter().copied().map(Reverse).collect();
+        while let Some(next) = open.pop() {
+            let is_full = best.len() >= beam;
+            if is_full && best.peek().is_some_and(|Reverse(worst)| next < *worst) {
+                break;
+            }
+            for node in &self.neighbours[next.node as usize][level] {
+                if !seen.set(*node) {
+                    continue;
+                }
+                let found = self.found(vector, *node);
+                if best.len() < beam {
+                    best.push(Reverse(found));
+                    open.push(found);
+                } else if best.peek().is_some_and(|Reverse(worst)| found > *worst) {
+                    best.pop();
+                    best.push(Reverse(found));
+                    open.push(found);
+                }
+            }
+        }
+        // The least of the reversed order is the nearest.
+        best.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect()
+    }
+
+    /// Connects a new node with neighbours among those found, both ways.
+    fn connect(&mut self, node: u32, found: &[Found], level: usize) {
+        let most = self.most(level);
+        let chosen = self.diverse(found, self.options.connections.min(most));
+        for other in &chosen {
+            let links = &mut self.neighbours[*other as usize][level];
+            links.push(node);
+            if links.len() > most {
+                let links = std::mem::take(&mut self.neighbours[*other as usize][level]);
+                let mut found: Vec<Found> =
+                    links.iter().map(|link| self.found(self.view(*other), *link)).collect();
+                found.sort_unstable_by(|a, b| b.cmp(a));
+                self.neighbours[*other as usize][level] = self.diverse(&found, most);
+            }
+        }
+        self.neighbours[node as usize][level] = chosen;
+    }
+
+    /// Of nodes in the order of their closeness to one, at most `most` that lie in different directions: none is closer to one chosen
+    /// before than to the node itself (the paper's algorithm 4); what room is left takes the nearest of the others.
+    fn diverse(&self, found: &[Found], most: usize) -> Vec<u32> {
+        let mut chosen: Vec<u32> = Vec::with_capacity(most);
+        let mut others = Vec::new();
+        for one in found {
+            if chosen.len() == most {
+                break;
+            }
+            let is_apart =
+                chosen.iter().all(|other| self.closeness_of(self.view(one.node), *other) < one.closeness);
+            if is_apart { chosen.push(one.node) } else { others.push(one.node) }
+        }
+        let room = most - chosen.len();
+        chosen.extend(others.into_iter().take(room));
+        chosen
+    }
+
+    /// The most neighbours of a node on a level.
+    pub(crate) fn most(&self, level: usize) -> usize {
+        if level == 0 { self.options.connections * 2 } else { self.options.connections }
+    }
+
+    /// The highest level of a node: each is one in `connections` of the level below, chosen by a hash of the number.
+    fn level_of(&self, node: u32) -> usize {
+        let uniform = ((mix(u64::from(node)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        let per_level = (self.options.connections.max(2) as f64).ln();
+        (-uniform.ln() / per_level) as usize
+    }
+
+    pub(crate) fn view(&self, node: u32) -> View<'_> {
+        let at = node as usize;
+        let (scale, square) = self.scales[at];
+        let components = &self.components[at * self.dimensions..(at + 1) * self.dimensions];
+        View { components, scale, square }
+    }
+
+    fn closeness_of(&self, vector: View<'_>, node: u32) -> f32 {
+        vector.closeness(self.view(node), self.options.similarity)
+    }
+
+    fn found(&self, vector: View<'_>, node: u32) -> Found {
+        Found { node, closeness: self.closeness_of(vector, node) }
+    }
+}
+
+/// The finaliser of SplitMix64.
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The nodes that a search has looked at.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+
+    /// Sets a bit; false when it was set.
+    fn set(&mut self, at: u32) -> bool {
+        let (word, bit) = (&mut self.0[at as usize / 64], 1 << (at % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}
