@@ -653,6 +653,36 @@ def test_shards():
         session.execute(insert, (key, b"s"))
 
 
+def test_virtual_tables():
+    query = "SELECT column_name, type FROM system_virtual_schema.columns WHERE keyspace_name = 'system_views' AND table_name = %s"
+    for table, column in (("max_sstable_duration", "max_sstable_duration"), ("max_sstable_size", "mebibytes")):
+        equal(dict(rows(query, (table,))), {"keyspace_name": "text", "table_name": "text", column: "bigint"}, table)
+    found = dict(rows(query, ("snapshots",)))
+    equal((found["created_at"], found["true_size"], found["ephemeral"]), ("timestamp", "bigint", "boolean"))
+    if FLAVOUR != "torc":
+        return
+    found = rows("SELECT is_running, protocol, listen_addresses FROM system.protocol_servers WHERE name = 'native'")
+    equal(found[0][:2], (True, "cql"))
+    assert any(address.endswith(f":{PORT}") for address in found[0][2]), found
+    equal(rows("SELECT compatible_version FROM system.versions"), [("5.0.6",)])
+    # Two statements may go to two nodes, whose addresses differ; the rest is alike.
+    settings = dict(rows("SELECT name, value FROM system_views.settings"))
+    options = {name: (kind, value) for name, kind, value in rows("SELECT name, type, value FROM system.config")}
+    equal(set(options), set(settings))
+    equal(options["num_tokens"], ("integer", settings["num_tokens"]))
+    equal(options["auto_snapshot"], ("bool", settings["auto_snapshot"]))
+    equal(options["cluster_name"], ("string", f'"{settings["cluster_name"]}"'))
+    items = {(group, item): value for group, item, value in rows('SELECT "group", item, value FROM system.runtime_info')}
+    used, free = int(items["memtable", "memory_used"]), int(items["memtable", "memory_free"])
+    equal(used + free, int(items["memtable", "memory_total"]))
+    assert items["generic", "uptime"].endswith(" seconds"), items
+    ring = rows("SELECT start_token, end_token, endpoint FROM system.token_ring WHERE keyspace_name = %s", (KEYSPACE,))
+    ranges = {(start, end) for start, end, _ in ring}
+    equal(sorted(start for start, _ in ranges), sorted(end for _, end in ranges), "the ranges are a ring:")
+    equal(len(ranges), len(cluster.metadata.token_map.ring))
+    equal(len({endpoint for _, _, endpoint in ring}), NODES)
+
+
 def test_idle_connection_survives():
     done = threading.Event()
     future = session.execute_async("SELECT key FROM system.local")

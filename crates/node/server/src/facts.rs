@@ -1,11 +1,12 @@
 //! From the node's figures to the facts that the computed tables show.
 
 use std::collections::BTreeMap;
-
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use catalog::{
-    CacheFacts, ClientFacts, CompactionFacts, NodeFacts, PoolFacts, PreparedFacts, SizeFacts, TaskFacts,
+    CacheFacts, ClientFacts, CompactionFacts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts, ServerFacts,
+    SizeFacts, SnapshotFacts, TaskFacts,
 };
 use engine::EngineStats;
 use rt::{Group, Rt};
@@ -25,7 +26,116 @@ pub(crate) fn node(boot: &Boot) -> NodeFacts {
         cluster_name: config.cluster_name.clone(),
         listen: (config.listen_address, config.storage_port).into(),
         started_seconds: i32::try_from(boot.started_micros / 1_000_000).unwrap_or(i32::MAX),
+        version: crate::VERSION.to_owned(),
+        build_mode: if cfg!(debug_assertions) { "debug" } else { "release" },
+        servers: servers(config),
     }
+}
+
+/// The servers of data: CQL, and the DynamoDB API where it has a port.
+fn servers(config: &Config) -> Vec<ServerFacts> {
+    let listening = |address: IpAddr, ports: &[u16]| {
+        let open = ports.iter().filter(|port| **port != 0);
+        open.map(|port| SocketAddr::new(address, *port)).collect()
+    };
+    let mut ports = vec![config.native_transport_port, config.native_shard_aware_transport_port];
+    if config.client_encryption_options_enabled {
+        ports.extend([config.native_transport_port_ssl, config.native_shard_aware_transport_port_ssl]);
+    }
+    let alternator = config.alternator_address.unwrap_or(config.rpc_address);
+    vec![
+        ServerFacts {
+            name: "native",
+            protocol: "cql",
+            version: Some("3.4.7"),
+            addresses: listening(config.rpc_address, &ports),
+        },
+        ServerFacts {
+            name: "alternator",
+            protocol: "dynamodb",
+            version: None,
+            addresses: listening(alternator, &[config.alternator_port]),
+        },
+    ]
+}
+
+pub(crate) fn options(config: &Config) -> Vec<OptionFacts> {
+    let defaults: BTreeMap<&str, String> = Config::default().show().into_iter().collect();
+    let kinds: BTreeMap<&str, &'static str> = Config::kinds().into_iter().collect();
+    let one = |(name, value): (&'static str, String)| {
+        let kind = kinds[name];
+        OptionFacts {
+            name: name.to_owned(),
+            kind,
+            is_default: defaults[name] == value,
+            json: if kind == "string" { json_text(&value) } else { value },
+        }
+    };
+    config.show().into_iter().map(one).collect()
+}
+
+/// A text in JSON, with its quotes.
+fn json_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for one in text.chars() {
+        match one {
+            '"' | '\\' => out.extend(['\\', one]),
+            one if one < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(one))),
+            one => out.push(one),
+        }
+    }
+    out.push('"');
+    out
+}
+
+pub(crate) fn snapshots(records: Vec<engine::SnapshotRecord>) -> Vec<SnapshotFacts> {
+    let one = |record: engine::SnapshotRecord| SnapshotFacts {
+        name: record.name,
+        keyspace: record.keyspace,
+        table: record.table,
+        true_bytes: signed(record.true_bytes),
+        disk_bytes: signed(record.disk_bytes),
+    };
+    records.into_iter().map(one).collect()
+}
+
+/// Figures of the node in the groups and items of ScyllaDB's `runtime_info`, those that this node has.
+pub(crate) fn runtime(
+    shards: &[EngineStats],
+    boot: &Boot,
+    now_micros: i64,
+    trace_probability: f64,
+) -> Vec<(&'static str, &'static str, String)> {
+    let sum = |of: fn(&EngineStats) -> u64| shards.iter().map(of).sum::<u64>();
+    let tables = |of: fn(&engine::TableStats) -> u64| {
+        shards.iter().flat_map(|shard| &shard.tables).map(|(_, table)| of(table)).sum::<u64>()
+    };
+    let (hits, misses) = (tables(|t| t.cache_hits), tables(|t| t.cache_misses));
+    let cached = sum(|s| s.row_cache_bytes) + sum(|s| s.block_cache_bytes);
+    let (total, used) = (sum(|s| s.memtable_bytes_max), sum(|s| s.memtable_bytes));
+    let capacity = boot.config.cache_size.0;
+    let uptime = now_micros.saturating_sub(boot.started_micros).max(0) / 1_000_000;
+    let mut items = vec![
+        ("generic", "incremental_backup_enabled", boot.config.incremental_backups.to_string()),
+        ("generic", "load", tables(|t| t.disk_bytes).to_string()),
+        ("generic", "trace_probability", trace_probability.to_string()),
+        ("generic", "uptime", format!("{uptime} seconds")),
+        ("memtable", "entries", tables(|t| t.memtable_partitions).to_string()),
+        ("memtable", "memory_free", total.saturating_sub(used).to_string()),
+        ("memtable", "memory_total", total.to_string()),
+        ("memtable", "memory_used", used.to_string()),
+        ("cache", "entries", sum(|s| s.row_cache_partitions).to_string()),
+        ("cache", "hits", hits.to_string()),
+        ("cache", "memory_free", capacity.saturating_sub(cached).to_string()),
+        ("cache", "memory_total", capacity.to_string()),
+        ("cache", "memory_used", cached.to_string()),
+        ("cache", "misses", misses.to_string()),
+        ("cache", "requests_total", (hits + misses).to_string()),
+    ];
+    if hits + misses > 0 {
+        items.push(("cache", "hit_rate_total", format!("{:.2}", hits as f64 / (hits + misses) as f64)));
+    }
+    items
 }
 
 pub(crate) fn settings(config: &Config) -> Vec<(String, String)> {
@@ -121,22 +231,26 @@ pub(crate) fn cql(
 }
 
 pub(crate) fn sizes(shards: &[EngineStats]) -> Vec<SizeFacts> {
+    #[derive(Default)]
     struct Sum {
         partitions: u64,
         bytes: u64,
         disk: u64,
         uncompressed: u64,
         max: u64,
+        sstable_max: u64,
+        micros_max: u64,
     }
     let mut tables: BTreeMap<TableId, Sum> = BTreeMap::new();
     for (id, stats) in shards.iter().flat_map(|shard| &shard.tables) {
-        let empty = || Sum { partitions: 0, bytes: 0, disk: 0, uncompressed: 0, max: 0 };
-        let sum = tables.entry(*id).or_insert_with(empty);
+        let sum = tables.entry(*id).or_default();
         sum.partitions += stats.partitions_estimate;
         sum.bytes += stats.uncompressed_bytes + stats.memtable_bytes;
         sum.disk += stats.disk_bytes;
         sum.uncompressed += stats.uncompressed_bytes;
         sum.max = sum.max.max(stats.partition_bytes_max);
+        sum.sstable_max = sum.sstable_max.max(stats.sstable_bytes_max);
+        sum.micros_max = sum.micros_max.max(stats.sstable_micros_max);
     }
     let one = |(table, sum): (TableId, Sum)| SizeFacts {
         table,
@@ -145,6 +259,8 @@ pub(crate) fn sizes(shards: &[EngineStats]) -> Vec<SizeFacts> {
         disk_bytes: signed(sum.disk),
         uncompressed_bytes: signed(sum.uncompressed),
         partition_bytes_max: signed(sum.max),
+        sstable_bytes_max: signed(sum.sstable_max),
+        sstable_millis_max: signed(sum.micros_max / 1_000),
     };
     tables.into_iter().map(one).collect()
 }

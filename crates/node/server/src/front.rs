@@ -301,6 +301,9 @@ impl ComputedTables for Tables {
                 hints: BTreeMap::new(),
                 repairs: Vec::new(),
                 cql: Vec::new(),
+                snapshots: Vec::new(),
+                options: Vec::new(),
+                runtime: Vec::new(),
             };
             // Only the columns that the table needs are gathered: drivers ask for system.local all the time.
             match table.name.as_str() {
@@ -320,7 +323,24 @@ impl ComputedTables for Tables {
                 "pending_hints" => facts.hints = coordinator.kept_hints().await,
                 "repair_history" => facts.repairs = crate::repairing::facts(&coordinator),
                 "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
-                "size_estimates" | "table_estimates" | "disk_usage" | "max_partition_size" => {
+                "snapshots" => {
+                    let listed = engine::list_snapshots(rt.disk(), &boot.directories.data).await;
+                    let listed =
+                        listed.inspect_err(|error| tracing::warn!("snapshots cannot be listed: {error}"));
+                    facts.snapshots = facts::snapshots(listed.unwrap_or_default());
+                }
+                "config" => facts.options = facts::options(&boot.config),
+                "runtime_info" => {
+                    let shards = coordinator.replica().stats().await;
+                    let traced = executor.executor().trace_probability();
+                    facts.runtime = facts::runtime(&shards, &boot, rt.wall_micros(), traced);
+                }
+                "size_estimates"
+                | "table_estimates"
+                | "disk_usage"
+                | "max_partition_size"
+                | "max_sstable_size"
+                | "max_sstable_duration" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);
                 }
                 _ => {}

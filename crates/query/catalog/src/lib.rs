@@ -12,14 +12,15 @@ mod estimates;
 mod nodes;
 mod ring;
 mod rows;
+mod running;
 mod schema_tables;
 mod system_tables;
 
 pub use definitions::computed_keyspaces;
 pub use rows::RowBuilder;
 pub use system_tables::{
-    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, PoolFacts, PreparedFacts, RepairFacts,
-    SizeFacts, TaskFacts,
+    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts,
+    RepairFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
 };
 
 use std::sync::Arc;

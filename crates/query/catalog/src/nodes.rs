@@ -169,6 +169,9 @@ pub(crate) mod tests {
             cluster_name: "rings".to_owned(),
             listen: ([192, 168, 0, 1], 7007).into(),
             started_seconds: 5,
+            version: "1".to_owned(),
+            build_mode: "debug",
+            servers: Vec::new(),
         };
         let schema = Schema::default();
         // One that joins is nobody's peer yet.

@@ -1,6 +1,8 @@
-//! ScyllaDB's `system.cluster_status`: the nodes, whether they are up, and their shares of the ring.
+//! ScyllaDB's `system.cluster_status`: the nodes, whether they are up, and their shares of the ring; and `system.token_ring`: which of
+//! them have the replicas of each token range.
 
 use coordinator::{ClusterView, Phase};
+use schema::{Replication, Schema};
 
 use crate::rows::RowBuilder;
 
@@ -27,6 +29,25 @@ pub(crate) fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
             ("tokens", i32::try_from(node.tokens.len()).unwrap_or(i32::MAX).into()),
             ("up", view.is_alive(index).into()),
         ]);
+    }
+}
+
+/// A row for each token range of each replicated keyspace and each of its replicas.
+pub(crate) fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
+    for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
+        let copies = view.place_keyspace(keyspace);
+        for (range, replicas) in copies.now().ranges() {
+            for node in replicas.iter().map(|replica| view.node(*replica)) {
+                rows.row([
+                    ("keyspace_name", keyspace.name.as_str().into()),
+                    ("start_token", range.after.to_string().into()),
+                    ("endpoint", node.internode.ip().into()),
+                    ("dc", node.location.datacenter.as_str().into()),
+                    ("end_token", range.upto.to_string().into()),
+                    ("rack", node.location.rack.as_str().into()),
+                ]);
+            }
+        }
     }
 }
 

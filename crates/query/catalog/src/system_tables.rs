@@ -9,7 +9,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::rows::{Datum, RowBuilder};
-use crate::{estimates, nodes, ring};
+use crate::{estimates, nodes, ring, running};
 
 /// What the node knows of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,12 @@ pub struct NodeFacts {
     pub listen: SocketAddr,
     /// Start, seconds since the epoch.
     pub started_seconds: i32,
+    /// Version of the server.
+    pub version: String,
+    /// `release` or `debug`.
+    pub build_mode: &'static str,
+    /// Servers for clients.
+    pub servers: Vec<ServerFacts>,
 }
 
 /// One connection.
@@ -115,6 +121,51 @@ pub struct SizeFacts {
     pub uncompressed_bytes: i64,
     /// Largest partition, bytes.
     pub partition_bytes_max: i64,
+    /// Largest SSTable, bytes.
+    pub sstable_bytes_max: i64,
+    /// Longest time between the oldest and the newest write of one SSTable, milliseconds.
+    pub sstable_millis_max: i64,
+}
+
+/// One table in one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotFacts {
+    /// The snapshot's name.
+    pub name: String,
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Bytes that only the snapshot holds.
+    pub true_bytes: i64,
+    /// Bytes of all its files.
+    pub disk_bytes: i64,
+}
+
+/// One option of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionFacts {
+    /// Its name.
+    pub name: String,
+    /// `string`, `bool`, `integer`, `double`.
+    pub kind: &'static str,
+    /// Whether the value is the default.
+    pub is_default: bool,
+    /// Its value in JSON.
+    pub json: String,
+}
+
+/// A protocol that clients of data speak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// The server's name, such as `native`.
+    pub name: &'static str,
+    /// The protocol, such as `cql`.
+    pub protocol: &'static str,
+    /// Its version; none for a protocol without versions.
+    pub version: Option<&'static str>,
+    /// Where it listens; nowhere when it does not run.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// One cache.
@@ -189,6 +240,12 @@ pub struct Facts {
     pub repairs: Vec<RepairFacts>,
     /// Figures of the CQL server, by Cassandra's names.
     pub cql: Vec<(&'static str, f64)>,
+    /// Tables in snapshots.
+    pub snapshots: Vec<SnapshotFacts>,
+    /// Options with their types.
+    pub options: Vec<OptionFacts>,
+    /// Figures of the node in ScyllaDB's groups: group, item, value.
+    pub runtime: Vec<(&'static str, &'static str, String)>,
 }
 
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
@@ -231,13 +288,20 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
                 ("pending_tasks", pool.pending.into()),
             ]);
         }),
-        "disk_usage" => sizes(rows, schema, facts, |size| ("mebibytes", size.disk_bytes >> 20)),
-        "max_partition_size" => {
-            sizes(rows, schema, facts, |size| ("mebibytes", size.partition_bytes_max >> 20))
+        "disk_usage" => mebibytes(rows, schema, facts, |size| size.disk_bytes),
+        "max_partition_size" => mebibytes(rows, schema, facts, |size| size.partition_bytes_max),
+        "max_sstable_size" => mebibytes(rows, schema, facts, |size| size.sstable_bytes_max),
+        "max_sstable_duration" => {
+            sizes(rows, schema, facts, |size| ("max_sstable_duration", size.sstable_millis_max));
         }
-        // The others exist because drivers and tools look for them; this version has nothing to say in them.
-        _ => {}
+        "token_ring" => ring::token_ring(rows, schema, &facts.view),
+        _ => running::fill(rows, facts),
     }
+}
+
+/// A figure of bytes in mebibytes, rounded up as Cassandra does.
+fn mebibytes(rows: &mut RowBuilder, schema: &Schema, facts: &Facts, bytes: impl Fn(&SizeFacts) -> i64) {
+    sizes(rows, schema, facts, |size| ("mebibytes", (bytes(size).max(0) as u64).div_ceil(1 << 20) as i64));
 }
 
 fn sizes(

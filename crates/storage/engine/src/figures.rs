@@ -75,6 +75,8 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             (store.damages.len() + met) as u64
         },
         disk_bytes,
+        sstable_bytes_max: set.iter().map(|live| live.sstable.disk_len()).max().unwrap_or(0),
+        sstable_micros_max: set.iter().map(|live| span(&live.sstable)).max().unwrap_or(0),
         data_bytes: sum(&|sstable| sstable.data_len()),
         repaired_bytes: set
             .iter()
@@ -105,5 +107,14 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
         metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),
+    }
+}
+
+/// Microseconds between the oldest and the newest write of an SSTable; 0 for one that has none with a time.
+fn span(sstable: &sstable::Sstable) -> u64 {
+    let stats = &sstable.metadata().stats;
+    match (stats.min_timestamp, stats.max_timestamp) {
+        (i64::MIN, i64::MAX) => 0,
+        (oldest, newest) => u64::try_from(i128::from(newest) - i128::from(oldest)).unwrap_or(0),
     }
 }

@@ -57,6 +57,10 @@ pub struct TableStats {
     pub damaged_sstables: u64,
     /// Bytes of all components of the live SSTables.
     pub disk_bytes: u64,
+    /// Bytes of all components of the largest live SSTable.
+    pub sstable_bytes_max: u64,
+    /// Microseconds between the oldest and the newest write of one SSTable, of that where they are farthest apart.
+    pub sstable_micros_max: u64,
     /// Bytes of data before compression.
     pub uncompressed_bytes: u64,
     /// Bytes of data in SSTables.

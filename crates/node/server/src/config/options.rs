@@ -66,6 +66,11 @@ macro_rules! options {
                 })
             }
 
+            /// The type of each option's value, as ScyllaDB's `system.config` names it.
+            pub fn kinds() -> Vec<(&'static str, &'static str)> {
+                vec![$((stringify!($name), <$ty as OptionValue>::KIND),)*]
+            }
+
             /// Every option with its value as `torc.yaml` would have it, in name order.
             pub fn show(&self) -> Vec<(&'static str, String)> {
                 let mut all = vec![$((stringify!($name), self.$name.show()),)*];

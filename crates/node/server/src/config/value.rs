@@ -17,6 +17,8 @@ impl Size {
 
 /// A type that options may have.
 pub trait OptionValue: Sized {
+    /// The type's name in ScyllaDB's `system.config`; all that is no number and no truth value is a `string`.
+    const KIND: &'static str = "string";
     /// Reads a value; the error names the expected form.
     fn parse(text: &str) -> Result<Self, String>;
     /// The value as `torc.yaml` would have it.
@@ -54,6 +56,8 @@ impl OptionValue for Secret {
 }
 
 impl OptionValue for bool {
+    const KIND: &'static str = "bool";
+
     fn parse(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
@@ -68,8 +72,10 @@ impl OptionValue for bool {
 }
 
 macro_rules! numbers {
-    ($($ty:ty),*) => {$(
+    ($kind:literal: $($ty:ty),*) => {$(
         impl OptionValue for $ty {
+            const KIND: &'static str = $kind;
+
             fn parse(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|_| format!("expected a number from {} to {}", <$ty>::MIN, <$ty>::MAX))
             }
@@ -80,7 +86,8 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(i32, u16, u32, u64, f64);
+numbers!("integer": i32, u16, u32, u64);
+numbers!("double": f64);
 
 impl OptionValue for PathBuf {
     fn parse(text: &str) -> Result<Self, String> {
