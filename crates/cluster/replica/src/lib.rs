@@ -22,8 +22,8 @@ mod trace;
 mod traced;
 
 pub use engine::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery, Place, Predicate,
-    Similarity,
+    ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
+    Place, Predicate, Similarity,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, Marked, Origin, Read as EngineRead, RepairedWatermark,

@@ -301,6 +301,7 @@ fn test(name: &str, test: &Test, table: &Table) -> String {
         Test::SameAs(_) => "is that of the base".to_owned(),
         Test::Like(pattern) => format!("like {}", expr(pattern, table)),
         Test::Matches(pattern) => format!("matches {}", expr(pattern, table)),
+        Test::Analyzed(_, inner) => return format!("{} (analyzed)", self::test(name, inner, table)),
         Test::Not(inner) => return format!("not {}", self::test(name, inner, table)),
         Test::Element { key, test, .. } => {
             return self::test(&format!("{name}[{}]", expr(key, table)), test, table);

@@ -64,8 +64,8 @@ pub use engine::{Derivation, Derived, Engine, FollowUp, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use index::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery, Place, Predicate,
-    Similarity,
+    ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
+    Place, Predicate, Similarity,
 };
 pub use maintain::finish_drop;
 pub use memtable::OnlyRow;

@@ -5,7 +5,7 @@ use mutation::{Clustering, ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
-use crate::Predicate;
+use crate::{Analysis, Predicate};
 
 /// Behind each component of a term, so that no term is the beginning of another one.
 const TERM_END: u8 = 0x38;
@@ -25,6 +25,8 @@ pub struct Definition {
     ty: CqlType,
     /// Of an index on entries, the one key of which it has the entries; none for all.
     entry: Option<String>,
+    /// How texts change before they are terms.
+    analysis: Option<Analysis>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
     /// Of such an index, candidates that a search holds at least.
@@ -105,6 +107,7 @@ impl Definition {
             position: usize::from(column.position),
             part: target.part,
             ty: column.ty.clone(),
+            analysis: Analysis::of(&index.options),
             vectors: vector_options(index, &column.ty, target.part),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
@@ -131,10 +134,13 @@ impl Definition {
 
     /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry, vectors, search_beam: _ } = self;
+        let Self { name, column, kind, position, part, ty, entry, analysis, vectors, search_beam: _ } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
+        }
+        if let Some(analysis) = analysis {
+            text.push_str(&format!("|{analysis:?}"));
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
@@ -157,6 +163,8 @@ impl Definition {
 
     fn term(&self, value: &[u8], second: Option<&[u8]>, out: &mut Vec<u8>) {
         let types = self.term_types();
+        let analyzed = self.analysis.map(|analysis| analysis.apply(value));
+        let value = analyzed.as_deref().unwrap_or(value);
         types.0.encode_ordered_component(Some(value), false, out);
         if let (Some(ty), Some(second)) = (types.1, second) {
             ty.encode_ordered_component(Some(second), false, out);
@@ -319,6 +327,28 @@ mod tests {
     use schema::{IndexTarget, TableBuilder, TableId};
 
     use super::*;
+
+    #[test]
+    fn terms_of_analyzed_texts_are_those_of_their_variants() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("v", CqlType::Text)
+            .build()
+            .expect("a good table");
+        let definition = |options: &[(&str, &str)]| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let targets = vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }];
+            let index = Index { name: "i".to_owned(), targets, class: None, options: options.collect() };
+            Definition::new(&table, &index).expect("an index")
+        };
+        let folding = definition(&[("case_sensitive", "false"), ("ascii", "true")]);
+        let plain = definition(&[("case_sensitive", "true")]);
+        assert_eq!(folding.term_of("ÉTÉ".as_bytes(), None), folding.term_of(b"ete", None));
+        assert_ne!(plain.term_of(b"ETE", None), plain.term_of(b"ete", None));
+        assert_eq!(plain.term_of(b"ete", None), folding.term_of(b"ete", None));
+        assert_ne!(plain.fingerprint(), folding.fingerprint());
+        assert_eq!(plain.fingerprint(), definition(&[]).fingerprint());
+    }
 
     #[test]
     fn an_index_of_one_entry_has_its_terms_alone() {

@@ -397,7 +397,7 @@ fn a_disabled_stream_ends_and_is_forgotten_after_a_day() {
     };
     assert_eq!(listed(&api), [first.clone(), second.clone()]);
     api.ahead_seconds.set(24 * 3600 + 10);
-    assert_eq!(listed(&api), [second.clone()]);
+    assert_eq!(listed(&api), [second]);
     let gone = call(&api.api, "DescribeStream", &json!({ "StreamArn": first }).to_string());
     assert!(gone.body.contains("ResourceNotFoundException"), "{}", gone.body);
 }

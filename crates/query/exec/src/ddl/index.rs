@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::SchemaEdit;
 use cql::ast::{CreateIndex, IndexTarget as TargetAst};
+use replica::ANALYSIS_OPTIONS;
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
 use types::CqlType;
 
@@ -16,8 +17,6 @@ use crate::where_clause::index::{Family, LOCAL, is_vector};
 
 /// The longest name of an index, which is a directory.
 const NAME_LEN_MAX: usize = 255;
-/// Options of SAI that change the terms of a text, each with the value that leaves it alone.
-const ANALYSIS: [(&str, &str); 3] = [("case_sensitive", "true"), ("normalize", "false"), ("ascii", "false")];
 /// Options of SAI that take an analyzer.
 const ANALYZERS: [&str; 2] = ["index_analyzer", "query_analyzer"];
 /// The class of an index and its options, from the end of the statement.
@@ -275,7 +274,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
         return invalid!("Column '{name}' contains non-alphanumeric-underscore characters");
     }
     let known = |name: &str| {
-        ANALYSIS.iter().any(|(known, _)| *known == name)
+        ANALYSIS_OPTIONS.iter().any(|(known, _)| *known == name)
             || ANALYZERS.contains(&name)
             || vectors::SAI_OPTIONS.contains(&name)
     };
@@ -288,7 +287,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
         ));
     }
     let column = table.column(name).expect("targets are columns");
-    check_options(&index.options, column)?;
+    check_options(&index.options, column, target.part)?;
     for ty in term_types(column, target.part) {
         let nested = ty.is_collection() || ty.is_tuple() || ty.is_udt();
         if matches!(ty, CqlType::Blob) || nested && ty.is_multi_cell() {
@@ -298,13 +297,13 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Options of SAI: those with an effect on terms are not carried out yet.
-fn check_options(options: &BTreeMap<String, String>, column: &Column) -> Result<()> {
+/// Options of SAI. Analyzers are not carried out yet.
+fn check_options(options: &BTreeMap<String, String>, column: &Column, part: IndexedPart) -> Result<()> {
     let vector = vectors::SAI_OPTIONS.iter().any(|name| options.contains_key(*name));
     if vector && !is_vector(&column.ty) {
         return invalid!("CQL type {} cannot have vector options", column.ty.cql_name());
     }
-    let analysis: Vec<(&str, &str)> = ANALYSIS
+    let analysis: Vec<(&str, &str)> = ANALYSIS_OPTIONS
         .iter()
         .map(|(name, _)| *name)
         .chain(ANALYZERS)
@@ -323,19 +322,25 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column) -> Result<
             shown(&listed)
         );
     }
-    if !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
-        return invalid!("CQL type {} cannot be analyzed.", column.ty.cql_name());
+    if !matches!(term_types(column, part).as_slice(), [CqlType::Text | CqlType::Ascii]) {
+        let name = match (&column.ty, part) {
+            (CqlType::Map { key, value, .. }, IndexedPart::Entries) => {
+                format!("'{}'", types::composite_class_name([&**key, &**value]))
+            }
+            (ty, _) => ty.cql_name(),
+        };
+        return invalid!("CQL type {name} cannot be analyzed.");
     }
     for (name, value) in analysis {
-        let Some((_, neutral)) = ANALYSIS.iter().find(|(known, _)| *known == name) else {
+        if ANALYZERS.contains(&name) {
             return Err(ExecError::unsupported(format_args!("The option '{name}' of an index")));
-        };
+        }
         let lower = value.to_ascii_lowercase();
+        if lower.is_empty() {
+            return invalid!("Empty value for boolean option '{name}'");
+        }
         if lower != "true" && lower != "false" {
             return invalid!("Illegal value for boolean option '{name}': {}", shown(value));
-        }
-        if lower != *neutral {
-            return Err(ExecError::unsupported(format_args!("The option '{name}' = {lower} of an index")));
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! Relations on what collections hold: `CONTAINS`, and `m[key] = value`.
 
 use cql::ast::{ComparisonOperator, Predicate, Term};
-use schema::Column;
+use schema::{Column, IndexedPart};
 use types::CqlType;
 
 use super::Collector;
 use super::filter::Test;
+use super::index::analysis_of;
 use crate::error::{Result, invalid};
 use crate::expr::literal::term_text;
 use crate::expr::resolve::Receiver;
@@ -34,7 +35,10 @@ impl<'a> Collector<'_, 'a> {
         let receiver = Receiver::new(format!("{name}({})", column.name), ty);
         let expr = self.resolver.term(value, &receiver)?;
         let test = if key { Test::ContainsKey(expr) } else { Test::Contains(expr) };
-        self.filter(column, if negated { Test::Not(Box::new(test)) } else { test });
+        let part = if key { IndexedPart::Keys } else { IndexedPart::Values };
+        let analysis = analysis_of(self.table, column, part);
+        let test = if negated { Test::Not(Box::new(test)) } else { test.analyzed_by(analysis) };
+        self.filter(column, test);
         Ok(())
     }
 

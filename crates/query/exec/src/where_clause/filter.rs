@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use cql::ast::ComparisonOperator;
+use replica::Analysis;
 use types::CqlType;
 use types::elements::Elements;
 
@@ -16,6 +17,8 @@ use crate::expr::{Env, Expr, Value};
 pub enum Test {
     /// A comparison.
     Compare(ComparisonOperator, Expr),
+    /// `=`, `CONTAINS` or `CONTAINS KEY` of texts that the column's index analyzes: both sides are compared as it does.
+    Analyzed(Analysis, Box<Test>),
     /// `IN`
     In(Choice),
     /// `CONTAINS`
@@ -98,6 +101,8 @@ pub struct BoundFilter<'a> {
 #[derive(Debug)]
 enum BoundTest<'a> {
     Compare(ComparisonOperator, Bytes),
+    /// The test's value is analyzed.
+    Analyzed(Analysis, Box<BoundTest<'a>>),
     In(Vec<Bytes>),
     Contains(Bytes),
     ContainsKey(Bytes),
@@ -116,10 +121,21 @@ impl Filter {
 }
 
 impl Test {
+    /// The same as an index analyzes it.
+    pub fn analyzed_by(self, analysis: Option<Analysis>) -> Self {
+        match analysis {
+            None => self,
+            Some(analysis) => Self::Analyzed(analysis, Box::new(self)),
+        }
+    }
+
     fn bind(&self, name: &str, env: &Env<'_>) -> Result<BoundTest<'_>> {
         let value = |expr: &Expr| required(expr, name, env);
         Ok(match self {
             Self::Compare(operator, expr) => BoundTest::Compare(*operator, value(expr)?),
+            Self::Analyzed(analysis, inner) => {
+                BoundTest::Analyzed(*analysis, Box::new(inner.bind(name, env)?.analyzed(*analysis)))
+            }
             Self::In(choice) => BoundTest::In(in_values(choice, name, env, true)?),
             Self::Contains(expr) => BoundTest::Contains(value(expr)?),
             Self::ContainsKey(expr) => BoundTest::ContainsKey(value(expr)?),
@@ -179,6 +195,17 @@ impl BoundFilter<'_> {
 }
 
 impl BoundTest<'_> {
+    /// The same with its value analyzed.
+    fn analyzed(self, analysis: Analysis) -> Self {
+        let apply = |value: Bytes| Bytes::from(analysis.apply(&value).into_owned());
+        match self {
+            Self::Compare(operator, value) => Self::Compare(operator, apply(value)),
+            Self::Contains(value) => Self::Contains(apply(value)),
+            Self::ContainsKey(value) => Self::ContainsKey(apply(value)),
+            other => other,
+        }
+    }
+
     fn passes(&self, value: &[u8], ty: &CqlType, row: &RowView<'_>) -> bool {
         match self {
             BoundTest::Compare(operator, other) => {
@@ -192,22 +219,27 @@ impl BoundTest<'_> {
                     ComparisonOperator::GreaterOrEqual => order.is_ge(),
                 }
             }
+            BoundTest::Analyzed(analysis, inner) => match &**inner {
+                BoundTest::Contains(wanted) => {
+                    of_values(value, ty, |_, found| *analysis.apply(found) == **wanted)
+                }
+                BoundTest::ContainsKey(wanted) => {
+                    of_keys(value, ty, |_, found| *analysis.apply(found) == **wanted)
+                }
+                other => other.passes(&analysis.apply(value), ty, row),
+            },
             BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
             BoundTest::Like(LikePattern::Whole(wanted)) => value == wanted,
             BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
             BoundTest::Matches(pattern) => pattern.matches(value),
             BoundTest::Not(inner) => !inner.passes(value, ty, row),
             BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),
-            BoundTest::Contains(wanted) => match ty {
-                CqlType::List { element, .. } => any_element(Elements::of_list(value), element, wanted, 0, 1),
-                CqlType::Set { element, .. } => any_element(Elements::of_set(value), element, wanted, 0, 1),
-                CqlType::Map { value: ty, .. } => any_element(Elements::of_map(value), ty, wanted, 1, 2),
-                _ => false,
-            },
-            BoundTest::ContainsKey(wanted) => match ty {
-                CqlType::Map { key, .. } => any_element(Elements::of_map(value), key, wanted, 0, 2),
-                _ => false,
-            },
+            BoundTest::Contains(wanted) => {
+                of_values(value, ty, |ty, found| ty.compare(found, wanted).is_eq())
+            }
+            BoundTest::ContainsKey(wanted) => {
+                of_keys(value, ty, |ty, found| ty.compare(found, wanted).is_eq())
+            }
             BoundTest::Element(key, element, test) => {
                 element_at(value, ty, key).is_some_and(|found| test.passes(found, element, row))
             }
@@ -236,16 +268,34 @@ fn element_at<'a>(value: &'a [u8], ty: &CqlType, key: &[u8]) -> Option<&'a [u8]>
     }
 }
 
+/// Whether an element of a list or set, or a value of a map, is the one.
+fn of_values(value: &[u8], ty: &CqlType, is_one: impl Fn(&CqlType, &[u8]) -> bool) -> bool {
+    match ty {
+        CqlType::List { element, .. } => any_element(Elements::of_list(value), element, is_one, 0, 1),
+        CqlType::Set { element, .. } => any_element(Elements::of_set(value), element, is_one, 0, 1),
+        CqlType::Map { value: ty, .. } => any_element(Elements::of_map(value), ty, is_one, 1, 2),
+        _ => false,
+    }
+}
+
+/// Whether a key of a map is the one.
+fn of_keys(value: &[u8], ty: &CqlType, is_one: impl Fn(&CqlType, &[u8]) -> bool) -> bool {
+    match ty {
+        CqlType::Map { key, .. } => any_element(Elements::of_map(value), key, is_one, 0, 2),
+        _ => false,
+    }
+}
+
 fn any_element(
     elements: Result<Elements<'_>, types::TypeError>,
     ty: &CqlType,
-    wanted: &[u8],
+    is_one: impl Fn(&CqlType, &[u8]) -> bool,
     skip: usize,
     step: usize,
 ) -> bool {
     let Ok(elements) = elements else { return false };
     elements.skip(skip).step_by(step).any(|element| match element {
-        Ok(Some(element)) => ty.compare(element, wanted).is_eq(),
+        Ok(Some(element)) => is_one(ty, element),
         _ => false,
     })
 }

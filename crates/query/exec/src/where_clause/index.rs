@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use cql::ast::ComparisonOperator;
-use replica::Predicate;
+use replica::{Analysis, Predicate};
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
@@ -181,6 +181,7 @@ impl Condition {
                 _ => Self::Other,
             },
             Test::Like(pattern) => Self::Like(pattern.clone()),
+            Test::Analyzed(_, inner) => Self::of_test(inner),
             Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
                 Self::Other
             }
@@ -242,6 +243,16 @@ fn finds_patterns(index: &Index, column: &Column) -> bool {
     index.depends_on(&column.name)
         && Family::of_class(index.class.as_deref()) == Some(Family::Sasi)
         && matches!(column.ty, CqlType::Text | CqlType::Ascii)
+}
+
+/// How the index on a column of texts compares them; none when there is no index that analyzes them.
+pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<Analysis> {
+    let analyzes = |index: &Index| {
+        let is_attached = Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached);
+        let is_on = index.targets.iter().any(|target| target.column == column.name && target.part == part);
+        (is_attached && is_on).then(|| Analysis::of(&index.options)).flatten()
+    };
+    table.indexes.values().find_map(analyzes)
 }
 
 /// The index that finds the nearest of a column's vectors.

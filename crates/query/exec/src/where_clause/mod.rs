@@ -12,7 +12,7 @@ pub mod like;
 mod multi;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
-use schema::{Column, ColumnKind, Table};
+use schema::{Column, ColumnKind, IndexedPart, Table};
 use types::CqlType;
 
 use self::access::RangeAccess;
@@ -575,9 +575,13 @@ impl<'a> Collector<'_, 'a> {
     }
 
     fn filter_singles(&mut self, column: &Column, singles: Vec<Single>) {
+        let analysis = index::analysis_of(self.table, column, IndexedPart::Whole);
         for single in singles {
             let test = match single {
-                Single::Equal(expr) => Test::Compare(ComparisonOperator::Equal, expr),
+                Single::Equal(expr) => {
+                    let test = Test::Compare(ComparisonOperator::Equal, expr);
+                    test.analyzed_by(analysis)
+                }
                 Single::Slice(operator, expr) => Test::Compare(operator, expr),
                 Single::In(choice) => Test::In(choice),
                 Single::NotIn(choice) => Test::Not(Box::new(Test::In(choice))),
