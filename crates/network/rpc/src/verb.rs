@@ -204,4 +204,12 @@ mod tests {
              64 stream_open, 65 stream_chunk, 66 stream_close, 67 stream_files"
         );
     }
+    #[test]
+    fn the_dissector_knows_every_verb() {
+        let dissector = include_str!("../../../../tools/wireshark/torc.lua");
+        for verb in Verb::ALL {
+            let line = format!("[{}] = \"{}\"", verb.number(), verb.name());
+            assert!(dissector.contains(&line), "tools/wireshark/torc.lua lacks {line}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Secondary indexes while things happen to a cluster: a client writes and reads a table by an indexed column, and the checker that an
-//! index finds each row of a value and no row of another, at every strong read and, when all is quiet, through every node.
+//! index finds each row of a value and no row of another, at every strong read and, when all is quiet, through every node. Each row has a
+//! vector made of its value, too, so that the rows nearest to that of a value have to be the rows of the value.
 //!
 //! The client is alone on its table and gives its writes timestamps in their order, so a row has the value of its last acknowledged
 //! write, or of one without an answer since.
@@ -73,10 +74,13 @@ impl Indexed {
 }
 
 /// Creates the table and its index.
-pub(crate) fn create_texts() -> [String; 2] {
+pub(crate) fn create_texts() -> [String; 3] {
     [
-        format!("CREATE TABLE {TABLE} (p int, c int, v int, PRIMARY KEY (p, c))"),
+        format!("CREATE TABLE {TABLE} (p int, c int, v int, near vector<float, 2>, PRIMARY KEY (p, c))"),
         format!("CREATE INDEX indexed_by_v ON {TABLE} (v)"),
+        format!(
+            "CREATE INDEX indexed_by_near ON {TABLE} (near) USING 'sai' WITH OPTIONS = {{'similarity_function': 'euclidean'}}"
+        ),
     ]
 }
 
@@ -123,7 +127,9 @@ impl Indexer {
         let at = self.indexed.borrow_mut().begin(key, value);
         let (p, c) = key;
         let text = match value {
-            Some(v) => format!("INSERT INTO {TABLE} (p, c, v) VALUES ({p}, {c}, {v}) USING TIMESTAMP {at}"),
+            Some(v) => format!(
+                "INSERT INTO {TABLE} (p, c, v, near) VALUES ({p}, {c}, {v}, [{v}, 1]) USING TIMESTAMP {at}"
+            ),
             None => format!("DELETE FROM {TABLE} USING TIMESTAMP {at} WHERE p = {p} AND c = {c}"),
         };
         connection.consistency = *pick(&mut self.rng, &self.plan.levels.strong_writes);
@@ -143,10 +149,16 @@ impl Indexer {
         connection.consistency = *pick(&mut self.rng, &self.plan.levels.strong_reads);
         let value = self.rng.below(VALUES) as i32;
         let page = *pick(&mut self.rng, &[1, 3, 100]);
-        match shown(connection, value, page).await {
+        let by_nearness = self.indexed.borrow().timestamp % 2 == 0;
+        let shown = match by_nearness {
+            true => shown_nearest(connection, value).await,
+            false => shown(connection, value, page).await,
+        };
+        match shown {
             Ok(found) => {
                 if let Some(problem) = self.indexed.borrow().problem(value, &found) {
-                    let text = format!("checker indexed: of {TABLE} where v = {value}, {problem}");
+                    let how = if by_nearness { "near" } else { "where v =" };
+                    let text = format!("checker indexed: of {TABLE} {how} {value}, {problem}");
                     self.world.borrow_mut().fail(text);
                 }
                 Ok(())
@@ -164,6 +176,24 @@ impl Indexer {
 
 async fn shown(connection: &mut Connection, value: i32, page: i32) -> Result<Vec<(Key, i32)>, Failure> {
     let text = format!("SELECT p, c, v FROM {TABLE} WHERE v = {value}");
+    rows(connection, text, page).await
+}
+
+/// The rows that are as near to the vector of a value as those of the value are. They come first.
+async fn shown_nearest(connection: &mut Connection, value: i32) -> Result<Vec<(Key, i32)>, Failure> {
+    let limit = PARTITIONS * ROWS;
+    let text = format!("SELECT p, c, v FROM {TABLE} ORDER BY near ANN OF [{value}, 1] LIMIT {limit}");
+    let found = rows(connection, text, 1_000).await?;
+    let distance = |row: &(Key, i32)| row.1.abs_diff(value);
+    if !found.is_sorted_by_key(distance) {
+        return Err(Failure::Protocol(format!(
+            "rows in another order than that of their nearness: {found:?}"
+        )));
+    }
+    Ok(found.into_iter().take_while(|row| distance(row) == 0).collect())
+}
+
+async fn rows(connection: &mut Connection, text: String, page: i32) -> Result<Vec<(Key, i32)>, Failure> {
     let rows = connection.rows(&Query::text(text), page).await?;
     let number = |cell: &Option<Vec<u8>>| {
         let bytes = cell.as_deref().and_then(|bytes| bytes.try_into().ok());
@@ -176,14 +206,19 @@ async fn shown(connection: &mut Connection, value: i32, page: i32) -> Result<Vec
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     let begun = director.sim.now();
     for nth in director.present() {
-        for (level, value) in [Consistency::Quorum, Consistency::All]
+        for (level, value, by_nearness) in [Consistency::Quorum, Consistency::All]
             .into_iter()
             .flat_map(|level| (0..VALUES).map(move |value| (level, value)))
+            .flat_map(|(level, value)| [false, true].map(|by_nearness| (level, value, by_nearness)))
         {
             let mut connection = director.connect(nth).await?;
             connection.consistency = level;
             let found = loop {
-                match shown(&mut connection, value as i32, 7).await {
+                let shown = match by_nearness {
+                    true => shown_nearest(&mut connection, value as i32).await,
+                    false => shown(&mut connection, value as i32, 7).await,
+                };
+                match shown {
                     Ok(found) => break found,
                     Err(failure)
                         if failure.to_string().contains("not yet available")
@@ -194,7 +229,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             };
             if let Some(problem) = director.indexed.borrow().problem(value as i32, &found) {
                 return Err(format!(
-                    "of {TABLE} where v = {value}, read by node {nth} at {level:?}, {problem}"
+                    "of {TABLE} where v = {value} (by nearness: {by_nearness}), read by node {nth} at {level:?}, {problem}"
                 ));
             }
         }
