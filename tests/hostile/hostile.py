@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, torc, folder):
         self.torc, self.folder, self.host, self.source = torc, folder, ADDRESS, SOURCE
-        self.node = Torc(torc, folder, ADDRESS, 2, ("--memory_size", f"{MEMORY >> 20}MiB"))
+        self.node = Torc(torc, folder, ADDRESS, 2, ("--memory_size", f"{MEMORY >> 20}MiB", "--commitlog_segment_size", "8MiB"))
         self.rss_most = 0
         self.stopped = threading.Event()
 

@@ -231,7 +231,7 @@ def few_descriptors(world):
     host = world.host.rsplit(".", 1)[0] + ".33"
     folder = os.path.join(world.folder, "few")
     os.makedirs(folder)
-    node = Torc(world.torc, folder, host, 2, ("--memory_size", "512MiB"))
+    node = Torc(world.torc, folder, host, 2, ("--memory_size", "512MiB", "--commitlog_segment_size", "8MiB"))
     node.command = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *node.command]
     many, refused = [], 0
     try:

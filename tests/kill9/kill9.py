@@ -275,7 +275,8 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     with Workspace("kill9") as folder:
-        server = Torc(options.torc, folder)
+        # Small segments: many of them are begun, ended and taken again between two kills.
+        server = Torc(options.torc, folder, options=("--commitlog_segment_size", "8MiB"))
         try:
             acknowledged = run(server, options.rounds, options.seed)
         except (Lost, Failure, DriverException, NoHostAvailable) as error:

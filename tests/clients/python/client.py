@@ -489,7 +489,7 @@ def test_concurrency():
 def test_large_values():
     session.execute("CREATE TABLE large (k int PRIMARY KEY, v blob)")
     insert = session.prepare("INSERT INTO large (k, v) VALUES (?, ?)")
-    for size in (131_071, 131_072, 1_000_000, 4_000_000):
+    for size in (131_071, 131_072, 1_000_000, 4_000_000, 10_000_000):
         value = bytes(range(256)) * (size // 256) + b"\x01" * (size % 256)
         session.execute(insert, (size, value))
         equal(rows("SELECT v FROM large WHERE k = %s", (size,))[0][0] == value, True, f"{size} bytes:")

@@ -27,7 +27,6 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
         None => std::env::temp_dir().join(format!("torc-dev-{}", std::process::id())),
     };
     config.data_file_directories = directory.join("data");
-    config.commitlog_segment_size = server::Size::mib(8);
     config.alternator_port = ALTERNATOR_PORT;
     config.alternator_ttl_period = ALTERNATOR_TTL_PERIOD;
     config.alternator_streams_time_window = ALTERNATOR_STREAMS_TIME_WINDOW;
