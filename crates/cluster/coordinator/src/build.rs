@@ -8,17 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mutation::{PartitionRange, PartitionUpdate, RingPosition, Seconds};
 use replica::{Form, Limits, PartitionResult, Partitions, Read, ReadCommand, ReadPage, ReplicaError};
 use rt::preempt::Pace;
 use rt::sync::Notify;
 use rt::{Group, Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
+use topology::NodeIndex;
 use views::View;
 
 use crate::logged::Batches;
-use crate::view_builds::{BuildRows, Builds};
-use crate::{Coordinator, RequestError};
+use crate::peer_error::PeerError;
+use crate::view_builds::{BuildRows, Builds, ViewBuildStatus};
+use crate::{Coordinator, RequestError, ViewNode, shard_calls};
 
 /// Rows of the base that are read at once, and bytes.
 const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
@@ -184,6 +187,49 @@ impl Coordinator {
         }
         let batches = Batches::new(self.context(), &self.operations().batchlog);
         Ok(batches.write_late(updates, at_micros, WRITE_TIMEOUT).await?)
+    }
+
+    /// How far each node of the ring is with building a materialized view, by what it says before the deadline.
+    pub async fn view_build_statuses(
+        &self,
+        view: TableId,
+        deadline: Instant,
+    ) -> Vec<(ViewNode, ViewBuildStatus)> {
+        let cluster = self.view();
+        let one = |node: NodeIndex| {
+            let cluster = &cluster;
+            async move {
+                let asked = match node == cluster.own() {
+                    true => {
+                        let here = async { self.view_build_here(view).await.map_err(PeerError::Invalid) };
+                        self.context().here(deadline, here).await
+                    }
+                    false if !cluster.is_alive(node) => Ok(ViewBuildStatus::Unknown),
+                    false => self.context().remote().view_build((cluster, node), view, deadline).await,
+                };
+                let status = asked.unwrap_or_else(|error| {
+                    tracing::warn!(
+                        "/{} did not say how far it is with a view: {error:?}",
+                        cluster.node(node).native.ip()
+                    );
+                    ViewBuildStatus::Unknown
+                });
+                (cluster.node(node).clone(), status)
+            }
+        };
+        join_all(cluster.indexes().map(one)).await
+    }
+
+    /// How far this node is with building a view.
+    pub(crate) async fn view_build_here(&self, view: TableId) -> Result<ViewBuildStatus, String> {
+        self.context().port().ask(ShardId(0), shard_calls::ViewBuild { view }).await
+    }
+
+    /// The same, on shard 0.
+    pub(crate) async fn view_build(&self, view: TableId) -> Result<ViewBuildStatus, String> {
+        let schema = self.schema();
+        let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
+        rows.read().await.map(|builds| builds.status(view)).map_err(|error| error.to_string())
     }
 
     /// Has every node build the views of a table from the beginning.

@@ -83,3 +83,4 @@ pub use schema_change::SchemaChangeError;
 pub use shard_calls::{NodeRequest, NodeResponse};
 pub use topology::Consistency;
 pub use view::{ClusterView, Copies, Phase, Replicated, ViewNode};
+pub use view_builds::ViewBuildStatus;

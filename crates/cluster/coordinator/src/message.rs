@@ -41,6 +41,8 @@ pub(crate) const TRUNCATES: u8 = 1;
 pub(crate) const ASKS_TRUNCATION: u8 = 2;
 /// Of `truncate`: build the table's views from the beginning.
 pub(crate) const REBUILDS_VIEWS: u8 = 3;
+/// Of `truncate`: how far the node is with building a view.
+pub(crate) const ASKS_VIEW_BUILD: u8 = 4;
 /// Bytes of the topology version before a body.
 pub(crate) const STAMP_LEN: usize = 8;
 /// Bytes before the updates of a write: the topology version, and when the write began.

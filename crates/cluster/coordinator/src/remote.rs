@@ -12,10 +12,13 @@ use schema::TableId;
 use stdx::Reader;
 use topology::NodeIndex;
 
-use crate::message::{ASKS_TRUNCATION, REBUILDS_VIEWS, TRUNCATES, decode_updates, put_updates, stamp};
+use crate::message::{
+    ASKS_TRUNCATION, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates, put_updates, stamp,
+};
 use crate::peer_error::{PeerError, unreadable};
 use crate::traced::{TRACED_VERBS, encode, message_name};
 use crate::view::{ClusterView, ViewNode};
+use crate::view_builds::ViewBuildStatus;
 
 /// The way to the replicas of other nodes.
 #[derive(Clone)]
@@ -165,6 +168,21 @@ impl Calls<'_> {
         body.push(REBUILDS_VIEWS);
         body.extend_from_slice(&base.0);
         self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await.map(drop)
+    }
+
+    /// How far a node is with building a view.
+    pub(crate) async fn view_build(
+        self,
+        (view, node): (&ClusterView, NodeIndex),
+        built: TableId,
+        deadline: Instant,
+    ) -> Result<ViewBuildStatus, PeerError> {
+        let mut body = stamp(view, 32);
+        body.push(ASKS_VIEW_BUILD);
+        body.extend_from_slice(&built.0);
+        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let number = Reader::new(&answer).i64().map_err(|short| unreadable(&short))?;
+        ViewBuildStatus::of_number(number).ok_or_else(|| unreadable(&"no status of a build"))
     }
 
     /// When each shard of a node truncated a table last, microseconds since 1970; [`i64::MIN`] for never.

@@ -12,6 +12,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::paxos::messages::{self, LockRequest};
+use crate::view_builds::ViewBuildStatus;
 use crate::{ClusterView, Decision, Operation, SchemaChangeError};
 
 rt::shard_calls! {
@@ -60,5 +61,7 @@ rt::shard_calls! {
         CountOperation { table: TableId, token: i64, operation: Operation, limit: u32, decision: Decision } -> bool,
         /// To shard 0: build the materialized views of a table from the beginning.
         RebuildViews { base: TableId } -> Result<(), String>,
+        /// To shard 0: how far the node is with building a materialized view.
+        ViewBuild { view: TableId } -> Result<ViewBuildStatus, String>,
     }
 }

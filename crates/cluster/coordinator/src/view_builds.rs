@@ -13,6 +13,42 @@ use rt::Rt;
 use schema::{Schema, Table, TableId};
 use stdx::HashMap;
 
+/// How far a node is with building a materialized view, by Cassandra's names (`system_distributed.view_build_status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewBuildStatus {
+    /// Nothing is known: the node has not begun, does not know the view, or does not answer.
+    Unknown,
+    /// The build is under way.
+    Started,
+    /// The node has put all that it has of the base into the view.
+    Success,
+}
+
+impl ViewBuildStatus {
+    /// Its name, as Cassandra's `nodetool viewbuildstatus` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Started => "STARTED",
+            Self::Success => "SUCCESS",
+        }
+    }
+
+    /// The number by which it is sent.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Started => 1,
+            Self::Success => 2,
+        }
+    }
+
+    /// The status of a number; none for others.
+    pub(crate) fn of_number(number: i64) -> Option<Self> {
+        [Self::Unknown, Self::Started, Self::Success].into_iter().find(|status| status.number() == number)
+    }
+}
+
 /// The state of a build, as stored in its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -33,6 +69,17 @@ pub(crate) struct Builds {
     stale: Vec<PartitionUpdate>,
     /// The latest timestamp of a row.
     latest: i64,
+}
+
+impl Builds {
+    /// How far the build of a view is.
+    pub(crate) fn status(&self, view: TableId) -> ViewBuildStatus {
+        match (self.built.contains(&view), self.begun.contains_key(&view)) {
+            (true, _) => ViewBuildStatus::Success,
+            (false, true) => ViewBuildStatus::Started,
+            (false, false) => ViewBuildStatus::Unknown,
+        }
+    }
 }
 
 /// The two tables of a node.

@@ -8,6 +8,7 @@ use cluster::liveness::Liveness;
 use cluster::state::ClusterState;
 use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
+    ViewBuildStatus, ViewNode,
 };
 use engine::{EngineStats, Sampled, SnapshotRecord};
 use membership::{FetchFigures, TopologyRequest};
@@ -183,6 +184,11 @@ pub trait Node {
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// All snapshots on disk.
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
+    /// How far each node of the ring is with building a materialized view.
+    fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
+        let _ = view;
+        Box::pin(std::future::ready(Vec::new()))
+    }
     /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
         let _ = request;

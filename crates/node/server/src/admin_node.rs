@@ -13,7 +13,7 @@ use admin::{
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
-use coordinator::ClusterView;
+use coordinator::{ClusterView, ViewBuildStatus, ViewNode};
 use engine::{Sampled, SnapshotRecord};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
@@ -29,6 +29,8 @@ use crate::{Config, NodeError};
 
 /// Between two times that the others hear how much is stored here.
 const LOAD_INTERVAL: Duration = Duration::from_secs(60);
+/// The time that other nodes have to say how far they are with building a view.
+const VIEW_BUILDS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The administration and metrics ports of a node, on shard 0.
 pub(crate) struct AdminNode {
@@ -235,6 +237,11 @@ impl Node for View {
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
         let (rt, data) = (self.rt.clone(), self.data.clone());
         Box::pin(async move { engine::list_snapshots(rt.disk(), &data).await })
+    }
+
+    fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
+        let (coordinator, deadline) = (self.shard.coordinator().clone(), self.rt.now() + VIEW_BUILDS_TIMEOUT);
+        Box::pin(async move { coordinator.view_build_statuses(view, deadline).await })
     }
 
     fn trace_probability(&self) -> f64 {

@@ -23,8 +23,8 @@ use crate::context::Context;
 use crate::counter::add_here;
 use crate::logged::Batches;
 use crate::message::{
-    ASKS_TRUNCATION, REBUILDS_VIEWS, STAMP_LEN, TRUNCATES, decode_received, encode_updates, ring_of,
-    split_begun,
+    ASKS_TRUNCATION, ASKS_VIEW_BUILD, REBUILDS_VIEWS, STAMP_LEN, TRUNCATES, decode_received, encode_updates,
+    ring_of, split_begun,
 };
 use crate::paxos;
 use crate::peer_error::{code, malformed, not_heard, old_ring, refusal, unread};
@@ -257,12 +257,18 @@ impl Server {
         let mut reader = Reader::new(body);
         let short = |_| malformed("the message ends too early");
         let version = reader.u8().map_err(short)?;
-        if ![TRUNCATES, ASKS_TRUNCATION, REBUILDS_VIEWS].contains(&version) {
+        if ![TRUNCATES, ASKS_TRUNCATION, REBUILDS_VIEWS, ASKS_VIEW_BUILD].contains(&version) {
             return Err(malformed("a version of truncations that this node does not know"));
         }
         let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
         if version == ASKS_TRUNCATION {
             return Ok(Truncations::new(self.coordinator.context()).truncated_at(table).await);
+        }
+        if version == ASKS_VIEW_BUILD {
+            let status = self.coordinator.view_build_here(table).await;
+            return status
+                .map(|status| vec![status.number()])
+                .map_err(|message| Refusal::new(code::STORAGE, message));
         }
         if version == REBUILDS_VIEWS {
             let rebuilt = Truncations::new(self.coordinator.context()).rebuild_views_here(table).await;

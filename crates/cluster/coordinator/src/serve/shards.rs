@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::shard_calls::{
     AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, LatestPending,
     LearnTruncation, MigrateVote, NodeRequest, NodeResponse, RebuildViews, ReleaseLock, StoredHints,
-    TruncatedAt, UseSchema, UseView, Vote,
+    TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -60,5 +60,6 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
             context.count_here((table, token, operation), limit, decision)
         },
         RebuildViews { base } => coordinator.rebuild_views_here(base).await,
+        ViewBuild { view } => coordinator.view_build(view).await,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::{Consistency, RequestError, WriteKind, WriteOptions};
+use coordinator::{Consistency, RequestError, ViewBuildStatus, WriteKind, WriteOptions};
 use mutation::{DecoratedKey, PartitionUpdate};
 use replica::{Form, Read, ReadCommand};
 use rt_sim::{Begun, Config};
@@ -135,4 +135,31 @@ fn a_killed_base_replica_delivers_after_its_restart() {
         world.sim.run_for(120 * SECOND);
         compare(&world, "one");
     }
+}
+
+/// The statuses of the build of a view, as a node hears them.
+fn statuses(world: &World, node: usize, view: &Arc<Table>) -> Vec<ViewBuildStatus> {
+    let view = view.id;
+    world.on(node, 0, move |rt, coordinator| async move {
+        let all = coordinator.view_build_statuses(view, rt.now() + 2 * SECOND).await;
+        all.into_iter().map(|(_, status)| status).collect()
+    })
+}
+
+#[test]
+fn every_node_says_how_far_it_is_with_a_view() {
+    use ViewBuildStatus::{Success, Unknown};
+    let world = World::with_batches(1, &SHARDS, Config::default(), true);
+    let view = table("ks", "by_v");
+    assert_eq!(statuses(&world, 1, &view), [Unknown; 3], "nobody builds yet");
+    for node in [0, 1] {
+        world.on(node, 0, |_, coordinator| async move { coordinator.build_views().detach() });
+    }
+    world.sim.run_for(10 * SECOND);
+    assert_eq!(statuses(&world, 2, &view), [Success, Success, Unknown]);
+    // A node that does not answer is unknown, and so is one that is down.
+    world.sim.isolate(world.sim.node(1));
+    assert_eq!(statuses(&world, 0, &view), [Success, Unknown, Unknown]);
+    world.believe(&[0, 2]);
+    assert_eq!(statuses(&world, 0, &view), [Success, Unknown, Unknown]);
 }

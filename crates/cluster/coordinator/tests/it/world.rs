@@ -212,6 +212,24 @@ fn system() -> Keyspace {
         .regular("version", CqlType::Int)
         .regular("mutations", CqlType::List { element: Arc::new(CqlType::Blob), frozen: false })
         .build_known();
+    let built = TableBuilder::new("system", "built_views", TableId([112; 16]))
+        .partition_key("keyspace_name", CqlType::Text)
+        .clustering("view_name", CqlType::Text, false)
+        .regular("view_id", CqlType::Uuid)
+        .build_known();
+    let begun = TableBuilder::new("system", "view_builds_in_progress", TableId([113; 16]))
+        .partition_key("keyspace_name", CqlType::Text)
+        .clustering("view_name", CqlType::Text, false)
+        .clustering("start_token", CqlType::Text, false)
+        .clustering("end_token", CqlType::Text, false)
+        .regular("keys_built", CqlType::Bigint)
+        .regular("last_token", CqlType::Text)
+        .regular("view_id", CqlType::Uuid)
+        .build_known();
+    for table in [built, begun] {
+        system.kept.insert(table.name.clone());
+        system.tables.insert(table.name.clone(), table);
+    }
     system.tables.insert("batches".to_owned(), batches);
     system.tables.insert("paxos".to_owned(), builder.build_known());
     system

@@ -149,6 +149,9 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         ["storage_service", "snapshots"] => tables::snapshots(node).await?,
         ["storage_service", "snapshots", "size", "true"] => tables::snapshots_true_size(node).await?,
         ["storage_service", "toppartitions"] => samples::of_filter(node, call).await?,
+        ["storage_service", "view_build_statuses", keyspace, view] => {
+            tables::view_build_statuses(node, keyspace, view).await?
+        }
         ["storage_service", rest @ ..] => storage_service(node, call, rest).await?,
         ["gossiper" | "failure_detector" | "storage_proxy" | "snitch", ..] => {
             cluster(node, call, segments).await?

@@ -3,11 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coordinator::{ViewBuildStatus, ViewNode};
 use engine::{SnapshotRecord, TableStats};
 use replica::{ReplicaError, TableOperation};
 use schema::{Schema, Table, TableId};
 use serde_json::{Value, json};
 
+use super::ring;
 use crate::{Answer, Call, Node, uuid};
 
 pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>) -> Value {
@@ -213,4 +215,25 @@ fn figures_of(table: &Table, of: &[&TableStats], snapshot_bytes: u64) -> Value {
         "bloom_true_positives": sum(|s| s.bloom_true_positives),
         "droppable_tombstone_ratio": droppable,
     })
+}
+
+/// How far each node is with building a materialized view, as ScyllaDB answers: pairs of the node's address and the status.
+pub(super) async fn view_build_statuses(
+    node: &Rc<dyn Node>,
+    keyspace: &str,
+    view: &str,
+) -> Result<Value, Answer> {
+    let schema = node.schema();
+    if schema.keyspace(keyspace).is_none() {
+        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
+    }
+    let Some(table) = schema.table(keyspace, view).filter(|table| table.is_view()) else {
+        return Err(Answer::error(
+            404,
+            format!("Can't find a materialized view {view} in keyspace {keyspace}"),
+        ));
+    };
+    let statuses = node.view_builds(table.id).await;
+    let pair = |(node, status): &(ViewNode, ViewBuildStatus)| json!({ "key": ring::name(node), "value": status.name() });
+    Ok(json!(statuses.iter().map(pair).collect::<Vec<_>>()))
 }

@@ -14,6 +14,7 @@ mod samples;
 mod snapshots;
 mod tables;
 mod topology;
+mod views;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -69,6 +70,7 @@ const VERBS: &[Verb] = &[
     samples::TOPPARTITIONS,
     load::TPSTATS,
     node::VERSION,
+    views::VIEWBUILDSTATUS,
 ];
 
 /// The subcommand.
@@ -119,6 +121,10 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     };
     // A reader that closed the pipe wants no more.
     let _ = std::io::stdout().write_all(out.as_bytes());
+    if name == views::VIEWBUILDSTATUS.name && answer["finished"] == false {
+        // As Cassandra's tool, so that scripts can wait for a view.
+        std::process::exit(1);
+    }
     Ok(())
 }
 

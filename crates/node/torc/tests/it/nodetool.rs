@@ -159,6 +159,16 @@ fn every_answer_can_be_had_as_json() {
     client
         .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    client.query("CREATE TABLE ks.based (k int PRIMARY KEY, v int)");
+    client.query(
+        "CREATE MATERIALIZED VIEW ks.v AS SELECT * FROM ks.based WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+    );
+    let _ = wait_for(|| {
+        // It ends with an error while the view is being built.
+        asked.try_say(&["viewbuildstatus", "ks.v"]).ok().inspect(|said| {
+            assert_eq!(said, "ks.v has finished building\n");
+        })
+    });
     for line in [
         "bootstrap",
         "describecluster",
@@ -181,6 +191,7 @@ fn every_answer_can_be_had_as_json() {
         "toppartitions ks t 10",
         "tpstats",
         "version",
+        "viewbuildstatus ks v",
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         assert!(!asked.json(&words).is_null(), "{line}");
@@ -268,6 +279,9 @@ fn what_does_not_fit_is_refused() {
         (&["describering", "nope"], "The keyspace nope, does not exist"),
         (&["getendpoints", "nope", "t", "5"], "The keyspace nope, does not exist"),
         (&["getendpoints", "system", "nope", "5"], "Unknown table 'nope' in keyspace 'system'"),
+        (&["viewbuildstatus", "nope", "v"], "Can't find a keyspace nope"),
+        (&["viewbuildstatus", "system.local"], "Can't find a materialized view local in keyspace system"),
+        (&["viewbuildstatus", "system"], "viewbuildstatus requires keyspace and view name arguments"),
         (&["tablestats", "nope"], "Unknown keyspace: nope"),
         (&["tablestats", "system.nope"], "Unknown tables: nope in keyspace: system"),
         (&["snapshot", "-t", "a/b", "system"], "a snapshot needs a tag that can be a directory's name"),
