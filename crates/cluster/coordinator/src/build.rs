@@ -189,7 +189,8 @@ impl Coordinator {
         Ok(batches.write_late(updates, at_micros, WRITE_TIMEOUT).await?)
     }
 
-    /// How far each node of the ring is with building a materialized view, by what it says before the deadline.
+    /// How far each node of the ring is with building a materialized view, by what it says before the deadline; in the
+    /// order of their addresses.
     pub async fn view_build_statuses(
         &self,
         view: TableId,
@@ -217,7 +218,9 @@ impl Coordinator {
                 (cluster.node(node).clone(), status)
             }
         };
-        join_all(cluster.indexes().map(one)).await
+        let mut statuses = join_all(cluster.indexes().map(one)).await;
+        statuses.sort_by_key(|(node, _)| node.native);
+        statuses
     }
 
     /// How far this node is with building a view.
