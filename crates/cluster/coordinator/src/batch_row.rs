@@ -21,21 +21,15 @@ use stdx::vint::{read_unsigned, write_unsigned};
 use crate::peer_error::malformed;
 
 const MESSAGE_VERSION: u8 = 1;
-/// The version of the mutations of [`MESSAGE_VERSION`], and of a row whose `version` is a [`Scope`].
+/// The version of the mutations of [`MESSAGE_VERSION`], and of rows of versions 1 and [`ROW_VERSION`].
 const MUTATIONS: codec::Version = codec::Version::V1;
 const _: () = MUTATIONS.must_be_current();
 const ID_LEN: usize = 16;
 /// Updates of a batch that another node sends.
 const UPDATES_MAX: u64 = 1 << 16;
 
-/// Whose it is to apply a kept batch: the row's `version`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// The shards of this node.
-    Node = 1,
-    /// The replicas of each update, on whatever nodes.
-    Cluster = 2,
-}
+/// A row's `version`. Rows of version 1 had updates of the shards of one node alone; they are completed as all others.
+const ROW_VERSION: i32 = 2;
 
 /// A batch that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +38,6 @@ pub(crate) struct StoredBatch {
     pub(crate) key: DecoratedKey,
     /// When it was taken up, microseconds.
     pub(crate) at_micros: i64,
-    pub(crate) scope: Scope,
     /// Its updates, encoded.
     pub(crate) updates: Vec<Bytes>,
 }
@@ -71,7 +64,6 @@ impl StoredBatch {
     pub(crate) fn new<'a>(
         key: DecoratedKey,
         at_micros: i64,
-        scope: Scope,
         updates: impl Iterator<Item = &'a PartitionUpdate>,
     ) -> Self {
         let encoded = updates.map(|update| {
@@ -79,7 +71,7 @@ impl StoredBatch {
             codec::encode_update(update, &mut bytes);
             bytes.into()
         });
-        Self { key, at_micros, scope, updates: encoded.collect() }
+        Self { key, at_micros, updates: encoded.collect() }
     }
 
     /// The row that keeps it.
@@ -88,7 +80,7 @@ impl StoredBatch {
         let mut row = Row::new(Clustering::empty());
         row.liveness = LivenessInfo::forever(at_micros);
         if let Some(column) = batches.column("version") {
-            let version = (self.scope as i32).to_be_bytes().to_vec();
+            let version = ROW_VERSION.to_be_bytes().to_vec();
             row.set(column.id, ColumnData::Simple(Value::live(at_micros, version.into())));
         }
         if let Some(column) = batches.column("mutations") {
@@ -106,18 +98,12 @@ impl StoredBatch {
 
     /// What a row keeps.
     pub(crate) fn read(batches: &Table, kept: &PartitionResult) -> Self {
-        let mut batch =
-            Self { key: kept.key.clone(), at_micros: i64::MIN, scope: Scope::Node, updates: Vec::new() };
-        let id = |name: &str| batches.column(name).map(|column| column.id);
-        let (version, mutations) = (id("version"), id("mutations"));
+        let mut batch = Self { key: kept.key.clone(), at_micros: i64::MIN, updates: Vec::new() };
+        let mutations = batches.column("mutations").map(|column| column.id);
         for row in &kept.rows {
             batch.at_micros = batch.at_micros.max(row.liveness.timestamp);
             for (id, data) in row.columns() {
                 match data {
-                    ColumnData::Simple(cell) if Some(*id) == version => {
-                        let cluster = *cell.value == (Scope::Cluster as i32).to_be_bytes();
-                        batch.scope = if cluster { Scope::Cluster } else { Scope::Node };
-                    }
                     ColumnData::Complex(list) if Some(*id) == mutations => {
                         batch.updates.extend(list.cells.iter().map(|element| element.cell.value.clone()));
                     }
@@ -186,7 +172,7 @@ impl StoredBatch {
         if !reader.is_empty() {
             return Err(malformed("bytes after the last update"));
         }
-        Ok(Self { key, at_micros, scope: Scope::Cluster, updates })
+        Ok(Self { key, at_micros, updates })
     }
 
     /// Reads [`StoredBatch::to_removal`]: the batch's key and time.
@@ -233,7 +219,7 @@ mod tests {
         fn a_batch_travels(id: [u8; 16], at_micros: i64, updates in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..9)) {
             let key = DecoratedKey::new(id.to_vec().into());
             let updates = updates.into_iter().map(Bytes::from).collect();
-            let batch = StoredBatch { key: key.clone(), at_micros, scope: Scope::Cluster, updates };
+            let batch = StoredBatch { key: key.clone(), at_micros, updates };
             prop_assert_eq!(StoredBatch::from_message(&batch.to_message()), Ok(batch.clone()));
             prop_assert_eq!(StoredBatch::from_removal(&batch.to_removal()), Ok((key, at_micros)));
         }

@@ -1,7 +1,5 @@
-//! Logged batches over several shards of this node: all or none, also across a crash. (`logged` has those over several nodes.)
-//!
-//! The whole batch is kept in `system.batches` before any of it is applied, and taken out when all of it is. What is still
-//! there at a start, or when applying failed, is applied again (docs/design/batchlog.md).
+//! The logged batches that a shard stores, its own and those of other nodes' coordinators: rows of `system.batches`, and which of them are
+//! there (docs/design/batchlog.md). `logged` writes and completes batches.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate};
-use replica::{
-    Keys, Limits, Origin, Partitions, Read, ReadCommand, Replica, ReplicaError, TraceLog, Truncation, Write,
-};
-use rt::{Group, Instant, Rt};
+use replica::{Keys, Limits, Origin, Partitions, Read, ReadCommand, Replica, ReplicaError, Write};
+use rt::{Instant, Rt};
 use schema::{Schema, Table};
 
-use crate::batch_row::{self, Scope, StoredBatch, table_of};
+use crate::batch_row::{self, StoredBatch, table_of};
 
 /// 100 ns between the epoch of UUIDs (1582) and that of Unix.
 const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
@@ -24,16 +20,6 @@ const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
 const PAGE_ROWS: u64 = 64;
 /// Bytes of batches read at once.
 const PAGE_BYTES: usize = 4 << 20;
-/// Pause before batches that failed are tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(5);
-
-/// Why a logged batch failed.
-pub(crate) enum BatchError {
-    /// It was not kept: nothing of it was applied.
-    NotLogged(ReplicaError),
-    /// It is kept, and a part of it could not be applied yet.
-    NotApplied(ReplicaError),
-}
 
 /// Figures since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +28,6 @@ pub struct BatchlogStats {
     pub logged: u64,
     /// Batches that were applied again.
     pub replayed: u64,
-    /// Batches that wait to be applied again.
-    pub waiting: u64,
     /// Batches of several nodes that are kept now, for this node and for others.
     pub kept: u64,
 }
@@ -56,9 +40,6 @@ struct Inner {
     rt: Rt,
     replica: Replica,
     schema: RefCell<Arc<Schema>>,
-    /// Batches that are kept and were not applied wholly.
-    failed: RefCell<BTreeSet<DecoratedKey>>,
-    retrying: Cell<bool>,
     /// Batches of several nodes that are being applied now.
     active: RefCell<BTreeSet<DecoratedKey>>,
     /// Batches of several nodes that are kept, and since when: to find those that were left without reading a table that is
@@ -67,21 +48,6 @@ struct Inner {
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
     latest_micros: Cell<i64>,
     stats: Cell<BatchlogStats>,
-}
-
-/// A batch that is kept, until it was applied: when that does not end well, it is tried again later.
-struct Unapplied<'a> {
-    log: &'a Batchlog,
-    key: Option<DecoratedKey>,
-}
-
-impl Drop for Unapplied<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            self.log.0.failed.borrow_mut().insert(key);
-            self.log.retry_later();
-        }
-    }
 }
 
 /// A batch of several nodes that this shard is applying.
@@ -102,8 +68,6 @@ impl Batchlog {
             rt: rt.clone(),
             replica: replica.clone(),
             schema: RefCell::new(schema.clone()),
-            failed: RefCell::default(),
-            retrying: Cell::new(false),
             active: RefCell::default(),
             kept: RefCell::default(),
             latest_micros: Cell::new(i64::MIN),
@@ -117,11 +81,7 @@ impl Batchlog {
     }
 
     pub(crate) fn stats(&self) -> BatchlogStats {
-        BatchlogStats {
-            waiting: self.0.failed.borrow().len() as u64,
-            kept: self.0.kept.borrow().len() as u64,
-            ..self.0.stats.get()
-        }
+        BatchlogStats { kept: self.0.kept.borrow().len() as u64, ..self.0.stats.get() }
     }
 
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
@@ -133,28 +93,6 @@ impl Batchlog {
         let mut stats = self.0.stats.get();
         change(&mut stats);
         self.0.stats.set(stats);
-    }
-
-    /// Applies updates of several shards, all or none.
-    pub(crate) async fn apply(
-        &self,
-        batches: &Arc<Table>,
-        updates: Vec<PartitionUpdate>,
-        trace: Option<&TraceLog>,
-    ) -> Result<(), BatchError> {
-        let replica = &self.0.replica;
-        let (key, at_micros) = self.new_key();
-        let batch = StoredBatch::new(key.clone(), at_micros, Scope::Node, updates.iter());
-        let row = Write::one(Origin::System, batch.row(batches)).traced(trace);
-        replica.apply(row).await.map_err(BatchError::NotLogged)?;
-        self.count(|stats| stats.logged += 1);
-        let mut kept = Unapplied { log: self, key: Some(key) };
-        let write = Write::all(Origin::Client, updates).with_truncation(Truncation::LeavesOut(at_micros));
-        replica.apply(write.traced(trace)).await.map_err(BatchError::NotApplied)?;
-        if let Some(key) = kept.key.take() {
-            self.forget(batches, key, at_micros).await;
-        }
-        Ok(())
     }
 
     /// Takes a batch out. When that fails it is applied again later, which changes nothing.
@@ -174,7 +112,7 @@ impl Batchlog {
         self.0.active.borrow_mut().insert(key.clone());
         self.note_kept(key.clone(), at_micros);
         self.count(|stats| stats.logged += 1);
-        let batch = StoredBatch::new(key, at_micros, Scope::Cluster, updates);
+        let batch = StoredBatch::new(key, at_micros, updates);
         Active { log: self.clone(), batch }
     }
 
@@ -232,87 +170,26 @@ impl Batchlog {
         }
     }
 
-    /// Applies every batch that this shard keeps for the shards of its node; how many there were. Those of several nodes
-    /// wait until these are known.
-    pub(crate) async fn replay(&self) -> Result<u64, ReplicaError> {
+    /// Learns which batches this shard keeps.
+    ///
+    /// # Errors
+    /// When `system.batches` cannot be read.
+    pub(crate) async fn load(&self) -> Result<(), ReplicaError> {
         let schema = self.0.schema.borrow().clone();
-        let Some(batches) = table_of(&schema) else { return Ok(0) };
+        let Some(batches) = table_of(&schema) else { return Ok(()) };
         let mut command = read_of(batches, Partitions::Range(PartitionRange::all()));
         command.limits = Limits { rows: PAGE_ROWS, rows_per_partition: u64::MAX, bytes: PAGE_BYTES };
-        let mut replayed = 0;
         loop {
             let read = Read::of(&command).here().over_all_tombstones();
             let page = self.0.replica.read(read).await?;
             for partition in &page.partitions {
                 let batch = StoredBatch::read(batches, partition);
-                match batch.scope {
-                    Scope::Cluster => self.note_kept(batch.key, batch.at_micros),
-                    Scope::Node => {
-                        self.replay_one(&schema, batch).await?;
-                        replayed += 1;
-                    }
-                }
+                self.note_kept(batch.key, batch.at_micros);
             }
             if page.more.is_none() {
-                return Ok(replayed);
+                return Ok(());
             }
             command.resume = page.more;
-        }
-    }
-
-    async fn replay_one(&self, schema: &Arc<Schema>, batch: StoredBatch) -> Result<(), ReplicaError> {
-        let updates = batch.fresh_updates(schema, self.0.rt.wall_micros())?;
-        if !updates.is_empty() {
-            // What was truncated since must not come back either.
-            let write = Write::all(Origin::Batchlog, updates);
-            let write = write.with_truncation(Truncation::LeavesOut(batch.at_micros));
-            self.0.replica.apply(write).await?;
-        }
-        if let Some(batches) = table_of(schema) {
-            self.forget(batches, batch.key, batch.at_micros).await;
-        }
-        self.note_replayed();
-        Ok(())
-    }
-
-    /// Sees to it that batches which failed are tried again.
-    fn retry_later(&self) {
-        if self.0.retrying.replace(true) {
-            return;
-        }
-        let log = self.clone();
-        let retry = async move {
-            while !log.0.failed.borrow().is_empty() {
-                log.0.rt.sleep(RETRY_PAUSE).await;
-                log.retry().await;
-            }
-            log.0.retrying.set(false);
-        };
-        self.0.rt.spawn(Group::Maintenance, retry).detach();
-    }
-
-    async fn retry(&self) {
-        let schema = self.0.schema.borrow().clone();
-        let Some(batches) = table_of(&schema) else { return };
-        let failed: Vec<DecoratedKey> = self.0.failed.borrow().iter().cloned().collect();
-        for key in failed {
-            let command = read_of(batches, Partitions::Keys(Keys::from_elem(key.clone(), 1)));
-            let done = async {
-                let read = Read::of(&command).here().over_all_tombstones();
-                for partition in &self.0.replica.read(read).await?.partitions {
-                    self.replay_one(&schema, StoredBatch::read(batches, partition)).await?;
-                }
-                Ok::<_, ReplicaError>(())
-            };
-            match done.await {
-                Ok(()) => drop(self.0.failed.borrow_mut().remove(&key)),
-                Err(error) => {
-                    tracing::warn!(
-                        "a logged batch could not be completed yet and will be tried again: {error}"
-                    );
-                    return;
-                }
-            }
         }
     }
 }

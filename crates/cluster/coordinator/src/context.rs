@@ -2,6 +2,7 @@
 //! to other nodes and shards. The operations (`write`, `counter`, `read`, `logged`, `paxos`, ..) are given it, and not each other's state.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
 use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId};
-use schema::{Keyspace, Replication, Schema, Table};
-use topology::{HostId, NodeIndex};
+use schema::{Replication, Schema, Table, TableId};
+use stdx::HashMap;
+use topology::HostId;
 
-use crate::contact::Needs;
 use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::lease::Lease;
@@ -27,7 +28,7 @@ use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{NodeRequest, NodeResponse};
 use crate::slowness::Waits;
-use crate::{Canaries, ClusterView, Consistency, Copies, RequestError};
+use crate::{Canaries, ClusterView, Copies, RequestError};
 
 /// Keeps updates for nodes that are away.
 pub trait HintKeeper {
@@ -79,6 +80,8 @@ struct Shared {
     view: RefCell<Arc<ClusterView>>,
     schema: RefCell<Arc<Schema>>,
     placements: Placements,
+    /// Of the tables that were asked for since the view or the schema changed last.
+    erms: RefCell<HashMap<TableId, Rc<EffectiveReplicationMap>>>,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     remote: OnceCell<Remote>,
@@ -116,6 +119,7 @@ impl Context {
             view: RefCell::new(view),
             schema: RefCell::new(schema),
             placements: Placements::default(),
+            erms: RefCell::default(),
             replica,
             port,
             remote: OnceCell::new(),
@@ -168,6 +172,7 @@ impl Context {
     /// Takes over a changed view of the cluster; the one before.
     pub(crate) fn use_view(&self, view: &Arc<ClusterView>) -> Arc<ClusterView> {
         let old = self.0.view.replace(view.clone());
+        self.0.erms.borrow_mut().clear();
         self.0.fence.take_over(view.ring_number(), view.fence());
         // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
         if !view.places_as(&old) {
@@ -186,6 +191,7 @@ impl Context {
     /// Takes over a changed schema; the one before.
     pub(crate) fn use_schema(&self, schema: &Arc<Schema>) -> Arc<Schema> {
         let old = self.0.schema.replace(schema.clone());
+        self.0.erms.borrow_mut().clear();
         self.0.placements.use_schema(&old, schema);
         old
     }
@@ -272,19 +278,27 @@ impl Context {
         Ok((placement, view.replication_of(keyspace).clone()))
     }
 
-    /// What a request of a table with several replicas has to know.
-    pub(crate) fn erm(&self, table: &Table) -> Result<EffectiveReplicationMap, RequestError> {
+    /// The replication map by which a request of a table chooses replicas; made once for each table and view.
+    ///
+    /// # Errors
+    /// When the table's keyspace is gone.
+    pub(crate) fn erm(&self, table: &Table) -> Result<Rc<EffectiveReplicationMap>, RequestError> {
+        if let Some(erm) = self.0.erms.borrow().get(&table.id) {
+            return Ok(erm.clone());
+        }
         let (placement, replication) = self.placement_of(table)?;
         let (view, schema) = (self.view(), self.0.schema.borrow());
         let keyspace = schema.keyspace(&table.keyspace);
         let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
-        Ok(EffectiveReplicationMap {
+        let erm = Rc::new(EffectiveReplicationMap {
             view,
             placement,
             replication,
             other_replication,
             injected: self.injected(),
-        })
+        });
+        self.0.erms.borrow_mut().insert(table.id, erm.clone());
+        Ok(erm)
     }
 
     /// Asks `own` for each table's placement before its keyspace's, from now on.
@@ -293,6 +307,7 @@ impl Context {
     /// When it is called twice.
     pub(crate) fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
         self.0.placements.place_tables_with(own);
+        self.0.erms.borrow_mut().clear();
     }
 
     /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
@@ -345,7 +360,9 @@ impl Context {
         command: &ReadCommand,
         deadline: Instant,
     ) -> Result<ReadPage, PeerError> {
-        self.here(deadline, self.replica().read(Read::of(command).traced(self.trace()))).await
+        // Pinned here, so that it is not moved on its way into the timeout.
+        let read = pin!(self.replica().read(Read::of(command).traced(self.trace())));
+        self.here(deadline, read).await
     }
 
     pub(crate) fn next_turn(&self) -> usize {
@@ -361,6 +378,7 @@ impl Context {
     pub(crate) fn inject(&self, canaries: Canaries) {
         self.0.rt.allow_injected(&canaries);
         self.0.injected.set(canaries);
+        self.0.erms.borrow_mut().clear();
     }
 
     pub(crate) fn injected(&self) -> Canaries {
@@ -421,24 +439,14 @@ impl Context {
         self.0.replicated.set(stats);
     }
 
-    /// Where a table's rows come from, for a request at a consistency level.
-    pub(crate) fn kind(&self, table: &Table, consistency: Consistency) -> Result<Kind, RequestError> {
+    /// Where a table's rows come from.
+    pub(crate) fn kind(&self, table: &Table) -> Result<Kind, RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         if keyspace.computes(&table.name) {
             return Ok(Kind::Computed);
         }
-        if keyspace.replication == Replication::Local {
-            return Ok(Kind::Stored);
-        }
-        let view = self.0.view.borrow();
-        if !view.is_alone() {
-            return Ok(Kind::Replicated);
-        }
-        if !keyspace.system {
-            check_alone(keyspace, consistency, &view)?;
-        }
-        Ok(Kind::Stored)
+        Ok(if keyspace.replication == Replication::Local { Kind::Local } else { Kind::Replicated })
     }
 
     /// Whether a table's rows are computed when they are read.
@@ -451,9 +459,9 @@ impl Context {
 /// Where a table's rows come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// On this node.
-    Stored,
-    /// On several nodes.
+    /// On this node alone, as each node has its own (`LocalStrategy`).
+    Local,
+    /// On the replicas that a replication has, of which this node may be the only one.
     Replicated,
     /// Nowhere: they are made when they are asked for.
     Computed,
@@ -461,28 +469,4 @@ pub(crate) enum Kind {
 
 fn no_keyspace(table: &Table) -> RequestError {
     RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))
-}
-
-/// Whether a node alone can serve a consistency level: it holds one copy of whatever is kept in its datacenter.
-fn check_alone(
-    keyspace: &Keyspace,
-    consistency: Consistency,
-    view: &ClusterView,
-) -> Result<(), RequestError> {
-    // Nearly every keyspace of a node alone.
-    if matches!(keyspace.replication, Replication::Simple { factor: 1 }) {
-        match consistency {
-            Consistency::Two | Consistency::Three => {}
-            _ => return Ok(()),
-        }
-    }
-    let own = [view.own()];
-    let here = match &keyspace.replication {
-        Replication::NetworkTopology { factors } => {
-            factors.get(&view.node(view.own()).location.datacenter).is_some_and(|copies| *copies > 0)
-        }
-        _ => true,
-    };
-    let alive: &[NodeIndex] = if here { &own } else { &[] };
-    Needs::new(consistency, &keyspace.replication, view, &[]).check(consistency, view, alive)
 }

@@ -234,7 +234,7 @@ impl Coordinator {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let (context, operations) = (&self.context, &self.operations);
-        let kind = self.kind_of(&updates, options)?;
+        let kind = self.kind_of(&updates)?;
         if updates.iter().any(|update| update.table.options.cdc.enabled) {
             let checked = cdc_generations::check_times(context, &updates);
             checked.inspect_err(|error| operations.writes.failed(error))?;
@@ -242,15 +242,8 @@ impl Coordinator {
         self.check_rates(&updates).await?;
         context.tell(|| format!("Determining replicas for {} mutations", updates.len()));
         let began = context.rt().now();
-        // What begins while this node is alone is waited for when another joins.
-        let _under_way = (kind == Kind::Stored).then(|| context.fence().enter());
-        let is_logged = options.kind == WriteKind::Batch;
-        let result = if kind == Kind::Replicated && is_logged && updates.len() > 1 {
-            Box::pin(Batches::new(context, &operations.batchlog).write(updates, options)).await
-        } else if kind == Kind::Replicated {
-            Box::pin(Writes::new(context).write(updates, options)).await
-        } else if is_logged && !context.replica().is_one_shard(&updates) {
-            Box::pin(local::write_batch(context, &operations.batchlog, updates, options)).await
+        let result = if kind == Kind::Replicated {
+            self.write_replicated(updates, options).await
         } else {
             local::write(context, updates, options).await
         };
@@ -258,10 +251,38 @@ impl Coordinator {
         result
     }
 
-    /// Applies the logged batches that a crash interrupted; how many there were. To be called on every shard when all
-    /// are open and no client is let in yet.
+    async fn write_replicated(
+        &self,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let writes = Writes::new(&self.context);
+        let may_be_torn = options.kind == WriteKind::Batch && updates.len() > 1;
+        if let Some(erm) = writes.only_here(&updates, options.consistency)?
+            && (!may_be_torn || self.context.replica().is_one_shard(&updates))
+        {
+            return writes.write_here(&erm, updates, options).await;
+        }
+        // Boxed: what several replicas take must not make every write's state larger.
+        if may_be_torn {
+            Box::pin(Batches::new(&self.context, &self.operations.batchlog).write(updates, options)).await
+        } else {
+            Box::pin(writes.write(updates, options)).await
+        }
+    }
+
+    /// Learns which logged batches this shard keeps, and completes them where no other node is there to do so; how many it completed. To be
+    /// called on every shard when all are open and no client is let in yet.
+    ///
+    /// # Errors
+    /// When the batches cannot be read, or this node alone has them and they cannot be applied.
     pub async fn replay_batches(&self) -> Result<u64, ReplicaError> {
-        self.operations.batchlog.replay().await
+        self.operations.batchlog.load().await?;
+        if !self.context.view().is_alone() {
+            // They wait until the other nodes are known to be up or down.
+            return Ok(0);
+        }
+        Batches::new(&self.context, &self.operations.batchlog).complete_all().await
     }
 
     /// Reads and writes that this shard coordinated, those of computed tables apart.
@@ -280,15 +301,10 @@ impl Coordinator {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
-        let (context, kind) = (&self.context, self.kind_of(&updates, options)?);
+        let context = &self.context;
         self.check_rates(&updates).await?;
         let began = context.rt().now();
-        let _under_way = (kind == Kind::Stored).then(|| context.fence().enter());
-        let result = if kind == Kind::Replicated {
-            Box::pin(CounterWrites::new(context).increment(updates, options)).await
-        } else {
-            local::increment(context, updates, options).await
-        };
+        let result = Box::pin(CounterWrites::new(context).increment(updates, options)).await;
         self.operations.writes.ended(context.rt().now() - began, &result);
         result
     }
@@ -339,11 +355,11 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Where the tables of a write are: with several replicas if one of them is.
-    fn kind_of(&self, updates: &[PartitionUpdate], options: WriteOptions) -> Result<Kind, RequestError> {
-        let mut kind = Kind::Stored;
+    /// Where the tables of a write are: replicated if one of them is.
+    fn kind_of(&self, updates: &[PartitionUpdate]) -> Result<Kind, RequestError> {
+        let mut kind = Kind::Local;
         for update in updates {
-            let checked = self.context.kind(&update.table, options.consistency);
+            let checked = self.context.kind(&update.table);
             if checked.inspect_err(|error| self.operations.writes.failed(error))? == Kind::Replicated {
                 kind = Kind::Replicated;
             }

@@ -63,6 +63,7 @@ impl<'a> CounterWrites<'a> {
             // A truncation that comes while the leader counts removes what it has counted to.
             let age = Age::New(self.context.begin_write());
             let error = match self.count_at(&erm, leader, &update, options.deadline).await {
+                Ok(_) if erm.is_only_here(update.key.token) => return Ok(()),
                 Ok(update) => {
                     let write = Planned { erm, replicas, needs, update };
                     return Writes::new(self.context)

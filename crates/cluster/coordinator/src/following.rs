@@ -7,13 +7,14 @@ use std::time::Duration;
 use cluster::group::ChangeSchemaError;
 use cluster::state::{ClusterState, host_text};
 use cluster::{DroppedTable, SchemaEdit};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use replica::{ReplicaError, TableOperation};
 use rt::{Group, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
-use crate::shard_calls::{UseSchema, UseView};
+use crate::lease::{ASK_TIMEOUT, RENEWED_AFTER};
+use crate::shard_calls::{NoteConfirmed, UseSchema, UseView};
 use crate::{ClusterView, Coordinator, SchemaChangeError};
 
 /// How long a schema change is waited for, at this node and at the others.
@@ -34,7 +35,9 @@ impl Coordinator {
         assert_eq!(self.context().rt().shard(), ShardId(0), "shard 0 follows the log");
         self.context().set_group(group.clone());
         let (coordinator, group) = (self.clone(), group.clone());
-        let task = async move { coordinator.run_following(group, view).await };
+        let task = async move {
+            join(coordinator.run_following(group.clone(), view), coordinator.keep_confirmed(&group)).await;
+        };
         *self.operations().following.borrow_mut() = Some(self.context().rt().spawn(Group::Maintenance, task));
     }
 
@@ -67,6 +70,23 @@ impl Coordinator {
             if states.changed().await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Renews the lease on former replicas ([`crate::lease`]), so that every shard has one when a topology change begins.
+    async fn keep_confirmed(&self, group: &cluster::group::Group) {
+        let context = self.context();
+        loop {
+            let mut pause = RENEWED_AFTER;
+            if !context.view().is_alone() {
+                let deadline = context.rt().now() + ASK_TIMEOUT;
+                match context.lease().confirm_log(Some(group), deadline).await {
+                    Some(at) => drop(join_all(context.port().ask_each(NoteConfirmed { at })).await),
+                    // The log may have a leader again soon.
+                    None => pause = ASK_TIMEOUT,
+                }
+            }
+            context.rt().sleep(pause).await;
         }
     }
 

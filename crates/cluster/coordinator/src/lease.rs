@@ -25,10 +25,11 @@ use crate::{Consistency, RequestError};
 
 /// For how long a confirmation by the cluster's log counts, from when it was asked for.
 pub const LEASE: Duration = Duration::from_secs(40);
-/// A confirmation older than this is renewed besides, so that nobody has to wait for it.
-const RENEWED_AFTER: Duration = Duration::from_secs(20);
+/// A confirmation older than this is renewed in the background, so that no request has to wait for it, also when a topology change begins
+/// while the log has no leader.
+pub(crate) const RENEWED_AFTER: Duration = Duration::from_secs(20);
 /// How long the log is asked for a confirmation.
-const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// After a failure nobody asks again for so long.
 const FAILURE_COUNTS: Duration = Duration::from_secs(1);
 
@@ -144,10 +145,15 @@ impl Lease {
     async fn ask(&self, deadline: Instant) -> bool {
         let confirmed = self.0.port.ask(ShardId(0), ConfirmLog { deadline }).await;
         match confirmed {
-            Some(at) => self.0.confirmed.set(self.0.confirmed.get().max(Some(at))),
+            Some(at) => self.note_confirmed(at),
             None => self.0.failed_until.set(self.0.rt.now() + FAILURE_COUNTS),
         }
         confirmed.is_some()
+    }
+
+    /// The log has confirmed that this node has heard everything up to `at`.
+    pub(crate) fn note_confirmed(&self, at: Instant) {
+        self.0.confirmed.set(self.0.confirmed.get().max(Some(at)));
     }
 
     /// Shard 0: when the log was asked, if it has confirmed that this node has heard everything up to then.

@@ -28,6 +28,8 @@ use crate::{ClusterView, Consistency, Phase, RequestError, WriteKind, WriteOptio
 
 /// Nodes beside the coordinator that keep a batch, at most.
 const HOLDERS_MAX: usize = 2;
+/// The time that one update of a batch has when all are completed.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Updates of a batch that was left that are written at once, at most.
 const AT_ONCE_MAX: usize = 32;
 
@@ -211,6 +213,21 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
+    /// Completes all batches that this shard keeps; how many there were.
+    ///
+    /// # Errors
+    /// When one of them cannot be read or applied.
+    pub(crate) async fn complete_all(&self) -> Result<u64, ReplicaError> {
+        let mut completed = 0;
+        for key in self.log.left(Duration::ZERO) {
+            let Some(batch) = self.log.find(&key).await? else { continue };
+            let done = self.replay_left(batch, COMPLETION_TIMEOUT).await;
+            done.map_err(|error| ReplicaError::Storage(error.to_string()))?;
+            completed += 1;
+        }
+        Ok(completed)
+    }
+
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
     async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
         self.complete(batch, timeout).await?;
@@ -273,8 +290,8 @@ impl<'a> Batches<'a> {
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
     fn split(&self, updates: Vec<PartitionUpdate>) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
         let is_here = |update: &PartitionUpdate| {
-            let replication = self.context.placement_of(&update.table).map(|(_, replication)| replication);
-            self.context.view().is_alone() || matches!(replication, Ok(Replication::Local))
+            let erm = self.context.erm(&update.table);
+            erm.is_ok_and(|erm| erm.replication == Replication::Local || erm.is_only_here(update.key.token))
         };
         updates.into_iter().partition(is_here)
     }

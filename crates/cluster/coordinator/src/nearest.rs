@@ -16,7 +16,6 @@ use topology::{NodeIndex, Replicas};
 
 use crate::contact::{self, Needs};
 use crate::context::{Context, Kind};
-use crate::local;
 use crate::message::stamp;
 use crate::peer_error::{PeerError, unreadable};
 use crate::read::parts;
@@ -39,10 +38,10 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Vec<Candidate>, RequestError> {
         let context = self.context();
-        match context.kind(table, consistency)? {
+        match context.kind(table)? {
             Kind::Computed => Err(RequestError::Invalid("Virtual tables have no indexes".to_owned())),
-            Kind::Stored => local::nearest(context, (table, query), consistency, deadline).await,
-            Kind::Replicated => {
+            // Tables of LocalStrategy have no indexes either.
+            Kind::Local | Kind::Replicated => {
                 let mut search = Nearest { context, table, query };
                 let found = search.run(ReadOptions { consistency, deadline }).await?;
                 context.tell(|| format!("Index {} found {} candidates", query.index, found.len()));

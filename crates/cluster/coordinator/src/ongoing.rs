@@ -31,7 +31,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// A write on its way to its replicas. Goes on when the client has been answered.
 pub(crate) struct Ongoing {
     context: Context,
-    erm: EffectiveReplicationMap,
+    erm: Rc<EffectiveReplicationMap>,
     tally: RefCell<Tally>,
     errors: RefCell<Vec<(NodeIndex, PeerError)>>,
     /// ANY: a hint was kept, which is enough.
@@ -80,7 +80,7 @@ impl Ongoing {
     /// A write by a replication map, which nobody has been sent yet; `tally` may count a replica that stored it already.
     pub(crate) fn new(
         context: &Context,
-        erm: EffectiveReplicationMap,
+        erm: Rc<EffectiveReplicationMap>,
         tally: Tally,
         (options, age): (WriteOptions, Age),
     ) -> Rc<Self> {
@@ -173,11 +173,9 @@ impl Ongoing {
         let own = self.erm.view.own();
         let replica = self.context.replica().clone();
         let (age, trace) = (self.age.get(), self.context.trace().cloned());
-        let origin = match (age, self.options.kind) {
-            (Age::Late(_), _) => Origin::Batchlog,
-            (Age::New(_), WriteKind::Counter) => Origin::Counter,
-            (Age::New(_), WriteKind::Cas) => Origin::PaxosCommit,
-            (Age::New(_), _) => Origin::Client,
+        let origin = match age {
+            Age::Late(_) => Origin::Batchlog,
+            Age::New(_) => origin(self.options.kind),
         };
         let admitted = self.context.admit_own_writes(&self.erm.view, std::slice::from_ref(&update));
         let under_way = match admitted {
@@ -304,6 +302,15 @@ impl Ongoing {
         });
         let each: Vec<_> = each.collect();
         join(first, join_all(each)).await;
+    }
+}
+
+/// The origin of a write that does not come late.
+pub(crate) fn origin(kind: WriteKind) -> Origin {
+    match kind {
+        WriteKind::Counter => Origin::Counter,
+        WriteKind::Cas => Origin::PaxosCommit,
+        _ => Origin::Client,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads of several replicas: one sends its rows, the others a digest of theirs. When these differ, `read_repair` goes on.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -13,6 +14,7 @@ use topology::{NodeIndex, Placement, Replicas};
 use crate::contact::{self, Needs};
 use crate::context::Context;
 use crate::message;
+use crate::peer_error::PeerError;
 use crate::quorum::{Asked, Quorum};
 use crate::read_repair::Participants;
 use crate::reader::{ReadOptions, Reader};
@@ -30,10 +32,36 @@ enum Answer {
     Digest(u128),
 }
 
-/// Reads from the replicas of a keyspace that has several.
+/// Reads what this node alone has.
+pub(crate) async fn read_here(
+    context: &Context,
+    erm: Rc<EffectiveReplicationMap>,
+    command: &ReadCommand,
+    options: ReadOptions,
+) -> Result<ReadPage, RequestError> {
+    erm.check_only_here(options.consistency)?;
+    let view = &*erm.view;
+    let read = match context.admit_own(view) {
+        Ok(_under_way) => context.read_here(command, options.deadline).await,
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(page) => Ok(page),
+        // Another topology version may know of other replicas.
+        Err(PeerError::OldRing(_)) => {
+            Box::pin(read_replicas(context, erm, command, options.consistency, options.deadline)).await
+        }
+        Err(error) => {
+            let own = view.own();
+            Err(Reader::new(context, erm, options).not_enough(0, 1, false, &[(own, error)]))
+        }
+    }
+}
+
+/// Reads from the replicas of a table.
 pub(crate) async fn read_replicas(
     context: &Context,
-    erm: EffectiveReplicationMap,
+    erm: Rc<EffectiveReplicationMap>,
     command: &ReadCommand,
     consistency: Consistency,
     deadline: Instant,

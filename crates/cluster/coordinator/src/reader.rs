@@ -1,6 +1,7 @@
 //! A read under way: one function for the rows of a replica and one for their digest, and the errors of a read that has too few.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use replica::{ReadCommand, ReadPage};
@@ -22,14 +23,14 @@ pub(crate) struct ReadOptions {
 /// A read under way.
 pub(crate) struct Reader<'a> {
     pub(crate) context: &'a Context,
-    pub(crate) erm: EffectiveReplicationMap,
+    pub(crate) erm: Rc<EffectiveReplicationMap>,
     pub(crate) options: ReadOptions,
     /// A replica has refused, for this uses a stale topology version.
     pub(crate) met_later_ring: Cell<bool>,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(context: &'a Context, erm: EffectiveReplicationMap, options: ReadOptions) -> Self {
+    pub(crate) fn new(context: &'a Context, erm: Rc<EffectiveReplicationMap>, options: ReadOptions) -> Self {
         Self { context, erm, options, met_later_ring: Cell::new(false) }
     }
 

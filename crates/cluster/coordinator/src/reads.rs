@@ -10,7 +10,8 @@ use crate::computed::{self, ComputedTables};
 use crate::context::{Context, Kind};
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
-use crate::read::read_replicas;
+use crate::read::{read_here, read_replicas};
+use crate::reader::ReadOptions;
 use crate::{Consistency, Operation, RequestError};
 
 /// The reads of one shard.
@@ -39,7 +40,7 @@ impl Reads {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        let kind = context.kind(&command.table, consistency);
+        let kind = context.kind(&command.table);
         let kind = kind.inspect_err(|error| self.counters.failed(error))?;
         if kind == Kind::Computed {
             context.tell(|| format!("Computing {}", command.table.full_name()));
@@ -59,16 +60,22 @@ impl Reads {
             }
         }
         let began = context.rt().now();
-        let result = if kind == Kind::Replicated {
+        if kind == Kind::Local {
+            let result = local::read(context, command, consistency, deadline).await;
+            self.counters.ended(context.rt().now() - began, &result);
+            return result;
+        }
+        let erm = context.erm(&command.table)?;
+        let is_only_here = erm.are_only_here(&command.partitions);
+        let result = if is_only_here {
+            read_here(context, erm, command, ReadOptions { consistency, deadline }).await
+        } else {
             context.tell(|| format!("Reading {} from replicas", command.table.full_name()));
             // Boxed: what several replicas take must not make every read's state larger.
-            let erm = context.erm(&command.table)?;
             Box::pin(read_replicas(context, erm, command, consistency, deadline)).await
-        } else {
-            local::read(context, command, consistency, deadline).await
         };
         let now = context.rt().now();
-        if kind == Kind::Replicated {
+        if !is_only_here {
             context.note_recent(command, began, now);
         }
         self.counters.ended(now - began, &result);

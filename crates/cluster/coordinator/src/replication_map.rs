@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use replica::Partitions;
 use schema::Replication;
 use topology::Replicas;
 
 use crate::contact::Needs;
 use crate::view::{ClusterView, Copies};
-use crate::{Canaries, Consistency};
+use crate::{Canaries, Consistency, RequestError};
 
 /// What a request needs to know of its keyspace and of the cluster.
 #[derive(Clone)]
@@ -18,6 +19,38 @@ pub(crate) struct EffectiveReplicationMap {
     /// How it will be, or was, while the keyspace's replicas move.
     pub(crate) other_replication: Option<Replication>,
     pub(crate) injected: Canaries,
+}
+
+impl EffectiveReplicationMap {
+    /// Whether this node is the only replica of a token, and no replica moves: a request of it concerns no other node.
+    #[inline]
+    pub(crate) fn is_only_here(&self, token: i64) -> bool {
+        self.placement.is_settled() && *self.placement.replicas(token) == [self.view.own()]
+    }
+
+    /// Whether this node is enough for a consistency level, where it is the only replica.
+    ///
+    /// # Errors
+    /// When the level asks for more replicas than there are.
+    #[inline]
+    pub(crate) fn check_only_here(&self, consistency: Consistency) -> Result<(), RequestError> {
+        // One replica of this datacenter is all that these ask for.
+        if matches!(consistency, Consistency::Any | Consistency::One | Consistency::LocalOne) {
+            return Ok(());
+        }
+        let needs = Needs::new(consistency, &self.replication, &self.view, &[]);
+        needs.check(consistency, &self.view, &[self.view.own()])
+    }
+
+    /// [`Self::is_only_here`] of all that a read may return.
+    #[inline]
+    pub(crate) fn are_only_here(&self, partitions: &Partitions) -> bool {
+        match partitions {
+            Partitions::Keys(keys) => keys.iter().all(|key| self.is_only_here(key.token)),
+            // Of several nodes each has a part, unless every one has everything.
+            Partitions::Range(range) => self.view.nodes().len() == 1 && self.is_only_here(range.end.token()),
+        }
+    }
 }
 
 /// The replicas and pending replicas that receive a write of a token; and how many must acknowledge it.

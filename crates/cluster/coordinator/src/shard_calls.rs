@@ -39,6 +39,9 @@ rt::shard_calls! {
         StoredHints {} -> Vec<(HostId, HintFigures)>,
         /// To shard 0: ask the cluster's log whether this node has heard everything; when the log was asked, if it has confirmed.
         ConfirmLog { deadline: Instant } -> Option<Instant>,
+        /// To every shard: the cluster's log has confirmed that this node has heard everything up to then.
+        #[derive(Clone)]
+        NoteConfirmed { at: Instant } -> (),
         /// To shard 0: wait until every shard has the topology version; whether it has in time.
         CatchUp { topology: u64, deadline: Instant } -> bool,
         /// To shard 0: the same, and until nothing is under way that was let in before.

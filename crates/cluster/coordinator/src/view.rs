@@ -395,6 +395,11 @@ impl Copies {
         other.replicas(token).iter().map(|node| places[usize::from(node.0)]).collect()
     }
 
+    /// Whether no replica of any token moves.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.other.is_none()
+    }
+
     /// Whether a node takes the writes of a token.
     pub(crate) fn takes(&self, node: NodeIndex, token: i64) -> bool {
         self.replicas(token).contains(&node) || self.others(token).contains(&node)

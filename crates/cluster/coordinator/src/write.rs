@@ -1,9 +1,13 @@
 //! Writes to several replicas: every live one receives the write at once, the client is answered when enough of them acknowledged it, and
 //! those that are down or do not answer get a hint.
 
+use std::pin::pin;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use mutation::PartitionUpdate;
+use replica::Write;
 use rt::Group;
 use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
@@ -12,13 +16,14 @@ use crate::contact::{Needs, Tally};
 use crate::context::Context;
 use crate::forward;
 use crate::message;
-use crate::ongoing::{Age, Ongoing};
+use crate::ongoing::{Age, Ongoing, origin, write_error};
+use crate::peer_error::PeerError;
 use crate::replication_map::{EffectiveReplicationMap, targets};
 use crate::{Consistency, RequestError, WriteOptions};
 
 /// One partition's update, and where it goes.
 pub(crate) struct Planned {
-    pub(crate) erm: EffectiveReplicationMap,
+    pub(crate) erm: Rc<EffectiveReplicationMap>,
     pub(crate) replicas: Replicas,
     pub(crate) needs: Needs,
     pub(crate) update: PartitionUpdate,
@@ -33,6 +38,60 @@ pub(crate) struct Writes<'a> {
 impl<'a> Writes<'a> {
     pub(crate) fn new(context: &'a Context) -> Self {
         Self { context }
+    }
+
+    /// The replication map of updates of which this node is the only replica, if it is that of all of them.
+    ///
+    /// # Errors
+    /// When their consistency level asks for more replicas than there are.
+    pub(crate) fn only_here(
+        &self,
+        updates: &[PartitionUpdate],
+        consistency: Consistency,
+    ) -> Result<Option<Rc<EffectiveReplicationMap>>, RequestError> {
+        let mut of_all = None;
+        for update in updates {
+            let erm = self.context.erm(&update.table)?;
+            if !erm.is_only_here(update.key.token) {
+                return Ok(None);
+            }
+            erm.check_only_here(consistency)?;
+            of_all = Some(erm);
+        }
+        Ok(of_all)
+    }
+
+    /// Writes updates of which this node is the only replica: those of one shard all or none. Nothing of the write outlives it, no hint and no
+    /// late message, so that a truncation comes before it or after it.
+    pub(crate) async fn write_here(
+        &self,
+        erm: &EffectiveReplicationMap,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+    ) -> Result<(), RequestError> {
+        let context = self.context;
+        let failed = |error: PeerError| write_error(erm, &[(erm.view.own(), error)], options, (0, 1));
+        let _under_way = match context.admit_own_writes(&erm.view, &updates) {
+            Ok(guard) => guard,
+            Err(error) => return Box::pin(self.write_after(erm, updates, options, failed(error))).await,
+        };
+        let write = Write::all(origin(options.kind), updates).traced(context.trace());
+        let apply = pin!(context.replica().apply(write));
+        context.here(options.deadline, apply).await.map_err(failed)
+    }
+
+    /// This node's own replica refused a write, for it uses a stale topology version: it goes by a later one, if there is one in time.
+    async fn write_after(
+        &self,
+        erm: &EffectiveReplicationMap,
+        updates: Vec<PartitionUpdate>,
+        options: WriteOptions,
+        error: RequestError,
+    ) -> Result<(), RequestError> {
+        if !self.context.catch_up(erm.view.ring_number(), options.deadline).await {
+            return Err(error);
+        }
+        self.write(updates, options).await
     }
 
     /// Writes updates, each to the replicas of its partition.

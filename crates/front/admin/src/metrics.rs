@@ -139,7 +139,6 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "torc_cas_contentions" "Rounds of agreement that others got in the way of." |s| s.paxos.contended as f64;
     counter "torc_cas_contended_out" "Requests that ended because others got in the way for too long." |s| s.paxos.contended_out as f64;
     counter "torc_cas_commits_repaired" "Commits that others had left undone." |s| s.paxos.finished as f64;
-    gauge "torc_batchlog_waiting" "Logged batches that wait to be applied again." |s| s.batchlog.waiting as f64;
 };
 
 const GROUP: &[Family<'_, GroupStats>] = families! {

@@ -21,7 +21,7 @@ use crate::{Consistency, RequestError, WriteKind, WriteOptions};
 /// A commit on its way. Goes on when the client has been answered.
 struct Committing {
     lwt: Lwt,
-    erm: EffectiveReplicationMap,
+    erm: Rc<EffectiveReplicationMap>,
     proposal: Proposal<Value>,
     tally: RefCell<Tally>,
     errors: RefCell<Vec<(NodeIndex, PeerError)>>,
@@ -55,7 +55,7 @@ impl Driver<'_> {
 
     async fn commit_by(
         &self,
-        erm: EffectiveReplicationMap,
+        erm: Rc<EffectiveReplicationMap>,
         proposal: Proposal<Value>,
         consistency: Consistency,
     ) -> (Rc<Committing>, Result<(), RequestError>) {

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -48,7 +49,7 @@ type Asked<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Heard> + 'a>>>;
 /// A request.
 pub(super) struct Driver<'a> {
     pub(super) lwt: &'a Lwt,
-    pub(super) erm: EffectiveReplicationMap,
+    pub(super) erm: Rc<EffectiveReplicationMap>,
     command: &'a ReadCommand,
     pub(super) key: &'a DecoratedKey,
     pub(super) options: CasOptions,

@@ -1,6 +1,7 @@
 //! Votes go with the ranges: a node that becomes a replica remembers what voters of its ranges do, so that what a quorum of them
 //! accepted is seen by every quorum of which the new node is one.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Lwt {
     /// Remembers what the voters of a range do of a table's partitions; of how many each told.
     pub(crate) async fn carry_votes(
         &self,
-        erm: &EffectiveReplicationMap,
+        erm: &Rc<EffectiveReplicationMap>,
         table: &Arc<Table>,
         range: TokenRange,
         sources: &Replicas,

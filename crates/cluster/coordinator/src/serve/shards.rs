@@ -10,8 +10,8 @@ use schema::Schema;
 use crate::context::Context;
 use crate::shard_calls::{
     AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, LatestPending,
-    LearnTruncation, MigrateVote, NodeRequest, NodeResponse, RebuildViews, ReleaseLock, StoredHints,
-    TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
+    LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed, RebuildViews, ReleaseLock,
+    StoredHints, TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -47,6 +47,7 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         UseView { view } => coordinator.use_view(view),
         StoredHints {  } => context.stored_hints(),
         ConfirmLog { deadline } => context.lease().confirm_log(context.group(), deadline).await,
+        NoteConfirmed { at } => context.lease().note_confirmed(at),
         CatchUp { topology, deadline } => context.reach_ring(topology, deadline).await,
         EnforceTopology { topology, deadline } => context.enforce_ring(topology, deadline).await,
         Drain { deadline } => context.drain(deadline).await,

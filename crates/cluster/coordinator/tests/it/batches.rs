@@ -117,9 +117,9 @@ fn a_batch_is_completed_by_another_node_when_its_coordinator_is_lost() {
 fn a_batch_that_nobody_else_keeps_is_not_begun() {
     let world = World::with_batches(3, &SHARDS, Config::default(), true);
     let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
-    let [own, ..] = owned(&world);
+    let [own, near, _] = owned(&world);
     world.sim.isolate(world.sim.node(0));
-    let written = write(&world, 0, &t, &own, Consistency::One);
+    let written = write(&world, 0, &t, &[&own[..], &near[..]].concat(), Consistency::One);
     let expected = RequestError::WriteTimeout {
         consistency: Consistency::One,
         received: 0,
@@ -129,10 +129,26 @@ fn a_batch_that_nobody_else_keeps_is_not_begun() {
     assert_eq!(join(&world.sim, written), Err(expected));
     world.sim.heal_all();
     world.sim.run_for(60 * SECOND);
-    for k in own {
-        assert_eq!(world.kept(0, partition(&t, k, now)), []);
+    for (node, keys) in [own, near].iter().enumerate() {
+        for k in keys {
+            assert_eq!(world.kept(node, partition(&t, *k, now)), []);
+        }
     }
     assert_eq!([0, 1, 2].map(|node| batches(&world, node)), [0; 3]);
+}
+
+#[test]
+fn a_batch_of_one_shard_of_this_node_needs_nobody_to_store_it() {
+    let world = World::with_batches(3, &SHARDS, Config::default(), true);
+    let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
+    let [own, ..] = owned(&world);
+    world.sim.isolate(world.sim.node(0));
+    let written = write(&world, 0, &t, &own, Consistency::One);
+    assert_eq!(join(&world.sim, written), Ok(()));
+    assert_eq!(batches(&world, 0), 0);
+    for k in own {
+        assert_eq!(world.kept(0, partition(&t, k, now)), [(1, "a".to_owned())]);
+    }
 }
 
 #[test]
