@@ -1,6 +1,6 @@
 //! What a repair that was asked for has done so far, and how long it will still take. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rt::Instant;
@@ -87,8 +87,9 @@ pub struct Figures {
     /// How much of the ring the units are together.
     share_all: f64,
     share_done: f64,
-    /// Of the unit under way, by slice.
-    slices: Vec<f64>,
+    /// Of the units under way, by number and slice.
+    under_way: BTreeMap<u64, Vec<f64>>,
+    next_unit: u64,
     elements: u64,
     differing: u64,
     told: u64,
@@ -112,7 +113,8 @@ impl Figures {
             units_incremental: 0,
             share_all: 0.0,
             share_done: 0.0,
-            slices: Vec::new(),
+            under_way: BTreeMap::new(),
+            next_unit: 0,
             elements: 0,
             differing: 0,
             told: 0,
@@ -133,15 +135,21 @@ impl Figures {
         self.peers.extend(peers);
     }
 
-    /// A range is begun, in so many slices; `full` says whether everything of it is compared.
-    pub fn begin_unit(&mut self, slices: u16, full: bool) {
-        self.units_incremental += u64::from(!full);
-        self.slices = vec![0.0; usize::from(slices)];
+    /// A number for a range that is begun.
+    pub fn next_unit(&mut self) -> u64 {
+        self.next_unit += 1;
+        self.next_unit
     }
 
-    /// A slice of the range under way has come so far.
-    pub fn step(&mut self, slice: u16, share: f64, done: &crate::Done, bytes: u64) {
-        if let Some(so_far) = self.slices.get_mut(usize::from(slice)) {
+    /// A range is begun, in so many slices; `full` says whether everything of it is compared.
+    pub fn begin_unit(&mut self, unit: u64, slices: u16, full: bool) {
+        self.units_incremental += u64::from(!full);
+        self.under_way.insert(unit, vec![0.0; usize::from(slices)]);
+    }
+
+    /// A slice of a range under way has come so far.
+    pub fn step(&mut self, (unit, slice): (u64, u16), share: f64, done: &crate::Done, bytes: u64) {
+        if let Some(so_far) = self.under_way.get_mut(&unit).and_then(|all| all.get_mut(usize::from(slice))) {
             *so_far = share;
         }
         self.elements += done.elements;
@@ -150,9 +158,9 @@ impl Figures {
         self.bytes += bytes;
     }
 
-    /// The range under way is done, or not.
-    pub fn end_unit(&mut self, share: f64, failure: Option<String>) {
-        self.slices.clear();
+    /// A range is done, or not.
+    pub fn end_unit(&mut self, unit: u64, share: f64, failure: Option<String>) {
+        self.under_way.remove(&unit);
         self.units_done += 1;
         self.share_done += share;
         if let Some(failure) = failure
@@ -179,8 +187,8 @@ impl Figures {
     pub fn status(&self, now: Instant) -> JobStatus {
         let elapsed = self.ended.unwrap_or(now) - self.begun;
         let unit = if self.units == 0 { 0.0 } else { self.share_all / self.units as f64 };
-        let slices = self.slices.iter().sum::<f64>() / self.slices.len().max(1) as f64;
-        let done = self.share_done + slices * unit;
+        let part = |slices: &Vec<f64>| slices.iter().sum::<f64>() / slices.len().max(1) as f64;
+        let done = self.share_done + self.under_way.values().map(part).sum::<f64>() * unit;
         let share = match self.state {
             JobState::Done => 1.0,
             _ if self.share_all > 0.0 => (done / self.share_all).clamp(0.0, 1.0),
@@ -222,13 +230,13 @@ mod tests {
         assert_eq!(figures.status(begun).peers, [one, two]);
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(figures.status(at(1)).left, None, "nothing is known yet");
-        figures.begin_unit(2, true);
-        figures.step(0, 1.0, &crate::Done { elements: 5, ..crate::Done::default() }, 10);
+        figures.begin_unit(1, 2, true);
+        figures.step((1, 0), 1.0, &crate::Done { elements: 5, ..crate::Done::default() }, 10);
         let half = figures.status(at(10));
         assert_eq!((half.share, half.left), (0.25, Some(Duration::from_secs(30))));
-        figures.end_unit(0.25, None);
-        figures.begin_unit(1, false);
-        figures.end_unit(0.25, Some("a node is away".to_owned()));
+        figures.end_unit(1, 0.25, None);
+        figures.begin_unit(2, 1, false);
+        figures.end_unit(2, 0.25, Some("a node is away".to_owned()));
         figures.end(false, at(20));
         let ended = figures.status(at(100));
         assert_eq!((ended.state, ended.units, ended.units_done), (JobState::Failed, 2, 2));

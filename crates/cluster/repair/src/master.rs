@@ -1,4 +1,5 @@
-//! Repairs that this node leads: ranges one after the other, the slices of a range concurrently, segment by segment.
+//! Repairs that this node leads: a few ranges of a table concurrently, so that nodes which are far away do not determine how long many small
+//! ranges take; the slices of a range concurrently, segment by segment.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join, try_join_all};
 use replica::{RepairedWatermark, Resume};
 use rpc::{RpcError, Target, Verb};
@@ -28,6 +30,8 @@ use crate::wire::{
 /// Clocks that differ by more are logged.
 const CLOCK_SECONDS_MAX: u32 = 60;
 
+/// Ranges that this node repairs concurrently.
+pub(crate) const UNITS_AT_ONCE_MAX: usize = 4;
 /// How often a node is notified again that a range was repaired.
 const CLOSE_RETRIES_MAX: u32 = 2;
 
@@ -86,6 +90,13 @@ impl UnitError {
     }
 }
 
+/// Where the progress of a unit is recorded.
+#[derive(Clone, Copy)]
+struct Progress<'a> {
+    figures: &'a RefCell<Figures>,
+    unit: u64,
+}
+
 /// The context of a unit's repair.
 struct Settled {
     /// The topology version that determined the replicas.
@@ -124,12 +135,13 @@ impl Repair {
         let Wanted { unless_since, full, .. } = wanted;
         let task = inner.rt.spawn(Group::Streaming, async move {
             for (table, units) in work {
-                let mut flush = true;
-                for unit in units {
-                    let manner = Manner { unless_since, full, flush };
-                    repair.0.unit(&table, &unit, &ring, manner, &shown).await;
-                    flush = false;
-                }
+                let one = |(place, unit): (usize, Unit)| {
+                    let manner = Manner { unless_since, full, flush: place == 0 };
+                    let (repair, table, ring, shown) = (&repair, &table, &ring, &shown);
+                    async move { repair.0.unit(table, &unit, ring, manner, shown).await }
+                };
+                let units = futures_util::stream::iter(units.into_iter().enumerate());
+                units.for_each_concurrent(UNITS_AT_ONCE_MAX, one).await;
             }
             shown.borrow_mut().end(false, repair.0.rt.now());
         });
@@ -233,16 +245,18 @@ impl Inner {
         let part = share(unit.range);
         let since = manner.unless_since;
         if since > 0 && self.history().current().oldest(table.id, unit.range) >= since {
-            return figures.borrow_mut().end_unit(part, None);
+            return figures.borrow_mut().end_unit(0, part, None);
         }
-        let _one = self.one_unit.acquire(1).await.expect("it is never closed");
-        let mut done = self.try_unit(table, unit, ring, manner, figures).await;
+        let _slot = self.unit_slots.acquire(1).await.expect("it is never closed");
+        let number = figures.borrow_mut().next_unit();
+        let progress = Progress { figures, unit: number };
+        let mut done = self.try_unit(table, unit, ring, manner, progress).await;
         // A range compared by a stale topology version is compared again.
         for restart in 1..self.config.attempts_max {
             let Err(UnitError::Stale(why)) = &done else { break };
             tracing::info!("a repair of {} begins again: {why}", table.full_name());
             self.rt.sleep(self.config.pause * restart).await;
-            done = self.try_unit(table, unit, ring, manner, figures).await;
+            done = self.try_unit(table, unit, ring, manner, progress).await;
         }
         self.count(|stats| match done {
             Ok(full) => {
@@ -257,7 +271,7 @@ impl Inner {
             tracing::warn!("not repaired: {text}");
             text
         });
-        figures.borrow_mut().end_unit(part, failure);
+        figures.borrow_mut().end_unit(number, part, failure);
     }
 
     /// Whether everything was compared (a full repair).
@@ -267,16 +281,16 @@ impl Inner {
         unit: &Unit,
         ring: &Ring,
         manner: Manner,
-        figures: &RefCell<Figures>,
+        progress: Progress<'_>,
     ) -> Result<bool, UnitError> {
         let topology = self.context.members().topology;
         let stable = self.is_stable(table, unit, ring)?;
         let settled = self.settle(table, unit, manner, topology).await?;
         let full = settled.bases.is_none();
-        figures.borrow_mut().begin_unit(settled.slices, full);
+        progress.figures.borrow_mut().begin_unit(progress.unit, settled.slices, full);
         let slices = (0..settled.slices).map(|number| {
             let slice = Slice { number, of: settled.slices };
-            self.slice(table, unit.range, slice, &settled, figures)
+            self.slice(table, unit.range, slice, &settled, progress)
         });
         try_join_all(slices).await?;
         // A replica that joined meanwhile, or is pending, may lack deletions that the others know.
@@ -401,7 +415,7 @@ impl Inner {
         range: TokenRange,
         slice: Slice,
         settled: &Settled,
-        figures: &RefCell<Figures>,
+        progress: Progress<'_>,
     ) -> Result<(), UnitError> {
         let &Settled { gc_before, at: now, seed, .. } = settled;
         let scope = Scope { table: table.clone(), range, slice, now, gc_before, seed };
@@ -413,7 +427,7 @@ impl Inner {
                 Ok((done, bytes)) => {
                     let ahead = done.upto.as_ref().map_or(range.upto, |upto| upto.key.token);
                     let part = share(TokenRange { upto: ahead, ..range }) / share(range);
-                    figures.borrow_mut().step(slice.number, part, &done, bytes);
+                    progress.figures.borrow_mut().step((progress.unit, slice.number), part, &done, bytes);
                     self.count(|stats| {
                         stats.elements += done.elements;
                         stats.differing += done.differing;
@@ -471,7 +485,9 @@ impl Inner {
 
     /// Waits until the rate limit admits the bytes of a step.
     async fn pay(&self, begun: Instant, bytes: u64, slices: u16) {
-        let rate = self.config.bytes_per_second / u64::from(slices.max(1));
+        // The units under way share the rate.
+        let units = UNITS_AT_ONCE_MAX.saturating_sub(self.unit_slots.available()).max(1) as u64;
+        let rate = self.config.bytes_per_second / (u64::from(slices.max(1)) * units);
         if rate > 0 {
             let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
             self.rt.sleep_until(begun + cost).await;

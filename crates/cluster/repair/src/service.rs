@@ -27,6 +27,7 @@ use crate::codec::{decode_request, encode_answer};
 use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
 use crate::job::Figures;
+use crate::master::UNITS_AT_ONCE_MAX;
 use crate::message::{Ask, Request};
 use crate::plan::{RepairOptions, straight};
 use crate::scope::Scope;
@@ -159,8 +160,8 @@ pub(crate) struct Inner {
     pub(crate) history: Option<HistoryStore>,
     pub(crate) jobs: RefCell<BTreeMap<u64, Job>>,
     pub(crate) next_job: Cell<u64>,
-    /// One range is repaired at a time.
-    pub(crate) one_unit: Semaphore,
+    /// Of [`UNITS_AT_ONCE_MAX`].
+    pub(crate) unit_slots: Semaphore,
     pub(crate) scheduler: RefCell<Option<Task<()>>>,
     /// When the replicas of a table were asked to flush for a repair.
     pub(crate) flushed: RefCell<BTreeMap<TableId, Instant>>,
@@ -253,7 +254,7 @@ impl Repair {
             history,
             jobs: RefCell::default(),
             next_job: Cell::new(1),
-            one_unit: Semaphore::new(1),
+            unit_slots: Semaphore::new(UNITS_AT_ONCE_MAX),
             scheduler: RefCell::default(),
             flushed: RefCell::default(),
             by_itself: RefCell::default(),
