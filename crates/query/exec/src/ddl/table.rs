@@ -146,8 +146,10 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     let mut builder = TableBuilder::new(keyspace, name, id);
     builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
     for (column, ty) in &columns {
-        let mask = mask_of(column, ty, (keyspace, name), context)?;
-        builder.set_mask(&column.name.name, mask);
+        // Setting one looks for the column: a table has few masks, and may have 65,535 columns.
+        if let Some(mask) = mask_of(column, ty, (keyspace, name), context)? {
+            builder.set_mask(&column.name.name, Some(mask));
+        }
     }
     builder.options = table_options;
     builder.compact_storage = ast.compact_storage;
