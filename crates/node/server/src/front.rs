@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use catalog::Facts;
 use coordinator::{Change, ChangedObject, ComputedTables, Coordinator, SchemaEvent};
-use mutation::PartitionUpdate;
-use replica::ReadCommand;
+use mutation::{DecoratedKey, PartitionUpdate};
+use replica::{Partitions, ReadCommand};
 use rt::mesh::Mesh;
 use rt::{Rt, Task};
 use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
@@ -285,6 +285,15 @@ impl ComputedTables for Tables {
     fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
         let table = command.table.clone();
         let (boot, coordinator) = (self.boot.clone(), self.coordinator.clone());
+        let wanted = |keyspace: &str| is_wanted(command, keyspace);
+        if let Some(mut stored) = catalog::StoredSchema::new(&table, &coordinator.schema(), wanted) {
+            return Box::pin(async move {
+                while stored.step() {
+                    rt::preempt::yield_now().await;
+                }
+                stored.finish()
+            });
+        }
         let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
         Box::pin(async move {
             let mut facts = Facts {
@@ -347,5 +356,17 @@ impl ComputedTables for Tables {
             }
             catalog::rows(&table, &coordinator.schema(), &facts)
         })
+    }
+}
+
+/// Whether a read of a table of `system_schema`, whose partitions are keyspaces, may return rows of one: drivers read keyspace by keyspace, and a
+/// page needs nothing of what earlier ones had.
+fn is_wanted(command: &ReadCommand, keyspace: &str) -> bool {
+    let key = DecoratedKey::new(keyspace.as_bytes().to_vec().into());
+    match &command.partitions {
+        Partitions::Keys(keys) => keys.contains(&key),
+        Partitions::Range(range) => {
+            range.contains(&key) && command.resume.as_ref().is_none_or(|resume| key >= resume.key)
+        }
     }
 }

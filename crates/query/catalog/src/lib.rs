@@ -18,6 +18,7 @@ mod system_tables;
 
 pub use definitions::computed_keyspaces;
 pub use rows::RowBuilder;
+pub use schema_tables::StoredSchema;
 pub use system_tables::{
     CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts,
     RepairFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
@@ -29,7 +30,7 @@ use mutation::PartitionUpdate;
 use schema::{Schema, Table};
 
 /// The content of one computed table; empty for those that this version has nothing to say in.
-pub fn rows(table: &Arc<Table>, schema: &Schema, facts: &Facts) -> Vec<PartitionUpdate> {
+pub fn rows(table: &Arc<Table>, schema: &Arc<Schema>, facts: &Facts) -> Vec<PartitionUpdate> {
     schema_rows(table, schema).unwrap_or_else(|| {
         let mut rows = RowBuilder::new(table.clone());
         system_tables::fill(&mut rows, schema, facts);
@@ -38,13 +39,15 @@ pub fn rows(table: &Arc<Table>, schema: &Schema, facts: &Facts) -> Vec<Partition
 }
 
 /// The content of a computed table that follows from the schema alone; none for other tables.
-pub fn schema_rows(table: &Arc<Table>, schema: &Schema) -> Option<Vec<PartitionUpdate>> {
+pub fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec<PartitionUpdate>> {
+    if let Some(stored) = StoredSchema::new(table, schema, |_| true) {
+        return Some(stored.finish());
+    }
     let mut rows = RowBuilder::new(table.clone());
     match (table.keyspace.as_str(), table.name.as_str()) {
         ("system_auth", _) => auth_tables::fill(&mut rows, schema),
         ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema),
         ("system_distributed", _) => cdc_tables::fill(&mut rows, schema),
-        ("system_schema", _) => schema_tables::stored(&mut rows, schema),
         ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema),
         _ => return None,
     }

@@ -1,7 +1,10 @@
 //! `system_schema` and `system_virtual_schema`: the schema as drivers read it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
+use mutation::PartitionUpdate;
 use schema::{
     Column, ColumnKind, Derivation, Index, Keyspace, MaskArgument, Schema, Table, UserAggregate, UserFunction,
 };
@@ -9,28 +12,95 @@ use types::{CqlType, UserType};
 
 use crate::rows::{Datum, RowBuilder};
 
-/// Rows of one table of `system_schema`: what is stored, and the keyspaces that Cassandra stores too.
-pub(crate) fn stored(rows: &mut RowBuilder, schema: &Schema) {
-    // Cassandra stores these in files, so drivers look for them here.
-    let listed = |k: &&std::sync::Arc<Keyspace>| {
-        !k.computed || matches!(k.name.as_str(), "system" | "system_auth" | "system_schema")
-    };
-    let keyspaces = schema.keyspaces().filter(listed);
-    match rows.table().name.clone().as_str() {
-        "keyspaces" => keyspaces.for_each(|k| keyspace(rows, k)),
-        "tables" => {
-            keyspaces.flat_map(|k| k.tables.values()).filter(|t| !t.is_view()).for_each(|t| table(rows, t));
+/// Columns of tables that become rows in one step.
+const COLUMNS_A_STEP: usize = 256;
+
+/// The content of one table of `system_schema` (what is stored, and the keyspaces that Cassandra stores too), made in steps between which a
+/// shard does other work: a schema may have twenty thousand tables, and a table 65,535 columns.
+pub struct StoredSchema {
+    table: Arc<Table>,
+    rows: RowBuilder,
+    schema: Arc<Schema>,
+    keyspaces: Vec<Arc<Keyspace>>,
+    /// Of the keyspace that is under way, the next one last.
+    tables: Vec<Arc<Table>>,
+    /// Columns of the next table that are rows already.
+    columns_done: usize,
+}
+
+impl StoredSchema {
+    /// The content of `table` of the keyspaces that are `wanted`; none when it is no table of `system_schema`.
+    pub fn new(table: &Arc<Table>, schema: &Arc<Schema>, wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        if table.keyspace != "system_schema" {
+            return None;
         }
-        "columns" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| columns(rows, t)),
-        "dropped_columns" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| dropped(rows, t)),
-        "types" => keyspaces.flat_map(|k| k.types.values()).for_each(|t| user_type(rows, t)),
-        "views" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| view(rows, schema, t)),
-        "indexes" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| indexes(rows, t)),
-        "triggers" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| triggers(rows, t)),
-        "functions" => keyspaces.flat_map(|k| k.functions.values()).for_each(|f| function(rows, f)),
-        "aggregates" => keyspaces.flat_map(|k| k.aggregates.values()).for_each(|a| aggregate(rows, a)),
-        "column_masks" => keyspaces.flat_map(|k| k.tables.values()).for_each(|t| masks(rows, t)),
-        _ => {}
+        // Cassandra stores these in files, so drivers look for them here.
+        let listed = |k: &&Arc<Keyspace>| {
+            !k.computed || matches!(k.name.as_str(), "system" | "system_auth" | "system_schema")
+        };
+        let keyspaces = schema.keyspaces().filter(listed).filter(|k| wanted(&k.name)).cloned().collect();
+        Some(Self {
+            table: table.clone(),
+            rows: RowBuilder::new(table.clone()),
+            schema: schema.clone(),
+            keyspaces,
+            tables: Vec::new(),
+            columns_done: 0,
+        })
+    }
+
+    /// Makes some rows; whether there are more.
+    pub fn step(&mut self) -> bool {
+        let mut room = COLUMNS_A_STEP;
+        while room > 0 {
+            let Some(table) = self.tables.last().cloned() else {
+                let Some(keyspace) = self.keyspaces.pop() else { return false };
+                self.begin_keyspace(&keyspace);
+                room -= 1;
+                continue;
+            };
+            let rows = &mut self.rows;
+            let mut done = true;
+            match self.table.name.as_str() {
+                "tables" if !table.is_view() => self::table(rows, &table),
+                "columns" => {
+                    let upto = (self.columns_done + room).min(table.columns().len());
+                    columns(rows, &table, self.columns_done..upto);
+                    room -= (upto - self.columns_done).min(room);
+                    done = upto == table.columns().len();
+                    self.columns_done = if done { 0 } else { upto };
+                }
+                "dropped_columns" => dropped(rows, &table),
+                "views" => view(rows, &self.schema, &table),
+                "indexes" => indexes(rows, &table),
+                "triggers" => triggers(rows, &table),
+                "column_masks" => masks(rows, &table),
+                _ => {}
+            }
+            if done {
+                self.tables.pop();
+                room = room.saturating_sub(4);
+            }
+        }
+        true
+    }
+
+    /// Makes the rows of a keyspace that are not of its tables.
+    fn begin_keyspace(&mut self, keyspace: &Keyspace) {
+        let rows = &mut self.rows;
+        match self.table.name.as_str() {
+            "keyspaces" => self::keyspace(rows, keyspace),
+            "types" => keyspace.types.values().for_each(|ty| user_type(rows, ty)),
+            "functions" => keyspace.functions.values().for_each(|one| function(rows, one)),
+            "aggregates" => keyspace.aggregates.values().for_each(|one| aggregate(rows, one)),
+            _ => self.tables = keyspace.tables.values().rev().cloned().collect(),
+        }
+    }
+
+    /// All rows, in ring order of their keyspaces.
+    pub fn finish(mut self) -> Vec<PartitionUpdate> {
+        while self.step() {}
+        self.rows.finish()
     }
 }
 
@@ -48,7 +118,9 @@ pub(crate) fn computed(rows: &mut RowBuilder, schema: &Schema) {
                     ("comment", table.options.comment.as_str().into()),
                 ]);
             }),
-            "columns" => keyspace.tables.values().for_each(|table| columns(rows, table)),
+            "columns" => {
+                keyspace.tables.values().for_each(|table| columns(rows, table, 0..table.columns().len()))
+            }
             _ => {}
         }
     }
@@ -191,8 +263,9 @@ fn kind_name(kind: ColumnKind) -> &'static str {
     }
 }
 
-fn columns(rows: &mut RowBuilder, table: &Table) {
-    for column in table.shown_columns() {
+/// The columns of a table at these places, as far as they are shown.
+fn columns(rows: &mut RowBuilder, table: &Table, places: Range<usize>) {
+    for column in table.columns()[places].iter().filter(|column| !column.is_hidden()) {
         let Column { name, kind, position, ty, descending, .. } = column;
         let order = match (kind, descending) {
             (ColumnKind::Clustering, false) => "asc",
@@ -267,4 +340,63 @@ fn user_type(rows: &mut RowBuilder, ty: &UserType) {
         ("field_names", Datum::list(fields.values().map(|(name, _)| *name))),
         ("field_types", Datum::list(fields.values().map(|(_, ty)| ty))),
     ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{Replication, TableBuilder, TableId};
+
+    use super::*;
+
+    fn schema(tables: u32, columns: u32) -> Arc<Schema> {
+        let mut schema = Schema::default().with_keyspace(Keyspace::new("other", Replication::Local));
+        for keyspace in crate::computed_keyspaces() {
+            schema = schema.with_keyspace(keyspace);
+        }
+        let mut keyspace = Keyspace::new("ks", Replication::Local);
+        for number in 0..tables {
+            let mut id = [1; 16];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            let mut table = TableBuilder::new("ks", format!("t{number:05}"), TableId(id))
+                .partition_key("k", CqlType::Int);
+            for column in 0..columns {
+                table = table.regular(format!("c{column}"), CqlType::Int);
+            }
+            let table = table.build_known();
+            keyspace.tables.insert(table.name.clone(), table);
+        }
+        Arc::new(schema.with_keyspace(keyspace))
+    }
+
+    fn count(partitions: &[PartitionUpdate]) -> usize {
+        partitions.iter().map(|partition| partition.rows().len()).sum()
+    }
+
+    #[test]
+    fn a_large_schema_is_shown_in_small_steps_and_whole() {
+        for (tables, columns) in [(2_000, 1), (2, 3_000)] {
+            let schema = schema(tables, columns);
+            let table = schema.table("system_schema", "columns").expect("it is there");
+            let mut stored =
+                StoredSchema::new(table, &schema, |name| name == "ks").expect("of system_schema");
+            let mut steps = 1;
+            while stored.step() {
+                steps += 1;
+            }
+            let rows = (tables * (columns + 1)) as usize;
+            assert_eq!(count(&stored.finish()), rows);
+            assert!(steps >= rows / COLUMNS_A_STEP, "{steps} steps for {rows} rows");
+        }
+    }
+
+    #[test]
+    fn every_table_has_its_rows_once() {
+        let schema = schema(30, 4);
+        for (name, rows) in [("tables", 30), ("columns", 150), ("keyspaces", 1), ("indexes", 0), ("types", 0)]
+        {
+            let table = schema.table("system_schema", name).expect("it is there");
+            let stored = StoredSchema::new(table, &schema, |name| name == "ks").expect("of system_schema");
+            assert_eq!(count(&stored.finish()), rows, "{name}");
+        }
+    }
 }
