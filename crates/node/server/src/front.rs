@@ -15,6 +15,7 @@ use mutation::{DecoratedKey, PartitionUpdate};
 use replica::{Partitions, ReadCommand};
 use rt::mesh::Mesh;
 use rt::{Rt, Task};
+use schema::Schema;
 use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
@@ -285,14 +286,8 @@ impl ComputedTables for Tables {
     fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
         let table = command.table.clone();
         let (boot, coordinator) = (self.boot.clone(), self.coordinator.clone());
-        let wanted = |keyspace: &str| is_wanted(command, keyspace);
-        if let Some(mut stored) = catalog::StoredSchema::new(&table, &coordinator.schema(), wanted) {
-            return Box::pin(async move {
-                while stored.step() {
-                    rt::preempt::yield_now().await;
-                }
-                stored.finish()
-            });
+        if let Some(stored) = stored_schema(command, &coordinator.schema()) {
+            return Box::pin(stored);
         }
         let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
         Box::pin(async move {
@@ -357,6 +352,21 @@ impl ComputedTables for Tables {
             catalog::rows(&table, &coordinator.schema(), &facts)
         })
     }
+}
+
+/// The rows of a table of `system_schema`, made in steps; none for other tables.
+fn stored_schema(
+    command: &ReadCommand,
+    schema: &Arc<Schema>,
+) -> Option<impl Future<Output = Vec<PartitionUpdate>> + use<>> {
+    let wanted = |keyspace: &str| is_wanted(command, keyspace);
+    let mut stored = catalog::StoredSchema::new(&command.table, schema, wanted)?;
+    Some(async move {
+        while stored.step() {
+            rt::preempt::yield_now().await;
+        }
+        stored.finish()
+    })
 }
 
 /// Whether a read of a table of `system_schema`, whose partitions are keyspaces, may return rows of one: drivers read keyspace by keyspace, and a
