@@ -3,18 +3,17 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use exec::backend::Coordinator;
 use http_body_util::{BodyExt, Full};
+use http1::{Activity, Io};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
-use hyper::rt::ReadBufCursor;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
@@ -104,6 +103,15 @@ impl Progress {
     }
 }
 
+impl Activity for Progress {
+    /// A request that arrives byte by byte does not keep its connection.
+    fn read(&self, _: Instant) {}
+
+    fn wrote(&self, now: Instant) {
+        self.since.set(now);
+    }
+}
+
 /// The state that all connections of a shard share.
 pub(crate) struct Service<C> {
     pub(crate) rt: Rt,
@@ -116,7 +124,7 @@ pub(crate) struct Service<C> {
 pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Stream, progress: Rc<Progress>) {
     let rt = service.rt.clone();
     let idle = service.limits.idle_timeout;
-    let io = Io { rt: rt.clone(), stream, progress: progress.clone() };
+    let io = Io::new(rt.clone(), stream, progress.clone());
     let counted = progress.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
         let (service, progress) = (service.clone(), counted.clone());
@@ -301,41 +309,4 @@ fn response<C>(
         response = response.header(hyper::header::CONNECTION, "close");
     }
     response.body(Full::new(Bytes::from(body))).expect("status and headers are valid")
-}
-
-/// A shard's socket as hyper wants it.
-struct Io {
-    rt: Rt,
-    stream: Stream,
-    progress: Rc<Progress>,
-}
-
-impl hyper::rt::Read for Io {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut bytes = [0u8; 8192];
-        let room = bytes.len().min(buf.remaining());
-        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
-        buf.put_slice(&bytes[..len]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl hyper::rt::Write for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(self.stream.poll_write(cx, bytes))?;
-        self.progress.since.set(self.rt.now());
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_shutdown(cx)
-    }
 }
