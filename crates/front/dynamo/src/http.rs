@@ -20,6 +20,7 @@ use rt::{Instant, Rt, Stream};
 
 use crate::encoding::{Encoding, packed};
 use crate::operations::of_target;
+use crate::secure::Transport;
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
@@ -28,7 +29,10 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
 
-/// Limits of the port, each of one shard.
+/// The content type of answers.
+const JSON: &str = "application/x-amz-json-1.0";
+
+/// Limits of the ports, each of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Connections at once.
@@ -37,6 +41,8 @@ pub struct HttpLimits {
     pub body_bytes_max: usize,
     /// Bytes of the bodies of all requests under way.
     pub bytes_in_flight_max: usize,
+    /// How long the handshake of TLS may take.
+    pub handshake_timeout: Duration,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// How long a connection may stand still: without a request, with a part of a header, or with an answer that its client does not
@@ -50,6 +56,7 @@ impl Default for HttpLimits {
             connections_max: 4096,
             body_bytes_max: 16 << 20,
             bytes_in_flight_max: 64 << 20,
+            handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
         }
@@ -121,8 +128,13 @@ pub(crate) struct Service<C> {
 }
 
 /// Serves a connection to its end, or until it stands still for too long.
-pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Stream, progress: Rc<Progress>) {
+pub(crate) async fn serve<C: Coordinator>(
+    service: Rc<Service<C>>,
+    (stream, transport): (Stream, Transport),
+    progress: Rc<Progress>,
+) {
     let rt = service.rt.clone();
+    progress.since.set(rt.now());
     let idle = service.limits.idle_timeout;
     let io = Io::new(rt.clone(), stream, progress.clone());
     let counted = progress.clone();
@@ -130,7 +142,7 @@ pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Strea
         let (service, progress) = (service.clone(), counted.clone());
         async move {
             progress.serving.set(true);
-            let response = respond(&service, request).await;
+            let response = respond(&service, request, transport).await;
             progress.serving.set(false);
             progress.since.set(service.rt.now());
             Ok::<_, Infallible>(response)
@@ -163,8 +175,17 @@ pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Strea
     .await;
 }
 
-async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn respond<C: Coordinator>(
+    service: &Service<C>,
+    request: Request<Incoming>,
+    transport: Transport,
+) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
+    if transport == Transport::Misdirected {
+        let text = "This port takes TLS and nothing else: the endpoint's URL has to begin with https://";
+        let answer = answer_of(&ApiError::validation(text));
+        return response(service, (answer.status, JSON), answer.body.into_bytes(), false, true);
+    }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // What load balancers ask.
         let host = header(&head.headers, "host").unwrap_or_default();
@@ -182,7 +203,7 @@ async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming
         ),
     };
     let body = answer.body.into_bytes();
-    let kind = (answer.status, "application/x-amz-json-1.0");
+    let kind = (answer.status, JSON);
     match packed(&body, header(&head.headers, "accept-encoding")).await {
         Some(packed) => response(service, kind, packed, true, closes),
         None => response(service, kind, body, false, closes),

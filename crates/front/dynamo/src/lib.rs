@@ -15,6 +15,7 @@ mod ranges;
 mod record;
 mod request;
 mod secondary;
+mod secure;
 mod server;
 mod settle;
 mod signature;

@@ -77,9 +77,16 @@ mod tests {
         for own in ["127.0.0.1", "10.0.0.7:9180", "[::1]", "[::1]:10000", "LOCALHOST:1", "Node1.Example.:9"] {
             assert!(is_own_name(own, &names), "{own}");
         }
-        for foreign in
-            ["evil.example", "evil.example:10000", "127.0.0.1.evil.example", "", "[::1", "[x]", "a:b", "[::1]x"]
-        {
+        for foreign in [
+            "evil.example",
+            "evil.example:10000",
+            "127.0.0.1.evil.example",
+            "",
+            "[::1",
+            "[x]",
+            "a:b",
+            "[::1]x",
+        ] {
             assert!(!is_own_name(foreign, &names), "{foreign}");
         }
     }

@@ -51,6 +51,7 @@ pub(crate) struct Front {
     rt: Rt,
     config: Config,
     client_tls: Option<ClientTls>,
+    alternator_tls: Option<Arc<tls::Credentials>>,
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
     alternator: dynamo::Server<Coordinator>,
@@ -113,6 +114,7 @@ impl Front {
             rt: rt.clone(),
             config: boot.config.clone(),
             client_tls: boot.client_tls.clone(),
+            alternator_tls: boot.alternator_tls.clone(),
             sessions,
             executor,
             alternator,
@@ -140,10 +142,16 @@ impl Front {
             NodeError::Listen { what, option, error }
         })?;
         let config = &self.config;
-        if config.alternator_port != 0 {
-            let address = config.alternator_address.unwrap_or(config.rpc_address);
-            let listening = self.alternator.listen(SocketAddr::new(address, config.alternator_port)).await;
-            let (what, option) = ("the port of the DynamoDB API", "alternator_port");
+        let plain = (config.alternator_port, None, "the port of the DynamoDB API", "alternator_port");
+        let with_tls = (
+            config.alternator_https_port,
+            self.alternator_tls.clone(),
+            "the port of the DynamoDB API with TLS",
+            "alternator_https_port",
+        );
+        for (port, tls, what, option) in [plain, with_tls] {
+            let Some(address) = config.alternator_on(port) else { continue };
+            let listening = self.alternator.listen(address, tls).await;
             listening.map_err(|error| NodeError::Listen { what, option, error })?;
         }
         Ok(())

@@ -101,7 +101,11 @@ pub const TABLE: &[Row] = &[
         "front",
         "schema mutation rt topology gossip http1 rpc engine replica cluster membership repair coordinator",
     ),
-    row("dynamo", "front", "stdx types schema mutation rt items cdc http1 replica cluster coordinator auth exec"),
+    row(
+        "dynamo",
+        "front",
+        "stdx types schema mutation rt items cdc http1 tls replica cluster coordinator auth exec",
+    ),
     // node: a whole node.
     row(
         "server",
