@@ -10,6 +10,8 @@ import os
 import socket
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 
 import boto3
@@ -504,6 +506,28 @@ def refusals_by_name():
             SSESpecification={"Enabled": True})  # fmt: skip
 
 
+def web_pages():
+    """What a browser sends for a page of another site, or of a name that was rebound to the node."""
+
+    def status(**headers):
+        request = urllib.request.Request(
+            OPTIONS["endpoint_url"], b"{}", {"X-Amz-Target": "DynamoDB_20120810.ListTables", **headers}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            assert b"AccessDeniedException" in error.read()
+            return error.code
+
+    own, rebound = f"{HOST}:{PORT}", f"evil.example:{PORT}"
+    assert status(Host=rebound) == 200, "an endpoint may have any name"
+    assert status(Origin=f"http://{own}") == 200
+    assert status(Host=rebound, Origin=f"http://{rebound}") == 403
+    assert status(Origin="http://evil.example") == 403
+    assert status(**{"Sec-Fetch-Site": "cross-site"}) == 403
+
+
 def raw_connections():
     """What no SDK sends."""
 
@@ -562,5 +586,6 @@ check("statements", statements)
 check("indexes", indexes)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
+check("web pages", web_pages)
 check("raw connections", raw_connections)
 finish()

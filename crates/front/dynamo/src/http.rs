@@ -186,6 +186,10 @@ async fn respond<C: Coordinator>(
         let answer = answer_of(&ApiError::validation(text));
         return response(service, (answer.status, JSON), answer.body.into_bytes(), false, true);
     }
+    if let Err(error) = service.dynamo.check_page(&head) {
+        let body = error.body().to_string().into_bytes();
+        return response(service, (403, JSON), body, false, true);
+    }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // What load balancers ask.
         let host = header(&head.headers, "host").unwrap_or_default();

@@ -10,6 +10,7 @@ mod expiry;
 mod http;
 mod intent;
 mod operations;
+mod pages;
 mod permissions;
 mod ranges;
 mod record;

@@ -41,6 +41,7 @@ use cluster::SchemaEdit;
 use exec::Executor;
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
+use hyper::http::request::Parts;
 use items::{Item, item_size, json};
 use rt::Rt;
 use schema::Schema;
@@ -48,6 +49,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::pages;
 use crate::permissions;
 use crate::request::{Capacity, Request};
 use crate::secondary::SecondaryIndex;
@@ -77,12 +79,18 @@ pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
     enforces_authorization: bool,
+    host_names: Rc<[String]>,
     streams: Rc<Streams>,
 }
 
 impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
-        Self { executor: self.executor.clone(), streams: self.streams.clone(), ..*self }
+        Self {
+            executor: self.executor.clone(),
+            host_names: self.host_names.clone(),
+            streams: self.streams.clone(),
+            ..*self
+        }
     }
 }
 
@@ -90,7 +98,8 @@ impl<C: Coordinator> Dynamo<C> {
     /// The API over the shard's executor; `isolation` is that of tables that have none of their own.
     pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
         let streams = Rc::new(Streams::new(STREAMS_WINDOW));
-        Self { executor, isolation, enforces_authorization: false, streams }
+        let host_names = Rc::new([]);
+        Self { executor, isolation, enforces_authorization: false, host_names, streams }
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
@@ -102,6 +111,23 @@ impl<C: Coordinator> Dynamo<C> {
     /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
     pub fn enforcing_authorization(self, enforces: bool) -> Self {
         Self { enforces_authorization: enforces, ..self }
+    }
+
+    /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
+    pub fn with_host_names(self, host_names: Rc<[String]>) -> Self {
+        Self { host_names, ..self }
+    }
+
+    /// Refuses a request that a foreign web page has a browser send, where requests need no signature: a page cannot sign.
+    ///
+    /// # Errors
+    /// When it is one.
+    pub(crate) fn check_page(&self, head: &Parts) -> Result<()> {
+        if self.enforces_authorization {
+            return Ok(());
+        }
+        let refusal = pages::refusal(&self.host_names, head);
+        refusal.map_or(Ok(()), |why| Err(ApiError::new(ErrorKind::AccessDenied, why)))
     }
 
     /// The role that has signed a request; none where nobody is asked. Its name is the access key, and the hash of its password the

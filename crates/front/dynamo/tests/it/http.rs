@@ -153,6 +153,28 @@ fn the_wrong_protocol_gets_an_answer_or_a_closed_connection() {
 }
 
 #[test]
+fn pages_of_other_sites_are_refused_and_programs_are_not() {
+    run(|rt| async move {
+        let status = async |headers: &str| {
+            let answer = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(headers)).await;
+            answer.get(9..12).unwrap_or_default().to_owned()
+        };
+        assert_eq!(status("host: any.name:1\r\n").await, "200");
+        assert_eq!(status("host: 10.0.0.1:8000\r\norigin: http://10.0.0.1:8000\r\n").await, "200");
+        assert_eq!(status("host: evil.example:8000\r\norigin: http://evil.example:8000\r\n").await, "403");
+        assert_eq!(status("host: 10.0.0.1:8000\r\nsec-fetch-site: cross-site\r\n").await, "403");
+        let preflight = b"OPTIONS / HTTP/1.1\r\nhost: 10.0.0.1:8000\r\norigin: http://evil.example\r\n\
+            access-control-request-method: POST\r\naccess-control-request-headers: x-amz-target\r\n\r\n";
+        let answer = ask(&rt, &connect(&rt, PLAIN).await, preflight).await.to_lowercase();
+        assert!(answer.starts_with("http/1.1 403") && answer.contains("accessdeniedexception"), "{answer}");
+        assert!(!answer.contains("access-control-allow"), "{answer}");
+        // To a foreign page of its own origin, the port with TLS is as closed.
+        let rebound = list_tables("host: evil.example\r\norigin: https://evil.example\r\n");
+        assert!(ask(&rt, &connect_tls(&rt).await, &rebound).await.starts_with("HTTP/1.1 403"));
+    });
+}
+
+#[test]
 fn a_silent_client_is_given_up() {
     run(|rt| async move {
         let begun = rt.now();

@@ -156,7 +156,7 @@ options! {
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
-    http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, separated by commas; addresses and localhost always may be used.";
+    http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, and web pages the DynamoDB API without authorization, separated by commas; addresses and localhost always may be used.";
     alternator_port: u16 = 0, "Port of the DynamoDB API; 0 for none, 8000 with torc dev.";
     alternator_address: Option<IpAddr> = None, "Address of the DynamoDB API; rpc_address by default.";
     alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS, beside alternator_port or alone; 0 for none, customarily 8043.";
@@ -402,6 +402,12 @@ impl Config {
             );
         }
         Ok(())
+    }
+
+    /// The names in `http_host_names`.
+    pub(crate) fn host_names(&self) -> impl Iterator<Item = String> {
+        let names = self.http_host_names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned)
     }
 
     /// Whether the DynamoDB API has a port.
