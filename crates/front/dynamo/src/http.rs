@@ -67,6 +67,12 @@ impl Default for HttpLimits {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(Cell<usize>);
 
+impl InFlight {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.get()
+    }
+}
+
 /// Bytes that a request has of them.
 struct Booking<'a> {
     of: &'a InFlight,
@@ -183,12 +189,14 @@ async fn respond<C: Coordinator>(
     let (head, body) = request.into_parts();
     if transport == Transport::Misdirected {
         let text = "This port takes TLS and nothing else: the endpoint's URL has to begin with https://";
-        let answer = answer_of(&ApiError::validation(text));
+        service.dynamo.metrics().count(|figures| figures.total_operations += 1);
+        let answer = service.dynamo.refused(&ApiError::validation(text));
         return response(service, (answer.status, JSON), answer.body.into_bytes(), false, true);
     }
     if let Err(error) = service.dynamo.check_page(&head) {
-        let body = error.body().to_string().into_bytes();
-        return response(service, (403, JSON), body, false, true);
+        service.dynamo.metrics().count(|figures| figures.total_operations += 1);
+        let answer = service.dynamo.refused(&error);
+        return response(service, (403, JSON), answer.body.into_bytes(), false, true);
     }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // What load balancers ask.
@@ -196,13 +204,17 @@ async fn respond<C: Coordinator>(
         let body = format!("healthy: {host}").into_bytes();
         return response(service, (200, "text/plain"), body, false, false);
     }
+    service.dynamo.metrics().count(|figures| figures.total_operations += 1);
     let mut booking = Booking { of: &service.in_flight, bytes: 0 };
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
         Ok(Ok(body)) => (carry_out(service, &head, body, &mut booking).await, false),
-        Ok(Err(error)) => (answer_of(&error), true),
+        Ok(Err(error)) => (service.dynamo.refused(&error), true),
         Err(_) => (
-            answer_of(&ApiError::new(ErrorKind::Serialization, "The request's body did not arrive in time")),
+            service.dynamo.refused(&ApiError::new(
+                ErrorKind::Serialization,
+                "The request's body did not arrive in time",
+            )),
             true,
         ),
     };
@@ -212,10 +224,6 @@ async fn respond<C: Coordinator>(
         Some(packed) => response(service, kind, packed, true, closes),
         None => response(service, kind, body, false, closes),
     }
-}
-
-fn answer_of(error: &ApiError) -> Answer {
-    Answer { status: error.kind.status(), body: error.body().to_string() }
 }
 
 async fn carry_out<C: Coordinator>(
@@ -233,17 +241,20 @@ async fn carry_out<C: Coordinator>(
             // A body is signed as it was sent, and unpacked for who has signed it.
             let role = match service.dynamo.signer(&signed) {
                 Ok(role) => role,
-                Err(error) => return answer_of(&error),
+                Err(error) => return service.dynamo.refused(&error),
             };
             match unpacked(service, headers, body, booking).await {
                 Ok(body) => {
                     let host = header(headers, "host").unwrap_or_default();
                     service.dynamo.call(operation, &body, host, role.as_deref()).await
                 }
-                Err(error) => answer_of(&error),
+                Err(error) => service.dynamo.refused(&error),
             }
         }
-        _ => answer_of(&ApiError::new(ErrorKind::UnknownOperation, "")),
+        _ => {
+            service.dynamo.metrics().count(|figures| figures.unsupported_operations += 1);
+            service.dynamo.refused(&ApiError::new(ErrorKind::UnknownOperation, ""))
+        }
     }
 }
 
@@ -255,13 +266,14 @@ fn too_large(limits: &HttpLimits) -> ApiError {
     ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max))
 }
 
-fn busy() -> ApiError {
+fn busy<C: Coordinator>(service: &Service<C>) -> ApiError {
+    service.dynamo.metrics().count(|figures| figures.requests_shed += 1);
     let text = "Too many bytes of requests are under way on this node; try again";
     ApiError::new(ErrorKind::RequestLimitExceeded, text)
 }
 
 /// The body without its `Content-Encoding`.
-async fn unpacked<C>(
+async fn unpacked<C: Coordinator>(
     service: &Service<C>,
     headers: &HeaderMap,
     body: Bytes,
@@ -275,13 +287,13 @@ async fn unpacked<C>(
         }
         match booking.raise(packed + len, limits.bytes_in_flight_max) {
             true => Ok(()),
-            false => Err(busy()),
+            false => Err(busy(service)),
         }
     };
     encoding.unpack(body, grow).await
 }
 
-async fn read_body<C>(
+async fn read_body<C: Coordinator>(
     service: &Service<C>,
     mut body: Incoming,
     booking: &mut Booking<'_>,
@@ -303,7 +315,7 @@ async fn read_body<C>(
             return Err(too_large());
         }
         if !booking.raise(bytes, limits.bytes_in_flight_max) {
-            return Err(busy());
+            return Err(busy(service));
         }
         read.extend_from_slice(data);
     }

@@ -9,6 +9,7 @@ mod error;
 mod expiry;
 mod http;
 mod intent;
+mod metrics;
 mod operations;
 mod pages;
 mod permissions;
@@ -28,6 +29,7 @@ mod transaction;
 
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
+pub use metrics::{ApiFigures, OperationFigures};
 pub use operations::{Answer, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use store::Isolation;

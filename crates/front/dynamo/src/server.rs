@@ -14,7 +14,7 @@ use tls::Credentials;
 
 use crate::http::{InFlight, Progress, Service, serve};
 use crate::secure::{Transport, secure};
-use crate::{Dynamo, HttpLimits};
+use crate::{ApiFigures, Dynamo, HttpLimits};
 
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -118,6 +118,19 @@ impl<C: Coordinator> Server<C> {
         *self.0.expiring.borrow_mut() = Some(expiring);
     }
 
+    /// The counters of this shard, with its connections and requests of this moment.
+    pub fn figures(&self) -> ApiFigures {
+        let open = self.0.open.borrow();
+        let connections = open.values().filter(|(_, task)| !task.is_finished());
+        let serving = connections.clone().filter(|(progress, _)| progress.is_serving());
+        ApiFigures {
+            connections: connections.count() as u64,
+            requests_serving: serving.count() as u64,
+            requests_bytes: self.0.service.in_flight.bytes() as u64,
+            ..self.0.service.dynamo.figures()
+        }
+    }
+
     /// Closes the ports, and the connections when their requests are done; those that are not within `grace` are cut.
     pub async fn stop(&self, grace: Duration) {
         self.0.stopped.set(true);
@@ -156,7 +169,11 @@ impl<C: Coordinator> Inner<C> {
         self.next.set(number + 1);
         let mut open = self.open.borrow_mut();
         open.retain(|_, (_, task)| !task.is_finished());
-        if self.stopped.get() || open.len() >= self.service.limits.connections_max {
+        if self.stopped.get() {
+            return;
+        }
+        if open.len() >= self.service.limits.connections_max {
+            self.service.dynamo.metrics().count(|figures| figures.connections_shed += 1);
             return;
         }
         let rt = &self.service.rt;
@@ -179,7 +196,10 @@ async fn connection<C: Coordinator>(
     };
     match secured {
         Ok(secured) => serve(service, secured, progress).await,
-        Err(error) => tracing::debug!("a connection to the DynamoDB API with TLS was closed: {error}"),
+        Err(error) => {
+            service.dynamo.metrics().count(|figures| figures.tls_handshake_failures += 1);
+            tracing::debug!("a connection to the DynamoDB API with TLS was closed: {error}");
+        }
     }
 }
 

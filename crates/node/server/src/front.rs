@@ -199,6 +199,34 @@ impl Front {
         }
     }
 
+    /// Figures of the DynamoDB API of this moment; none where it has no port.
+    pub(crate) fn alternator_figures(&self) -> Option<admin::AlternatorFigures> {
+        let figures = self.config.has_alternator().then(|| self.alternator.figures())?;
+        let named = |counts: BTreeMap<&'static str, u64>| {
+            counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        };
+        let operations = figures.operations.into_iter();
+        Some(admin::AlternatorFigures {
+            total_operations: figures.total_operations,
+            operations: operations.map(|(name, of)| (name.to_owned(), of.count, of.latencies)).collect(),
+            unsupported_operations: figures.unsupported_operations,
+            reads_before_write: figures.reads_before_write,
+            write_using_lwt: figures.write_using_lwt,
+            requests_shed: figures.requests_shed,
+            authentication_failures: figures.authentication_failures,
+            authorization_failures: figures.authorization_failures,
+            filtered_rows_read: figures.filtered_rows_read,
+            filtered_rows_matched: figures.filtered_rows_matched,
+            batch_items: named(figures.batch_items),
+            errors: named(figures.errors),
+            connections_shed: figures.connections_shed,
+            tls_handshake_failures: figures.tls_handshake_failures,
+            connections: figures.connections,
+            requests_serving: figures.requests_serving,
+            requests_bytes: figures.requests_bytes,
+        })
+    }
+
     /// Finishes the requests under way and closes the connections.
     pub(crate) async fn stop(&self) {
         self.announcer.stop();

@@ -32,6 +32,7 @@ mod update_item;
 mod update_table;
 mod write;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
 use crate::permissions;
 use crate::request::{Capacity, Request};
@@ -81,6 +83,7 @@ pub struct Dynamo<C> {
     enforces_authorization: bool,
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
+    metrics: Rc<Metrics>,
 }
 
 impl<C> Clone for Dynamo<C> {
@@ -89,6 +92,7 @@ impl<C> Clone for Dynamo<C> {
             executor: self.executor.clone(),
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
+            metrics: self.metrics.clone(),
             ..*self
         }
     }
@@ -99,7 +103,8 @@ impl<C: Coordinator> Dynamo<C> {
     pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
         let streams = Rc::new(Streams::new(STREAMS_WINDOW));
         let host_names = Rc::new([]);
-        Self { executor, isolation, enforces_authorization: false, host_names, streams }
+        let metrics = Rc::default();
+        Self { executor, isolation, enforces_authorization: false, host_names, streams, metrics }
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
@@ -139,6 +144,14 @@ impl<C: Coordinator> Dynamo<C> {
         if !self.enforces_authorization {
             return Ok(None);
         }
+        let signed = self.verified(request);
+        if signed.is_err() {
+            self.metrics.count(|figures| figures.authentication_failures += 1);
+        }
+        signed.map(Some)
+    }
+
+    fn verified(&self, request: &Signed<'_>) -> Result<String> {
         let signature = Signature::of(request)?;
         let schema = self.schema();
         let role = schema.role(&signature.key).filter(|role| role.can_login);
@@ -147,7 +160,7 @@ impl<C: Coordinator> Dynamo<C> {
             return Err(ApiError::new(ErrorKind::UnrecognizedClient, text));
         };
         signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
-        Ok(Some(signature.key))
+        Ok(signature.key)
     }
 
     /// Refuses a request that its role has no permission for.
@@ -158,7 +171,9 @@ impl<C: Coordinator> Dynamo<C> {
         // Nobody in particular has decided on other operations.
         let all = || vec![(Permission::Authorize, Resource::Data)];
         for (permission, resource) in permissions::needed(operation, request).unwrap_or_else(all) {
-            self.executor.authorize(role, permission, &resource)?;
+            self.executor.authorize(role, permission, &resource).inspect_err(|_| {
+                self.metrics.count(|figures| figures.authorization_failures += 1);
+            })?;
         }
         Ok(())
     }
@@ -166,10 +181,32 @@ impl<C: Coordinator> Dynamo<C> {
     /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
     /// client found the node, `role` who has signed the request.
     pub async fn call(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Answer {
-        match self.run(operation, body, host, role).await {
-            Ok(body) => Answer { status: 200, body: body.to_string() },
-            Err(error) => Answer { status: error.kind.status(), body: error.body().to_string() },
+        let known = self.metrics.begin(operation);
+        let (began, watched) = (self.executor.clock().now(), self.executor.begin());
+        let result = self.run(operation, body, host, role).await;
+        if let Some(operation) = known {
+            self.metrics.end(operation, self.executor.clock().now().duration_since(began));
+            self.executor.end(watched, || described(operation, body));
         }
+        match result {
+            Ok(body) => Answer { status: 200, body: body.to_string() },
+            Err(error) => self.refused(&error),
+        }
+    }
+
+    /// The answer to a request that failed, which is counted.
+    pub(crate) fn refused(&self, error: &ApiError) -> Answer {
+        self.metrics.failed(error);
+        Answer { status: error.kind.status(), body: error.body().to_string() }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The counters of this shard. Connections and requests under way are those of its [`Server`](crate::Server).
+    pub fn figures(&self) -> ApiFigures {
+        self.metrics.figures()
     }
 
     /// Finishes the transactions that their coordinators have left behind and whose records have this node as their first replica; how
@@ -229,6 +266,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Json> {
         if !OPERATIONS.contains(&operation) {
+            self.metrics.count(|figures| figures.unsupported_operations += 1);
             return match UNSUPPORTED.contains(&operation) {
                 true => Err(ApiError::new(
                     ErrorKind::UnknownOperation,
@@ -275,7 +313,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     fn store(&self) -> Store<'_, C> {
-        Store { executor: &self.executor, isolation: self.isolation }
+        Store { executor: &self.executor, isolation: self.isolation, metrics: &self.metrics }
     }
 
     /// Carries out a write of one item, which `looks` at the item also when the write does not depend on it.
@@ -321,6 +359,26 @@ impl<C: Coordinator> Dynamo<C> {
         };
         self.executor.change_schema_by(None, plan).await?;
         find(&self.schema())
+    }
+}
+
+/// A slow request for the log: its operation and its tables, and nothing of its items.
+fn described(operation: &str, body: &[u8]) -> String {
+    let request = Request::parse(body).ok();
+    let needed = request.as_ref().and_then(|request| permissions::needed(operation, request));
+    let mut tables: BTreeSet<String> = needed
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, resource)| match resource {
+            Resource::Table { name, .. } => Some(name),
+            _ => None,
+        })
+        .collect();
+    let named = request.as_ref().and_then(|request| request.table_name().ok());
+    tables.extend(named);
+    match tables.is_empty() {
+        true => format!("DynamoDB {operation}"),
+        false => format!("DynamoDB {operation} on {}", tables.into_iter().collect::<Vec<_>>().join(", ")),
     }
 }
 

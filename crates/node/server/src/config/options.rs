@@ -392,9 +392,7 @@ impl Config {
             return refused("alternator_ttl_period must be longer than nothing");
         }
         if self.alternator_https_port != 0 && self.alternator_https_port == self.alternator_port {
-            return refused(
-                "alternator_https_port and alternator_port are the same: a port has TLS or has it not",
-            );
+            return refused("alternator_https_port and alternator_port are the same: no port serves both");
         }
         if self.has_alternator() && !self.asks_nobody() && !self.alternator_enforce_authorization {
             return refused(
