@@ -30,6 +30,6 @@ mod transaction;
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
 pub use metrics::{ApiFigures, OperationFigures};
-pub use operations::{Answer, Dynamo};
+pub use operations::{Answer, DescribedEndpoint, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use store::Isolation;

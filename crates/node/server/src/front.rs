@@ -98,6 +98,9 @@ impl Front {
         coordinator.compute_with(Rc::new(tables));
         let isolation = dynamo::Isolation::from_name(&boot.config.alternator_write_isolation);
         let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
+            .with_described_endpoint(dynamo::DescribedEndpoint::from_option(
+                &boot.config.alternator_describe_endpoints,
+            ))
             .with_host_names(boot.config.host_names().collect())
             .with_streams_window(boot.config.alternator_streams_time_window)
             .enforcing_authorization(boot.config.alternator_enforce_authorization);

@@ -48,6 +48,8 @@ use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
 
+pub use limits::DescribedEndpoint;
+
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::metrics::{ApiFigures, Metrics};
@@ -84,6 +86,7 @@ pub struct Dynamo<C> {
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
+    endpoint: DescribedEndpoint,
 }
 
 impl<C> Clone for Dynamo<C> {
@@ -93,6 +96,7 @@ impl<C> Clone for Dynamo<C> {
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
+            endpoint: self.endpoint.clone(),
             ..*self
         }
     }
@@ -104,7 +108,15 @@ impl<C: Coordinator> Dynamo<C> {
         let streams = Rc::new(Streams::new(STREAMS_WINDOW));
         let host_names = Rc::new([]);
         let metrics = Rc::default();
-        Self { executor, isolation, enforces_authorization: false, host_names, streams, metrics }
+        Self {
+            executor,
+            isolation,
+            enforces_authorization: false,
+            host_names,
+            streams,
+            metrics,
+            endpoint: DescribedEndpoint::Host,
+        }
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
@@ -116,6 +128,11 @@ impl<C: Coordinator> Dynamo<C> {
     /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
     pub fn enforcing_authorization(self, enforces: bool) -> Self {
         Self { enforces_authorization: enforces, ..self }
+    }
+
+    /// The same where DescribeEndpoints answers so.
+    pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
+        Self { endpoint, ..self }
     }
 
     /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
@@ -286,7 +303,7 @@ impl<C: Coordinator> Dynamo<C> {
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
-            "DescribeEndpoints" => Ok(limits::endpoints(host)),
+            "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeStream" => self.describe_stream(request),
             "DescribeTable" => self.describe_table(request),

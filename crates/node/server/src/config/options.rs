@@ -162,6 +162,7 @@ options! {
     alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS, beside alternator_port or alone; 0 for none, customarily 8043.";
     alternator_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that the port of the DynamoDB API with TLS shows, and of those between it and the authority; without it and keyfile those of client_encryption_options are used.";
     alternator_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
+    alternator_describe_endpoints: String = String::new(), "Endpoint that DescribeEndpoints of the DynamoDB API gives; nothing for the one that the client used, disabled to refuse the operation.";
     alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
     #[alias("alternator_ttl_period_in_seconds", "s")]
     alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API whose time to live is over; 10s with torc dev.";
