@@ -15,6 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
+import certificates  # noqa: E402
 import environment  # noqa: E402
 from environment import Failure, read  # noqa: E402
 from node import ADDRESS, CQL_PORT, Torc, Workspace, answers  # noqa: E402
@@ -88,24 +89,39 @@ CLIENTS = {
     "node": node,
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
-# The options of the node that a client needs, when it cannot share one with the others.
+
+
+def with_https(folder, nodes):
+    """The DynamoDB API's port with TLS, and where the client finds the files."""
+    start, last = ADDRESS.rsplit(".", 1)
+    certificates.make_authority(folder)
+    certificates.issue(folder, [f"{start}.{int(last) + at}" for at in range(nodes)])
+    options = ("--alternator-https-port", "8043", "--alternator-encryption-options-certificate", os.path.join(folder, "node.pem"),
+               "--alternator-encryption-options-keyfile", os.path.join(folder, "node.key"))  # fmt: skip
+    return options, {"TEST_TLS": folder}
+
+
+# The options of the node that a client needs, when it cannot share one with the others; or a function of the folder of the node's files and of
+# the number of nodes that gives them, and variables for the client.
 OPTIONS = {
+    "https": with_https,
     "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer",
                "--dynamic-data-masking-enabled", "true"),  # fmt: skip
 }
 
 
-def run_client(name, host, port, flavour, nodes):
+def run_client(name, host, port, flavour, nodes, variables):
     """Runs one client with its output shown; (passed, failed, seconds)."""
     command, extra = CLIENTS[name]()
     begun = time.monotonic()
     command = [*command, host, str(port), flavour]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        env=dict(os.environ, PYTHONUNBUFFERED="1", TEST_NODES=str(nodes), **extra), start_new_session=True,
+        env=dict(os.environ, PYTHONUNBUFFERED="1", TEST_NODES=str(nodes), **extra, **variables), start_new_session=True,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=TIME_LIMIT_SECONDS)
@@ -123,13 +139,13 @@ def run_client(name, host, port, flavour, nodes):
     return passed, failed, time.monotonic() - begun
 
 
-def run_all(names, host, port, flavour, nodes, server=None):
+def run_all(names, host, port, flavour, nodes, server=None, variables=None):
     """Runs the clients one after the other; how many tests failed."""
     results = {}
     for name in names:
         print(f"\n-- client {name}", flush=True)
         try:
-            results[name] = run_client(name, host, port, flavour, nodes)
+            results[name] = run_client(name, host, port, flavour, nodes, variables or {})
         except Failure as failure:
             print(f"FAIL {name}: {failure}")
             results[name] = (0, 1, 0.0)
@@ -174,7 +190,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "cdc", "logins", "streams", "views")
+    torc_only = ("boto3", "cdc", "https", "logins", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
@@ -190,10 +206,11 @@ def run_group(options, names, settings):
     """Runs clients against a throw-away node with these settings; how many tests failed."""
     with Workspace("clients") as folder:
         several = ("--nodes", str(options.nodes)) if options.nodes > 1 else ()
+        settings, variables = settings(folder, options.nodes) if callable(settings) else (settings, {})
         server = Torc(options.torc, folder, ADDRESS, options=(*several, *settings))
         print(f"torc was ready in {start(server, options.nodes):.2f} s on {ADDRESS}")
         try:
-            failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server)
+            failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server, variables)
             code = server.stop()
             if code != 0:
                 print(f"FAIL torc ended with {code} after SIGTERM:\n{server.log_tail()}")

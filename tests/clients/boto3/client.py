@@ -3,13 +3,17 @@
 The port is TEST_DYNAMODB_PORT, 8000 by default. Client and resource, waiters, paginators, expressions, errors by their types.
 """
 
+import collections
 import concurrent.futures
 import decimal
 import gzip
 import os
+import re
 import socket
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 
 import boto3
@@ -504,6 +508,63 @@ def refusals_by_name():
             SSESpecification={"Enabled": True})  # fmt: skip
 
 
+def metrics():
+    def read():
+        """The metrics of the API without their shards, of all shards together."""
+        with urllib.request.urlopen(f"http://{HOST}:{os.environ.get('TEST_METRICS_PORT', '9180')}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        out = collections.Counter()
+        for line in lines:
+            if "_alternator_" in line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                out[re.sub(r'shard="\d+",?', "", name).replace("{}", "")] += float(value)
+        return out
+
+    table = new_table("N")
+    before = read()
+    table.put_item(Item={"p": "a", "c": 1})
+    refused("ConditionalCheckFailedException", "", table.put_item, Item={"p": "a", "c": 1}, ConditionExpression=Attr("p").not_exists())
+    with table.batch_writer() as batch:
+        for c in range(2, 22):
+            batch.put_item(Item={"p": "a", "c": c, "even": c % 2 == 0})
+    assert table.query(KeyConditionExpression=Key("p").eq("a"), FilterExpression=Attr("even").eq(True))["Count"] == 10
+    more = read()
+    more.subtract(before)
+    expected = {
+        'scylla_alternator_operation{op="PutItem"}': 2, 'scylla_alternator_operation{op="BatchWriteItem"}': 1,
+        'scylla_alternator_operation{op="Query"}': 1, 'scylla_alternator_op_latency_count{op="PutItem"}': 2,
+        'scylla_alternator_op_latency_bucket{op="PutItem",le="+Inf"}': 2, 'scylla_alternator_batch_item_count{op="BatchWriteItem"}': 20,
+        "scylla_alternator_total_operations": 4, "scylla_alternator_reads_before_write": 1, "scylla_alternator_write_using_lwt": 3,
+        "scylla_alternator_filtered_rows_read_total": 21, "scylla_alternator_filtered_rows_matched_total": 10,
+        "scylla_alternator_filtered_rows_dropped_total": 11, 'torc_alternator_errors{type="ConditionalCheckFailedException"}': 1,
+        "scylla_alternator_unsupported_operations": 0, "scylla_alternator_requests_shed": 0,
+    }  # fmt: skip
+    assert {name: more[name] for name in expected} == expected, more
+    assert read()["torc_alternator_connections"] >= 1
+
+
+def web_pages():
+    """What a browser sends for a page of another site, or of a name that was rebound to the node."""
+
+    def status(**headers):
+        request = urllib.request.Request(
+            OPTIONS["endpoint_url"], b"{}", {"X-Amz-Target": "DynamoDB_20120810.ListTables", **headers}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            assert b"AccessDeniedException" in error.read()
+            return error.code
+
+    own, rebound = f"{HOST}:{PORT}", f"evil.example:{PORT}"
+    assert status(Host=rebound) == 200, "an endpoint may have any name"
+    assert status(Origin=f"http://{own}") == 200
+    assert status(Host=rebound, Origin=f"http://{rebound}") == 403
+    assert status(Origin="http://evil.example") == 403
+    assert status(**{"Sec-Fetch-Site": "cross-site"}) == 403
+
+
 def raw_connections():
     """What no SDK sends."""
 
@@ -562,5 +623,7 @@ check("statements", statements)
 check("indexes", indexes)
 check("limits", limits)
 check("refusals by name", refusals_by_name)
+check("metrics", metrics)
+check("web pages", web_pages)
 check("raw connections", raw_connections)
 finish()

@@ -25,6 +25,13 @@ impl Latencies {
         (bucket < BOUNDS).then(|| 1 << (FIRST_BOUND_BITS as usize + bucket))
     }
 
+    /// One more duration.
+    pub fn add(&mut self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(nanos)] += 1;
+        self.sum = self.sum.saturating_add(took);
+    }
+
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

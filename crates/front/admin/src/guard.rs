@@ -1,18 +1,14 @@
 //! Which requests an HTTP port answers: none that a web page has a browser send.
 //!
-//! A page may have a browser send requests to loopback and to private addresses. Its own name in `Host` shows DNS
-//! rebinding; `Origin` and `Sec-Fetch-Site` (Fetch Metadata Request Headers, section 2.3) show a request across sites.
-//! Programs that are no browsers send neither of the latter two.
+//! Such requests are known by the rules of [`http1::origin`]. All clients of these ports, programs too, must use a name of the node.
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
+use http1::origin;
+use hyper::header::{HOST, HeaderMap};
 use hyper::{Method, Uri, Version};
 
 use crate::Answer;
-
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The access rules of an HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +49,7 @@ pub(crate) fn check(
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let host = host(version, headers)?;
     for authority in [uri.authority().map(|authority| authority.as_str()), host].into_iter().flatten() {
-        if !is_own_name(access, authority) {
+        if !origin::is_own_name(authority, &access.host_names) {
             return Err(Answer::error(
                 403,
                 format!(
@@ -63,22 +59,8 @@ pub(crate) fn check(
             ));
         }
     }
-    for origin in headers.get_all(ORIGIN) {
-        let same = host.is_some_and(|host| origin.as_bytes() == format!("http://{host}").as_bytes());
-        if !same {
-            return Err(Answer::error(403, "the request comes from a page of another origin (Origin)"));
-        }
-    }
-    for site in headers.get_all(SEC_FETCH_SITE) {
-        let allowed = match site.as_bytes() {
-            b"same-origin" => true,
-            // The user has typed the address.
-            b"none" => reads,
-            _ => false,
-        };
-        if !allowed {
-            return Err(Answer::error(403, "the request comes from a page of another site (Sec-Fetch-Site)"));
-        }
+    if let Some(why) = origin::foreign_page(method, headers, host, &["http"]) {
+        return Err(Answer::error(403, why));
     }
     if !reads && access.changes == Changes::Nobody {
         return Err(Answer::error(
@@ -102,29 +84,10 @@ fn host(version: Version, headers: &HeaderMap) -> Result<Option<&str>, Answer> {
     }
 }
 
-/// Whether `authority` (host and perhaps port) names this node by an address, which DNS cannot rebind, or by a known name.
-fn is_own_name(access: &Access, authority: &str) -> bool {
-    if let Some(bracketed) = authority.strip_prefix('[') {
-        let (address, port) = bracketed.split_once(']').unwrap_or((bracketed, "?"));
-        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
-    }
-    let name = match authority.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        Some(_) => return false,
-        None => authority,
-    };
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.parse::<IpAddr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || access.host_names.iter().any(|known| known.eq_ignore_ascii_case(name))
-}
-
-fn is_port(text: &str) -> bool {
-    text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderName;
+
     use super::*;
 
     fn status(access: &Access, method: Method, pairs: &[(&str, &str)]) -> u16 {

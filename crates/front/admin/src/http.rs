@@ -1,17 +1,14 @@
 //! HTTP/1.1 over the shard's sockets, with hyper.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use http1::Io;
 use hyper::body::Incoming;
-use hyper::rt::ReadBufCursor;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
@@ -130,7 +127,7 @@ async fn connection(
     service: Rc<dyn Service>,
     progress: Rc<Progress>,
 ) -> hyper::Result<()> {
-    let io = Io { rt: rt.clone(), stream, progress: progress.clone() };
+    let io = Io::new(rt.clone(), stream, progress.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
         let (rt, config, service, progress) = (rt.clone(), config.clone(), service.clone(), progress.clone());
         async move {
@@ -228,46 +225,6 @@ fn percent_decode(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
-}
-
-/// A shard's socket as hyper wants it.
-struct Io {
-    rt: Rt,
-    stream: Stream,
-    progress: Rc<Progress>,
-}
-
-impl hyper::rt::Read for Io {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut bytes = [0u8; 4096];
-        let room = bytes.len().min(buf.remaining());
-        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
-        buf.put_slice(&bytes[..len]);
-        if len > 0 {
-            self.progress.read(self.rt.now());
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl hyper::rt::Write for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(self.stream.poll_write(cx, bytes))?;
-        self.progress.wrote(self.rt.now());
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_shutdown(cx)
-    }
 }
 
 #[cfg(test)]

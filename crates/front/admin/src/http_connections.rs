@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use http1::Activity;
 use rt::{Instant, Rt, Sleep};
 
 use crate::HttpServerConfig;
@@ -47,20 +48,6 @@ impl Progress {
         self.enter(Phase::Idle, now);
     }
 
-    /// Bytes have been read.
-    pub(crate) fn read(&self, now: Instant) {
-        if self.phase.get() == Phase::Idle {
-            self.enter(Phase::Header, now);
-        }
-    }
-
-    /// Bytes have been written.
-    pub(crate) fn wrote(&self, now: Instant) {
-        if self.phase.get() == Phase::Idle {
-            self.since.set(now);
-        }
-    }
-
     /// When the connection is closed unless it moves on; none while a request is carried out.
     fn deadline(&self, config: &HttpServerConfig) -> Option<Instant> {
         let allowed: Duration = match self.phase.get() {
@@ -75,6 +62,20 @@ impl Progress {
         self.evicted.set(true);
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
+        }
+    }
+}
+
+impl Activity for Progress {
+    fn read(&self, now: Instant) {
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Header, now);
+        }
+    }
+
+    fn wrote(&self, now: Instant) {
+        if self.phase.get() == Phase::Idle {
+            self.since.set(now);
         }
     }
 }

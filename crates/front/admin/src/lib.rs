@@ -2,6 +2,7 @@
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
+mod alternator_metrics;
 mod guard;
 mod http;
 mod http_connections;
@@ -13,6 +14,7 @@ mod rest;
 mod rpc_metrics;
 mod topology_changes;
 
+pub use alternator_metrics::AlternatorFigures;
 pub use guard::{Access, Changes};
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;

@@ -180,6 +180,7 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
         write_family(&mut out, family, by_shard());
     }
     crate::rpc_metrics::write(&mut out, shards);
+    crate::alternator_metrics::write(&mut out, shards);
     for family in TRANSPORT {
         write_family(&mut out, family, by_shard().map(|(labels, figures)| (labels, &figures.transport)));
     }
@@ -257,17 +258,27 @@ fn by_kind(
 
 /// A histogram for each shard.
 fn histogram<'a>(out: &mut String, name: &str, help: &str, shards: impl Iterator<Item = &'a Latencies>) {
+    let labelled = shards.enumerate().map(|(shard, latencies)| (format!("shard=\"{shard}\""), latencies));
+    histogram_of(out, name, help, labelled);
+}
+
+/// A histogram for each of some labels.
+pub(crate) fn histogram_of<'a>(
+    out: &mut String,
+    name: &str,
+    help: &str,
+    each: impl Iterator<Item = (String, &'a Latencies)>,
+) {
     head(out, name, "histogram", help);
     let (bucket_name, sum_name, count_name) =
         (format!("{name}_bucket"), format!("{name}_sum"), format!("{name}_count"));
-    for (shard, latencies) in shards.enumerate() {
+    for (labels, latencies) in each {
         let mut below = 0;
         for (bucket, count) in latencies.buckets.iter().enumerate() {
             below += count;
             let bound = Latencies::bound_micros(bucket).map_or("+Inf".to_owned(), |bound| bound.to_string());
-            sample(out, &bucket_name, &format!("shard=\"{shard}\",le=\"{bound}\""), below as f64);
+            sample(out, &bucket_name, &format!("{labels},le=\"{bound}\""), below as f64);
         }
-        let labels = format!("shard=\"{shard}\"");
         sample(out, &sum_name, &labels, latencies.sum.as_nanos() as f64 / 1e3);
         sample(out, &count_name, &labels, below as f64);
     }

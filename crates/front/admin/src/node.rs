@@ -18,6 +18,8 @@ use rpc::RpcStats;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, TableId};
 
+use crate::AlternatorFigures;
+
 /// The facts that do not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
@@ -136,6 +138,8 @@ pub struct ShardFigures {
     pub groups: Vec<(String, GroupStats)>,
     /// CQL server.
     pub transport: TransportFigures,
+    /// The DynamoDB API; none where it has no port.
+    pub alternator: Option<AlternatorFigures>,
     /// Calls to other shards since start.
     pub shard_calls: u64,
     /// Logged batches.

@@ -55,7 +55,11 @@ impl<C: Coordinator> Store<'_, C> {
         reads: bool,
         decide: Decide<'_>,
     ) -> Result<()> {
-        match (self.isolation(table), reads) {
+        let isolation = self.isolation(table);
+        if reads && isolation != Isolation::ForbidRmw {
+            self.metrics.count(|figures| figures.reads_before_write += 1);
+        }
+        match (isolation, reads) {
             (Isolation::Always, _) | (Isolation::OnlyRmw, true) => self.agree(table, key, decide).await,
             (Isolation::ForbidRmw, true) => {
                 invalid!(
@@ -98,6 +102,7 @@ impl<C: Coordinator> Store<'_, C> {
         command: &ReadCommand,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>>,
     ) -> Result<()> {
+        self.metrics.count(|figures| figures.write_using_lwt += 1);
         for _ in 0..SETTLED_MAX {
             let mut held = Vec::new();
             let mut decided = |page: &ReadPage, ballot: Timestamp| {

@@ -67,6 +67,12 @@ impl ErrorKind {
         }
     }
 
+    /// The type without its namespace.
+    pub fn short_name(self) -> &'static str {
+        let name = self.name();
+        name.rsplit_once('#').map_or(name, |(_, short)| short)
+    }
+
     /// Status of HTTP.
     pub fn status(self) -> u16 {
         match self {

@@ -3,24 +3,24 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use exec::backend::Coordinator;
 use http_body_util::{BodyExt, Full};
+use http1::{Activity, Io};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
-use hyper::rt::ReadBufCursor;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
 use crate::encoding::{Encoding, packed};
 use crate::operations::of_target;
+use crate::secure::Transport;
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
@@ -29,7 +29,10 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
 
-/// Limits of the port, each of one shard.
+/// The content type of answers.
+const JSON: &str = "application/x-amz-json-1.0";
+
+/// Limits of the ports, each of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Connections at once.
@@ -38,6 +41,8 @@ pub struct HttpLimits {
     pub body_bytes_max: usize,
     /// Bytes of the bodies of all requests under way.
     pub bytes_in_flight_max: usize,
+    /// How long the handshake of TLS may take.
+    pub handshake_timeout: Duration,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// How long a connection may stand still: without a request, with a part of a header, or with an answer that its client does not
@@ -51,6 +56,7 @@ impl Default for HttpLimits {
             connections_max: 4096,
             body_bytes_max: 16 << 20,
             bytes_in_flight_max: 64 << 20,
+            handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
         }
@@ -60,6 +66,12 @@ impl Default for HttpLimits {
 /// The bytes of requests under way on this shard.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(Cell<usize>);
+
+impl InFlight {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.get()
+    }
+}
 
 /// Bytes that a request has of them.
 struct Booking<'a> {
@@ -104,6 +116,15 @@ impl Progress {
     }
 }
 
+impl Activity for Progress {
+    /// A request that arrives byte by byte does not keep its connection.
+    fn read(&self, _: Instant) {}
+
+    fn wrote(&self, now: Instant) {
+        self.since.set(now);
+    }
+}
+
 /// The state that all connections of a shard share.
 pub(crate) struct Service<C> {
     pub(crate) rt: Rt,
@@ -113,16 +134,21 @@ pub(crate) struct Service<C> {
 }
 
 /// Serves a connection to its end, or until it stands still for too long.
-pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Stream, progress: Rc<Progress>) {
+pub(crate) async fn serve<C: Coordinator>(
+    service: Rc<Service<C>>,
+    (stream, transport): (Stream, Transport),
+    progress: Rc<Progress>,
+) {
     let rt = service.rt.clone();
+    progress.since.set(rt.now());
     let idle = service.limits.idle_timeout;
-    let io = Io { rt: rt.clone(), stream, progress: progress.clone() };
+    let io = Io::new(rt.clone(), stream, progress.clone());
     let counted = progress.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
         let (service, progress) = (service.clone(), counted.clone());
         async move {
             progress.serving.set(true);
-            let response = respond(&service, request).await;
+            let response = respond(&service, request, transport).await;
             progress.serving.set(false);
             progress.since.set(service.rt.now());
             Ok::<_, Infallible>(response)
@@ -155,34 +181,49 @@ pub(crate) async fn serve<C: Coordinator>(service: Rc<Service<C>>, stream: Strea
     .await;
 }
 
-async fn respond<C: Coordinator>(service: &Service<C>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn respond<C: Coordinator>(
+    service: &Service<C>,
+    request: Request<Incoming>,
+    transport: Transport,
+) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
+    if transport == Transport::Misdirected {
+        let text = "This port takes TLS and nothing else: the endpoint's URL has to begin with https://";
+        service.dynamo.metrics().count(|figures| figures.total_operations += 1);
+        let answer = service.dynamo.refused(&ApiError::validation(text));
+        return response(service, (answer.status, JSON), answer.body.into_bytes(), false, true);
+    }
+    if let Err(error) = service.dynamo.check_page(&head) {
+        service.dynamo.metrics().count(|figures| figures.total_operations += 1);
+        let answer = service.dynamo.refused(&error);
+        return response(service, (403, JSON), answer.body.into_bytes(), false, true);
+    }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // What load balancers ask.
         let host = header(&head.headers, "host").unwrap_or_default();
         let body = format!("healthy: {host}").into_bytes();
         return response(service, (200, "text/plain"), body, false, false);
     }
+    service.dynamo.metrics().count(|figures| figures.total_operations += 1);
     let mut booking = Booking { of: &service.in_flight, bytes: 0 };
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
         Ok(Ok(body)) => (carry_out(service, &head, body, &mut booking).await, false),
-        Ok(Err(error)) => (answer_of(&error), true),
+        Ok(Err(error)) => (service.dynamo.refused(&error), true),
         Err(_) => (
-            answer_of(&ApiError::new(ErrorKind::Serialization, "The request's body did not arrive in time")),
+            service.dynamo.refused(&ApiError::new(
+                ErrorKind::Serialization,
+                "The request's body did not arrive in time",
+            )),
             true,
         ),
     };
     let body = answer.body.into_bytes();
-    let kind = (answer.status, "application/x-amz-json-1.0");
+    let kind = (answer.status, JSON);
     match packed(&body, header(&head.headers, "accept-encoding")).await {
         Some(packed) => response(service, kind, packed, true, closes),
         None => response(service, kind, body, false, closes),
     }
-}
-
-fn answer_of(error: &ApiError) -> Answer {
-    Answer { status: error.kind.status(), body: error.body().to_string() }
 }
 
 async fn carry_out<C: Coordinator>(
@@ -200,17 +241,20 @@ async fn carry_out<C: Coordinator>(
             // A body is signed as it was sent, and unpacked for who has signed it.
             let role = match service.dynamo.signer(&signed) {
                 Ok(role) => role,
-                Err(error) => return answer_of(&error),
+                Err(error) => return service.dynamo.refused(&error),
             };
             match unpacked(service, headers, body, booking).await {
                 Ok(body) => {
                     let host = header(headers, "host").unwrap_or_default();
                     service.dynamo.call(operation, &body, host, role.as_deref()).await
                 }
-                Err(error) => answer_of(&error),
+                Err(error) => service.dynamo.refused(&error),
             }
         }
-        _ => answer_of(&ApiError::new(ErrorKind::UnknownOperation, "")),
+        _ => {
+            service.dynamo.metrics().count(|figures| figures.unsupported_operations += 1);
+            service.dynamo.refused(&ApiError::new(ErrorKind::UnknownOperation, ""))
+        }
     }
 }
 
@@ -222,13 +266,14 @@ fn too_large(limits: &HttpLimits) -> ApiError {
     ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max))
 }
 
-fn busy() -> ApiError {
+fn busy<C: Coordinator>(service: &Service<C>) -> ApiError {
+    service.dynamo.metrics().count(|figures| figures.requests_shed += 1);
     let text = "Too many bytes of requests are under way on this node; try again";
     ApiError::new(ErrorKind::RequestLimitExceeded, text)
 }
 
 /// The body without its `Content-Encoding`.
-async fn unpacked<C>(
+async fn unpacked<C: Coordinator>(
     service: &Service<C>,
     headers: &HeaderMap,
     body: Bytes,
@@ -242,13 +287,13 @@ async fn unpacked<C>(
         }
         match booking.raise(packed + len, limits.bytes_in_flight_max) {
             true => Ok(()),
-            false => Err(busy()),
+            false => Err(busy(service)),
         }
     };
     encoding.unpack(body, grow).await
 }
 
-async fn read_body<C>(
+async fn read_body<C: Coordinator>(
     service: &Service<C>,
     mut body: Incoming,
     booking: &mut Booking<'_>,
@@ -270,7 +315,7 @@ async fn read_body<C>(
             return Err(too_large());
         }
         if !booking.raise(bytes, limits.bytes_in_flight_max) {
-            return Err(busy());
+            return Err(busy(service));
         }
         read.extend_from_slice(data);
     }
@@ -301,41 +346,4 @@ fn response<C>(
         response = response.header(hyper::header::CONNECTION, "close");
     }
     response.body(Full::new(Bytes::from(body))).expect("status and headers are valid")
-}
-
-/// A shard's socket as hyper wants it.
-struct Io {
-    rt: Rt,
-    stream: Stream,
-    progress: Rc<Progress>,
-}
-
-impl hyper::rt::Read for Io {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut bytes = [0u8; 8192];
-        let room = bytes.len().min(buf.remaining());
-        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
-        buf.put_slice(&bytes[..len]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl hyper::rt::Write for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(self.stream.poll_write(cx, bytes))?;
-        self.progress.since.set(self.rt.now());
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_shutdown(cx)
-    }
 }

@@ -1,25 +1,31 @@
-//! The port: shard 0 accepts, and the shards take turns with the connections.
+//! The ports, without TLS and with it: shard 0 accepts, and the shards take turns with the connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exec::backend::Coordinator;
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::{DetachedStream, Group, ListenOptions, Listener, NetError, Rt, ShardId, Stream, Task};
+use tls::Credentials;
 
 use crate::http::{InFlight, Progress, Service, serve};
-use crate::{Dynamo, HttpLimits};
+use crate::secure::{Transport, secure};
+use crate::{ApiFigures, Dynamo, HttpLimits};
 
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a node that stops looks whether requests are done.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection on its way to the shard that serves it.
-pub struct HandOver(DetachedStream);
+/// A connection on its way to the shard that serves it, and the certificate for its handshake where its port uses TLS.
+pub struct HandOver {
+    stream: DetachedStream,
+    tls: Option<Arc<Credentials>>,
+}
 
 /// A shard's end of the mesh on which connections travel.
 pub type HandOverEndpoint = Endpoint<HandOver, ()>;
@@ -29,14 +35,14 @@ pub fn hand_over_mesh(shard_count: u16, queue_max: usize) -> Vec<HandOverEndpoin
     Mesh::new(shard_count, queue_max)
 }
 
-/// The API's port on one shard.
+/// The API's ports on one shard.
 pub struct Server<C>(Rc<Inner<C>>);
 
 struct Inner<C> {
     service: Rc<Service<C>>,
     port: Port<HandOver, ()>,
     ttl_period: Duration,
-    accepting: RefCell<Option<Task<()>>>,
+    accepting: RefCell<Vec<Task<()>>>,
     sweeping: RefCell<Option<Task<()>>>,
     expiring: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
@@ -70,25 +76,39 @@ impl<C: Coordinator> Server<C> {
         let this = Rc::downgrade(&inner);
         port.serve(move |_, given| {
             if let Some(inner) = this.upgrade()
-                && let Ok(stream) = inner.service.rt.net().attach(given.0)
+                && let Ok(stream) = inner.service.rt.net().attach(given.stream)
             {
-                inner.own(stream);
+                inner.own(stream, given.tls);
             }
             std::future::ready(())
         });
         Self(inner)
     }
 
-    /// Opens the port, for all shards; gives its address.
+    /// Opens a port, for all shards; gives its address. With credentials it is one of TLS, which takes nothing else.
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, NetError> {
+    pub async fn listen(
+        &self,
+        address: SocketAddr,
+        tls: Option<Arc<Credentials>>,
+    ) -> Result<SocketAddr, NetError> {
         let rt = &self.0.service.rt;
         let listener = rt.net().listen(address, ListenOptions::default()).await?;
         let address = listener.local_addr().unwrap_or(address);
-        let accepting = rt.spawn(Group::Statement, accept(self.0.clone(), listener));
-        *self.0.accepting.borrow_mut() = Some(accepting);
+        let accepting = rt.spawn(Group::Statement, accept(self.0.clone(), listener, tls));
+        self.0.accepting.borrow_mut().push(accepting);
+        self.maintain();
+        Ok(address)
+    }
+
+    /// Starts what a node that serves the API does by itself, once.
+    fn maintain(&self) {
+        if self.0.sweeping.borrow().is_some() {
+            return;
+        }
+        let rt = &self.0.service.rt;
         let service = self.0.service.clone();
         let sweeping = rt.spawn(Group::Maintenance, async move { service.dynamo.sweep(&service.rt).await });
         *self.0.sweeping.borrow_mut() = Some(sweeping);
@@ -96,17 +116,29 @@ impl<C: Coordinator> Server<C> {
         let expiring = rt
             .spawn(Group::Maintenance, async move { service.dynamo.expire_every(&service.rt, period).await });
         *self.0.expiring.borrow_mut() = Some(expiring);
-        Ok(address)
     }
 
-    /// Closes the port, and the connections when their requests are done; those that are not within `grace` are cut.
+    /// The counters of this shard, with its connections and requests of this moment.
+    pub fn figures(&self) -> ApiFigures {
+        let open = self.0.open.borrow();
+        let connections = open.values().filter(|(_, task)| !task.is_finished());
+        let serving = connections.clone().filter(|(progress, _)| progress.is_serving());
+        ApiFigures {
+            connections: connections.count() as u64,
+            requests_serving: serving.count() as u64,
+            requests_bytes: self.0.service.in_flight.bytes() as u64,
+            ..self.0.service.dynamo.figures()
+        }
+    }
+
+    /// Closes the ports, and the connections when their requests are done; those that are not within `grace` are cut.
     pub async fn stop(&self, grace: Duration) {
         self.0.stopped.set(true);
-        for task in [&self.0.accepting, &self.0.sweeping, &self.0.expiring] {
-            let task = task.borrow_mut().take();
-            if let Some(task) = task {
-                task.cancel().await;
-            }
+        let mut tasks = std::mem::take(&mut *self.0.accepting.borrow_mut());
+        tasks.extend(self.0.sweeping.borrow_mut().take());
+        tasks.extend(self.0.expiring.borrow_mut().take());
+        for task in tasks {
+            task.cancel().await;
         }
         let rt = &self.0.service.rt;
         let deadline = rt.now() + grace;
@@ -132,22 +164,46 @@ impl<C: Coordinator> Server<C> {
 
 impl<C: Coordinator> Inner<C> {
     /// Serves a connection from now on; closes it when there are too many.
-    fn own(self: &Rc<Self>, stream: Stream) {
+    fn own(self: &Rc<Self>, stream: Stream, tls: Option<Arc<Credentials>>) {
         let number = self.next.get();
         self.next.set(number + 1);
         let mut open = self.open.borrow_mut();
         open.retain(|_, (_, task)| !task.is_finished());
-        if self.stopped.get() || open.len() >= self.service.limits.connections_max {
+        if self.stopped.get() {
+            return;
+        }
+        if open.len() >= self.service.limits.connections_max {
+            self.service.dynamo.metrics().count(|figures| figures.connections_shed += 1);
             return;
         }
         let rt = &self.service.rt;
         let progress = Rc::new(Progress::new(rt.now()));
-        let task = rt.spawn(Group::Statement, serve(self.service.clone(), stream, progress.clone()));
+        let connection = connection(self.service.clone(), stream, tls, progress.clone());
+        let task = rt.spawn(Group::Statement, connection);
         open.insert(number, (progress, task));
     }
 }
 
-async fn accept<C: Coordinator>(inner: Rc<Inner<C>>, listener: Listener) {
+async fn connection<C: Coordinator>(
+    service: Rc<Service<C>>,
+    stream: Stream,
+    tls: Option<Arc<Credentials>>,
+    progress: Rc<Progress>,
+) {
+    let secured = match tls {
+        None => Ok((stream, Transport::Plain)),
+        Some(credentials) => secure(&service.rt, &service.limits, stream, &credentials).await,
+    };
+    match secured {
+        Ok(secured) => serve(service, secured, progress).await,
+        Err(error) => {
+            service.dynamo.metrics().count(|figures| figures.tls_handshake_failures += 1);
+            tracing::debug!("a connection to the DynamoDB API with TLS was closed: {error}");
+        }
+    }
+}
+
+async fn accept<C: Coordinator>(inner: Rc<Inner<C>>, listener: Listener, tls: Option<Arc<Credentials>>) {
     let (own, shards) = (inner.service.rt.shard(), inner.port.shard_count());
     let mut target = own;
     loop {
@@ -156,9 +212,9 @@ async fn accept<C: Coordinator>(inner: Rc<Inner<C>>, listener: Listener) {
             continue;
         };
         if target == own {
-            inner.own(stream);
+            inner.own(stream, tls.clone());
         } else if let Ok(detached) = stream.detach() {
-            inner.port.call(target, HandOver(detached)).await;
+            inner.port.call(target, HandOver { stream: detached, tls: tls.clone() }).await;
         }
         target = ShardId((target.0 + 1) % shards.max(1));
     }

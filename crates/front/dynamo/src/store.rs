@@ -8,6 +8,7 @@ use replica::{ReadCommand, ReadPage};
 use schema::Replication;
 
 use crate::error::{ApiError, Result};
+use crate::metrics::Metrics;
 
 /// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
 const REPLICAS: usize = 3;
@@ -43,6 +44,7 @@ impl Isolation {
 pub(crate) struct Store<'a, C> {
     pub(crate) executor: &'a Executor<C>,
     pub(crate) isolation: Isolation,
+    pub(crate) metrics: &'a Metrics,
 }
 
 /// The consistency level of reads.

@@ -114,11 +114,10 @@ impl AdminNode {
 
 /// Limits of the two ports, and who may use them.
 fn http_config(config: &Config) -> HttpServerConfig {
-    let names = config.http_host_names.split(',').map(str::trim).filter(|name| !name.is_empty());
     // Once clients must say who they are, so must who changes the node; until this port can ask, nobody changes it here.
     let open = !crate::login::asks_for_passwords(config);
     let access = Access {
-        host_names: names.map(str::to_owned).collect(),
+        host_names: config.host_names().collect(),
         changes: if open { Changes::Anyone } else { Changes::Nobody },
     };
     let defaults = HttpServerConfig::default();

@@ -54,7 +54,7 @@ fn servers(config: &Config) -> Vec<ServerFacts> {
             name: "alternator",
             protocol: "dynamodb",
             version: None,
-            addresses: listening(alternator, &[config.alternator_port]),
+            addresses: listening(alternator, &[config.alternator_port, config.alternator_https_port]),
         },
     ]
 }

@@ -52,6 +52,7 @@ pub(crate) struct Front {
     rt: Rt,
     config: Config,
     client_tls: Option<ClientTls>,
+    alternator_tls: Option<Arc<tls::Credentials>>,
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
     alternator: dynamo::Server<Coordinator>,
@@ -98,6 +99,10 @@ impl Front {
         coordinator.compute_with(Rc::new(tables));
         let isolation = dynamo::Isolation::from_name(&boot.config.alternator_write_isolation);
         let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
+            .with_described_endpoint(dynamo::DescribedEndpoint::from_option(
+                &boot.config.alternator_describe_endpoints,
+            ))
+            .with_host_names(boot.config.host_names().collect())
             .with_streams_window(boot.config.alternator_streams_time_window)
             .enforcing_authorization(boot.config.alternator_enforce_authorization);
         let ttl_period = boot.config.alternator_ttl_period;
@@ -114,6 +119,7 @@ impl Front {
             rt: rt.clone(),
             config: boot.config.clone(),
             client_tls: boot.client_tls.clone(),
+            alternator_tls: boot.alternator_tls.clone(),
             sessions,
             executor,
             alternator,
@@ -141,10 +147,16 @@ impl Front {
             NodeError::Listen { what, option, error }
         })?;
         let config = &self.config;
-        if config.alternator_port != 0 {
-            let address = config.alternator_address.unwrap_or(config.rpc_address);
-            let listening = self.alternator.listen(SocketAddr::new(address, config.alternator_port)).await;
-            let (what, option) = ("the port of the DynamoDB API", "alternator_port");
+        let plain = (config.alternator_port, None, "the port of the DynamoDB API", "alternator_port");
+        let with_tls = (
+            config.alternator_https_port,
+            self.alternator_tls.clone(),
+            "the port of the DynamoDB API with TLS",
+            "alternator_https_port",
+        );
+        for (port, tls, what, option) in [plain, with_tls] {
+            let Some(address) = config.alternator_on(port) else { continue };
+            let listening = self.alternator.listen(address, tls).await;
             listening.map_err(|error| NodeError::Listen { what, option, error })?;
         }
         Ok(())
@@ -189,6 +201,34 @@ impl Front {
             ],
             by_opcode: by_opcode.into(),
         }
+    }
+
+    /// Figures of the DynamoDB API of this moment; none where it has no port.
+    pub(crate) fn alternator_figures(&self) -> Option<admin::AlternatorFigures> {
+        let figures = self.config.has_alternator().then(|| self.alternator.figures())?;
+        let named = |counts: BTreeMap<&'static str, u64>| {
+            counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        };
+        let operations = figures.operations.into_iter();
+        Some(admin::AlternatorFigures {
+            total_operations: figures.total_operations,
+            operations: operations.map(|(name, of)| (name.to_owned(), of.count, of.latencies)).collect(),
+            unsupported_operations: figures.unsupported_operations,
+            reads_before_write: figures.reads_before_write,
+            write_using_lwt: figures.write_using_lwt,
+            requests_shed: figures.requests_shed,
+            authentication_failures: figures.authentication_failures,
+            authorization_failures: figures.authorization_failures,
+            filtered_rows_read: figures.filtered_rows_read,
+            filtered_rows_matched: figures.filtered_rows_matched,
+            batch_items: named(figures.batch_items),
+            errors: named(figures.errors),
+            connections_shed: figures.connections_shed,
+            tls_handshake_failures: figures.tls_handshake_failures,
+            connections: figures.connections,
+            requests_serving: figures.requests_serving,
+            requests_bytes: figures.requests_bytes,
+        })
     }
 
     /// Finishes the requests under way and closes the connections.

@@ -53,6 +53,8 @@ pub(crate) struct Boot {
     pub(crate) view: Arc<ClusterView>,
     /// TLS for clients.
     pub(crate) client_tls: Option<session::ClientTls>,
+    /// The certificate of the DynamoDB API's port with TLS.
+    pub(crate) alternator_tls: Option<Arc<tls::Credentials>>,
     pub(crate) started_micros: i64,
 }
 
@@ -88,6 +90,8 @@ pub struct ReadyReport {
     pub shard_aware: Option<std::net::SocketAddr>,
     /// The address of the DynamoDB API.
     pub alternator: Option<std::net::SocketAddr>,
+    /// The address of the DynamoDB API with TLS.
+    pub alternator_https: Option<std::net::SocketAddr>,
     /// The address of administration.
     pub api: Option<std::net::SocketAddr>,
     /// The address of metrics.
@@ -207,8 +211,8 @@ impl ReadyReport {
         ReadyReport {
             cql: (address, config.native_transport_port).into(),
             shard_aware: (port != 0).then(|| (address, port).into()),
-            alternator: (config.alternator_port != 0)
-                .then(|| (config.alternator_address.unwrap_or(address), config.alternator_port).into()),
+            alternator: config.alternator_on(config.alternator_port),
+            alternator_https: config.alternator_on(config.alternator_https_port),
             api: admin.api_address(),
             metrics: admin.metrics_address(),
             start_millis: rt.now().as_nanos() / 1_000_000,
@@ -261,6 +265,7 @@ async fn begin(
     let schema = state.schema.clone();
     let boot = Boot {
         client_tls: security.clients(&config),
+        alternator_tls: security.alternator(),
         config,
         canaries,
         directories,

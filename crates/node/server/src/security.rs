@@ -21,6 +21,7 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Security {
     internode: Option<Watched>,
     clients: Option<Watched>,
+    alternator: Option<Watched>,
 }
 
 /// Credentials and the files that they are of.
@@ -52,7 +53,20 @@ impl Security {
                 Some(files) => Some(Watched::read(rt, "client_encryption_options", files, clients).await?),
                 None => None,
             },
+            alternator: match config.alternator_files().map_err(wrong)? {
+                Some(files) => {
+                    // Clients of the DynamoDB API sign their requests instead.
+                    let policy = Policy { require_client_auth: false, verify_names: false };
+                    Some(Watched::read(rt, "alternator_encryption_options", files, policy).await?)
+                }
+                None => None,
+            },
         })
+    }
+
+    /// The certificate of the DynamoDB API's port with TLS.
+    pub(crate) fn alternator(&self) -> Option<Arc<Credentials>> {
+        self.alternator.as_ref().map(|watched| watched.credentials.clone())
     }
 
     /// How connections between nodes are encrypted.
@@ -79,7 +93,8 @@ impl Security {
 
     /// Takes over files that change, until the task ends.
     pub(crate) fn watch(&self, rt: &Rt) -> Option<Task<()>> {
-        let watched: Vec<Watched> = self.internode.iter().chain(&self.clients).cloned().collect();
+        let watched: Vec<Watched> =
+            [&self.internode, &self.clients, &self.alternator].into_iter().flatten().cloned().collect();
         if watched.is_empty() {
             return None;
         }

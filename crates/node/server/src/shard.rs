@@ -178,6 +178,7 @@ impl RunningShard {
             engine: self.engine.stats(),
             groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
             transport: self.front.figures(),
+            alternator: self.front.alternator_figures(),
             shard_calls: self.replica.port_stats().calls,
             batchlog: self.coordinator.batchlog_stats(),
             hints: self.handoff.hints().stats(),

@@ -138,6 +138,7 @@ fn ready_line(report: &ReadyReport) -> String {
     let more = [
         ("shard-aware CQL", report.shard_aware),
         ("DynamoDB API", report.alternator),
+        ("DynamoDB API with TLS", report.alternator_https),
         ("REST", report.api),
         ("metrics", report.metrics),
     ];

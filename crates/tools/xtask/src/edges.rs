@@ -58,6 +58,7 @@ pub const TABLE: &[Row] = &[
     row("cdc", "protocol", "stdx types schema mutation topology"),
     // network: bytes between nodes.
     row("tls", "network", "rt"),
+    row("http1", "network", "rt"),
     row("rpc", "network", "stdx rt topology tls"),
     // storage: one shard's storage.
     row("hints", "storage", "stdx rt topology"),
@@ -98,9 +99,13 @@ pub const TABLE: &[Row] = &[
     row(
         "admin",
         "front",
-        "schema mutation rt topology gossip rpc engine replica cluster membership repair coordinator",
+        "schema mutation rt topology gossip http1 rpc engine replica cluster membership repair coordinator",
     ),
-    row("dynamo", "front", "stdx types schema mutation rt items cdc replica cluster coordinator auth exec"),
+    row(
+        "dynamo",
+        "front",
+        "stdx types schema mutation rt items cdc http1 tls replica cluster coordinator auth exec",
+    ),
     // node: a whole node.
     row(
         "server",
@@ -131,7 +136,7 @@ pub const RESTRICTED: &[(&str, &[&str], &str)] = &[
     ("mlua", &["udf"], "user-defined code runs in one place"),
     ("slog", &["raft"], "events go through `tracing`"),
     ("rand", &[], "random numbers come from `rt`, so that a seed decides them"),
-    ("hyper", &["admin", "dynamo"], "only the HTTP interfaces speak HTTP"),
+    ("hyper", &["http1", "admin", "dynamo"], "only the HTTP interfaces speak HTTP"),
     ("clap", &["torc", "server", "bench"], "only the binary reads its command line"),
 ];
 

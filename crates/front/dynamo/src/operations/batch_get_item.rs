@@ -30,6 +30,8 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn batch_get_item(&self, request: &Request) -> Result<Json> {
         let asked = request.capacity()?;
         let parts = self.parts_to_get(request)?;
+        let keys: usize = parts.iter().map(|part| part.keys.len()).sum();
+        self.metrics.count(|figures| *figures.batch_items.entry("BatchGetItem").or_default() += keys as u64);
         let (mut responses, mut left, mut consumed) = (Map::new(), Map::new(), Vec::new());
         let mut bytes = 0;
         for part in &parts {

@@ -29,6 +29,8 @@ impl<C: Coordinator> Dynamo<C> {
         let asked = request.capacity()?;
         request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
         let writes = self.parts_to_write(request)?;
+        let count = writes.len() as u64;
+        self.metrics.count(|figures| *figures.batch_items.entry("BatchWriteItem").or_default() += count);
         // Writes of one partition are made together.
         let mut groups: Vec<Vec<&Write<'_>>> = Vec::new();
         for write in &writes {

@@ -32,6 +32,7 @@ mod update_item;
 mod update_table;
 mod write;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,13 +42,18 @@ use cluster::SchemaEdit;
 use exec::Executor;
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
+use hyper::http::request::Parts;
 use items::{Item, item_size, json};
 use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
 
+pub use limits::DescribedEndpoint;
+
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::metrics::{ApiFigures, Metrics};
+use crate::pages;
 use crate::permissions;
 use crate::request::{Capacity, Request};
 use crate::secondary::SecondaryIndex;
@@ -77,12 +83,22 @@ pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
     enforces_authorization: bool,
+    host_names: Rc<[String]>,
     streams: Rc<Streams>,
+    metrics: Rc<Metrics>,
+    endpoint: DescribedEndpoint,
 }
 
 impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
-        Self { executor: self.executor.clone(), streams: self.streams.clone(), ..*self }
+        Self {
+            executor: self.executor.clone(),
+            host_names: self.host_names.clone(),
+            streams: self.streams.clone(),
+            metrics: self.metrics.clone(),
+            endpoint: self.endpoint.clone(),
+            ..*self
+        }
     }
 }
 
@@ -90,7 +106,17 @@ impl<C: Coordinator> Dynamo<C> {
     /// The API over the shard's executor; `isolation` is that of tables that have none of their own.
     pub fn new(executor: Rc<Executor<C>>, isolation: Isolation) -> Self {
         let streams = Rc::new(Streams::new(STREAMS_WINDOW));
-        Self { executor, isolation, enforces_authorization: false, streams }
+        let host_names = Rc::new([]);
+        let metrics = Rc::default();
+        Self {
+            executor,
+            isolation,
+            enforces_authorization: false,
+            host_names,
+            streams,
+            metrics,
+            endpoint: DescribedEndpoint::Host,
+        }
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
@@ -104,6 +130,28 @@ impl<C: Coordinator> Dynamo<C> {
         Self { enforces_authorization: enforces, ..self }
     }
 
+    /// The same where DescribeEndpoints answers so.
+    pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
+        Self { endpoint, ..self }
+    }
+
+    /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
+    pub fn with_host_names(self, host_names: Rc<[String]>) -> Self {
+        Self { host_names, ..self }
+    }
+
+    /// Refuses a request that a foreign web page has a browser send, where requests need no signature: a page cannot sign.
+    ///
+    /// # Errors
+    /// When it is one.
+    pub(crate) fn check_page(&self, head: &Parts) -> Result<()> {
+        if self.enforces_authorization {
+            return Ok(());
+        }
+        let refusal = pages::refusal(&self.host_names, head);
+        refusal.map_or(Ok(()), |why| Err(ApiError::new(ErrorKind::AccessDenied, why)))
+    }
+
     /// The role that has signed a request; none where nobody is asked. Its name is the access key, and the hash of its password the
     /// secret, as in ScyllaDB.
     ///
@@ -113,6 +161,14 @@ impl<C: Coordinator> Dynamo<C> {
         if !self.enforces_authorization {
             return Ok(None);
         }
+        let signed = self.verified(request);
+        if signed.is_err() {
+            self.metrics.count(|figures| figures.authentication_failures += 1);
+        }
+        signed.map(Some)
+    }
+
+    fn verified(&self, request: &Signed<'_>) -> Result<String> {
         let signature = Signature::of(request)?;
         let schema = self.schema();
         let role = schema.role(&signature.key).filter(|role| role.can_login);
@@ -121,7 +177,7 @@ impl<C: Coordinator> Dynamo<C> {
             return Err(ApiError::new(ErrorKind::UnrecognizedClient, text));
         };
         signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
-        Ok(Some(signature.key))
+        Ok(signature.key)
     }
 
     /// Refuses a request that its role has no permission for.
@@ -132,7 +188,9 @@ impl<C: Coordinator> Dynamo<C> {
         // Nobody in particular has decided on other operations.
         let all = || vec![(Permission::Authorize, Resource::Data)];
         for (permission, resource) in permissions::needed(operation, request).unwrap_or_else(all) {
-            self.executor.authorize(role, permission, &resource)?;
+            self.executor.authorize(role, permission, &resource).inspect_err(|_| {
+                self.metrics.count(|figures| figures.authorization_failures += 1);
+            })?;
         }
         Ok(())
     }
@@ -140,10 +198,32 @@ impl<C: Coordinator> Dynamo<C> {
     /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
     /// client found the node, `role` who has signed the request.
     pub async fn call(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Answer {
-        match self.run(operation, body, host, role).await {
-            Ok(body) => Answer { status: 200, body: body.to_string() },
-            Err(error) => Answer { status: error.kind.status(), body: error.body().to_string() },
+        let known = self.metrics.begin(operation);
+        let (began, watched) = (self.executor.clock().now(), self.executor.begin());
+        let result = self.run(operation, body, host, role).await;
+        if let Some(operation) = known {
+            self.metrics.end(operation, self.executor.clock().now().duration_since(began));
+            self.executor.end(watched, || described(operation, body));
         }
+        match result {
+            Ok(body) => Answer { status: 200, body: body.to_string() },
+            Err(error) => self.refused(&error),
+        }
+    }
+
+    /// The answer to a request that failed, which is counted.
+    pub(crate) fn refused(&self, error: &ApiError) -> Answer {
+        self.metrics.failed(error);
+        Answer { status: error.kind.status(), body: error.body().to_string() }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The counters of this shard. Connections and requests under way are those of its [`Server`](crate::Server).
+    pub fn figures(&self) -> ApiFigures {
+        self.metrics.figures()
     }
 
     /// Finishes the transactions that their coordinators have left behind and whose records have this node as their first replica; how
@@ -203,6 +283,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Json> {
         if !OPERATIONS.contains(&operation) {
+            self.metrics.count(|figures| figures.unsupported_operations += 1);
             return match UNSUPPORTED.contains(&operation) {
                 true => Err(ApiError::new(
                     ErrorKind::UnknownOperation,
@@ -222,7 +303,7 @@ impl<C: Coordinator> Dynamo<C> {
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
-            "DescribeEndpoints" => Ok(limits::endpoints(host)),
+            "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeStream" => self.describe_stream(request),
             "DescribeTable" => self.describe_table(request),
@@ -249,7 +330,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     fn store(&self) -> Store<'_, C> {
-        Store { executor: &self.executor, isolation: self.isolation }
+        Store { executor: &self.executor, isolation: self.isolation, metrics: &self.metrics }
     }
 
     /// Carries out a write of one item, which `looks` at the item also when the write does not depend on it.
@@ -295,6 +376,26 @@ impl<C: Coordinator> Dynamo<C> {
         };
         self.executor.change_schema_by(None, plan).await?;
         find(&self.schema())
+    }
+}
+
+/// A slow request for the log: its operation and its tables, and nothing of its items.
+fn described(operation: &str, body: &[u8]) -> String {
+    let request = Request::parse(body).ok();
+    let needed = request.as_ref().and_then(|request| permissions::needed(operation, request));
+    let mut tables: BTreeSet<String> = needed
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, resource)| match resource {
+            Resource::Table { name, .. } => Some(name),
+            _ => None,
+        })
+        .collect();
+    let named = request.as_ref().and_then(|request| request.table_name().ok());
+    tables.extend(named);
+    match tables.is_empty() {
+        true => format!("DynamoDB {operation}"),
+        false => format!("DynamoDB {operation} on {}", tables.into_iter().collect::<Vec<_>>().join(", ")),
     }
 }
 

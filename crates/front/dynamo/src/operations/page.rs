@@ -276,6 +276,16 @@ impl Page {
 }
 
 impl<C: Coordinator> Dynamo<C> {
+    /// Counts the work of a filter.
+    pub(super) fn count_filtered(&self, page: &Page, request: &PageRequest) {
+        if request.filter.is_some() {
+            self.metrics.count(|figures| {
+                figures.filtered_rows_read += page.scanned as u64;
+                figures.filtered_rows_matched += page.count as u64;
+            });
+        }
+    }
+
     /// Reads a page.
     pub(super) async fn page(
         &self,

@@ -101,7 +101,9 @@ impl<C: Coordinator> Dynamo<C> {
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
         let start = start_key(request)?;
-        Ok(self.query_page(&table, &condition, start, reversed, &page).await?.answer(&table, &page))
+        let found = self.query_page(&table, &condition, start, reversed, &page).await?;
+        self.count_filtered(&found, &page);
+        Ok(found.answer(&table, &page))
     }
 
     /// The items of a key condition behind `start`.

@@ -63,7 +63,9 @@ impl<C: Coordinator> Dynamo<C> {
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?)?;
         let start = start_key(request)?;
-        Ok(self.scan_page(&table, (segment, total), start, &page).await?.answer(&table, &page))
+        let found = self.scan_page(&table, (segment, total), start, &page).await?;
+        self.count_filtered(&found, &page);
+        Ok(found.answer(&table, &page))
     }
 
     /// The items of a segment of so many behind `start`.

@@ -1,5 +1,7 @@
 //! Requests of the API against a table in memory: golden table `testdata/requests.txt`.
 
+mod figures;
+mod http;
 mod indexes;
 #[path = "../../../../query/exec/tests/it/memory.rs"]
 #[expect(dead_code, reason = "the tests of exec need more of it")]
@@ -17,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 #[allow(unused_imports, reason = "`memory` is of these crates, too")]
 use {catalog::computed_keyspaces as _, cdc::Log as _, topology::HostId as _, views::View as _};
 
-use dynamo::{Answer, Dynamo, Isolation};
+use dynamo::{Answer, DescribedEndpoint, Dynamo, Isolation};
 use exec::{ExecLimits, Executor, NodeInfo};
 use memory::{Memory, TestClock};
 use serde_json::{Value as Json, json};
@@ -217,6 +219,20 @@ fn a_write_mode_that_forbids_reads_refuses_conditions() {
     body_of(call(&api, "TagResource", &tag.to_string()));
     let answer = call(&api, "PutItem", &conditional.to_string());
     assert!(answer.body.contains("ConditionalCheckFailedException"), "the tag decides: {}", answer.body);
+}
+
+#[test]
+fn the_described_endpoint_is_a_choice_of_the_operator() {
+    let described = |option: &str| {
+        let api = api(Isolation::Always).with_described_endpoint(DescribedEndpoint::from_option(option));
+        call(&api, "DescribeEndpoints", "{}")
+    };
+    let address = |answer: Answer| body_of(answer)["Endpoints"][0]["Address"].clone();
+    assert_eq!(address(described("")), "localhost:8000", "the client's own");
+    assert_eq!(address(described("db.example:443")), "db.example:443");
+    let refused = described("disabled");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("UnknownOperationException") && refused.body.contains("disabled"));
 }
 
 #[test]

@@ -28,9 +28,9 @@ impl Config {
         };
         let internode_out = part(32).saturating_mul(3);
         // Where the DynamoDB API is on it has a quarter of what CQL clients would have.
-        let (cql, alternator) = match self.alternator_port {
-            0 => (part(4), 0),
-            _ => (part(16).saturating_mul(3), part(16)),
+        let (cql, alternator) = match self.has_alternator() {
+            false => (part(4), 0),
+            true => (part(16).saturating_mul(3), part(16)),
         };
         ConnectionLimits { cql, internode: part(8), internode_out, http: part(64), alternator }
     }
@@ -56,5 +56,7 @@ mod tests {
         let both =
             Config { max_open_files: 256, alternator_port: 8000, ..Config::default() }.connection_limits();
         assert_eq!((both.cql, both.alternator), (48, 16));
+        let tls = Config { max_open_files: 256, alternator_https_port: 8043, ..Config::default() };
+        assert_eq!(tls.connection_limits().alternator, 16);
     }
 }

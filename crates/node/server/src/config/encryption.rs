@@ -49,9 +49,28 @@ impl Config {
         needed.transpose()
     }
 
+    /// The files for the DynamoDB API, if it has a port with TLS: its own, else the certificate and key of CQL clients.
+    pub(crate) fn alternator_files(&self) -> Result<Option<EncryptionFiles>, ConfigError> {
+        if self.alternator_https_port == 0 {
+            return Ok(None);
+        }
+        let own =
+            (&self.alternator_encryption_options_certificate, &self.alternator_encryption_options_keyfile);
+        let clients = (&self.client_encryption_options_certificate, &self.client_encryption_options_keyfile);
+        let (certificate, key) = match (own, clients) {
+            ((None, None), (Some(_), Some(_))) => clients,
+            _ => own,
+        };
+        let files = files("alternator_encryption_options", certificate.as_deref(), key.as_deref(), None);
+        let files = files
+            .map_err(|error| ConfigError::Conflict(format!("alternator_https_port is set, but {error}")));
+        Ok(Some(files?))
+    }
+
     pub(super) fn check_encryption(&self) -> Result<(), ConfigError> {
         self.internode_files()?;
         let clients = self.client_files()?;
+        self.alternator_files()?;
         if self.client_encryption_options_require_client_auth
             && clients.is_some_and(|files| files.truststore.is_none())
         {
@@ -117,6 +136,19 @@ mod tests {
                 "client_encryption_options lack truststore",
             ),
             ("native_transport_port_ssl: 9142", "are not enabled"),
+            (
+                "alternator_https_port: 8043",
+                "alternator_https_port is set, but alternator_encryption_options lack certificate",
+            ),
+            (
+                "{alternator_https_port: 8043, alternator_encryption_options: {certificate: c}, \
+                 client_encryption_options: {certificate: d, keyfile: k}}",
+                "alternator_encryption_options lack keyfile",
+            ),
+            (
+                "{alternator_https_port: 8000, alternator_port: 8000, alternator_encryption_options: {certificate: c, keyfile: k}}",
+                "alternator_https_port and alternator_port are the same",
+            ),
             ("server_encryption_options: {internode_encryption: some}", "none or all or dc or rack"),
         ] {
             let error = with(text).unwrap_err();
@@ -124,5 +156,26 @@ mod tests {
         }
         assert_eq!(with("client_encryption_options: {enabled: true, certificate: c, keyfile: k}"), Ok(()));
         assert_eq!(with("server_encryption_options: {certificate: c}"), Ok(()), "it is not used");
+        assert_eq!(with("alternator_encryption_options: {certificate: c}"), Ok(()), "it is not used");
+    }
+
+    #[test]
+    fn the_dynamodb_api_has_files_of_its_own_or_those_of_clients() {
+        let certificate = |text: &str| {
+            let mut config = Config::default();
+            config.set_from_yaml(text).unwrap();
+            let files = config.alternator_files().expect("nothing is missing")?;
+            assert_eq!(files.truststore, None);
+            Some((files.certificate.display().to_string(), files.key.display().to_string()))
+        };
+        let pair = |certificate: &str, key: &str| Some((certificate.to_owned(), key.to_owned()));
+        let (own, clients) = (
+            "alternator_encryption_options: {certificate: c, keyfile: k}",
+            "client_encryption_options: {certificate: d, keyfile: l, truststore: t}",
+        );
+        assert_eq!(certificate(&format!("{own}\n{clients}")), None);
+        let port = "alternator_https_port: 8043";
+        assert_eq!(certificate(&format!("{port}\n{own}\n{clients}")), pair("c", "k"));
+        assert_eq!(certificate(&format!("{port}\n{clients}")), pair("d", "l"));
     }
 }

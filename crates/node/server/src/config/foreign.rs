@@ -38,6 +38,10 @@ pub(super) fn standing(name: &str) -> Option<Standing> {
     if let Some(part) = part("server_encryption_options_").or_else(|| part("client_encryption_options_")) {
         return STORES.contains(&part).then_some(NoUse);
     }
+    if let Some(part) = part("alternator_encryption_options_") {
+        // The list of ciphers is rustls's, and sessions are not resumed.
+        return ["priority_string", "enable_session_tickets"].contains(&part).then_some(NoUse);
+    }
     let ends = |ends: &[&str]| ends.iter().any(|end| bare.ends_with(end));
     let begins = |begins: &[&str]| begins.iter().any(|begin| bare.starts_with(begin));
     if ends(&GUARDRAILS) || begins(&["alternator_", "audit_", "full_query_logging_"]) {

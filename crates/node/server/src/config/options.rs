@@ -1,6 +1,6 @@
 //! The table of options.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -156,10 +156,13 @@ options! {
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
-    http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, separated by commas; addresses and localhost always may be used.";
+    http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, and web pages the DynamoDB API without authorization, separated by commas; addresses and localhost always may be used.";
     alternator_port: u16 = 0, "Port of the DynamoDB API; 0 for none, 8000 with torc dev.";
     alternator_address: Option<IpAddr> = None, "Address of the DynamoDB API; rpc_address by default.";
-    alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS; only 0 so far.";
+    alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS, beside alternator_port or alone; 0 for none, customarily 8043.";
+    alternator_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that the port of the DynamoDB API with TLS shows, and of those between it and the authority; without it and keyfile those of client_encryption_options are used.";
+    alternator_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
+    alternator_describe_endpoints: String = String::new(), "Endpoint that DescribeEndpoints of the DynamoDB API gives; nothing for the one that the client used, disabled to refuse the operation.";
     alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
     #[alias("alternator_ttl_period_in_seconds", "s")]
     alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API whose time to live is over; 10s with torc dev.";
@@ -389,15 +392,32 @@ impl Config {
         if self.alternator_ttl_period.is_zero() {
             return refused("alternator_ttl_period must be longer than nothing");
         }
-        if self.alternator_https_port != 0 {
-            return refused("alternator_https_port is not supported yet: the DynamoDB API has no TLS");
+        if self.alternator_https_port != 0 && self.alternator_https_port == self.alternator_port {
+            return refused("alternator_https_port and alternator_port are the same: no port serves both");
         }
-        if self.alternator_port != 0 && !self.asks_nobody() && !self.alternator_enforce_authorization {
+        if self.has_alternator() && !self.asks_nobody() && !self.alternator_enforce_authorization {
             return refused(
-                "alternator_port with an authenticator would serve everybody: set alternator_enforce_authorization, too",
+                "alternator_port and alternator_https_port with an authenticator would serve everybody: set alternator_enforce_authorization, too",
             );
         }
         Ok(())
+    }
+
+    /// The names in `http_host_names`.
+    pub(crate) fn host_names(&self) -> impl Iterator<Item = String> {
+        let names = self.http_host_names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned)
+    }
+
+    /// Whether the DynamoDB API has a port.
+    pub fn has_alternator(&self) -> bool {
+        self.alternator_port != 0 || self.alternator_https_port != 0
+    }
+
+    /// The address of a port of the DynamoDB API; none for the port 0.
+    pub(crate) fn alternator_on(&self, port: u16) -> Option<SocketAddr> {
+        let address = self.alternator_address.unwrap_or(self.rpc_address);
+        (port != 0).then(|| SocketAddr::new(address, port))
     }
 
     fn check_functions(&self) -> Result<(), ConfigError> {

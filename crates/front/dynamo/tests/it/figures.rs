@@ -1,0 +1,153 @@
+//! The counters of requests, and the report of slow ones.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dynamo::{ApiFigures, Dynamo, Isolation};
+use exec::backend::Clock;
+use exec::{ExecLimits, Executor, NodeInfo};
+use rt::Instant;
+use serde_json::json;
+
+use crate::memory::{Memory, START_SECONDS};
+use crate::{api, body_of, call, create};
+
+fn counted(isolation: Isolation) -> ApiFigures {
+    let api = api(isolation);
+    create(&api, "counted", Some("N"));
+    let item = |c: u32| json!({ "p": { "S": "a" }, "c": { "N": c.to_string() }, "v": { "N": "1" } });
+    let put = |condition: Option<&str>| {
+        let mut put = json!({ "TableName": "counted", "Item": item(1) });
+        if let Some(condition) = condition {
+            put["ConditionExpression"] = json!(condition);
+        }
+        call(&api, "PutItem", &put.to_string())
+    };
+    body_of(put(None));
+    assert_eq!(put(Some("attribute_not_exists(p)")).status, 400);
+    assert_eq!(put(Some("nonsense(")).status, 400);
+    let writes: Vec<_> = (2..5).map(|c| json!({ "PutRequest": { "Item": item(c) } })).collect();
+    body_of(call(&api, "BatchWriteItem", &json!({ "RequestItems": { "counted": writes } }).to_string()));
+    let keys: Vec<_> =
+        (1..3).map(|c: u32| json!({ "p": { "S": "a" }, "c": { "N": c.to_string() } })).collect();
+    body_of(call(
+        &api,
+        "BatchGetItem",
+        &json!({ "RequestItems": { "counted": { "Keys": keys } } }).to_string(),
+    ));
+    let filtered = json!({
+        "TableName": "counted", "FilterExpression": "#v = :v", "ExpressionAttributeNames": { "#v": "v" },
+        "ExpressionAttributeValues": { ":v": { "N": "2" } }
+    });
+    body_of(call(&api, "Scan", &json!({ "TableName": "counted" }).to_string()));
+    body_of(call(&api, "Scan", &filtered.to_string()));
+    let mut query = filtered;
+    query["KeyConditionExpression"] = json!("p = :p AND c > :c");
+    query["ExpressionAttributeValues"] =
+        json!({ ":v": { "N": "1" }, ":p": { "S": "a" }, ":c": { "N": "1" } });
+    body_of(call(&api, "Query", &query.to_string()));
+    assert_eq!(call(&api, "CreateBackup", "{}").status, 400);
+    assert_eq!(call(&api, "Nonsense", "{}").status, 400);
+    api.figures()
+}
+
+#[test]
+fn requests_are_counted_by_what_they_do() {
+    let figures = counted(Isolation::Always);
+    let operations: Vec<_> = figures.operations.iter().map(|(name, of)| (*name, of.count)).collect();
+    assert_eq!(
+        operations,
+        [
+            ("BatchGetItem", 1),
+            ("BatchWriteItem", 1),
+            ("CreateTable", 1),
+            ("PutItem", 3),
+            ("Query", 1),
+            ("Scan", 2)
+        ]
+    );
+    assert!(figures.operations.values().all(|of| of.latencies.count() == of.count), "all were answered");
+    assert_eq!(figures.unsupported_operations, 2);
+    let errors: Vec<_> = figures.errors.into_iter().collect();
+    assert_eq!(
+        errors,
+        [
+            ("ConditionalCheckFailedException", 1),
+            ("UnknownOperationException", 2),
+            ("ValidationException", 1)
+        ]
+    );
+    let batches: Vec<_> = figures.batch_items.into_iter().collect();
+    assert_eq!(batches, [("BatchGetItem", 2), ("BatchWriteItem", 3)]);
+    // The scan found four items and no 2, the query three items and each a 1.
+    assert_eq!((figures.filtered_rows_read, figures.filtered_rows_matched), (7, 3));
+    // Two puts, of which one depends on the item, and a batch of one partition.
+    assert_eq!((figures.reads_before_write, figures.write_using_lwt), (1, 3));
+}
+
+#[test]
+fn the_isolation_of_writes_shows() {
+    let of = |isolation| {
+        let figures = counted(isolation);
+        (figures.reads_before_write, figures.write_using_lwt)
+    };
+    assert_eq!(of(Isolation::OnlyRmw), (1, 1));
+    assert_eq!(of(Isolation::UnsafeRmw), (1, 0));
+}
+
+/// A clock that goes on by some milliseconds whenever it is read.
+struct SlowClock(Cell<u64>, u64);
+
+impl Clock for SlowClock {
+    fn wall_micros(&self) -> i64 {
+        START_SECONDS * 1_000_000
+    }
+
+    fn now(&self) -> Instant {
+        self.0.set(self.0.get() + self.1);
+        Instant::START + Duration::from_millis(self.0.get())
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.0.set(self.0.get() + 1);
+        u128::from(self.0.get()).to_be_bytes()
+    }
+}
+
+#[test]
+fn slow_requests_are_named_by_operation_and_table() {
+    let report = |step| {
+        let node = NodeInfo {
+            cluster_name: "c".to_owned(),
+            snitch: "s".to_owned(),
+            address: ([127, 0, 0, 1], 9042).into(),
+        };
+        let limits = ExecLimits { slow_after: Duration::from_millis(500), ..ExecLimits::default() };
+        let clock = Rc::new(SlowClock(Cell::default(), step));
+        let executor = Rc::new(Executor::new(Memory::new(), clock, node, limits));
+        let api = Dynamo::new(executor.clone(), Isolation::UnsafeRmw);
+        create(&api, "slow", None);
+        let secret = json!({ "TableName": "slow", "Item": { "p": { "S": "secret" } } });
+        body_of(call(&api, "PutItem", &secret.to_string()));
+        body_of(call(&api, "DescribeTable", &json!({ "TableName": "slow" }).to_string()));
+        let keys = json!({ "RequestItems": { "slow": { "Keys": [{ "p": { "S": "secret" } }] } } });
+        body_of(call(&api, "BatchGetItem", &keys.to_string()));
+        body_of(call(&api, "ListTables", "{}"));
+        call(&api, "Nonsense", "{}");
+        (executor.report_slow(), api.figures())
+    };
+    let (said, figures) = report(600);
+    let said = said.expect("all were slow");
+    for text in [
+        "<DynamoDB PutItem on slow>, time",
+        "<DynamoDB BatchGetItem on slow>",
+        "<DynamoDB DescribeTable on slow>",
+        "<DynamoDB ListTables>",
+    ] {
+        assert!(said.contains(text), "{text} is not in {said}");
+    }
+    assert!(!said.contains("secret") && !said.contains("Nonsense"), "{said}");
+    assert!(figures.operations["PutItem"].latencies.sum >= Duration::from_millis(600));
+    assert_eq!(report(1).0, None, "nothing was slow");
+}

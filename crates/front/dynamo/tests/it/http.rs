@@ -1,0 +1,275 @@
+//! The ports over the simulated network: with TLS and without, on several shards, and clients that use the wrong one.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dynamo::{HandOverEndpoint, HttpLimits, Isolation, Server, hand_over_mesh};
+use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
+use rt_sim::{Config, NodeConfig, Simulation};
+use testkit::certificates::{AUTHORITY, NODE};
+use tls::{Credentials, Pem, Policy};
+
+use crate::api;
+use crate::memory::Memory;
+
+const SHARDS: u16 = 3;
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const PLAIN: SocketAddr = SocketAddr::new(ADDRESS, 8000);
+const TLS: SocketAddr = SocketAddr::new(ADDRESS, 8043);
+/// Longer than anything takes that is not stuck.
+const WHILE: Duration = Duration::from_secs(20);
+
+fn credentials() -> Arc<Credentials> {
+    let pem = Pem {
+        certificate: NODE.certificate.to_vec(),
+        key: NODE.key.to_vec(),
+        truststore: Some(AUTHORITY.to_vec()),
+    };
+    let policy = Policy { require_client_auth: false, verify_names: true };
+    Arc::new(Credentials::new(pem, policy).expect("the certificates of the tests are good"))
+}
+
+/// Clients, which run on shard 0 beside its server.
+type Clients<F> = fn(Rt, Rc<Server<Memory>>) -> F;
+
+/// Runs clients against a node with both ports and several shards.
+fn run<F: Future<Output = ()> + 'static>(clients: Clients<F>) {
+    run_on(SHARDS, Setting::default(), clients);
+}
+
+/// How the API is served.
+#[derive(Clone, Default)]
+struct Setting {
+    enforces_authorization: bool,
+    limits: HttpLimits,
+}
+
+fn run_on<F: Future<Output = ()> + 'static>(shards: u16, setting: Setting, clients: Clients<F>) {
+    let config = Config { time_max: Duration::from_secs(100_000), ..Config::default() };
+    let simulation = Simulation::new(1, config);
+    let sim = simulation.handle();
+    let shape = NodeConfig { ip: Some(ADDRESS), shards, ..NodeConfig::default() };
+    let node = sim.add_node(shape, move |_| {
+        let main = |endpoint: HandOverEndpoint| {
+            let setting = setting.clone();
+            let main =
+                move |rt: Rt| -> LocalBoxFuture<()> { Box::pin(shard(rt, endpoint, setting, clients)) };
+            Box::new(main) as ShardMain<()>
+        };
+        hand_over_mesh(shards, 64).into_iter().map(main).collect()
+    });
+    sim.start(node);
+    sim.run_until_exit(node).expect("the clients end");
+    assert_eq!(sim.exits(node), vec!["()"; usize::from(shards)]);
+}
+
+async fn shard<F: Future<Output = ()> + 'static>(
+    rt: Rt,
+    endpoint: HandOverEndpoint,
+    setting: Setting,
+    clients: Clients<F>,
+) {
+    let day = Duration::from_secs(86_400);
+    let api = api(Isolation::Always).enforcing_authorization(setting.enforces_authorization);
+    let server = Rc::new(Server::new(&rt, api, setting.limits, day, endpoint));
+    if rt.shard().0 == 0 {
+        assert_eq!(server.listen(PLAIN, None).await.expect("it is free"), PLAIN);
+        assert_eq!(server.listen(TLS, Some(credentials())).await.expect("it is free"), TLS);
+        clients(rt.clone(), server.clone()).await;
+        server.stop(Duration::from_secs(1)).await;
+        assert!(rt.net().connect(TLS, ConnectOptions::default()).await.is_err(), "both ports are closed");
+        assert!(rt.net().connect(PLAIN, ConnectOptions::default()).await.is_err(), "both ports are closed");
+    } else {
+        // The others serve what shard 0 hands over for as long as the longest of these tests.
+        rt.sleep(Duration::from_secs(600)).await;
+        server.stop(Duration::from_secs(1)).await;
+    }
+}
+
+async fn connect(rt: &Rt, address: SocketAddr) -> Stream {
+    rt.net().connect(address, ConnectOptions::default()).await.expect("the port is open")
+}
+
+async fn connect_tls(rt: &Rt) -> Stream {
+    let stream = connect(rt, TLS).await;
+    tls::connect(rt, stream, &credentials(), ADDRESS, WHILE).await.expect("the certificate is good")
+}
+
+/// The bytes that come until the port closes the connection, which it must.
+async fn rest(rt: &Rt, stream: &Stream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let reading = async {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = stream.read(&mut bytes).await {
+            all.extend_from_slice(&bytes[..read]);
+        }
+    };
+    rt.timeout(WHILE, reading).await.expect("the port closes the connection");
+    all
+}
+
+/// The answer to these bytes.
+async fn ask(rt: &Rt, stream: &Stream, request: &[u8]) -> String {
+    stream.write_all(request).await.expect("the port reads");
+    String::from_utf8_lossy(&rest(rt, stream).await).into_owned()
+}
+
+/// A request for the names of tables, with some more headers.
+fn list_tables(headers: &str) -> Vec<u8> {
+    let head = "POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 2\r\nx-amz-target: DynamoDB_20120810.ListTables\r\n";
+    format!("{head}{headers}\r\n{{}}").into_bytes()
+}
+
+const HOST: &str = "host: db.example:8043\r\n";
+
+#[test]
+fn both_ports_serve_from_every_shard() {
+    run(|rt, _| async move {
+        for _ in 0..2 * SHARDS {
+            for stream in [connect(&rt, PLAIN).await, connect_tls(&rt).await] {
+                let answer = ask(&rt, &stream, &list_tables(HOST)).await;
+                assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+                assert!(answer.ends_with(r#"{"TableNames":[]}"#), "{answer}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_connection_with_tls_is_kept_for_further_requests() {
+    run(|rt, _| async move {
+        let stream = connect_tls(&rt).await;
+        let kept = String::from_utf8(list_tables(HOST)).unwrap().replace("connection: close\r\n", "");
+        let two = [kept.as_bytes(), &list_tables(HOST)].concat();
+        let answers = ask(&rt, &stream, &two).await;
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "{answers}");
+    });
+}
+
+#[test]
+fn the_wrong_protocol_gets_an_answer_or_a_closed_connection() {
+    run(|rt, _| async move {
+        let misdirected = ask(&rt, &connect(&rt, TLS).await, &list_tables(HOST)).await;
+        assert!(misdirected.starts_with("HTTP/1.1 400"), "{misdirected}");
+        assert!(misdirected.contains("ValidationException") && misdirected.contains("https://"));
+        let health = ask(&rt, &connect(&rt, TLS).await, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert!(health.starts_with("HTTP/1.1 400"), "a port that is not used right is not healthy: {health}");
+        // CQL's STARTUP, and noise.
+        for bytes in [&b"\x04\0\0\0\x01\0\0\0\x16\0\x01\0\x0bCQL_VERSION\0\x053.0.0"[..], &[0xff; 64]] {
+            for port in [PLAIN, TLS] {
+                let answer = ask(&rt, &connect(&rt, port).await, bytes).await;
+                assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+            }
+        }
+        // A client of TLS on the port without it.
+        let stream = connect(&rt, PLAIN).await;
+        let refused = tls::connect(&rt, stream, &credentials(), ADDRESS, WHILE).await;
+        assert!(!matches!(refused, Err(tls::TlsError::TimedOut(_)) | Ok(_)), "{refused:?}");
+        // Another protocol inside of TLS.
+        let answer = ask(&rt, &connect_tls(&rt).await, &[0xff; 64]).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+        // A handshake that begins well and goes on with noise.
+        let noise = [&b"\x16\x03\x01\0\x20"[..], &[0xaa; 32]].concat();
+        ask(&rt, &connect(&rt, TLS).await, &noise).await;
+    });
+}
+
+#[test]
+fn pages_of_other_sites_are_refused_and_programs_are_not() {
+    run(|rt, _| async move {
+        let status = async |headers: &str| {
+            let answer = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(headers)).await;
+            answer.get(9..12).unwrap_or_default().to_owned()
+        };
+        assert_eq!(status("host: any.name:1\r\n").await, "200");
+        assert_eq!(status("host: 10.0.0.1:8000\r\norigin: http://10.0.0.1:8000\r\n").await, "200");
+        assert_eq!(status("host: evil.example:8000\r\norigin: http://evil.example:8000\r\n").await, "403");
+        assert_eq!(status("host: 10.0.0.1:8000\r\nsec-fetch-site: cross-site\r\n").await, "403");
+        let preflight = b"OPTIONS / HTTP/1.1\r\nhost: 10.0.0.1:8000\r\norigin: http://evil.example\r\n\
+            access-control-request-method: POST\r\naccess-control-request-headers: x-amz-target\r\n\r\n";
+        let answer = ask(&rt, &connect(&rt, PLAIN).await, preflight).await.to_lowercase();
+        assert!(answer.starts_with("http/1.1 403") && answer.contains("accessdeniedexception"), "{answer}");
+        assert!(!answer.contains("access-control-allow"), "{answer}");
+        // To a foreign page of its own origin, the port with TLS is as closed.
+        let rebound = list_tables("host: evil.example\r\norigin: https://evil.example\r\n");
+        assert!(ask(&rt, &connect_tls(&rt).await, &rebound).await.starts_with("HTTP/1.1 403"));
+    });
+}
+
+#[test]
+fn a_silent_client_is_given_up() {
+    run(|rt, _| async move {
+        let begun = rt.now();
+        let (silent, half) = (connect(&rt, TLS).await, connect(&rt, TLS).await);
+        half.write_all(b"\x16\x03\x01").await.unwrap();
+        for stream in [silent, half] {
+            assert!(rest(&rt, &stream).await.is_empty());
+        }
+        let took = rt.now().duration_since(begun);
+        let limit = HttpLimits::default().handshake_timeout;
+        assert!(took >= limit && took < limit + Duration::from_secs(2), "{took:?}");
+    });
+}
+
+#[test]
+fn what_the_ports_refuse_is_counted() {
+    let setting = Setting { enforces_authorization: true, ..Setting::default() };
+    run_on(1, setting, |rt, server| async move {
+        let unsigned = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;
+        assert!(unsigned.contains("MissingAuthenticationToken"), "{unsigned}");
+        // A page cannot sign, and needs no other refusal.
+        let page = ask(&rt, &connect(&rt, PLAIN).await, &list_tables("origin: null\r\n")).await;
+        assert!(page.contains("MissingAuthenticationToken"), "{page}");
+        let nameless = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        ask(&rt, &connect(&rt, PLAIN).await, nameless).await;
+        ask(&rt, &connect(&rt, TLS).await, &list_tables(HOST)).await;
+        ask(&rt, &connect(&rt, PLAIN).await, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await;
+        let noise = [&b"\x16\x03\x01\0\x20"[..], &[0xaa; 32]].concat();
+        ask(&rt, &connect(&rt, TLS).await, &noise).await;
+        // The port waits for a while for a refused client to read why.
+        rt.sleep(Duration::from_secs(2)).await;
+        let figures = server.figures();
+        assert_eq!((figures.authentication_failures, figures.total_operations), (2, 4), "health is none");
+        assert_eq!((figures.unsupported_operations, figures.tls_handshake_failures), (1, 1));
+        let errors: Vec<_> = figures.errors.iter().map(|(name, count)| (*name, *count)).collect();
+        let expected = [
+            ("MissingAuthenticationTokenException", 2),
+            ("UnknownOperationException", 1),
+            ("ValidationException", 1),
+        ];
+        assert_eq!(errors, expected);
+        assert!(figures.operations.is_empty(), "none was carried out");
+    });
+}
+
+#[test]
+fn bytes_and_connections_of_this_moment_are_shown_and_limited() {
+    let limits = HttpLimits { bytes_in_flight_max: 1000, connections_max: 2, ..HttpLimits::default() };
+    run_on(1, Setting { limits, ..Setting::default() }, |rt, server| async move {
+        assert_eq!(server.figures().connections, 0);
+        let slow = connect(&rt, PLAIN).await;
+        let target = "x-amz-target: DynamoDB_20120810.ListTables\r\n";
+        let head = format!("POST / HTTP/1.1\r\nconnection: close\r\n{target}content-length: 950\r\n\r\n");
+        slow.write_all(head.as_bytes()).await.unwrap();
+        slow.write_all(&[b' '; 900]).await.unwrap();
+        rt.sleep(Duration::from_secs(1)).await;
+        let figures = server.figures();
+        assert_eq!((figures.connections, figures.requests_serving, figures.requests_bytes), (1, 1, 900));
+        let body = [&[b' '; 200][..], b"{}"].concat();
+        let head = format!("POST / HTTP/1.1\r\nconnection: close\r\n{target}content-length: 202\r\n\r\n");
+        let second = connect(&rt, PLAIN).await;
+        let answer = ask(&rt, &second, &[head.as_bytes(), &body].concat()).await;
+        assert!(answer.contains("RequestLimitExceeded"), "{answer}");
+        assert_eq!(server.figures().requests_shed, 1);
+        let (_third, fourth) = (connect(&rt, PLAIN).await, connect(&rt, PLAIN).await);
+        assert!(rest(&rt, &fourth).await.is_empty(), "two may be open");
+        assert_eq!((server.figures().connections, server.figures().connections_shed), (2, 1));
+        let mut last = vec![b' '; 48];
+        last.extend_from_slice(b"{}");
+        assert!(ask(&rt, &slow, &last).await.contains("TableNames"), "who has begun may end");
+        let figures = server.figures();
+        assert_eq!((figures.requests_serving, figures.requests_bytes, figures.requests_shed), (0, 0, 1));
+    });
+}

@@ -1,0 +1,67 @@
+//! A shard's stream as hyper wants it.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::ReadBufCursor;
+use rt::{Instant, Rt, Stream};
+
+/// Bytes of one read of a stream.
+const READ_LEN: usize = 8192;
+
+/// An observer of a connection's reads and writes, from which timeouts follow.
+pub trait Activity {
+    /// Bytes have been read.
+    fn read(&self, now: Instant);
+    /// Bytes have been written.
+    fn wrote(&self, now: Instant);
+}
+
+/// A stream for `hyper::server::conn::http1`, observed by `activity`.
+pub struct Io<A> {
+    rt: Rt,
+    stream: Stream,
+    activity: Rc<A>,
+}
+
+impl<A: Activity> Io<A> {
+    /// This stream of the shard of `rt`.
+    pub fn new(rt: Rt, stream: Stream, activity: Rc<A>) -> Self {
+        Self { rt, stream, activity }
+    }
+}
+
+impl<A: Activity> hyper::rt::Read for Io<A> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0u8; READ_LEN];
+        let room = bytes.len().min(buf.remaining());
+        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
+        buf.put_slice(&bytes[..len]);
+        if len > 0 {
+            self.activity.read(self.rt.now());
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<A: Activity> hyper::rt::Write for Io<A> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(self.stream.poll_write(cx, bytes))?;
+        self.activity.wrote(self.rt.now());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_shutdown(cx)
+    }
+}
