@@ -12,6 +12,7 @@ mod repairs;
 mod rest;
 mod rpc_metrics;
 mod topology_changes;
+mod view_checks;
 
 pub use guard::{Access, Changes};
 pub use http::{HttpServer, HttpServerConfig};
