@@ -31,6 +31,7 @@ use crate::placements::TablePlacements;
 use crate::reads::Reads;
 use crate::shard_calls;
 use crate::truncate::Truncations;
+use crate::view_checks::ViewChecks;
 use crate::write::Writes;
 use crate::{
     Canaries, ClusterView, Consistency, Operation, RequestError, SchemaChangeError, WriteKind, WriteOptions,
@@ -65,6 +66,7 @@ pub(crate) struct Operations {
     writes: Counters,
     pub(crate) batchlog: Batchlog,
     pub(crate) view_builds: ViewBuilds,
+    pub(crate) view_checks: ViewChecks,
     pub(crate) paxos: Rc<Paxos>,
     schema_listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
@@ -82,6 +84,7 @@ impl Coordinator {
             writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
             view_builds: ViewBuilds::default(),
+            view_checks: ViewChecks::default(),
             paxos: Rc::new(Paxos::new(context.rt())),
             schema_listeners: RefCell::default(),
             view_listeners: RefCell::default(),

@@ -57,6 +57,7 @@ mod traced;
 mod truncate;
 mod view;
 mod view_builds;
+mod view_checks;
 mod write;
 
 pub use batchlog::BatchlogStats;
@@ -84,3 +85,7 @@ pub use shard_calls::{NodeRequest, NodeResponse};
 pub use topology::Consistency;
 pub use view::{ClusterView, Copies, Phase, Replicated, ViewNode};
 pub use view_builds::ViewBuildStatus;
+pub use view_checks::{
+    CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,
+};
+pub use views::Difference;

@@ -13,6 +13,7 @@ mod repairs;
 mod rest;
 mod rpc_metrics;
 mod topology_changes;
+mod view_checks;
 
 pub use alternator_metrics::AlternatorFigures;
 pub use guard::{Access, Changes};

@@ -8,7 +8,7 @@ use cluster::liveness::Liveness;
 use cluster::state::ClusterState;
 use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
-    ViewBuildStatus, ViewNode,
+    ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
 };
 use engine::{EngineStats, Sampled, SnapshotRecord};
 use membership::{FetchFigures, TopologyRequest};
@@ -192,6 +192,23 @@ pub trait Node {
     fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
         let _ = view;
         Box::pin(std::future::ready(Vec::new()))
+    }
+    /// Begins a check of a materialized view in the background; its number.
+    ///
+    /// # Errors
+    /// When there is no such view, or too many checks run.
+    fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
+        let _ = wanted;
+        Err(ViewCheckError::NoView)
+    }
+    /// The checks that run, and the last ones that have ended.
+    fn view_checks(&self) -> Vec<ViewCheckStatus> {
+        Vec::new()
+    }
+    /// Has a check end; whether there is one of that number.
+    fn cancel_view_check(&self, id: u64) -> bool {
+        let _ = id;
+        false
     }
     /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {

@@ -13,7 +13,7 @@ use admin::{
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
-use coordinator::{ClusterView, ViewBuildStatus, ViewNode};
+use coordinator::{ClusterView, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode};
 use engine::{Sampled, SnapshotRecord};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
@@ -241,6 +241,18 @@ impl Node for View {
     fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
         let (coordinator, deadline) = (self.shard.coordinator().clone(), self.rt.now() + VIEW_BUILDS_TIMEOUT);
         Box::pin(async move { coordinator.view_build_statuses(view, deadline).await })
+    }
+
+    fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
+        self.shard.coordinator().begin_view_check(wanted)
+    }
+
+    fn view_checks(&self) -> Vec<ViewCheckStatus> {
+        self.shard.coordinator().view_checks()
+    }
+
+    fn cancel_view_check(&self, id: u64) -> bool {
+        self.shard.coordinator().cancel_view_check(id)
     }
 
     fn trace_probability(&self) -> f64 {

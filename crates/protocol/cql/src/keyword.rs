@@ -72,6 +72,7 @@ keywords! {
     Comment "COMMENT" Context;
     Commit "COMMIT" Context;
     Compact "COMPACT" Unreserved;
+    Concurrency "CONCURRENCY" Context;
     Contains "CONTAINS" Unreserved;
     Count "COUNT" Special;
     Counter "COUNTER" Native(NativeType::Counter);

@@ -24,7 +24,7 @@ pub struct InvalidView {
 
 /// Where a column of the view's key has its value from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+pub(crate) enum Source {
     /// The component of the base's partition key.
     PartitionKey(usize),
     /// The component of the base's clustering key.
@@ -59,14 +59,14 @@ pub struct View {
     pub(crate) presence: Presence,
     /// Columns outside of the key that the view shows: id in the base, id in the view.
     pub(crate) shown: Vec<(ColumnId, ColumnId)>,
-    partition_key: Vec<KeyColumn>,
-    clustering: Vec<KeyColumn>,
+    pub(crate) partition_key: Vec<KeyColumn>,
+    pub(crate) clustering: Vec<KeyColumn>,
     base_key_len: usize,
 }
 
 #[derive(Clone, Debug)]
-struct KeyColumn {
-    source: Source,
+pub(crate) struct KeyColumn {
+    pub(crate) source: Source,
     ty: CqlType,
     conditions: Vec<ViewCondition>,
 }

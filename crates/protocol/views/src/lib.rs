@@ -8,5 +8,7 @@
 mod changes;
 mod definition;
 mod image;
+mod verification;
 
 pub use definition::{InvalidView, View};
+pub use verification::Difference;

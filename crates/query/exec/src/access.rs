@@ -128,6 +128,8 @@ impl Access {
                 self.check_called(&plan.user_defined(), principal, schema)
             }
             Plan::Truncate(plan) => self.check_table(Permission::Modify, &plan.table, principal, schema),
+            // It is a SELECT in ScyllaDB: nothing goes that the base has.
+            Plan::Prune(plan) => self.check_table(Permission::Select, &plan.base, principal, schema),
             Plan::Other(statement) => self.check_other(statement, principal, keyspace, schema),
         }
     }

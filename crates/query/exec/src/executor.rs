@@ -28,6 +28,7 @@ use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::plan::Plan;
+use crate::prune;
 use crate::request::{Caller, ExecLimits, Parameters, Request, TimeoutKind};
 use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
@@ -235,6 +236,12 @@ impl<C: Coordinator> Executor<C> {
                 self.coordinator.truncate(&plan.table, deadline).await?;
                 Ok(Outcome::Void)
             }
+            Plan::Prune(plan) => {
+                let env = Env::new(binds, &self.call);
+                request.take_timeout(plan.select.timeout.as_ref(), &env)?;
+                Box::pin(prune::run(plan, &self.coordinator, request, &env)).await?;
+                Ok(Outcome::Void)
+            }
             Plan::Other(statement) => self.other(statement, request, sink).await,
         }
     }
@@ -276,7 +283,7 @@ impl<C: Coordinator> Executor<C> {
                 plan.statements.iter().try_for_each(|statement| guard.modification(statement, request))?;
             }
             Plan::Truncate(_) => guard.drop_or_truncate()?,
-            Plan::Other(_) => {}
+            Plan::Prune(_) | Plan::Other(_) => {}
         }
         guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         Ok(())

@@ -36,6 +36,11 @@ pub fn explain(plan: &Plan) -> String {
             let _ = writeln!(out, "truncate {}", plan.table.full_name());
             timeout(plan.timeout.as_ref(), Some(&plan.table), &mut out);
         }
+        Plan::Prune(plan) => {
+            let _ = writeln!(out, "prune {} of {}", plan.view().full_name(), plan.base.full_name());
+            line(&mut out, "access", &access(&plan.select.access, plan.view()));
+            timeout(plan.select.timeout.as_ref(), Some(plan.view()), &mut out);
+        }
         Plan::Other(statement) => {
             let _ = writeln!(out, "{}, planned when it is run", statement.name());
         }

@@ -22,6 +22,7 @@ pub mod lookup;
 pub mod modification;
 pub mod native;
 pub mod plan;
+pub mod prune;
 mod redact;
 pub mod request;
 mod roles;

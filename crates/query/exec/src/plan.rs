@@ -15,6 +15,7 @@ use crate::functions::{Aggregate, UserAggregation};
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch::{BatchPlan, is_conditional};
+use crate::prune::PrunePlan;
 use crate::select::SelectPlan;
 use crate::sink::ResultColumns;
 use crate::truncate::TruncatePlan;
@@ -30,6 +31,8 @@ pub enum Plan {
     Batch(BatchPlan),
     /// TRUNCATE.
     Truncate(TruncatePlan),
+    /// PRUNE MATERIALIZED VIEW.
+    Prune(Box<PrunePlan>),
     /// A statement that is planned anew whenever it is executed.
     Other(Statement),
 }
@@ -108,6 +111,9 @@ impl Plan {
                 }
                 Self::Truncate(plan)
             }
+            Statement::PruneView(ast) => {
+                Self::Prune(Box::new(PrunePlan::prepare(&ast, lookup, keyspace, markers)?))
+            }
             other => {
                 let known = crate::ddl::is_schema_change(&other)
                     || crate::roles::is_about_roles(&other)
@@ -139,6 +145,8 @@ impl Plan {
                 plan.statements.iter().map(|statement| of(&statement.table)).fold(Fit::Current, worse)
             }
             Self::Truncate(plan) => of(&plan.table),
+            // It has a copy of the view's definition over the base.
+            Self::Prune(plan) => worse(of(plan.view()), of(&plan.base)),
             Self::Other(_) => Fit::Current,
         };
         let mut fit = tables;
@@ -159,7 +167,7 @@ impl Plan {
             Self::Select(plan) => &plan.calls,
             Self::Modification(plan) => &plan.calls,
             Self::Batch(plan) => &plan.calls,
-            Self::Truncate(_) | Self::Other(_) => &[],
+            Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => &[],
         }
     }
 
@@ -200,7 +208,9 @@ impl Plan {
         match self {
             Self::Select(plan) => Some(plan.selection.result.clone()),
             Self::Other(Statement::Describe(ast)) => Some(describe::result_columns(ast, lookup, keyspace)),
-            Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Other(_) => None,
+            Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => {
+                None
+            }
         }
     }
 
@@ -209,7 +219,7 @@ impl Plan {
         match self {
             Self::Modification(plan) => !plan.conditions.is_empty(),
             Self::Batch(plan) => is_conditional(plan.statements.iter()),
-            Self::Select(_) | Self::Truncate(_) | Self::Other(_) => false,
+            Self::Select(_) | Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => false,
         }
     }
 
@@ -220,6 +230,7 @@ impl Plan {
             Self::Modification(plan) => Some(&plan.table),
             Self::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
             Self::Truncate(plan) => Some(&plan.table),
+            Self::Prune(plan) => Some(plan.view()),
             Self::Other(_) => None,
         }
     }
@@ -233,7 +244,7 @@ impl Plan {
                 Some(first) => &first.key_markers,
                 None => return Vec::new(),
             },
-            Self::Truncate(_) | Self::Other(_) => return Vec::new(),
+            Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => return Vec::new(),
         };
         let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
         all.unwrap_or_default()

@@ -2,11 +2,19 @@
 
 use std::sync::Arc;
 
-use coordinator::{Consistency, RequestError, ViewBuildStatus, WriteKind, WriteOptions};
-use mutation::{DecoratedKey, PartitionUpdate};
+use bytes::Bytes;
+use coordinator::{
+    CheckState, CheckedTokens, Consistency, Difference, RequestError, ViewBuildStatus, ViewCheck,
+    ViewCheckError, ViewCheckStatus, WriteKind, WriteOptions,
+};
+use mutation::{
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, Row,
+};
 use replica::{Form, Read, ReadCommand};
 use rt_sim::{Begun, Config};
-use schema::Table;
+use schema::{ColumnId, HIDDEN, Table};
+use topology::TokenRange;
 use views::View;
 
 use crate::world::{SECOND, World, begin, deleted, everything, join, row, seconds, table};
@@ -162,4 +170,164 @@ fn every_node_says_how_far_it_is_with_a_view() {
     assert_eq!(statuses(&world, 0, &view), [Success, Unknown, Unknown]);
     world.believe(&[0, 2]);
     assert_eq!(statuses(&world, 0, &view), [Success, Unknown, Unknown]);
+}
+
+/// Runs a check of a view on a node until it ends.
+fn verified(
+    world: &World,
+    node: usize,
+    view: &Arc<Table>,
+    repair: bool,
+    tokens: CheckedTokens,
+) -> ViewCheckStatus {
+    let wanted = ViewCheck {
+        view: view.id,
+        tokens,
+        repair,
+        rows_per_second: 1_000_000,
+        pause: SECOND / 2,
+        listed_max: 100,
+    };
+    let id = world.on(node, 0, move |_, coordinator| async move { coordinator.begin_view_check(wanted) });
+    let id = id.expect("a view");
+    for _ in 0..600 {
+        let all = world.on(node, 0, |_, coordinator| async move { coordinator.view_checks() });
+        let status = all.into_iter().find(|status| status.id == id).expect("it is remembered");
+        if status.state != CheckState::Running {
+            return status;
+        }
+        world.sim.run_for(SECOND / 10);
+    }
+    panic!("the check does not end");
+}
+
+/// The row of a view at which `key` and `clustering` point, with a deletion, or with a cell of its hidden column.
+fn put(
+    view: &Arc<Table>,
+    (key, clustering): (&[u8], &[&[u8]]),
+    change: impl FnOnce(&mut Row, ColumnId),
+) -> PartitionUpdate {
+    let components: Vec<Option<&[u8]>> = clustering.iter().map(|component| Some(*component)).collect();
+    let mut row = Row::new(Clustering::new(view, &components));
+    change(&mut row, view.column(HIDDEN).expect("both views have it").id);
+    let mut update = PartitionUpdate::new(view.clone(), DecoratedKey::new(Bytes::copy_from_slice(key)));
+    update.add_row(row);
+    update
+}
+
+fn counts(status: &ViewCheckStatus) -> (u64, u64, u64, u64) {
+    (status.missing, status.wrong, status.ghosts, status.repaired)
+}
+
+#[test]
+fn a_check_finds_what_differs_from_the_base_and_mends_it() {
+    let world = World::with_batches(3, &SHARDS, Config::default(), true);
+    let base = table("ks", "viewed");
+    let (by_v, by_c) = (table("ks", "by_v"), table("ks", "by_c"));
+    for (at, (k, text)) in
+        [(1, "a"), (2, "b"), (3, "a"), (4, "c"), (5, "d"), (6, "e")].into_iter().enumerate()
+    {
+        assert_eq!(world.write(0, row(&base, k, 1, text, 10 + at as i64), Consistency::Quorum), Ok(()));
+    }
+    world.sim.run_for(10 * SECOND);
+    for view in [&by_v, &by_c] {
+        let status = verified(&world, 1, view, false, CheckedTokens::All);
+        assert_eq!(status.state, CheckState::Finished);
+        assert_eq!((status.base_rows, status.view_rows, counts(&status)), (6, 6, (0, 0, 0, 0)), "{status:?}");
+        assert_eq!((status.parts_done, status.last_token), (status.parts, Some(i64::MAX)));
+        // The nodes' own ranges are all of the ring, and each once.
+        let each = [0, 1, 2].map(|node| verified(&world, node, view, false, CheckedTokens::Primary));
+        assert_eq!(each.iter().map(|status| status.base_rows).sum::<u64>(), 6);
+        assert_eq!(each.iter().map(|status| status.view_rows).sum::<u64>(), 6);
+    }
+
+    // Past the derivation: a row that no base row has, one that is deleted later than its base row was written, and one of another time.
+    let int = |value: i32| value.to_be_bytes();
+    let now = seconds(&world.sim, 0);
+    let live = |text: &str, at| ColumnData::Simple(Cell::live(at, Bytes::copy_from_slice(text.as_bytes())));
+    let ghost = put(&by_v, (b"ghost", &[&int(1), &int(1)]), |row, id| row.set(id, live("ghost", 50)));
+    let missing =
+        put(&by_v, (b"b", &[&int(2), &int(1)]), |row, _| row.deletion = DeletionTime::new(1_000, now));
+    let older = put(&by_v, (b"c", &[&int(4), &int(1)]), |row, id| {
+        row.set(id, ColumnData::Simple(Cell::tombstone(13, now)));
+    });
+    let element =
+        |path: &[u8]| ComplexCell { path: Bytes::copy_from_slice(path), cell: Cell::live(60, Bytes::new()) };
+    let wrong = put(&by_c, (&int(1), &[&int(5)]), |row, id| {
+        let cells = vec![element(b"an element that no column has")];
+        row.set(id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
+    });
+    let marked = put(&by_c, (&int(9), &[&int(5)]), |row, _| row.liveness = LivenessInfo::forever(70));
+    for update in [ghost, missing, older, wrong, marked] {
+        assert_eq!(world.write(0, update, Consistency::All), Ok(()));
+    }
+    let status = verified(&world, 2, &by_v, false, CheckedTokens::All);
+    assert_eq!(counts(&status), (2, 0, 1, 0), "{status:?}");
+    let listed: Vec<(Difference, &[u8])> =
+        status.listed.iter().map(|found| (found.difference, &*found.key.key)).collect();
+    for found in
+        [(Difference::Missing, b"b".as_slice()), (Difference::Missing, b"c"), (Difference::Ghost, b"ghost")]
+    {
+        assert!(listed.contains(&found), "{found:?} of {listed:?}");
+    }
+    let status = verified(&world, 2, &by_c, false, CheckedTokens::All);
+    assert_eq!(counts(&status), (0, 1, 1, 0), "{status:?}");
+    // A check of other tokens does not see them.
+    let token = DecoratedKey::new(Bytes::from_static(b"ghost")).token;
+    let between = CheckedTokens::Between(TokenRange { after: token, upto: i64::MAX });
+    assert_eq!(verified(&world, 2, &by_v, false, between).ghosts, 0);
+    let between = CheckedTokens::Between(TokenRange { after: token - 1, upto: token });
+    assert_eq!(counts(&verified(&world, 2, &by_v, false, between)), (0, 0, 1, 0));
+
+    for (view, found) in [(&by_v, (2, 0, 1, 3)), (&by_c, (0, 1, 1, 2))] {
+        let status = verified(&world, 0, view, true, CheckedTokens::All);
+        assert_eq!(counts(&status), found, "{status:?}");
+        let status = verified(&world, 1, view, false, CheckedTokens::All);
+        assert_eq!((status.base_rows, status.view_rows, counts(&status)), (6, 6, (0, 0, 0, 0)), "{status:?}");
+    }
+    compare(&world, "ks");
+}
+
+#[test]
+fn a_check_beside_writes_finds_nothing_and_one_without_all_replicas_fails() {
+    let world = World::with_batches(4, &SHARDS, Config::default(), true);
+    let base = table("ks", "viewed");
+    let by_v = table("ks", "by_v");
+    let writer = begin(&world.sim, 0, 0, |rt, coordinator| {
+        let base = base.clone();
+        async move {
+            for at in 0..2_000_i64 {
+                let text = format!("v{}", at % 7);
+                let update = row(&base, (at % 11) as i32, 1, &text, rt.wall_micros());
+                let options = WriteOptions {
+                    consistency: Consistency::Quorum,
+                    kind: WriteKind::Simple,
+                    deadline: rt.now() + SECOND,
+                };
+                coordinator.write(vec![update], options).await.expect("all nodes are up");
+                rt.sleep(SECOND / 200).await;
+            }
+        }
+    });
+    for _ in 0..3 {
+        let status = verified(&world, 1, &by_v, true, CheckedTokens::All);
+        assert_eq!((status.state.clone(), status.differences()), (CheckState::Finished, 0), "{status:?}");
+    }
+    join(&world.sim, writer);
+    world.sim.isolate(world.sim.node(2));
+    world.believe(&[0, 1]);
+    let status = verified(&world, 1, &by_v, false, CheckedTokens::All);
+    let CheckState::Failed(why) = &status.state else { panic!("{status:?}") };
+    assert!(why.contains("ks.viewed cannot be read at ALL"), "{why}");
+    assert_eq!(status.parts_done, 0);
+    let unknown = ViewCheck {
+        view: base.id,
+        tokens: CheckedTokens::All,
+        repair: false,
+        rows_per_second: 1,
+        pause: SECOND,
+        listed_max: 1,
+    };
+    let refused = world.on(1, 0, move |_, coordinator| async move { coordinator.begin_view_check(unknown) });
+    assert_eq!(refused, Err(ViewCheckError::NoView), "a base is no view");
 }

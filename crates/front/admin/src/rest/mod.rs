@@ -13,7 +13,9 @@ use replica::TableOperation;
 use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Mode, Node, Service, metrics, prometheus, repairs, topology_changes, uuid};
+use crate::{
+    Answer, Call, Mode, Node, Service, metrics, prometheus, repairs, topology_changes, uuid, view_checks,
+};
 
 pub use figures::load;
 
@@ -88,6 +90,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         return answer;
     }
     if let Some(answer) = topology_changes::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = view_checks::answer(&node, &call, &segments) {
         return answer;
     }
     match (call.method.as_str(), segments.as_slice()) {

@@ -69,6 +69,7 @@ const VERBS: &[Verb] = &[
     tables::TABLESTATS,
     samples::TOPPARTITIONS,
     load::TPSTATS,
+    views::VERIFYVIEW,
     node::VERSION,
     views::VIEWBUILDSTATUS,
 ];
@@ -121,8 +122,9 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     };
     // A reader that closed the pipe wants no more.
     let _ = std::io::stdout().write_all(out.as_bytes());
-    if name == views::VIEWBUILDSTATUS.name && answer["finished"] == false {
-        // As Cassandra's tool, so that scripts can wait for a view.
+    let is_unfinished = name == views::VIEWBUILDSTATUS.name && answer["finished"] == false;
+    if is_unfinished || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
+        // As Cassandra's tool, so that scripts can wait for a view, and tell one that differs.
         std::process::exit(1);
     }
     Ok(())

@@ -32,6 +32,14 @@ impl Asked {
         self.try_say(arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
     }
 
+    /// The answer of a verb that ends with status 1.
+    fn json_of_failed(&self, arguments: &[&str]) -> serde_json::Value {
+        let all = [&["nodetool", "-h", &self.host], arguments, &["--format", "json"]].concat();
+        let out = torc(&all).output().expect("the binary is there");
+        assert_eq!(out.status.code(), Some(1), "{arguments:?}");
+        serde_json::from_slice(&out.stdout).expect("JSON")
+    }
+
     fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let text = self.say(&[arguments, &["--format", "json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text}"))
@@ -192,6 +200,7 @@ fn every_answer_can_be_had_as_json() {
         "tpstats",
         "version",
         "viewbuildstatus ks v",
+        "verifyview ks v --pause 50",
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         assert!(!asked.json(&words).is_null(), "{line}");
@@ -304,4 +313,91 @@ fn what_does_not_fit_is_refused() {
     assert!(gone.starts_with(&expected), "{gone}");
     let nowhere = tool(&["-h", "no.such.host.invalid", "status"]).unwrap_err();
     assert!(nowhere.starts_with("torc: Failed to connect to 'no.such.host.invalid:10000'"), "{nowhere}");
+}
+
+/// Removes the SSTables of a table of `ks`, as an accident would.
+fn lose_files(dir: &Path, table: &str) {
+    let mut lost = 0;
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let is_of = |path: &Path| {
+                path.parent()
+                    .and_then(Path::file_name)
+                    .is_some_and(|name| name.to_string_lossy().starts_with(&format!("{table}-")))
+            };
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_of(&path) {
+                std::fs::remove_file(path).expect("it can be removed");
+                lost += 1;
+            }
+        }
+    }
+    assert!(lost > 0, "{table} has files");
+}
+
+#[test]
+fn a_view_is_verified_and_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.based (k int PRIMARY KEY, v text, w int)");
+    client.query(
+        "CREATE MATERIALIZED VIEW ks.viewed AS SELECT * FROM ks.based WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+    );
+    (0..40).for_each(|k| {
+        drop(client.query(&format!("INSERT INTO ks.based (k, v, w) VALUES ({k}, 'value {k}', {k})")));
+    });
+    let asked = Asked::of(node.address);
+    fn verify<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["verifyview", "ks", "viewed", "--pause", "100"], more].concat()
+    }
+    let said = asked.say(&verify(&[]));
+    assert!(
+        said.starts_with("ks.viewed: 40 rows of the base and 40 rows of the view compared in "),
+        "{said}"
+    );
+    assert!(said.ends_with("missing: 0, wrong: 0, ghosts: 0, repaired: 0, unsettled: 0\n"), "{said}");
+    assert_eq!(asked.json(&["verifyview", "ks.viewed", "-pr"])["base_rows"], 40);
+    assert_eq!(asked.json(&verify(&["-st", "0"]))["parts"], 256);
+    for (more, why) in [
+        (&["-st", "5", "-et", "5"][..], "start_token must be below end_token"),
+        (&["-st", "x"], "start_token is a token, not x"),
+        (&["-pr", "-st", "1"], "name either the primary range or tokens"),
+        (&["--rows-per-second", "0"], "rows_per_second is 0; it must be a number from 1 to"),
+    ] {
+        let error = asked.try_say(&verify(more)).expect_err(why);
+        assert!(error.contains(why), "{more:?} said {error}");
+    }
+    let error = asked.try_say(&["verifyview", "ks", "based"]).expect_err("a table is no view");
+    assert!(error.contains("Can't find a materialized view based in keyspace ks"), "{error}");
+
+    assert_eq!(asked.say(&["drain"]), "");
+    assert!(node.stop().success());
+    lose_files(dir.path(), "viewed");
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    assert!(asked.try_say(&verify(&[])).is_err(), "it ends with status 1");
+    let found = asked.json_of_failed(&verify(&["--limit", "3"]));
+    assert_eq!((&found["missing"], &found["ghosts"]), (&40.into(), &0.into()), "{found}");
+    assert_eq!(found["differences"].as_array().map(Vec::len), Some(3));
+    let said = asked.say(&verify(&["--repair"]));
+    assert!(said.contains("missing: 40, wrong: 0, ghosts: 0, repaired: 40, unsettled: 0\n"), "{said}");
+    assert!(said.contains("missing: v = value 7, k = 7 (repaired)\n"), "{said}");
+    asked.say(&verify(&[]));
+
+    assert_eq!(asked.say(&["drain"]), "");
+    assert!(node.stop().success());
+    lose_files(dir.path(), "based");
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let found = asked.json_of_failed(&verify(&[]));
+    assert_eq!((&found["missing"], &found["ghosts"]), (&0.into(), &40.into()), "{found}");
+    asked.say(&verify(&["--repair"]));
+    let said = asked.say(&verify(&[]));
+    assert!(said.starts_with("ks.viewed: 0 rows of the base and 0 rows of the view compared in "), "{said}");
 }

@@ -11,12 +11,15 @@ pub struct Using {
     pub ttl: Option<Term>,
     /// ScyllaDB's timeout of this statement: a duration or a marker.
     pub timeout: Option<Term>,
+    /// How much of PRUNE MATERIALIZED VIEW is done at once (ScyllaDB): an integer or a marker.
+    pub concurrency: Option<Term>,
 }
 
 impl Using {
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
-        self.timestamp.is_none() && self.ttl.is_none() && self.timeout.is_none()
+        let own = self.timestamp.is_none() && self.ttl.is_none();
+        own && self.timeout.is_none() && self.concurrency.is_none()
     }
 }
 

@@ -14,8 +14,10 @@ enum Attributes {
     All,
     /// No TTL: a DELETE.
     TimestampAndTimeout,
-    /// Only the timeout: SELECT, TRUNCATE, PRUNE.
+    /// Only the timeout: SELECT, TRUNCATE.
     Timeout,
+    /// Timeout and concurrency: PRUNE.
+    TimeoutAndConcurrency,
 }
 
 impl Parser<'_> {
@@ -44,7 +46,7 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::View)?;
         let view = self.table_name()?;
         let filter = if self.eat_keyword(Keyword::Where) { self.where_clause()? } else { Vec::new() };
-        Ok(PruneView { view, filter, using: self.using_timeout()? })
+        Ok(PruneView { view, filter, using: self.using(Attributes::TimeoutAndConcurrency)? })
     }
 
     /// `USING TIMEOUT …`, or nothing.
@@ -60,12 +62,16 @@ impl Parser<'_> {
         loop {
             let token = self.cursor.token;
             // What is given twice counts as it was given last, but a marker would have no place then.
-            let (slot, value) = if allowed != Attributes::Timeout && self.eat_keyword(Keyword::Timestamp) {
+            let writes = matches!(allowed, Attributes::All | Attributes::TimestampAndTimeout);
+            let prunes = allowed == Attributes::TimeoutAndConcurrency;
+            let (slot, value) = if writes && self.eat_keyword(Keyword::Timestamp) {
                 (&mut using.timestamp, self.integer_or_marker()?)
             } else if allowed == Attributes::All && self.eat_keyword(Keyword::Ttl) {
                 (&mut using.ttl, self.integer_or_marker()?)
             } else if self.eat_keyword(Keyword::Timeout) {
                 (&mut using.timeout, self.duration_or_marker()?)
+            } else if prunes && self.eat_keyword(Keyword::Concurrency) {
+                (&mut using.concurrency, self.integer_or_marker()?)
             } else {
                 return Err(self.unexpected());
             };

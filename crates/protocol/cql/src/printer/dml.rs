@@ -13,6 +13,7 @@ impl Printer {
         attributes.extend(using.timestamp.as_ref().map(|term| ("TIMESTAMP ", term)));
         attributes.extend(using.ttl.as_ref().map(|term| ("TTL ", term)));
         attributes.extend(using.timeout.as_ref().map(|term| ("TIMEOUT ", term)));
+        attributes.extend(using.concurrency.as_ref().map(|term| ("CONCURRENCY ", term)));
         attributes.sort_by_key(|(_, term)| match &term.kind {
             TermKind::Marker(marker) => marker.index,
             _ => u32::MAX,

@@ -254,3 +254,91 @@ proptest! {
         }
     }
 }
+
+/// The view's rows at all places where either of two has any.
+fn places(of: &[&Partitions]) -> Vec<(DecoratedKey, Clustering)> {
+    let rows = of.iter().flat_map(|partitions| partitions.values());
+    let places = rows.flat_map(|partition| {
+        partition.rows().iter().map(|row| (partition.key.clone(), row.clustering.clone()))
+    });
+    let mut places: Vec<_> = places.collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+fn row_at(of: &Partitions, key: &DecoratedKey, clustering: &Clustering) -> Option<Row> {
+    of.get(key).map(|partition| partition.row_at(clustering))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// A view of one base is compared with another base: differences are those that a reader sees, and mending removes them.
+    #[test]
+    fn a_view_that_is_not_of_its_base_is_found_and_mended(
+        writes in prop::collection::vec(write(), 1..8),
+        others in prop::collection::vec(write(), 0..8),
+    ) {
+        let base = tables::base();
+        let applied = |writes: &[Write]| {
+            let mut partitions = Partitions::new();
+            writes.iter().for_each(|write| apply(&mut partitions, update(&base, write)));
+            partitions
+        };
+        let (own, other) = (applied(&writes), applied(&others));
+        for view in tables::views(&base) {
+            let derived = |of: &Partitions| {
+                let mut built = Partitions::new();
+                of.values().flat_map(|partition| view.all(partition, NOW)).for_each(|change| apply(&mut built, change));
+                built
+            };
+            let (right, mut shown) = (derived(&own), derived(&other));
+            let expected = |key: &DecoratedKey, clustering: &Clustering| {
+                let (base_key, base_row) = view.origin(&base, key, clustering).expect("a key of the view");
+                let row = row_at(&own, &base_key, &base_row)?;
+                view.expected(&base_key, &row, NOW).filter(|(at, row)| (at, &row.clustering) == (key, clustering))
+            };
+            let compared = |shown: &Partitions, key: &DecoratedKey, clustering: &Clustering| {
+                let expected = expected(key, clustering).map(|(_, row)| row);
+                view.compare(key, expected.as_ref(), row_at(shown, key, clustering).as_ref(), NOW)
+            };
+            let places = places(&[&right, &shown]);
+            let differs = places.iter().any(|(key, row)| compared(&shown, key, row).is_some());
+            if found(&shown, &view, NOW) != recomputed(&base, &own, &view, NOW) {
+                prop_assert!(differs, "not found in {:?}", view.table());
+            }
+            for (key, clustering) in &places {
+                prop_assert_eq!(compared(&right, key, clustering), None, "right in {:?}", view.table());
+                for floor in [i64::MIN, 10] {
+                    let there = row_at(&shown, key, clustering);
+                    if compared(&shown, key, clustering).is_none() {
+                        continue;
+                    }
+                    let wanted = expected(key, clustering).map(|(_, row)| row);
+                    let repaired = view.mend(clustering, wanted.as_ref(), there.as_ref(), floor, NOW);
+                    let mut update = PartitionUpdate::new(view.table().clone(), key.clone());
+                    update.add_row(repaired);
+                    apply(&mut shown, update);
+                }
+                prop_assert_eq!(compared(&shown, key, clustering), None, "repaired in {:?}", view.table());
+            }
+            for now in [NOW, 30, 50] {
+                let texts = |rows: Vec<String>| {
+                    let mut texts: Vec<String> = rows.iter().map(|row| without_timestamps(row)).collect();
+                    texts.sort();
+                    texts
+                };
+                let expected = recomputed(&base, &own, &view, now);
+                prop_assert_eq!(texts(found(&shown, &view, now)), texts(expected), "repaired, at {}", now);
+            }
+        }
+    }
+}
+
+/// A row's text without the timestamps of its cells, which mending may have raised.
+fn without_timestamps(row: &str) -> String {
+    let mut parts = row.split('@');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+}

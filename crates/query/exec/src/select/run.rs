@@ -213,7 +213,11 @@ async fn write_nothing(
 }
 
 /// Which partitions to read; none when there cannot be any.
-fn partitions(plan: &SelectPlan, request: &Request<'_>, env: &Env<'_>) -> Result<Option<Partitions>> {
+pub(crate) fn partitions(
+    plan: &SelectPlan,
+    request: &Request<'_>,
+    env: &Env<'_>,
+) -> Result<Option<Partitions>> {
     let range = |token: &Option<TokenRange>| match token {
         None => Ok(Some(PartitionRange::all())),
         Some(token) => bounds::token_range(token, env),

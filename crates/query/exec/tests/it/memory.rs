@@ -308,6 +308,14 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
     (out.static_row.is_some() || !out.rows().is_empty()).then_some(out)
 }
 
+impl Memory {
+    /// Loses the rows of a table, which nothing that is derived from it follows.
+    pub fn lose(&self, keyspace: &str, table: &str) {
+        let table = self.schema.borrow().table(keyspace, table).expect("a table").id;
+        self.tables.borrow_mut().remove(&table);
+    }
+}
+
 impl Coordinator for Memory {
     fn schema(&self) -> Arc<Schema> {
         self.schema.borrow().clone()

@@ -38,6 +38,10 @@ fn views() {
     let node = Node::of(memory.clone());
     let created = std::cell::Cell::new(100);
     check_with(&node, "views.txt", |text| {
+        if let Some(table) = text.strip_prefix("LOSE ") {
+            memory.lose("ks", table);
+            return Some("lost".to_owned());
+        }
         let disabled = text.strip_prefix("DISABLED VIEW ");
         let text = disabled.or_else(|| text.strip_prefix("VIEW "))?;
         created.set(created.get() + 1);

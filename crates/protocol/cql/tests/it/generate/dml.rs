@@ -75,6 +75,7 @@ fn using(e: &mut Entropy) -> Using {
         timestamp: e.maybe(integer_or_marker),
         ttl: e.maybe(integer_or_marker),
         timeout: e.maybe(duration_or_marker),
+        concurrency: None,
     }
 }
 
@@ -231,7 +232,7 @@ pub fn statement(e: &mut Entropy) -> Statement {
             _ => Statement::PruneView(PruneView {
                 view: qualified(e),
                 filter: filter(e, 0),
-                using: timeout(e),
+                using: Using { concurrency: e.maybe(integer_or_marker), ..timeout(e) },
             }),
         },
     }
