@@ -500,6 +500,7 @@ async fn merge(
         options.level = choice.level;
         options.host_id = Some(inner.config.host_id);
         options.owner = Some(inner.owner());
+        options.large = inner.config.large;
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
     };
     let outcome =
@@ -514,6 +515,7 @@ async fn merge(
     for written in outcome.written {
         let opened = Sstable::open(&inner.rt, written.descriptor, store.table(), inner.blocks.clone()).await;
         let sstable = opened.map_err(disk_or_source)?;
+        crate::large::warn(&table, &sstable);
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
     Ok((added, bytes_out, outcome.merged))
