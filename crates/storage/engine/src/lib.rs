@@ -32,6 +32,7 @@ mod input;
 mod large;
 mod links;
 mod live;
+mod local_figures;
 mod locks;
 mod maintain;
 mod marks;
@@ -68,6 +69,7 @@ pub use index::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
     Place, Predicate, Similarity,
 };
+pub use local_figures::{LocalFigures, MeasuredRead};
 pub use maintain::finish_drop;
 pub use memtable::OnlyRow;
 pub use prepare::prepare;
