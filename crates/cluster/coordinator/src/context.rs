@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cluster::liveness::Liveness;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
 use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
@@ -27,7 +28,11 @@ use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{NodeRequest, NodeResponse};
 use crate::slowness::Waits;
+use crate::table_figures::RequestsByTable;
 use crate::{Canaries, ClusterView, Consistency, Copies, RequestError};
+
+/// Says what gossip knows of all nodes.
+pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
 
 /// Keeps updates for nodes that are away.
 pub trait HintKeeper {
@@ -95,10 +100,14 @@ struct Shared {
     rates: RateLimiter,
     /// Reads of several replicas, by table.
     recent: RecentReads,
+    /// All requests, by table.
+    requests_by_table: RequestsByTable,
     /// How long the reads of other nodes took.
     waits: Waits,
     /// Shard 0 only: the cluster's log, which decides on the schema.
     group: OnceCell<cluster::group::Group>,
+    /// Shard 0 only: gossip.
+    gossip: OnceCell<Gossip>,
 }
 
 impl Context {
@@ -127,8 +136,10 @@ impl Context {
             replicated: Cell::default(),
             rates: RateLimiter::default(),
             recent: RecentReads::default(),
+            requests_by_table: RequestsByTable::default(),
             waits: Waits::default(),
             group: OnceCell::new(),
+            gossip: OnceCell::new(),
         };
         Self(Rc::new(shared), None)
     }
@@ -236,6 +247,20 @@ impl Context {
 
     pub(crate) fn recent(&self) -> &RecentReads {
         &self.0.recent
+    }
+
+    /// What gossip says of all nodes, on shard 0.
+    pub(crate) fn gossiped(&self) -> Option<Liveness> {
+        self.0.gossip.get().map(|gossip| gossip())
+    }
+
+    /// Asks `gossip` what it knows from now on.
+    pub(crate) fn set_gossip(&self, gossip: Gossip) {
+        assert!(self.0.gossip.set(gossip).is_ok(), "gossip is set once");
+    }
+
+    pub(crate) fn requests_by_table(&self) -> &RequestsByTable {
+        &self.0.requests_by_table
     }
 
     pub(crate) fn waits(&self) -> &Waits {

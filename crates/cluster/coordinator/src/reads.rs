@@ -11,7 +11,7 @@ use crate::context::{Context, Kind};
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::read::read_replicas;
-use crate::{Consistency, Operation, RequestError};
+use crate::{Consistency, Operation, RequestError, table_figures};
 
 /// The reads of one shard.
 #[derive(Default)]
@@ -72,6 +72,7 @@ impl Reads {
             context.note_recent(command, began, now);
         }
         self.counters.ended(now - began, &result);
+        context.count_request(command.table.id, table_figures::Kind::of(command), began, now);
         result
     }
 }
