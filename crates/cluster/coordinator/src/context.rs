@@ -31,7 +31,7 @@ use crate::slowness::Waits;
 use crate::table_figures::RequestsByTable;
 use crate::{Canaries, ClusterView, Consistency, Copies, RequestError};
 
-/// Says what gossip knows of all nodes.
+/// Gives the gossip states of all nodes.
 pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
 
 /// Keeps updates for nodes that are away.
@@ -249,7 +249,7 @@ impl Context {
         &self.0.recent
     }
 
-    /// What gossip says of all nodes, on shard 0.
+    /// The gossip states of all nodes, on shard 0.
     pub(crate) fn gossiped(&self) -> Option<Liveness> {
         self.0.gossip.get().map(|gossip| gossip())
     }

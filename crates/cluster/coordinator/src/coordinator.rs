@@ -388,7 +388,7 @@ impl Coordinator {
         self.context.set_gossip(Box::new(gossip));
     }
 
-    /// What gossip says of all nodes; none before this node takes part in it.
+    /// The gossip states of all nodes; none before this node takes part in it.
     pub async fn gossiped(&self) -> Option<Liveness> {
         let found = self.context.port().ask(ShardId(0), shard_calls::Gossiped {}).await;
         found.map(|liveness| *liveness)

@@ -70,7 +70,7 @@ pub struct EngineConfig {
     pub commit_failure_policy: FailurePolicy,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
-    /// Which partitions, rows and cells are noted as large when SSTables are written.
+    /// Thresholds from which partitions, rows and cells are noted as large when SSTables are written.
     pub large: LargeThresholds,
     /// Injected bugs; none outside of tests.
     pub canaries: Canaries,

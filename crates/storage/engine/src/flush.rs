@@ -194,7 +194,7 @@ impl Inner {
         let descriptor = written.descriptor;
         match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
             Ok(sstable) => {
-                crate::large::warn(&store.table(), &sstable);
+                let sstable = crate::large::warned(&store.table(), sstable);
                 Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros())))
             }
             Err(error) => {

@@ -1,5 +1,7 @@
 //! Large partitions, rows and cells of the SSTables in service, and the warnings when they are written.
 
+use std::rc::Rc;
+
 use schema::Table;
 use sstable::{Component, Descriptor, LargeKind, Sstable};
 
@@ -15,7 +17,7 @@ fn name(descriptor: &Descriptor) -> String {
 pub(crate) fn of_table(store: &Store) -> Vec<LargeSstable> {
     let set = store.set();
     let with_large = set.iter().filter(|live| !live.sstable.large().is_empty());
-    let one = |live: &std::rc::Rc<crate::live::LiveSstable>| LargeSstable {
+    let one = |live: &Rc<crate::live::LiveSstable>| LargeSstable {
         table: store.id,
         name: name(live.sstable.descriptor()),
         large: live.sstable.large().clone(),
@@ -23,8 +25,8 @@ pub(crate) fn of_table(store: &Store) -> Vec<LargeSstable> {
     with_large.map(one).collect()
 }
 
-/// Warns of what is large in an SSTable that was written.
-pub(crate) fn warn(table: &Table, sstable: &Sstable) {
+/// Logs the large partitions, rows and cells of an SSTable that was written.
+pub(crate) fn warned(table: &Table, sstable: Rc<Sstable>) -> Rc<Sstable> {
     let (keyspace, table) = (&table.keyspace, &table.name);
     let name = name(sstable.descriptor());
     for record in sstable.large().records() {
@@ -49,4 +51,5 @@ pub(crate) fn warn(table: &Table, sstable: &Sstable) {
             ),
         }
     }
+    sstable
 }

@@ -1,4 +1,4 @@
-//! What is counted of the requests of one table on this shard: how long they took, and how much a read met.
+//! Counters of the requests of one table on this shard: how long they took, and how much a read met.
 
 use std::rc::Rc;
 

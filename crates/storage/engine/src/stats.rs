@@ -111,7 +111,7 @@ pub struct LargeSstable {
     pub table: TableId,
     /// Name of its data file.
     pub name: String,
-    /// What is large in it.
+    /// Its large partitions, rows and cells.
     pub large: Arc<LargeData>,
 }
 

@@ -65,7 +65,7 @@ pub struct Integrity {
     pub index: PageChecksums,
     /// Length and CRC32 of small components.
     pub whole: Vec<(Component, u64, u32)>,
-    /// What is large in it.
+    /// Its large partitions, rows and cells.
     pub large: LargeData,
 }
 

@@ -41,7 +41,7 @@ impl LargeThresholds {
     };
 }
 
-/// What is large.
+/// The kind of something large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LargeKind {
     /// A partition.
@@ -80,7 +80,7 @@ pub struct LargeRecord {
     pub bytes: u64,
     /// When it was written, microseconds of the wall clock.
     pub written_micros: i64,
-    /// What it is.
+    /// Its kind.
     pub kind: LargeKind,
 }
 
@@ -124,7 +124,7 @@ impl LargeData {
         }
     }
 
-    /// Takes over what another SSTable says of one partition.
+    /// Adds the records of another SSTable for one partition.
     pub(crate) fn take_over(&mut self, of: &Self, token: i64) {
         of.records.iter().filter(|record| record.token == token).for_each(|record| self.add(record.clone()));
     }

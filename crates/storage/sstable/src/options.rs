@@ -85,7 +85,7 @@ pub struct WriterOptions {
     pub host_id: Option<[u8; 16]>,
     /// The shard that owns all partitions that will come, if that is known.
     pub owner: Option<Owner>,
-    /// What of it is noted as large.
+    /// Thresholds from which partitions, rows and cells are noted as large.
     pub large: LargeThresholds,
 }
 

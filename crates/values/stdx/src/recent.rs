@@ -147,7 +147,7 @@ impl Recent {
     }
 }
 
-/// What [`Recent`] has counted, of one shard or several.
+/// The counts of [`Recent`], of one shard or several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentFigures {
     /// Events since the start.
@@ -162,7 +162,7 @@ pub struct RecentFigures {
 }
 
 impl RecentFigures {
-    /// Adds what others have counted.
+    /// Adds the counts of another shard.
     pub fn merge(&mut self, other: &Self) {
         self.total += other.total;
         self.recent += other.recent;

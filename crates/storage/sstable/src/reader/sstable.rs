@@ -157,7 +157,7 @@ impl Sstable {
         &self.rebuilt
     }
 
-    /// What is large in it.
+    /// Its large partitions, rows and cells.
     pub fn large(&self) -> &Arc<LargeData> {
         &self.large
     }

@@ -9,7 +9,7 @@ use crate::metadata::Stats;
 pub(super) struct Origin {
     stats: Stats,
     rows: u64,
-    /// What is large in the source.
+    /// Large partitions, rows and cells of the source.
     pub(super) large: Arc<LargeData>,
 }
 
