@@ -7,6 +7,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cluster::liveness::Liveness;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
 use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
@@ -28,7 +29,11 @@ use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{NodeRequest, NodeResponse};
 use crate::slowness::Waits;
+use crate::table_figures::RequestsByTable;
 use crate::{Canaries, ClusterView, Copies, RequestError};
+
+/// Gives the gossip states of all nodes.
+pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
 
 /// Keeps updates for nodes that are away.
 pub trait HintKeeper {
@@ -98,10 +103,14 @@ struct Shared {
     rates: RateLimiter,
     /// Reads of several replicas, by table.
     recent: RecentReads,
+    /// All requests, by table.
+    requests_by_table: RequestsByTable,
     /// How long the reads of other nodes took.
     waits: Waits,
     /// Shard 0 only: the cluster's log, which decides on the schema.
     group: OnceCell<cluster::group::Group>,
+    /// Shard 0 only: gossip.
+    gossip: OnceCell<Gossip>,
 }
 
 impl Context {
@@ -131,8 +140,10 @@ impl Context {
             replicated: Cell::default(),
             rates: RateLimiter::default(),
             recent: RecentReads::default(),
+            requests_by_table: RequestsByTable::default(),
             waits: Waits::default(),
             group: OnceCell::new(),
+            gossip: OnceCell::new(),
         };
         Self(Rc::new(shared), None)
     }
@@ -242,6 +253,20 @@ impl Context {
 
     pub(crate) fn recent(&self) -> &RecentReads {
         &self.0.recent
+    }
+
+    /// The gossip states of all nodes, on shard 0.
+    pub(crate) fn gossiped(&self) -> Option<Liveness> {
+        self.0.gossip.get().map(|gossip| gossip())
+    }
+
+    /// Asks `gossip` what it knows from now on.
+    pub(crate) fn set_gossip(&self, gossip: Gossip) {
+        assert!(self.0.gossip.set(gossip).is_ok(), "gossip is set once");
+    }
+
+    pub(crate) fn requests_by_table(&self) -> &RequestsByTable {
+        &self.0.requests_by_table
     }
 
     pub(crate) fn waits(&self) -> &Waits {

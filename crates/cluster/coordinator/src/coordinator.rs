@@ -8,13 +8,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::liveness::Liveness;
 use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
 use rt::{Instant, ShardId, Task};
-use schema::{Schema, Table};
+use schema::{Schema, Table, TableId};
+use smallvec::SmallVec;
 use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
@@ -30,6 +32,7 @@ use crate::paxos::state::Paxos;
 use crate::placements::TablePlacements;
 use crate::reads::Reads;
 use crate::shard_calls;
+use crate::table_figures;
 use crate::truncate::Truncations;
 use crate::view_checks::ViewChecks;
 use crate::write::Writes;
@@ -74,6 +77,22 @@ pub(crate) struct Operations {
     pub(crate) following: RefCell<Option<Task<()>>>,
     /// Nodes that lose ranges and were found to be down when these were to be fetched, and since when.
     awaited: RefCell<BTreeMap<HostId, Instant>>,
+}
+
+/// The tables of a write, each once.
+fn tables_of(updates: &[PartitionUpdate]) -> SmallVec<[TableId; 1]> {
+    let mut tables: SmallVec<[TableId; 1]> = SmallVec::new();
+    for update in updates {
+        // Updates of one table mostly follow each other.
+        if tables.last() != Some(&update.table.id) {
+            tables.push(update.table.id);
+        }
+    }
+    if tables.len() > 1 {
+        tables.sort_unstable();
+        tables.dedup();
+    }
+    tables
 }
 
 impl Coordinator {
@@ -243,6 +262,7 @@ impl Coordinator {
             checked.inspect_err(|error| operations.writes.failed(error))?;
         }
         self.check_rates(&updates).await?;
+        let tables = tables_of(&updates);
         context.tell(|| format!("Determining replicas for {} mutations", updates.len()));
         let began = context.rt().now();
         let result = if kind == Kind::Replicated {
@@ -250,7 +270,11 @@ impl Coordinator {
         } else {
             local::write(context, updates, options).await
         };
-        operations.writes.ended(context.rt().now() - began, &result);
+        let now = context.rt().now();
+        operations.writes.ended(now - began, &result);
+        for table in tables {
+            context.count_request(table, table_figures::Kind::Write, began, now);
+        }
         result
     }
 
@@ -306,9 +330,14 @@ impl Coordinator {
     ) -> Result<(), RequestError> {
         let context = &self.context;
         self.check_rates(&updates).await?;
+        let tables = tables_of(&updates);
         let began = context.rt().now();
         let result = Box::pin(CounterWrites::new(context).increment(updates, options)).await;
-        self.operations.writes.ended(context.rt().now() - began, &result);
+        let now = context.rt().now();
+        self.operations.writes.ended(now - began, &result);
+        for table in tables {
+            context.count_request(table, table_figures::Kind::Write, began, now);
+        }
         result
     }
 
@@ -368,6 +397,20 @@ impl Coordinator {
             }
         }
         Ok(kind)
+    }
+
+    /// Shard 0: what gossip knows of all nodes is asked of `gossip`.
+    ///
+    /// # Panics
+    /// When it was set before.
+    pub fn set_gossip(&self, gossip: impl Fn() -> Liveness + 'static) {
+        self.context.set_gossip(Box::new(gossip));
+    }
+
+    /// The gossip states of all nodes; none before this node takes part in it.
+    pub async fn gossiped(&self) -> Option<Liveness> {
+        let found = self.context.port().ask(ShardId(0), shard_calls::Gossiped {}).await;
+        found.map(|liveness| *liveness)
     }
 
     /// What all shards of this node keep for nodes that are away.

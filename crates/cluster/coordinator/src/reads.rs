@@ -12,7 +12,7 @@ use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::read::{read_here, read_replicas};
 use crate::reader::ReadOptions;
-use crate::{Consistency, Operation, RequestError};
+use crate::{Consistency, Operation, RequestError, table_figures};
 
 /// The reads of one shard.
 #[derive(Default)]
@@ -79,6 +79,7 @@ impl Reads {
             context.note_recent(command, began, now);
         }
         self.counters.ended(now - began, &result);
+        context.count_request(command.table.id, table_figures::Kind::of(command), began, now);
         result
     }
 }

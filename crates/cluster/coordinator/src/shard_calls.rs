@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cluster::SchemaEdit;
+use cluster::liveness::Liveness;
 use hints::HintFigures;
 use mutation::DecoratedKey;
 use replica::ReplicaError;
@@ -12,6 +13,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::paxos::messages::{self, LockRequest};
+use crate::table_figures::TableFigures;
 use crate::view_builds::ViewBuildStatus;
 use crate::{ClusterView, Decision, Operation, SchemaChangeError};
 
@@ -37,6 +39,11 @@ rt::shard_calls! {
         /// To every shard: what is stored for nodes that are down, by node.
         #[derive(Clone)]
         StoredHints {} -> Vec<(HostId, HintFigures)>,
+        /// To shard 0: what gossip says of all nodes; none before the node takes part in gossip.
+        Gossiped {} -> Option<Box<Liveness>>,
+        /// To every shard: the requests of each table that it coordinated.
+        #[derive(Clone)]
+        RequestsOfTables {} -> Vec<(TableId, TableFigures)>,
         /// To shard 0: ask the cluster's log whether this node has heard everything; when the log was asked, if it has confirmed.
         ConfirmLog { deadline: Instant } -> Option<Instant>,
         /// To every shard: the cluster's log has confirmed that this node has heard everything up to then.

@@ -169,6 +169,8 @@ impl Membership {
             view(host, state, &liveness.current())
         };
         coordinator.follow(&self.group, Box::new(maker));
+        let liveness = self.liveness.clone();
+        coordinator.set_gossip(move || liveness.snapshot());
         let (this, coordinator) = (self.clone(), coordinator.clone());
         let watch = async move {
             let mut version = 0;

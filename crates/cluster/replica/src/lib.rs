@@ -26,8 +26,8 @@ pub use engine::{
     Place, Predicate, Similarity,
 };
 pub use engine::{
-    Derivation, Derived, Durability, Engine, FollowUp, Marked, Origin, Read as EngineRead, RepairedWatermark,
-    TokenSpan, Updates, WriteError, WriteObserver,
+    Derivation, Derived, Durability, Engine, FollowUp, LocalFigures, Marked, Origin, Read as EngineRead,
+    RepairedWatermark, TokenSpan, Updates, WriteError, WriteObserver,
 };
 
 pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};

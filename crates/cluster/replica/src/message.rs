@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use engine::{Candidate, Engine, EngineStats, Marked, NearestQuery, RepairedWatermark, Sampled, TokenSpan};
+use engine::{
+    Candidate, Engine, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TokenSpan,
+};
 use mutation::{PartitionUpdate, Repaired};
 use rt::Group;
 use schema::{Schema, TableId};
@@ -107,6 +109,9 @@ rt::shard_calls! {
         #[derive(Clone, Debug)]
         Sample { table: TableId, places: Option<usize> } -> Option<Box<Sampled>> =
             replica.engine().sample(table, places).map(Box::new),
+        /// The requests of each table.
+        #[derive(Clone, Debug)]
+        LocalFiguresOfShard {} -> Vec<(TableId, LocalFigures)> = replica.engine().local_figures(),
         /// Figures of this moment.
         #[derive(Clone, Debug)]
         Stats {} -> Box<EngineStats> = Box::new(replica.engine().stats()),

@@ -1,9 +1,10 @@
 //! One shard's replica: its engine, and the way to the engines of the other shards.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, Marked, RepairedWatermark, Sampled, TokenSpan};
+use engine::{Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired};
 use rt::mesh::Port;
@@ -112,7 +113,15 @@ impl Replica {
             TombstoneLimit::Configured => self.0.config.tombstone_failure_threshold,
             TombstoneLimit::Unlimited => u64::MAX,
         };
-        read::read(&self.0.engine, read.command, above, tombstones_max).await
+        let command = read.command;
+        let is_scan = matches!(command.partitions, Partitions::Range(_));
+        let measured = self.0.engine.read_begins(command.table.id, is_scan);
+        let page = read::read(&self.0.engine, command, above, tombstones_max).await;
+        if let (Some(measured), Ok(page)) = (measured, &page) {
+            let rows = page.partitions.iter().map(|partition| partition.rows.len() as u64).sum();
+            self.0.engine.read_ended(measured, rows, page.tombstones);
+        }
+        page
     }
 
     /// Reads from one shard, which must own every partition of the command that it is to find.
@@ -308,6 +317,16 @@ impl Replica {
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
         join_all(self.0.port.ask_each(message::Stats {})).await.into_iter().map(|stats| *stats).collect()
+    }
+
+    /// The requests of each table that had any, on all shards together.
+    pub async fn local_figures(&self) -> BTreeMap<TableId, LocalFigures> {
+        let mut sums: BTreeMap<TableId, LocalFigures> = BTreeMap::new();
+        let shards = join_all(self.0.port.ask_each(message::LocalFiguresOfShard {})).await;
+        for (table, figures) in shards.into_iter().flatten() {
+            sums.entry(table).or_default().merge(&figures);
+        }
+        sums
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.

@@ -5,13 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use catalog::{
-    CacheFacts, ClientFacts, CompactionFacts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts, ServerFacts,
-    SizeFacts, SnapshotFacts, TaskFacts,
+    CacheFacts, ClientFacts, CompactionFacts, GossipFacts, LargeFacts, LargeFactsKind, NodeFacts,
+    OptionFacts, PoolFacts, PreparedFacts, RequestFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
 };
-use engine::EngineStats;
+use cluster::liveness::Liveness;
+use coordinator::TableFigures;
+use engine::{EngineStats, LocalFigures};
 use rt::{Group, Rt};
-use schema::TableId;
+use schema::{Keyspace, Schema, TableId};
 use session::ConnectionInfo;
+use stdx::RecentFigures;
 use wire::Opcode;
 
 use crate::Config;
@@ -263,6 +266,102 @@ pub(crate) fn sizes(shards: &[EngineStats]) -> Vec<SizeFacts> {
         sstable_millis_max: signed(sum.micros_max / 1_000),
     };
     tables.into_iter().map(one).collect()
+}
+
+fn requests(table: TableId, count: u64, figures: &RecentFigures) -> RequestFacts {
+    RequestFacts {
+        table,
+        count: signed(count),
+        max: figures.max,
+        p50: figures.percentile(0.5),
+        p99: figures.percentile(0.99),
+        per_second: figures.per_second,
+    }
+}
+
+/// The requests that this node coordinated, for every table that is stored.
+pub(crate) fn coordinated(
+    name: &str,
+    schema: &Schema,
+    figures: &BTreeMap<TableId, TableFigures>,
+) -> Vec<RequestFacts> {
+    let none = TableFigures::default();
+    let is_stored = |keyspace: &Keyspace, table: &str| !keyspace.computed || keyspace.kept.contains(table);
+    let stored = schema
+        .keyspaces()
+        .flat_map(|keyspace| keyspace.tables.values().filter(move |table| is_stored(keyspace, &table.name)));
+    let one = |id: TableId| {
+        let of = figures.get(&id).unwrap_or(&none);
+        let figures = match name {
+            "coordinator_read_latency" => &of.reads,
+            "coordinator_scan_latency" => &of.scans,
+            _ => &of.writes,
+        };
+        requests(id, figures.total, figures)
+    };
+    stored.map(|table| one(table.id)).collect()
+}
+
+/// The gossip state of each node.
+pub(crate) fn gossip(liveness: Liveness) -> Vec<GossipFacts> {
+    let peers = liveness.peers.into_values().map(|peer| peer.endpoint);
+    let endpoints = [liveness.own].into_iter().chain(peers);
+    let facts = endpoints.map(|endpoint| {
+        let states = endpoint.states.iter().filter_map(|(key, state)| {
+            Some((key.name()?, state.version, String::from_utf8_lossy(&state.value).into_owned()))
+        });
+        GossipFacts {
+            address: endpoint.address,
+            generation: endpoint.generation,
+            heartbeat: endpoint.heartbeat,
+            states: states.collect(),
+        }
+    });
+    facts.collect()
+}
+
+/// The requests of this node's data.
+pub(crate) fn local(name: &str, figures: &BTreeMap<TableId, LocalFigures>) -> Vec<RequestFacts> {
+    let one = |(table, of): (&TableId, &LocalFigures)| {
+        let reads = of.reads.total + of.scans.total;
+        match name {
+            "local_read_latency" => requests(*table, of.reads.total, &of.reads),
+            "local_scan_latency" => requests(*table, of.scans.total, &of.scans),
+            "local_write_latency" => requests(*table, of.writes.total, &of.writes),
+            "rows_per_read" => requests(*table, reads, &of.rows),
+            _ => requests(*table, reads, &of.tombstones),
+        }
+    };
+    figures.iter().map(one).collect()
+}
+
+/// Large partitions, rows and cells of the SSTables of all shards.
+pub(crate) fn large(shards: &[EngineStats]) -> Vec<LargeFacts> {
+    let one = |sstable: &engine::LargeSstable, record: &engine::LargeRecord| LargeFacts {
+        table: sstable.table,
+        sstable: sstable.name.clone(),
+        key: record.key.clone(),
+        bytes: signed(record.bytes),
+        written_micros: record.written_micros,
+        kind: match &record.kind {
+            engine::LargeKind::Partition { rows, dead_rows, range_tombstones } => LargeFactsKind::Partition {
+                rows: signed(*rows),
+                dead_rows: signed(*dead_rows),
+                range_tombstones: signed(*range_tombstones),
+            },
+            engine::LargeKind::Row { clustering } => LargeFactsKind::Row { clustering: clustering.clone() },
+            engine::LargeKind::Cell { clustering, column, elements } => LargeFactsKind::Cell {
+                clustering: clustering.clone(),
+                column: column.clone(),
+                elements: signed(*elements),
+            },
+        },
+    };
+    let of_sstable = |sstable| {
+        let sstable: &engine::LargeSstable = sstable;
+        sstable.large.records().iter().map(move |record| one(sstable, record))
+    };
+    shards.iter().flat_map(|shard| &shard.large).flat_map(of_sstable).collect()
 }
 
 pub(crate) fn caches(shards: &[EngineStats], boot: &Boot) -> Vec<CacheFacts> {

@@ -322,6 +322,31 @@ struct Tables {
     executor: ShardFrontend,
 }
 
+/// The facts that cost nothing to gather.
+fn no_facts(boot: &Boot, coordinator: &Coordinator) -> Facts {
+    Facts {
+        node: facts::node(boot),
+        view: coordinator.view(),
+        settings: Vec::new(),
+        clients: Vec::new(),
+        compactions: Vec::new(),
+        prepared: Vec::new(),
+        sizes: Vec::new(),
+        caches: Vec::new(),
+        pools: Vec::new(),
+        tasks: Vec::new(),
+        hints: BTreeMap::new(),
+        repairs: Vec::new(),
+        cql: Vec::new(),
+        snapshots: Vec::new(),
+        options: Vec::new(),
+        runtime: Vec::new(),
+        large: Vec::new(),
+        requests: Vec::new(),
+        gossip: Vec::new(),
+    }
+}
+
 impl ComputedTables for Tables {
     fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
         let table = command.table.clone();
@@ -331,24 +356,7 @@ impl ComputedTables for Tables {
         }
         let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
         Box::pin(async move {
-            let mut facts = Facts {
-                node: facts::node(&boot),
-                view: coordinator.view(),
-                settings: Vec::new(),
-                clients: Vec::new(),
-                compactions: Vec::new(),
-                prepared: Vec::new(),
-                sizes: Vec::new(),
-                caches: Vec::new(),
-                pools: Vec::new(),
-                tasks: Vec::new(),
-                hints: BTreeMap::new(),
-                repairs: Vec::new(),
-                cql: Vec::new(),
-                snapshots: Vec::new(),
-                options: Vec::new(),
-                runtime: Vec::new(),
-            };
+            let mut facts = no_facts(&boot, &coordinator);
             // Only the columns that the table needs are gathered: drivers ask for system.local all the time.
             match table.name.as_str() {
                 "settings" => facts.settings = facts::settings(&boot.config),
@@ -372,6 +380,25 @@ impl ComputedTables for Tables {
                     let listed =
                         listed.inspect_err(|error| tracing::warn!("snapshots cannot be listed: {error}"));
                     facts.snapshots = facts::snapshots(listed.unwrap_or_default());
+                }
+                "gossip_info" => {
+                    facts.gossip = coordinator.gossiped().await.map_or_else(Vec::new, facts::gossip)
+                }
+                name @ ("coordinator_read_latency"
+                | "coordinator_scan_latency"
+                | "coordinator_write_latency") => {
+                    let figures = coordinator.table_figures().await;
+                    facts.requests = facts::coordinated(name, &coordinator.schema(), &figures);
+                }
+                name @ ("local_read_latency"
+                | "local_scan_latency"
+                | "local_write_latency"
+                | "rows_per_read"
+                | "tombstones_per_read") => {
+                    facts.requests = facts::local(name, &coordinator.replica().local_figures().await);
+                }
+                "large_partitions" | "large_rows" | "large_cells" => {
+                    facts.large = facts::large(&coordinator.replica().stats().await);
                 }
                 "config" => facts.options = facts::options(&boot.config),
                 "runtime_info" => {

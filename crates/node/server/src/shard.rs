@@ -278,6 +278,18 @@ fn sync_mode(config: &Config) -> SyncMode {
     }
 }
 
+/// From where on partitions, rows and cells are large.
+fn large_thresholds(config: &Config) -> engine::LargeThresholds {
+    let mebibytes = |count: u32| u64::from(count) << 20;
+    engine::LargeThresholds {
+        partition_bytes: mebibytes(config.compaction_large_partition_warning_threshold_mb),
+        partition_rows: config.compaction_rows_count_warning_threshold.into(),
+        row_bytes: mebibytes(config.compaction_large_row_warning_threshold_mb),
+        cell_bytes: mebibytes(config.compaction_large_cell_warning_threshold_mb),
+        elements: config.compaction_collection_elements_count_warning_threshold.into(),
+    }
+}
+
 /// The engine's settings for one shard: its part of the node's.
 pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
     let config = &boot.config;
@@ -302,6 +314,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
         host_id: boot.identity.host_id,
+        large: large_thresholds(config),
         canaries: boot.canaries.engine,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
     }

@@ -9,7 +9,10 @@ mod cdc_tables;
 mod definitions;
 pub mod describe;
 mod estimates;
+mod gossip;
+mod large;
 mod nodes;
+mod requests;
 mod ring;
 mod rows;
 mod running;
@@ -17,6 +20,9 @@ mod schema_tables;
 mod system_tables;
 
 pub use definitions::computed_keyspaces;
+pub use gossip::GossipFacts;
+pub use large::{LargeFacts, LargeFactsKind};
+pub use requests::RequestFacts;
 pub use rows::RowBuilder;
 pub use schema_tables::StoredSchema;
 pub use system_tables::{

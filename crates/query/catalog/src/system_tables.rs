@@ -9,7 +9,9 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::rows::{Datum, RowBuilder};
-use crate::{estimates, nodes, ring, running};
+use crate::{
+    GossipFacts, LargeFacts, RequestFacts, estimates, gossip, large, nodes, requests, ring, running,
+};
 
 /// What the node knows of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -246,6 +248,12 @@ pub struct Facts {
     pub options: Vec<OptionFacts>,
     /// Figures of the node in ScyllaDB's groups: group, item, value.
     pub runtime: Vec<(&'static str, &'static str, String)>,
+    /// The gossip states of the nodes.
+    pub gossip: Vec<GossipFacts>,
+    /// The requests of tables.
+    pub requests: Vec<RequestFacts>,
+    /// Large partitions, rows and cells of SSTables.
+    pub large: Vec<LargeFacts>,
 }
 
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
@@ -295,6 +303,16 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
             sizes(rows, schema, facts, |size| ("max_sstable_duration", size.sstable_millis_max));
         }
         "token_ring" => ring::token_ring(rows, schema, &facts.view),
+        "gossip_info" => gossip::fill(rows, &facts.gossip),
+        "coordinator_read_latency"
+        | "coordinator_scan_latency"
+        | "coordinator_write_latency"
+        | "local_read_latency"
+        | "local_scan_latency"
+        | "local_write_latency"
+        | "rows_per_read"
+        | "tombstones_per_read" => requests::fill(rows, schema, &facts.requests),
+        "large_partitions" | "large_rows" | "large_cells" => large::fill(rows, schema, &facts.large),
         _ => running::fill(rows, facts),
     }
 }

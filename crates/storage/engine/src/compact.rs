@@ -497,7 +497,7 @@ async fn merge(
         edit.set(Some(taken));
         added?;
         let mut options = WriterOptions::for_table(&table, partitions);
-        options.level = choice.level;
+        (options.level, options.large) = (choice.level, inner.config.large);
         options.host_id = Some(inner.config.host_id);
         options.owner = Some(inner.owner());
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
@@ -513,7 +513,7 @@ async fn merge(
     let mut added = Vec::with_capacity(outcome.written.len());
     for written in outcome.written {
         let opened = Sstable::open(&inner.rt, written.descriptor, store.table(), inner.blocks.clone()).await;
-        let sstable = opened.map_err(disk_or_source)?;
+        let sstable = crate::large::warned(&table, opened.map_err(disk_or_source)?);
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
     Ok((added, bytes_out, outcome.merged))

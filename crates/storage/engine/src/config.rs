@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use commitlog::CommitLogConfig;
+use sstable::LargeThresholds;
 
 /// What to do when the disk fails (`disk_failure_policy`, `commit_failure_policy`). That something has run out (space,
 /// descriptors, memory) is no failure: it is waited out.
@@ -69,6 +70,8 @@ pub struct EngineConfig {
     pub commit_failure_policy: FailurePolicy,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
+    /// Thresholds from which partitions, rows and cells are noted as large when SSTables are written.
+    pub large: LargeThresholds,
     /// Injected bugs; none outside of tests.
     pub canaries: Canaries,
 }
@@ -89,6 +92,7 @@ impl EngineConfig {
             disk_failure_policy: FailurePolicy::Stop,
             commit_failure_policy: FailurePolicy::Stop,
             host_id: [0; 16],
+            large: LargeThresholds::DEFAULT,
             canaries: Canaries::default(),
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         commitlog_failures: log.failures,
         compaction_tasks: inner.compactions.tasks(),
         compaction_history: inner.compactions.history(),
+        large: stores.iter().flat_map(|store| crate::large::of_table(store)).collect(),
     }
 }
 

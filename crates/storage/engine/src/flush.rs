@@ -193,7 +193,10 @@ impl Inner {
         let Some(written) = self.write_sstable(store, memtable).await? else { return Ok(None) };
         let descriptor = written.descriptor;
         match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
-            Ok(sstable) => Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()))),
+            Ok(sstable) => {
+                let sstable = crate::large::warned(&store.table(), sstable);
+                Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros())))
+            }
             Err(error) => {
                 // The next attempt writes another.
                 self.discard(store, descriptor).await;
@@ -220,6 +223,7 @@ impl Inner {
         let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
         options.host_id = Some(self.config.host_id);
         options.owner = Some(self.owner());
+        options.large = self.config.large;
         let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();

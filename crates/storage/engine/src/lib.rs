@@ -29,8 +29,10 @@ mod health;
 mod index_reader;
 mod indexes;
 mod input;
+mod large;
 mod links;
 mod live;
+mod local_figures;
 mod locks;
 mod maintain;
 mod marks;
@@ -67,6 +69,7 @@ pub use index::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
     Place, Predicate, Similarity,
 };
+pub use local_figures::{LocalFigures, MeasuredRead};
 pub use maintain::finish_drop;
 pub use memtable::OnlyRow;
 pub use prepare::prepare;
@@ -77,5 +80,6 @@ pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
 pub use sstable::named_table_dir as dropped_table_dir;
-pub use stats::{CompactionRecord, EngineStats, TableStats, TaskRecord};
+pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};
+pub use stats::{CompactionRecord, EngineStats, LargeSstable, TableStats, TaskRecord};
 pub use watermark::{Marked, RepairedWatermark};

@@ -1,6 +1,9 @@
 //! The engine's statistics, for metrics, nodetool and virtual tables. Plain values, taken at a moment.
 
+use std::sync::Arc;
+
 use schema::TableId;
+use sstable::LargeData;
 
 /// One compaction that has ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +104,17 @@ pub struct TableStats {
     pub sstables_per_level: Vec<u64>,
 }
 
+/// An SSTable with large partitions, rows or cells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LargeSstable {
+    /// Its table.
+    pub table: TableId,
+    /// Name of its data file.
+    pub name: String,
+    /// Its large partitions, rows and cells.
+    pub large: Arc<LargeData>,
+}
+
 /// The whole shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStats {
@@ -160,6 +174,8 @@ pub struct EngineStats {
     pub compaction_tasks: Vec<TaskRecord>,
     /// The last compactions, oldest first; at most [`crate::stats::COMPACTION_HISTORY_MAX`].
     pub compaction_history: Vec<CompactionRecord>,
+    /// SSTables in service with large partitions, rows or cells.
+    pub large: Vec<LargeSstable>,
 }
 
 /// How many ended compactions are remembered.

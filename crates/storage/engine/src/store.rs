@@ -14,6 +14,7 @@ use crate::damage::{Damage, Damages};
 use crate::edits::Edits;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
+use crate::local_figures::LocalCounters;
 use crate::memtables::Memtables;
 use crate::sstables::{SstableSet, Sstables};
 use crate::watermark::Marks;
@@ -71,6 +72,8 @@ pub(crate) struct Store {
     /// How far its SSTables have come with incremental repairs.
     pub(crate) marks: Marks,
     pub(crate) counters: Counters,
+    /// How long its requests take, and what its reads meet.
+    pub(crate) local: LocalCounters,
     /// An index could not be built, and the log says so.
     pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
@@ -93,6 +96,7 @@ impl Store {
             repaired: RefCell::default(),
             marks: Marks::new(),
             counters: Counters::default(),
+            local: LocalCounters::default(),
             indexes_failing: Cell::new(false),
             sampled: RefCell::default(),
         })

@@ -24,17 +24,23 @@ impl Engine {
     /// was written. After [`WriteError::CommitLog`] it may have been.
     pub async fn apply(&self, write: Write) -> Result<(), WriteError> {
         let inner = &*self.0;
+        let measured = self.write_begins(write.updates.first().map(|update| update.table.id));
         if !inner.can_write_now() {
             inner.admit_write().await?;
         }
         // No truncation begins between this look and the write.
-        if !inner.is_simple(&write) {
-            return Box::pin(apply_with_care(self, write)).await;
+        let applied = if !inner.is_simple(&write) {
+            Box::pin(apply_with_care(self, write)).await
+        } else {
+            match inner.log_and_apply(write.updates, write.encoded)? {
+                Some(ticket) => ticket.await.map_err(write_error),
+                None => Ok(()),
+            }
+        };
+        if let Some(measured) = measured {
+            self.write_ended(measured);
         }
-        match inner.log_and_apply(write.updates, write.encoded)? {
-            Some(ticket) => ticket.await.map_err(write_error),
-            None => Ok(()),
-        }
+        applied
     }
 }
 

@@ -1,4 +1,5 @@
-//! `Torc.db`: checksums of the components that have none of their own, and which shard's partitions the SSTable holds.
+//! `Torc.db`: checksums of the components that have none of their own, which shard's partitions the SSTable holds, and what of
+//! them is large.
 //!
 //! Cassandra protects data and statistics and nothing else: a flipped bit in an index, a summary or a filter hides
 //! partitions. This component has a checksum for each page of the index, so that a page is checked when it is read, and one
@@ -10,10 +11,12 @@ use std::path::PathBuf;
 use rt::{Disk, IoBuf, OpenOptions, Rt};
 
 use crate::decode::Decoder;
-use crate::{Component, DecodeError, Descriptor, SstableError};
+use crate::{Component, DecodeError, Descriptor, LargeData, SstableError};
 
 /// The first bytes of the file; the last of them is the version of this format.
 const MAGIC: [u8; 8] = *b"TorcSST\x01";
+/// The first bytes of a file that ends with large data. Without any the earlier version is written, which every node reads.
+const MAGIC_WITH_LARGE: [u8; 8] = *b"TorcSST\x02";
 /// Bytes of an index page that a checksum covers.
 pub(crate) const PAGE_LEN: u32 = 16 << 10;
 /// The longest index page that is accepted.
@@ -62,6 +65,8 @@ pub struct Integrity {
     pub index: PageChecksums,
     /// Length and CRC32 of small components.
     pub whole: Vec<(Component, u64, u32)>,
+    /// Its large partitions, rows and cells.
+    pub large: LargeData,
 }
 
 /// Computes [`PageChecksums`] of bytes that come in order.
@@ -100,7 +105,7 @@ impl Integrity {
     /// The file's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.index.crcs.len() * 4 + self.whole.len() * 13);
-        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(if self.large.is_empty() { &MAGIC } else { &MAGIC_WITH_LARGE });
         out.extend_from_slice(&self.data_len.to_be_bytes());
         let owner = self.owner.unwrap_or(Owner { shard: 0, shards: 0 });
         out.extend_from_slice(&owner.shard.to_be_bytes());
@@ -116,6 +121,9 @@ impl Integrity {
             out.push(number.expect("only small components have one checksum") as u8);
             out.extend_from_slice(&len.to_be_bytes());
             out.extend_from_slice(&crc.to_be_bytes());
+        }
+        if !self.large.is_empty() {
+            self.large.encode(&mut out);
         }
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_be_bytes());
@@ -136,7 +144,8 @@ impl Integrity {
         }
         let mut decoder = Decoder::new(content);
         let magic = decoder.bytes(MAGIC.len(), "magic")?;
-        if magic != MAGIC {
+        let has_large = magic == MAGIC_WITH_LARGE;
+        if magic != MAGIC && !has_large {
             return Err(decoder.wrong(MAGIC.len(), format!("{MAGIC:02x?}"), format!("{magic:02x?}")));
         }
         let data_len = decoder.u64("length of the data")?;
@@ -163,9 +172,10 @@ impl Integrity {
             };
             whole.push((*component, decoder.u64("length")?, decoder.u32("checksum")?));
         }
+        let large = if has_large { LargeData::decode(&mut decoder)? } else { LargeData::default() };
         decoder.end()?;
         let owner = (owner.shards > 0).then_some(owner);
-        Ok(Self { data_len, owner, index: PageChecksums { page_len, file_len, crcs }, whole })
+        Ok(Self { data_len, owner, index: PageChecksums { page_len, file_len, crcs }, whole, large })
     }
 
     /// Reads the component of an SSTable; none when it has none.
@@ -255,7 +265,7 @@ impl Integrity {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Self { data_len, owner, index: hasher.finish(), whole })
+        Ok(Self { data_len, owner, index: hasher.finish(), whole, large: LargeData::default() })
     }
 }
 
@@ -300,6 +310,7 @@ pub(crate) async fn replace(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{LargeKind, LargeRecord};
     use proptest::prelude::*;
 
     proptest! {
@@ -308,6 +319,7 @@ mod tests {
             index in prop::collection::vec(any::<u8>(), 0..40_000),
             parts in prop::collection::vec(any::<u8>(), 1..50),
             owner in prop::option::of((any::<u16>(), 1u16..)),
+            large_count in 0usize..12,
             at in any::<prop::sample::Index>(),
             bit in 0u8..8,
         ) {
@@ -319,7 +331,13 @@ mod tests {
             prop_assert_eq!(&checksums.crcs, &expected);
             let whole = vec![(Component::Filter, 7, 9), (Component::Crc, u64::MAX, 0)];
             let owner = owner.map(|(shard, shards)| Owner { shard, shards });
-            let written = Integrity { data_len: 77, owner, index: checksums, whole };
+            let mut large = LargeData::default();
+            for part in parts.iter().take(large_count) {
+                let kind = LargeKind::Row { clustering: part.to_string() };
+                let (token, key) = (i64::from(*part), "k".to_owned());
+                large.add(LargeRecord { token, key, bytes: u64::from(*part), written_micros: 3, kind });
+            }
+            let written = Integrity { data_len: 77, owner, index: checksums, whole, large };
             let mut bytes = written.encode();
             prop_assert_eq!(&Integrity::decode(&bytes).unwrap(), &written);
             let at = at.index(bytes.len());

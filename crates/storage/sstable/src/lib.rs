@@ -23,6 +23,7 @@ pub mod header;
 mod index;
 pub mod integrity;
 mod io;
+pub mod large;
 pub mod metadata;
 pub mod options;
 mod prefix;
@@ -42,6 +43,7 @@ pub use descriptor::{
 pub use error::{Corruption, DecodeError, SstableError};
 pub use format::known_tokens;
 pub use integrity::{Integrity, Owner};
+pub use large::{LargeData, LargeKind, LargeRecord, LargeThresholds};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};
 pub use reader::{IndexTokens, Sstable, SstableSource, read_metadata};
 pub use version::{Capabilities, Format, Limits, Version};

@@ -3,7 +3,7 @@
 use mutation::{Seconds, Timestamp};
 use schema::{ColumnId, Table};
 
-use crate::Owner;
+use crate::{LargeThresholds, Owner};
 
 /// A compression algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +85,8 @@ pub struct WriterOptions {
     pub host_id: Option<[u8; 16]>,
     /// The shard that owns all partitions that will come, if that is known.
     pub owner: Option<Owner>,
+    /// Thresholds from which partitions, rows and cells are noted as large.
+    pub large: LargeThresholds,
 }
 
 impl WriterOptions {
@@ -101,6 +103,7 @@ impl WriterOptions {
             repaired_at: 0,
             host_id: None,
             owner: None,
+            large: LargeThresholds::DEFAULT,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::lwt::Lwt;
 use super::options::{CasOptions, CasOutcome, serial_quorum};
 use super::stats::PaxosStats;
 use crate::latency::RequestFigures;
+use crate::table_figures::Kind;
 use crate::{Consistency, Coordinator, RequestError};
 
 impl Lwt {
@@ -24,7 +25,9 @@ impl Lwt {
         let began = self.context.rt().now();
         let mut counted = Ok(());
         let result = self.cas_uncounted(command, options, decide, &mut counted).await;
-        self.state.writes.ended(self.context.rt().now() - began, &counted);
+        let now = self.context.rt().now();
+        self.state.writes.ended(now - began, &counted);
+        self.context.count_request(command.table.id, Kind::Write, began, now);
         result
     }
 
@@ -74,7 +77,9 @@ impl Lwt {
     ) -> Result<ReadPage, RequestError> {
         let began = self.context.rt().now();
         let result = self.read_serial_uncounted(command, consistency, deadline).await;
-        self.state.reads.ended(self.context.rt().now() - began, &result);
+        let now = self.context.rt().now();
+        self.state.reads.ended(now - began, &result);
+        self.context.count_request(command.table.id, Kind::of(command), began, now);
         result
     }
 

@@ -9,9 +9,9 @@ use schema::Schema;
 
 use crate::context::Context;
 use crate::shard_calls::{
-    AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, LatestPending,
-    LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed, RebuildViews, ReleaseLock,
-    StoredHints, TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
+    AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, Gossiped,
+    LatestPending, LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed, RebuildViews,
+    ReleaseLock, RequestsOfTables, StoredHints, TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -46,6 +46,8 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         UseSchema { schema } => coordinator.use_schema(schema),
         UseView { view } => coordinator.use_view(view),
         StoredHints {  } => context.stored_hints(),
+        Gossiped {  } => context.gossiped().map(Box::new),
+        RequestsOfTables {  } => context.requests_by_table().figures(context.rt().now()),
         ConfirmLog { deadline } => context.lease().confirm_log(context.group(), deadline).await,
         NoteConfirmed { at } => context.lease().note_confirmed(at),
         CatchUp { topology, deadline } => context.reach_ring(topology, deadline).await,

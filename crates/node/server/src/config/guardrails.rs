@@ -58,6 +58,12 @@ impl Config {
             self.secondary_indexes_per_table_fail_threshold,
             Side::Most,
         )?;
+        into.materialized_views_per_table = bounds(
+            "materialized_views_per_table",
+            self.materialized_views_per_table_warn_threshold,
+            self.materialized_views_per_table_fail_threshold,
+            Side::Most,
+        )?;
         into.fields_per_udt = bounds(
             "fields_per_udt",
             self.fields_per_udt_warn_threshold,

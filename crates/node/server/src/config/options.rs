@@ -194,6 +194,11 @@ options! {
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
     compaction_throughput: Size = Size::mib(64), "Bytes a second that compaction may write; 0 for no limit.";
     concurrent_compactors: u16 = 2, "Compactions at once on a shard.";
+    compaction_large_partition_warning_threshold_mb: u32 = 1000, "Partitions of more MiB are listed in system.large_partitions, and logged, when an SSTable is written.";
+    compaction_rows_count_warning_threshold: u32 = 100_000, "So are partitions of more rows.";
+    compaction_large_row_warning_threshold_mb: u32 = 10, "Rows of more MiB are listed in system.large_rows.";
+    compaction_large_cell_warning_threshold_mb: u32 = 1, "Cells and collections of more MiB are listed in system.large_cells.";
+    compaction_collection_elements_count_warning_threshold: u32 = 10_000, "So are collections of more elements.";
     auto_snapshot: bool = true, "Snapshot before DROP and TRUNCATE.";
     incremental_backups: bool = false, "Link every flushed SSTable into backups/.";
     #[alias("read_request_timeout_in_ms", "ms")]
@@ -226,6 +231,8 @@ options! {
     columns_per_table_fail_threshold: i32 = -1, "Guardrail: columns of a table beyond which an ordinary role is refused; -1 for none.";
     secondary_indexes_per_table_warn_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is warned; -1 for none.";
     secondary_indexes_per_table_fail_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is refused; -1 for none.";
+    materialized_views_per_table_warn_threshold: i32 = -1, "Guardrail: materialized views of a table beyond which an ordinary role is warned; -1 for none.";
+    materialized_views_per_table_fail_threshold: i32 = -1, "Guardrail: materialized views of a table beyond which an ordinary role is refused; -1 for none.";
     fields_per_udt_warn_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is warned; -1 for none.";
     fields_per_udt_fail_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is refused; -1 for none.";
     vector_dimensions_warn_threshold: i32 = -1, "Guardrail: dimensions of a vector beyond which an ordinary role is warned; -1 for none.";

@@ -2,6 +2,7 @@
 
 mod client;
 mod dev;
+mod figures;
 mod node;
 mod nodetool;
 mod place;

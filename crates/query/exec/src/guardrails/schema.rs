@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::SchemaEdit;
 use cql::ast::{AlterTableOperation, Property, Statement};
-use schema::{Keyspace, Replication, Schema, Table};
+use schema::{Derivation, Keyspace, Replication, Schema, Table};
 use types::{CqlType, UserType};
 
 use super::{Guard, Words, exceeds};
@@ -51,6 +51,7 @@ impl Guard<'_> {
             match edit {
                 SchemaEdit::PutKeyspace(keyspace) => self.keyspace(keyspace, schema)?,
                 SchemaEdit::PutTable(table) if table.derivation.is_none() => self.table(table, schema)?,
+                SchemaEdit::PutTable(table) => self.view(table, schema)?,
                 SchemaEdit::PutType(ty) => self.user_type(ty)?,
                 _ => {}
             }
@@ -187,6 +188,31 @@ impl Guard<'_> {
         };
         let bounds = self.limits.secondary_indexes_per_table;
         self.at_most("secondary_indexes_per_table", bounds, count, &Words { warn: &warn, fail: &fail })
+    }
+
+    /// Looks at a derived table: a new materialized view counts against those of its base.
+    fn view(&mut self, table: &Table, schema: &Schema) -> Result<()> {
+        let Some(Derivation::View { base, .. }) = &table.derivation else { return Ok(()) };
+        let Some(base) = schema.table_by_id(*base) else { return Ok(()) };
+        let Some(keyspace) = schema.keyspace(&base.keyspace) else { return Ok(()) };
+        if keyspace.tables.contains_key(&table.name) {
+            return Ok(());
+        }
+        let is_of_base = |other: &Table| matches!(&other.derivation, Some(Derivation::View { base: of, .. }) if *of == base.id);
+        let count = keyspace.tables.values().filter(|other| is_of_base(other)).count() as u64 + 1;
+        let what = format!("{} on table {}", table.name, base.name);
+        let warn = |bound| {
+            format!(
+                "Creating materialized view {what}, current number of views {count} exceeds warning threshold of {bound}."
+            )
+        };
+        let fail = |bound| {
+            format!(
+                "Tables cannot have more than {bound} materialized views, aborting the creation of materialized view {what}"
+            )
+        };
+        let bounds = self.limits.materialized_views_per_table;
+        self.at_most("materialized_views_per_table", bounds, count, &Words { warn: &warn, fail: &fail })
     }
 
     fn user_type(&mut self, ty: &UserType) -> Result<()> {

@@ -16,6 +16,7 @@ fn limits() -> ExecLimits {
         tables: bounds(3, 5),
         columns_per_table: bounds(3, 6),
         secondary_indexes_per_table: bounds(1, 1),
+        materialized_views_per_table: bounds(1, 2),
         fields_per_udt: bounds(2, 4),
         vector_dimensions: bounds(2, 4),
         minimum_replication_factor: Thresholds { warn: Some(2), fail: None },

@@ -10,6 +10,7 @@ mod dropping;
 mod flushing;
 mod indexes;
 mod isolation;
+mod large;
 mod marks;
 mod met;
 mod model;

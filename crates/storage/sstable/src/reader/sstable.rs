@@ -16,7 +16,7 @@ use crate::format::{IndexCursor, PartitionIndex};
 use crate::io::{BlockFile, Layout};
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::unfiltered::decode::ItemDecoder;
-use crate::{BlockCache, Component, Descriptor, Integrity, SstableError};
+use crate::{BlockCache, Component, Descriptor, Integrity, LargeData, SstableError};
 
 /// Metadata beyond this size is not believed.
 const STATISTICS_LEN_MAX: usize = 64 << 20;
@@ -33,6 +33,7 @@ pub struct Sstable {
     pub(super) data: Rc<BlockFile>,
     disk_len: u64,
     rebuilt: Vec<SstableError>,
+    large: Arc<LargeData>,
 }
 
 impl std::fmt::Debug for Sstable {
@@ -146,6 +147,7 @@ impl Sstable {
             data,
             disk_len,
             rebuilt,
+            large: Arc::new(integrity.map(|integrity| integrity.large).unwrap_or_default()),
         }))
     }
 
@@ -153,6 +155,11 @@ impl Sstable {
     /// the next start has to do it again unless it is compacted before.
     pub fn rebuilt(&self) -> &[SstableError] {
         &self.rebuilt
+    }
+
+    /// Its large partitions, rows and cells.
+    pub fn large(&self) -> &Arc<LargeData> {
+        &self.large
     }
 
     /// Its name.

@@ -31,7 +31,7 @@ impl SstableWriter {
         let metadata = source.metadata();
         let mut writer = Self::new(rt, dir, generation, table, options, metadata.header.encoding).await?;
         writer.header = metadata.header.clone();
-        writer.origin = Some(Box::new(Origin::new(metadata.stats.clone())));
+        writer.origin = Some(Box::new(Origin::new(metadata.stats.clone(), source.large().clone())));
         Ok(writer)
     }
 
@@ -78,6 +78,7 @@ impl SstableWriter {
         self.stats.partition(&key.key, self.data.position() - start, None);
         if let Some(origin) = &mut self.origin {
             origin.add_rows(rows);
+            self.large.found.take_over(&origin.large, key.token);
         }
         self.cut().await
     }

@@ -19,11 +19,13 @@ use crate::header::SerializationHeader;
 use crate::index::PartitionHead;
 use crate::integrity::PageChecksums;
 use crate::io::{AppendFile, rewrite, write_whole};
+use crate::large::LargeCollector;
 use crate::metadata::stats::StatsCollector;
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::unfiltered::encode::ItemEncoder;
 use crate::{
-    Component, Descriptor, EncodingStats, Integrity, Owner, SstableError, WriterOptions, deletion, toc,
+    Component, Descriptor, EncodingStats, Integrity, LargeData, Owner, SstableError, WriterOptions, deletion,
+    toc,
 };
 use data::{Chunks, DataFile};
 use origin::Origin;
@@ -41,6 +43,7 @@ pub struct SstableWriter {
     index: IndexWriter,
     filter: Option<Filter>,
     stats: StatsCollector,
+    large: LargeCollector,
     partition: Option<Partition>,
     /// Where partitions are copied from, when they are not written.
     origin: Option<Box<Origin>>,
@@ -109,6 +112,7 @@ impl SstableWriter {
             encoder: ItemEncoder::new(&header, &table),
             filter: Filter::new(options.estimated_partitions, options.bloom_fp_chance),
             stats: StatsCollector::new(),
+            large: LargeCollector::new(options.large, rt.wall_micros()),
             partition: None,
             origin: None,
             descriptor,
@@ -183,9 +187,11 @@ impl SstableWriter {
             return;
         }
         assert!(partition.header_len.is_none(), "a static row precedes the rows, and there is one at most");
+        let start = self.data.position();
         self.encoder.row(row, true, 0, &self.table, &mut self.data.pending);
         if !row.is_empty() {
             self.stats.row(row);
+            self.large.row(&self.table, &partition.key, row, self.data.position() - start);
         }
         partition.header_len = Some(self.data.position() - partition.start);
     }
@@ -202,6 +208,9 @@ impl SstableWriter {
         let (previous, at) = self.start_item(row.clustering.position());
         self.encoder.row(&row, false, previous, &self.table, &mut self.data.pending);
         self.stats.row(&row);
+        let partition = self.partition.as_ref().expect("items lie in a partition");
+        let bytes = self.data.position() - partition.start - at;
+        self.large.row(&self.table, &partition.key, &row, bytes);
         self.end_item(Edge::Row(row.clustering), at);
     }
 
@@ -217,6 +226,7 @@ impl SstableWriter {
         let kind = self.encoder.marker(&bound, before, deletion, previous, &mut self.data.pending);
         self.stats.deletion(before);
         self.stats.deletion(deletion);
+        self.large.range_tombstone();
         self.end_item(Edge::Marker(bound, kind), at);
     }
 
@@ -273,6 +283,7 @@ impl SstableWriter {
             deletion: partition.deletion,
         };
         self.index.add(&partition.key, partition.start, head).await?;
+        self.large.end_partition(&self.table, &partition.key, size);
         self.stats.partition(&partition.key.key, size, partition.first.zip(partition.last));
         self.cut().await
     }
@@ -342,7 +353,7 @@ impl SstableWriter {
         };
         files.push((Component::Statistics, metadata.encode()));
 
-        let integrity = integrity_of(written.data_len, index.pages, options.owner, &files);
+        let integrity = integrity_of(written.data_len, index.pages, options.owner, &files, self.large.found);
         files.push((Component::Torc, integrity.encode()));
 
         let toc_len = complete(self.rt.disk(), &self.descriptor, &files).await?;
@@ -365,12 +376,13 @@ fn integrity_of(
     index: PageChecksums,
     owner: Option<Owner>,
     files: &[(Component, Vec<u8>)],
+    large: LargeData,
 ) -> Integrity {
     // Statistics have checksums of their own, and change when the level does.
     let checked =
         files.iter().filter(|(component, _)| !matches!(component, Component::Digest | Component::Statistics));
     let whole = checked.map(|(component, bytes)| (*component, bytes.len() as u64, crc32fast::hash(bytes)));
-    Integrity { data_len, owner, index, whole: whole.collect() }
+    Integrity { data_len, owner, index, whole: whole.collect(), large }
 }
 
 /// Writes the small components, and then gives the TOC its name; gives the TOC's length.

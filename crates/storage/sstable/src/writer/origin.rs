@@ -1,17 +1,22 @@
 //! The state that a copy inherits from its source.
 
+use std::sync::Arc;
+
+use crate::LargeData;
 use crate::metadata::Stats;
 
 /// The state that a copy inherits from its source.
 pub(super) struct Origin {
     stats: Stats,
     rows: u64,
+    /// Large partitions, rows and cells of the source.
+    pub(super) large: Arc<LargeData>,
 }
 
 impl Origin {
     /// Of a source with these statistics, of which nothing was copied yet.
-    pub(super) fn new(stats: Stats) -> Self {
-        Self { stats, rows: 0 }
+    pub(super) fn new(stats: Stats, large: Arc<LargeData>) -> Self {
+        Self { stats, rows: 0, large }
     }
 
     /// Counts rows that were copied.

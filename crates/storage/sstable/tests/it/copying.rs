@@ -31,7 +31,7 @@ fn of_wanted(fragments: Vec<Fragment>, wanted: impl Fn(i64) -> bool) -> Vec<Frag
 #[test]
 fn a_copy_has_what_was_wanted_and_is_sound() {
     run(|rt| async move {
-        let mut copied = 0;
+        let (mut copied, mut all_large) = (0, 0);
         for seed in 0..40 {
             let mut random = Random(seed);
             let table = table(&mut random);
@@ -76,12 +76,15 @@ fn a_copy_has_what_was_wanted_and_is_sound() {
                 let there = of_wanted(part(&source).await, wanted);
                 assert!(part(&copy).await == there, "seed {seed}, reversed {reversed}");
             }
+            let large = source.large().records().iter().filter(|record| wanted(record.token));
+            assert!(copy.large().records().iter().eq(large), "seed {seed}");
+            all_large += copy.large().records().len();
             let found = verify(&rt, &written.descriptor).await.expect("the disk works");
             assert!(found.problems.is_empty(), "seed {seed}: {:?}", found.problems);
             assert_eq!((found.rows, found.partitions), (written.rows, written.partitions), "seed {seed}");
             assert!(copy.min_timestamp() >= source.min_timestamp());
             assert!(copy.max_timestamp() <= source.max_timestamp());
         }
-        assert!(copied > 200, "{copied} partitions");
+        assert!(copied > 200 && all_large > 100, "{copied} partitions, {all_large} large");
     });
 }

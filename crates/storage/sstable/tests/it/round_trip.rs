@@ -9,8 +9,8 @@ use mutation::{ColumnSelection, Fragment, FragmentBuffer, PartitionRange, RingPo
 use rt::Rt;
 use schema::{ColumnId, Table};
 use sstable::{
-    Algorithm, Block, BlockCache, BlockKey, Compression, EncodingStats, Sstable, SstableSource,
-    SstableWriter, WriterOptions, Written,
+    Algorithm, Block, BlockCache, BlockKey, Compression, EncodingStats, LargeThresholds, Sstable,
+    SstableSource, SstableWriter, WriterOptions, Written,
 };
 
 use crate::generate::{Partition, Random, expected, key, partitions, slices, table};
@@ -49,6 +49,7 @@ pub fn options(random: &mut Random, table: &Table, count: usize) -> WriterOption
         compression: (!random.one_in(5)).then_some(compression),
         index_interval: 1 + random.below(20) as u32,
         column_index_len: 64 << random.below(8),
+        large: LargeThresholds { row_bytes: 60, partition_bytes: 400, ..LargeThresholds::DEFAULT },
         ..WriterOptions::for_table(table, count as u64)
     }
 }

@@ -1,0 +1,149 @@
+//! How long the requests of each table took that one shard coordinated.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use replica::{Partitions, ReadCommand};
+use rt::Instant;
+use schema::TableId;
+use stdx::{HashMap, Recent, RecentFigures};
+
+use crate::context::Context;
+use crate::{Coordinator, shard_calls};
+
+/// The requests of one table, microseconds each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableFigures {
+    /// Reads of partitions, serial ones included.
+    pub reads: RecentFigures,
+    /// Reads of token ranges.
+    pub scans: RecentFigures,
+    /// Writes, conditional ones and those of counters included. One of several tables counts in each of them.
+    pub writes: RecentFigures,
+}
+
+impl TableFigures {
+    /// Adds the figures of another shard.
+    pub fn merge(&mut self, other: &Self) {
+        self.reads.merge(&other.reads);
+        self.scans.merge(&other.scans);
+        self.writes.merge(&other.writes);
+    }
+}
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Scan,
+    Write,
+}
+
+impl Kind {
+    /// The kind of a read.
+    pub(crate) fn of(command: &ReadCommand) -> Self {
+        match command.partitions {
+            Partitions::Keys(_) => Self::Read,
+            Partitions::Range(_) => Self::Scan,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    reads: Recent,
+    scans: Recent,
+    writes: Recent,
+}
+
+/// Counts the requests of all tables on one shard. A table takes a few kilobytes once it had requests, and none when it is gone.
+#[derive(Debug, Default)]
+pub(crate) struct RequestsByTable {
+    tables: RefCell<HashMap<TableId, Box<Counters>>>,
+}
+
+impl RequestsByTable {
+    fn ended(
+        &self,
+        table: TableId,
+        kind: Kind,
+        took: Duration,
+        now: Instant,
+        known: impl Fn(TableId) -> bool,
+    ) {
+        let mut tables = self.tables.borrow_mut();
+        if !tables.contains_key(&table) {
+            tables.retain(|table, _| known(*table));
+        }
+        let counters = tables.entry(table).or_default();
+        let micros = u64::try_from(took.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let counter = match kind {
+            Kind::Read => &counters.reads,
+            Kind::Scan => &counters.scans,
+            Kind::Write => &counters.writes,
+        };
+        counter.add(micros, now.as_nanos());
+    }
+
+    pub(crate) fn figures(&self, now: Instant) -> Vec<(TableId, TableFigures)> {
+        let now = now.as_nanos();
+        let tables = self.tables.borrow();
+        let one = |(table, counters): (&TableId, &Box<Counters>)| {
+            let figures = TableFigures {
+                reads: counters.reads.figures(now),
+                scans: counters.scans.figures(now),
+                writes: counters.writes.figures(now),
+            };
+            (*table, figures)
+        };
+        let mut all: Vec<(TableId, TableFigures)> = tables.iter().map(one).collect();
+        all.sort_by_key(|(table, _)| *table);
+        all
+    }
+}
+
+impl Context {
+    /// A request of a table has ended, well or not.
+    pub(crate) fn count_request(&self, table: TableId, kind: Kind, began: Instant, now: Instant) {
+        let known = |table| self.schema().table_by_id(table).is_some();
+        self.requests_by_table().ended(table, kind, now - began, now, known);
+    }
+}
+
+impl Coordinator {
+    /// The requests of each table that this node coordinated.
+    pub async fn table_figures(&self) -> BTreeMap<TableId, TableFigures> {
+        let mut sums: BTreeMap<TableId, TableFigures> = BTreeMap::new();
+        let shards = join_all(self.context().port().ask_each(shard_calls::RequestsOfTables {})).await;
+        for (table, figures) in shards.into_iter().flatten() {
+            sums.entry(table).or_default().merge(&figures);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_table_and_kind_and_forgotten_with_the_table() {
+        let (requests, unknown) = (RequestsByTable::default(), |_| false);
+        let at = Instant::from_nanos(5_000_000_000);
+        let (one, two) = (TableId([1; 16]), TableId([2; 16]));
+        requests.ended(one, Kind::Read, Duration::from_micros(3), at, unknown);
+        requests.ended(one, Kind::Read, Duration::from_nanos(4_500), at, unknown);
+        requests.ended(one, Kind::Write, Duration::from_millis(2), at, unknown);
+        let figures = requests.figures(at);
+        assert_eq!(figures.len(), 1);
+        let of = &figures[0].1;
+        assert_eq!((of.reads.total, of.reads.max, of.scans.total, of.writes.max), (2, 5, 0, 2_000));
+        assert_eq!(of.reads.percentile(0.5), 3);
+        // The schema does not have the first table (any more) when another comes.
+        requests.ended(two, Kind::Scan, Duration::from_micros(1), at, unknown);
+        let tables: Vec<TableId> = requests.figures(at).into_iter().map(|(table, _)| table).collect();
+        assert_eq!(tables, [two]);
+    }
+}

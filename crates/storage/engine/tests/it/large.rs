@@ -1,0 +1,86 @@
+//! Large partitions, rows and cells: noticed at a flush and at a compaction, known after a restart, gone with the SSTable.
+
+use std::time::Duration;
+
+use engine::{
+    Canaries, Engine, EngineConfig, LargeKind, LargeRecord, LargeThresholds, Origin, SyncMode, Write,
+};
+use rt::Rt;
+
+use crate::model::{Change, Op, key, schema, updates};
+use crate::world::{Plan, config, on_a_node};
+
+const NOW: u32 = 1_700_000_000;
+
+fn settings() -> EngineConfig {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: true, ops_max: 0 };
+    let large = LargeThresholds {
+        partition_bytes: 1 << 30,
+        partition_rows: 4,
+        row_bytes: 2_500,
+        cell_bytes: 3_500,
+        elements: 1_000,
+    };
+    EngineConfig { large, auto_compaction: false, memtable_bytes_max: 8 << 20, ..config(&plan) }
+}
+
+fn shown(engine: &Engine) -> Vec<LargeRecord> {
+    let large = engine.stats().large;
+    assert!(large.iter().all(|sstable| sstable.name.ends_with("-big-Data.db")), "{large:?}");
+    large.iter().flat_map(|sstable| sstable.large.records().to_vec()).collect()
+}
+
+async fn write(engine: &Engine, changes: Vec<Change>, large: bool) {
+    let table = schema(0).table("ks", "t1").unwrap().clone();
+    for update in updates(&table, &Op { number: 1, changes, large }, NOW) {
+        engine.apply(Write::one(Origin::Client, update)).await.unwrap();
+    }
+}
+
+async fn work(rt: Rt) {
+    let schema = schema(0);
+    let id = schema.table("ks", "t1").unwrap().id;
+    let engine = Engine::open(rt.clone(), settings(), schema.clone()).await.unwrap();
+    // Five rows, one of them deleted, and a range; none of them is large.
+    let cell = |pk, ck, ts| Change::Cell { pk, ck, b: false, ts };
+    write(&engine, (0..4).map(|ck| cell(1, ck, 10)).collect(), false).await;
+    write(&engine, vec![Change::Row { pk: 1, ck: 9, ts: 11 }], false).await;
+    write(&engine, vec![Change::Range { pk: 1, from: 20, upto: 30, ts: 11 }], false).await;
+    // A row of 3,005 bytes, whose cell is not large, and one whose cell is: of 4,000 bytes.
+    write(&engine, vec![cell(2, 7, 5)], true).await;
+    write(&engine, vec![cell(3, 8, 1_000)], true).await;
+    // As many rows as are not yet too many.
+    write(&engine, (0..4).map(|ck| cell(4, ck, 10)).collect(), false).await;
+    assert_eq!(shown(&engine), [], "nothing is written yet");
+    engine.flush(id).await.unwrap();
+
+    let found = shown(&engine);
+    let keys: Vec<&str> = found.iter().map(|record| record.key.as_str()).collect();
+    assert_eq!(keys, ["1", "3", "2", "3"]);
+    assert!(found.iter().all(|record| (rt.wall_micros() - record.written_micros) < 60_000_000));
+    assert_eq!(found[0].token, key(1).token);
+    assert_eq!(found[0].kind, LargeKind::Partition { rows: 5, dead_rows: 1, range_tombstones: 2 });
+    let row = |clustering: &str| LargeKind::Row { clustering: clustering.to_owned() };
+    assert_eq!([&found[1].kind, &found[2].kind], [&row("8"), &row("7")]);
+    assert!((3_005..3_100).contains(&found[2].bytes), "{found:?}");
+    let large_cell = LargeKind::Cell { clustering: "8".to_owned(), column: "a".to_owned(), elements: 0 };
+    assert_eq!((&found[3].kind, found[3].bytes), (&large_cell, 4_000));
+
+    engine.stop().await.unwrap();
+    let engine = Engine::open(rt.clone(), settings(), schema).await.unwrap();
+    assert_eq!(shown(&engine), found, "the records are part of the SSTable");
+
+    // The rows go, and with the SSTables what was said of them.
+    write(&engine, [1, 3].map(|pk| Change::Partition { pk, ts: 2_000 }).into(), false).await;
+    engine.flush(id).await.unwrap();
+    rt.sleep(Duration::from_secs(2)).await;
+    engine.compact(id).await.unwrap();
+    let kinds: Vec<LargeKind> = shown(&engine).into_iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, [row("7")]);
+}
+
+#[test]
+fn large_data_is_noticed_and_goes_with_its_sstable() {
+    on_a_node(5, work);
+}
