@@ -375,12 +375,7 @@ impl ComputedTables for Tables {
                 "pending_hints" => facts.hints = coordinator.kept_hints().await,
                 "repair_history" => facts.repairs = crate::repairing::facts(&coordinator),
                 "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
-                "snapshots" => {
-                    let listed = engine::list_snapshots(rt.disk(), &boot.directories.data).await;
-                    let listed =
-                        listed.inspect_err(|error| tracing::warn!("snapshots cannot be listed: {error}"));
-                    facts.snapshots = facts::snapshots(listed.unwrap_or_default());
-                }
+                "snapshots" => facts.snapshots = snapshots(&rt, &boot).await,
                 "gossip_info" => {
                     facts.gossip = coordinator.gossiped().await.map_or_else(Vec::new, facts::gossip)
                 }
@@ -419,6 +414,12 @@ impl ComputedTables for Tables {
             catalog::rows(&table, &coordinator.schema(), &facts)
         })
     }
+}
+
+async fn snapshots(rt: &Rt, boot: &Boot) -> Vec<catalog::SnapshotFacts> {
+    let listed = engine::list_snapshots(rt.disk(), &boot.directories.data).await;
+    let listed = listed.inspect_err(|error| tracing::warn!("snapshots cannot be listed: {error}"));
+    facts::snapshots(listed.unwrap_or_default())
 }
 
 /// The rows of a table of `system_schema`, made in steps; none for other tables.
