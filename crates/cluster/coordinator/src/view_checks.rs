@@ -331,12 +331,7 @@ impl CheckRun {
             let places = self.places(table, &page);
             let count = places.len();
             self.compare(table, places).await?;
-            let mut status = self.check.status.borrow_mut();
-            match table.id == self.base.id {
-                true => status.base_rows += count as u64,
-                false => status.view_rows += count as u64,
-            }
-            drop(status);
+            self.count_rows(table, count as u64);
             // At most so many rows in a second.
             let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
             let due =
@@ -344,6 +339,14 @@ impl CheckRun {
             rt.sleep_until(began + due).await;
             let Some(more) = page.more else { return Ok(()) };
             command.resume = Some(more);
+        }
+    }
+
+    fn count_rows(&self, table: &Table, count: u64) {
+        let mut status = self.check.status.borrow_mut();
+        match table.id == self.base.id {
+            true => status.base_rows += count,
+            false => status.view_rows += count,
         }
     }
 
