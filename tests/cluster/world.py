@@ -126,16 +126,16 @@ def peers(address):
 
 
 class Nodes:
-    """Nodes with addresses one after the other."""
+    """Nodes with addresses one after the other. They begin with the binary `old`, if there is one."""
 
-    def __init__(self, torc, folder, first, count):
+    def __init__(self, torc, folder, first, count, old=None):
         start, last = first.rsplit(".", 1)
         self.addresses = [f"{start}.{int(last) + at}" for at in range(count)]
         self.torc, self.all = os.path.abspath(torc), []
         for at, address in enumerate(self.addresses):
             place = os.path.join(folder, f"node{at + 1}")
             os.makedirs(place)
-            self.all.append(Torc(torc, place, address, 1, ("--seeds", self.addresses[0])))
+            self.all.append(Torc(old or torc, place, address, 1, ("--seeds", self.addresses[0])))
 
     def start(self, at):
         seconds = self.all[at].start(PATIENCE)

@@ -28,6 +28,8 @@ pub struct Canaries {
     pub blind_digest: bool,
     /// What a read finds replicas to lack is not written to them.
     pub skipped_repair: bool,
+    /// The same of reads that all replicas have answered.
+    pub skipped_repair_of_all: bool,
     /// Pages that end at different places are merged as if all ended at the same.
     pub unclipped_pages: bool,
     /// A logged batch is taken out of the batchlog before it is applied.

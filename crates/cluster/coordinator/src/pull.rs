@@ -4,6 +4,9 @@
 //! stores some write (a write at ONE, or before the replication factor was raised). So the replicas after a change have together all that
 //! those before it had, however many acknowledged it.
 //!
+//! Near replicas are asked first, so that a write at the LOCAL_QUORUM of this node's datacenter is read as well; while too few of them are up
+//! for that, they are waited for.
+//!
 //! The range is read at QUORUM, deletions included, and compared with this node's own data: only the
 //! difference is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
 //! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile drops the rows that it read,
@@ -15,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use replica::{Form, Limits, Origin, Partitions, ReadCommand, ReadPage, Truncation, Write};
-use schema::Table;
+use schema::{Replication, Table};
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
 use crate::contact;
@@ -37,6 +40,9 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a node that loses a range and is down is waited for.
 const LOSER_WAIT: Duration = Duration::from_secs(60);
+
+/// How long the replicas of this node's datacenter that are down are waited for.
+const NEIGHBOUR_WAIT: Duration = Duration::from_secs(60);
 
 /// What fetching a range came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +105,43 @@ fn leaving(
     Ok(there)
 }
 
+/// How many replicas of this node's datacenter have to be read, with the one that `have` is, so that they share one with whatever acknowledged
+/// a write at its LOCAL_QUORUM: other datacenters need not have that write yet. Fails while too few of them are up, but not for ever.
+fn neighbours(
+    coordinator: &Coordinator,
+    erm: &EffectiveReplicationMap,
+    replicas: &[NodeIndex],
+    have: Option<NodeIndex>,
+) -> Result<usize, RequestError> {
+    let Replication::NetworkTopology { factors } = &erm.replication else { return Ok(0) };
+    let view = &erm.view;
+    let datacenter = &view.node(view.own()).location.datacenter;
+    let Some(factor) = factors.get(datacenter).map(|factor| *factor as usize) else { return Ok(0) };
+    let required = factor - factor / 2;
+    let near = |node: &&NodeIndex| view.datacenter(**node) == view.datacenter(view.own());
+    let is_there = |node: NodeIndex| node == view.own() || have == Some(node) || view.is_alive(node);
+    let (there, down): (Replicas, Replicas) =
+        replicas.iter().filter(near).copied().partition(|node| is_there(*node));
+    if there.len() >= required {
+        return Ok(required);
+    }
+    let returns = |node: &&NodeIndex| view.node(**node).phase != Phase::Removing && !view.is_declared_dead(**node);
+    for node in down.iter().filter(returns).map(|node| view.node(*node)) {
+        if coordinator.is_awaited(node.host, NEIGHBOUR_WAIT) {
+            return Err(RequestError::Overloaded(format!(
+                "{} is down, and without it a write at LOCAL_QUORUM may be missed; start it, or remove it",
+                node.internode
+            )));
+        }
+        tracing::error!(
+            "{} stays down: what was acknowledged at LOCAL_QUORUM and has not reached other replicas yet may be missing in this range until \
+             a repair",
+            node.internode
+        );
+    }
+    Ok(there.len())
+}
+
 /// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
 fn sources(
     coordinator: &Coordinator,
@@ -115,6 +158,7 @@ fn sources(
         return Ok(Sources::Nobody);
     }
     let leaving = leaving(coordinator, erm, token, from)?;
+    let near = if from == PullFrom::Quorum { neighbours(coordinator, erm, &replicas, have)? } else { 0 };
     let mut candidates = leaving.clone();
     let others = contact::candidates(view, &replicas, turn, &[]);
     candidates.extend(others.into_iter().filter(|node| !leaving.contains(node)));
@@ -127,7 +171,11 @@ fn sources(
     }
     let is_here = |node: &NodeIndex| have == Some(*node);
     let required = required - usize::from(replicas.iter().any(is_here));
-    let required = required.max(leaving.iter().filter(|node| !is_here(node)).count());
+    let is_near = |node: &NodeIndex| view.datacenter(*node) == view.datacenter(view.own());
+    // Those who leave are asked first, then the near ones.
+    let far = leaving.iter().filter(|node| !is_near(node)).count();
+    let near = near.saturating_sub(replicas.iter().filter(|node| is_here(node) && is_near(node)).count());
+    let required = required.max(far + near).max(leaving.iter().filter(|node| !is_here(node)).count());
     candidates.retain(|node| !is_here(node));
     if required == 0 {
         return Ok(Sources::Nobody);

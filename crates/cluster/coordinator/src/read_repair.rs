@@ -55,6 +55,7 @@ impl Reader<'_> {
         // Places that an index finds are no rows, and replicas that differ in them need not differ in a row.
         let repairs_wanted = command.table.options.read_repair != "NONE"
             && !injected.skipped_repair
+            && !(injected.skipped_repair_of_all && nodes.len() == participants.candidates.len())
             && command.index.is_none();
         let replica = self.context.replica();
         loop {

@@ -158,7 +158,12 @@ pub(crate) struct Admission {
     metrics: Rc<SessionMetrics>,
     /// Sends a message to shard 0; none when this shard is the only one.
     lender: RefCell<Option<Box<dyn Fn(Lending)>>>,
+    /// An injected bug: how many charges were dropped, of which every sixteenth is not given back. None without it.
+    leak: Cell<Option<u64>>,
 }
+
+/// With the injected bug one charge in so many is not given back.
+const LEAK_ONE_IN: u64 = 16;
 
 impl Admission {
     /// Limits of the node in bytes.
@@ -178,12 +183,25 @@ impl Admission {
             gauge,
             metrics,
             lender: RefCell::new(None),
+            leak: Cell::new(None),
         })
     }
 
     /// Has messages to shard 0 sent this way.
     pub(crate) fn borrow_from(&self, lender: Box<dyn Fn(Lending)>) {
         *self.lender.borrow_mut() = Some(lender);
+    }
+
+    /// Injects a bug: charges that are not given back.
+    pub(crate) fn inject_leak(&self) {
+        self.leak.set(Some(0));
+    }
+
+    /// Whether the injected bug befalls the charge that is dropped now.
+    fn leaks(&self) -> bool {
+        let Some(dropped) = self.leak.get() else { return false };
+        self.leak.set(Some(dropped + 1));
+        dropped % LEAK_ONE_IN == 0
     }
 
     /// The account of a new connection's address.
@@ -404,6 +422,9 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         let admission = &self.admission;
+        if admission.leaks() {
+            return;
+        }
         for account in [&admission.total, &self.usage.account] {
             account.used.set(account.used.get() - self.bytes);
             account.long.set(account.long.get() - usize::from(self.kind == Kind::Long));

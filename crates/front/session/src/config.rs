@@ -35,6 +35,15 @@ pub struct SessionConfig {
     pub unwritten_bytes_max: usize,
     /// Events that may wait for a client that reads slowly; then its connection is closed.
     pub unwritten_events_max: usize,
+    /// Bugs to inject.
+    pub canaries: Canaries,
+}
+
+/// Bugs that tests inject to see that they are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Canaries {
+    /// Of every sixteenth request the bytes in flight are never given back.
+    pub leaked_bytes: bool,
 }
 
 impl SessionConfig {
@@ -55,6 +64,7 @@ impl SessionConfig {
             requests_per_connection_max: 1024,
             unwritten_bytes_max: 1 << 20,
             unwritten_events_max: 1024,
+            canaries: Canaries::default(),
         }
     }
 }

@@ -29,7 +29,7 @@ mod sessions;
 pub use answers::AnswerBooking;
 pub use auth::{AllowAll, Authenticator, SaslExchange, SaslStep};
 pub use client::{Client, ConnectionInfo, ConnectionStage};
-pub use config::{NodeDescription, SessionConfig};
+pub use config::{Canaries, NodeDescription, SessionConfig};
 pub use metrics::SessionMetrics;
 pub use processor::{Statement, StatementMessage, StatementProcessor};
 pub use security::ClientTls;

@@ -290,6 +290,9 @@ impl<P: StatementProcessor> Sessions<P> {
             Admission::new(limit, limit_per_ip, rt.shard_count(), Rc::clone(&metrics), |metrics| {
                 &metrics.request_bytes_in_flight
             });
+        if config.canaries.leaked_bytes {
+            admission.inject_leak();
+        }
         let of_answers = config.answer_bytes_max / usize::from(rt.shard_count());
         let answers = Admission::new(of_answers, of_answers / 2, 1, Rc::clone(&metrics), |metrics| {
             &metrics.answer_bytes_in_flight

@@ -9,6 +9,12 @@ pub struct Canaries {
     pub coordinator: coordinator::Canaries,
     /// In repairs.
     pub repair: repair::Canaries,
+    /// In hints.
+    pub hints: hints::Canaries,
+    /// In clients' sessions.
+    pub session: session::Canaries,
+    /// Now and then a coordinator's timestamp lies three seconds back.
+    pub stale_timestamps: bool,
     /// A node whose disk was rolled back serves all the same.
     pub rollback_unnoticed: bool,
 }

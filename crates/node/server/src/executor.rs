@@ -1,6 +1,6 @@
 //! Statements of sessions to the executor of the shard, and prepared statements from shard to shard.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use coordinator::Coordinator;
+use exec::backend::Clock;
 use exec::native::{ClientState, NativeFrontend};
 use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use futures_util::future::join_all;
@@ -56,11 +57,36 @@ pub(crate) fn executor(
         snitch: "DynamicEndpointSnitch".to_owned(),
         address: SocketAddr::new(config.rpc_address, config.native_transport_port),
     };
-    let clock = Rc::new(rt.clone());
+    let clock: Rc<dyn Clock> = match boot.canaries.stale_timestamps {
+        true => Rc::new(StaleClock { rt: rt.clone(), asked: Cell::new(0) }),
+        false => Rc::new(rt.clone()),
+    };
     let executor = Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)));
     let executor = Rc::new(NativeFrontend::new(executor));
     share_prepared(rt, &executor, statements);
     executor
+}
+
+/// An injected bug: a clock that is three seconds late every eighth time.
+struct StaleClock {
+    rt: Rt,
+    asked: Cell<u64>,
+}
+
+impl Clock for StaleClock {
+    fn wall_micros(&self) -> i64 {
+        let asked = self.asked.replace(self.asked.get() + 1);
+        let late = if asked % 8 == 7 { 3_000_000 } else { 0 };
+        self.rt.wall_micros() - late
+    }
+
+    fn now(&self) -> rt::Instant {
+        self.rt.now()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        Clock::random(&self.rt)
+    }
 }
 
 /// Logs slow statements for as long as the task is held.

@@ -68,7 +68,7 @@ impl Front {
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
-            session_config(&boot.config),
+            SessionConfig { canaries: boot.canaries.session, ..session_config(&boot.config) },
             NodeDescription {
                 cql_version: "3.4.7".to_owned(),
                 host_id: schema::TableId(boot.identity.host_id).to_string(),

@@ -92,7 +92,7 @@ impl RunningShard {
         coordinator.derive_views();
         coordinator.capture_changes();
         coordinator.connect(&messenger);
-        let hints = Hints::open(rt, &boot.directories.hints, hints_config(config, rt)).await;
+        let hints = Hints::open(rt, &boot.directories.hints, hints_config(&boot, rt)).await;
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
         let host = HostId(boot.identity.host_id);
@@ -220,7 +220,8 @@ impl RunningShard {
     }
 }
 
-fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
+fn hints_config(boot: &Boot, rt: &Rt) -> HintsConfig {
+    let config = &boot.config;
     HintsConfig {
         enabled: config.hinted_handoff_enabled,
         window: config.max_hint_window,
@@ -231,6 +232,7 @@ fn hints_config(config: &Config, rt: &Rt) -> HintsConfig {
         // Each shard delivers its hints.
         throttle_bytes: config.hinted_handoff_throttle.0.div_ceil(u64::from(rt.shard_count())),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
+        canaries: boot.canaries.hints,
         ..HintsConfig::default()
     }
 }

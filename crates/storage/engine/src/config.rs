@@ -40,6 +40,10 @@ pub struct Canaries {
     pub all_repaired: bool,
     /// The index of an SSTable leaves out one row in four.
     pub lost_places: bool,
+    /// A cleanup keeps everything.
+    pub skipped_cleanup: bool,
+    /// Writes that come late are taken although the table was truncated meanwhile.
+    pub late_after_truncate: bool,
 }
 
 /// Settings of one shard's engine. Byte limits are this shard's part of the node's.

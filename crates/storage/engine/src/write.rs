@@ -69,7 +69,8 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
         rule @ (Truncation::LeavesOut(_) | Truncation::LeavesOutRead { .. }) => {
             let now = inner.rt.wall_micros();
             let all = write.updates.len();
-            write.updates.retain(|update| !rule.leaves_out(truncated_at(update), now));
+            let injected = inner.config.canaries.late_after_truncate;
+            write.updates.retain(|update| injected || !rule.leaves_out(truncated_at(update), now));
             if write.updates.len() < all {
                 write.encoded = None;
             }

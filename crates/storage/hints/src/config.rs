@@ -41,6 +41,8 @@ pub struct Canaries {
     pub skip_sync: bool,
     /// Remember a position that is one hint too far.
     pub skip_at_resume: bool,
+    /// Do not remove the file of hints that are delivered.
+    pub keep_files: bool,
 }
 
 impl Default for HintsConfig {

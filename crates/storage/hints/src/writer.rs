@@ -347,7 +347,9 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             let state = &mut *state;
             let Some(log) = state.hosts.get_mut(&host) else { return };
-            if let Some(segment) = log.closed.remove(&number) {
+            if let Some(segment) = log.closed.remove(&number)
+                && !self.config.canaries.keep_files
+            {
                 state.garbage.push(segment.path);
             }
             state.unsynced.remove(&number);

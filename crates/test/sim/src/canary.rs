@@ -260,6 +260,57 @@ impl Canary {
             |injected| injected.coordinator.unlogged_deletions = true,
         ),
         checked(
+            "skipped-repair-of-all",
+            "a read repair is not written when all replicas have answered the read",
+            (Focus::Stale, 10, Some(0)),
+            "equal",
+            |injected| injected.coordinator.skipped_repair_of_all = true,
+        ),
+        checked(
+            "late-after-truncate",
+            "replicas take late writes of a table that was truncated meanwhile",
+            (Focus::Rows, 10, Some(0)),
+            "truncating",
+            |injected| injected.engine.late_after_truncate = true,
+        ),
+        checked(
+            "unmoved-data",
+            "nodes that become replicas by ALTER KEYSPACE fetch no data",
+            (Focus::Rows, 10, Some(0)),
+            "replicating",
+            |injected| injected.coordinator.unmoved_replication = true,
+        ),
+        checked(
+            "kept-hint-file",
+            "the file of delivered hints is not removed",
+            (Focus::Away, 5, Some(0)),
+            "left_behind",
+            |injected| injected.hints.keep_files = true,
+        ),
+        checked(
+            "stale-timestamps",
+            "a coordinator's timestamp lies three seconds back now and then",
+            (Focus::Lag, 10, Some(0)),
+            "stamps",
+            |injected| injected.stale_timestamps = true,
+        ),
+        cluster(
+            "skipped-cleanup",
+            "a node keeps the ranges that it loses, and has them still when it regains them",
+            (Focus::Graces, 20, Some(0)),
+            |injected| injected.engine.skipped_cleanup = true,
+        ),
+        Canary {
+            focus: None,
+            ..checked(
+                "leaked-bytes",
+                "of every sixteenth request the bytes in flight are not given back",
+                (Focus::Lag, 60, None),
+                "overloaded",
+                |injected| injected.session.leaked_bytes = true,
+            )
+        },
+        checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",
             (Focus::Rollback, 2, Some(0)),

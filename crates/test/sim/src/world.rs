@@ -493,7 +493,9 @@ impl World {
             Failure::Protocol(_) => (Outcome::Unknown, false),
         };
         if !excused {
-            self.fail(format!("nothing excuses this failure: {failure}\n  statement: {what}"));
+            let is_overloaded = matches!(failure, Failure::Error(error) if error.code() == OVERLOADED);
+            let name = if is_overloaded { "checker overloaded: " } else { "" };
+            self.fail(format!("{name}nothing excuses this failure: {failure}\n  statement: {what}"));
         }
         outcome
     }

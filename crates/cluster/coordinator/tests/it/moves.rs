@@ -101,6 +101,37 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
     }
 }
 
+/// A node is replaced, and of its datacenter one replica has what the datacenter acknowledged at LOCAL_QUORUM besides the dead one.
+#[test]
+fn a_replacement_has_what_its_datacenter_has_acknowledged() {
+    let t = table("wide", "t");
+    // The fourth node of dc1 takes the place of the first.
+    let world = World::wide(11, &["dc1", "dc1", "dc1", "dc1", "dc2", "dc2", "dc2"], Config::default());
+    let phases = |node| match node {
+        0 => Phase::Removing,
+        JOINS => Phase::Joining,
+        _ => Phase::Normal,
+    };
+    world.believe_phases(&[1, 2, 3, 4, 5, 6], phases);
+    let update = row(&t, 1, 0, "by the first and the second", 10);
+    let applied = world.on(1, 0, |_, coordinator| async move {
+        coordinator.replica().apply(Write::one(Origin::Client, update)).await
+    });
+    applied.expect("the disk is well");
+    world.believe_phases(&[2, 3, 4, 5, 6], phases);
+    let waits = world.pull(JOINS, &t).expect_err("the second may be the only one that has it");
+    assert!(waits.to_string().contains("a write at LOCAL_QUORUM may be missed"), "{waits}");
+    world.believe_phases(&[1, 2, 3, 4, 5, 6], phases);
+    world.pull(JOINS, &t).expect("all are there");
+    let kept = world.kept(JOINS, partition(&t, 1, seconds(&world.sim, 0)));
+    assert_eq!(kept, [(0, "by the first and the second".to_owned())]);
+    // A datacenter that has lost its majority for good is not waited for.
+    world.believe_phases(&[2, 3, 4, 5, 6], phases);
+    world.pull(JOINS, &t).expect_err("it may come back");
+    world.sim.run_for(61 * SECOND);
+    world.pull(JOINS, &t).expect("not for ever");
+}
+
 #[test]
 fn a_join_does_not_wait_for_a_dead_node_that_is_to_be_replaced() {
     let t = table("ks", "t");

@@ -230,7 +230,7 @@ fn run(seed: u64, plan: Plan) -> Vec<String> {
 }
 
 const HEALTHY: Plan = Plan {
-    canaries: Canaries { drop_hint: false, skip_sync: false, skip_at_resume: false },
+    canaries: Canaries { drop_hint: false, skip_sync: false, skip_at_resume: false, keep_files: false },
     kill: false,
     shards: 1,
     disk_errors: false,

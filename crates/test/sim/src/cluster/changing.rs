@@ -116,6 +116,21 @@ impl ClusterDirector {
         self.relieve(nth);
     }
 
+    /// A node joins, or one leaves where none is left to join; somebody may end in the middle.
+    pub(crate) async fn change_once(&mut self, until: Duration) {
+        self.excuse_all();
+        self.rest_about(UNDER_WAY_MILLIS).await;
+        match self.next_joiner().is_some() {
+            true => self.join_one(),
+            false => drop(self.begin_change(RingEvent::Leave).await),
+        }
+        if one_in(&mut self.rng, 2) {
+            self.interrupt().await;
+        }
+        let left = until.saturating_sub(self.sim.now());
+        self.rt.sleep(left).await;
+    }
+
     /// Changes the ring until a time, each change as soon as the one before has completed, or after a while.
     pub(crate) async fn change_again(&mut self, until: Duration) {
         self.excuse_all();

@@ -32,6 +32,9 @@ const VIEWS_ONE_IN: u64 = 20;
 /// The same of change data capture.
 const CHANGES_STREAM: u64 = 28;
 const CHANGES_ONE_IN: u64 = 20;
+/// The same of topology changes with a grace period between them.
+const GRACES_STREAM: u64 = 30;
+const GRACES_ONE_IN: u64 = 20;
 
 /// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +72,13 @@ pub enum Focus {
     Views,
     /// The same of such a table whose changes are captured.
     Changes,
+    /// Nodes that join and leave, one a round: between two changes everything is repaired, and deletions are purged.
+    Graces,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -90,6 +95,7 @@ impl Focus {
         Self::Rollback,
         Self::Views,
         Self::Changes,
+        Self::Graces,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -116,6 +122,7 @@ impl Focus {
             Self::Rollback => "rollback",
             Self::Views => "views",
             Self::Changes => "changes",
+            Self::Graces => "graces",
         }
     }
 
@@ -141,6 +148,8 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut views, VIEWS_ONE_IN).then_some(Self::Views));
         let mut changes = Rng::new(seed, CHANGES_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut changes, CHANGES_ONE_IN).then_some(Self::Changes));
+        let mut graces = Rng::new(seed, GRACES_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut graces, GRACES_ONE_IN).then_some(Self::Graces));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -155,7 +164,7 @@ impl Focus {
             Self::Stale => *pick(rng, &[4, 5, 5]),
             Self::Repairs | Self::Rot => *pick(rng, &[3, 3, 4]),
             Self::Growth => *pick(rng, &[2, 3, 3, 4]),
-            Self::Rings | Self::Views | Self::Changes => *pick(rng, &[4, 5]),
+            Self::Rings | Self::Views | Self::Changes | Self::Graces => *pick(rng, &[4, 5]),
             Self::Rollback => *pick(rng, &[3, 3, 4, 5]),
             Self::Steady => *pick(rng, &[3, 3, 4, 5]),
         }
@@ -193,6 +202,7 @@ impl Focus {
             Self::Rows => rows(plan, rng),
             Self::Rollback => changing(plan, rng),
             Self::Views => views(plan, rng),
+            Self::Graces => graces(plan, rng),
             Self::Changes => {
                 views(plan, rng);
                 plan.captured = true;
@@ -354,6 +364,19 @@ fn rings(plan: &mut ClusterPlan, rng: &mut Rng) {
         // The votes that only a dead node has are lost when its removal is forced.
         plan.serial_percent = 0;
     }
+}
+
+fn graces(plan: &mut ClusterPlan, rng: &mut Rng) {
+    changing(plan, rng);
+    plan.grace = *pick(rng, &[Grace::Repair(300), Grace::Timeout(3_600)]);
+    plan.rounds = 4;
+    plan.founders = plan.shards.len() - 1;
+    // Each node has a part only, which grows and shrinks.
+    plan.copies = Copies::Anywhere(2);
+    plan.tokens = *pick(rng, &[2, 4, 16]);
+    plan.scale = Scale { partitions: 30, rows: 2, ..Scale::default() };
+    (plan.serial_percent, plan.changers) = (0, 0);
+    busy(plan, 20_000, 100_000);
 }
 
 fn steady(plan: &mut ClusterPlan, rng: &mut Rng) {

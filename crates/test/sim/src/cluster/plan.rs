@@ -24,6 +24,8 @@ const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
 /// The same where the ring changes: that takes its time, and is to happen while clients work.
 const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
 const LIFETIME_OF_LONG_FAULTS: u64 = 400_000;
+/// Faults of up to this end before a node that gains a range gives up waiting for the replicas of its datacenter.
+const NEIGHBOUR_WAIT_MILLIS: u64 = 30_000;
 /// In lifetimes from this on clients take their time, about so many requests each.
 const LONG_LIFETIME_MILLIS: u64 = 20_000;
 const LONG_LIFETIME_REQUESTS: u64 = 150;
@@ -374,8 +376,7 @@ impl ClusterPlan {
 
     /// Later draws, by random numbers of their own.
     pub(crate) fn draw_details(&mut self, rng: &mut Rng) {
-        // Hints and truncations are put in order by clocks.
-        self.truncates = one_in(rng, 3) && !self.faults.contains(&Fault::ClockJump);
+        self.truncates = one_in(rng, 3);
         let stays = self.ring.iter().all(|event| !event.moves_data());
         // With a replica in the wrong place only, until a repair, no node may give its ranges away or be lost.
         let least = if self.founders == self.shards.len() { 1 } else { 2 };
@@ -420,9 +421,11 @@ impl ClusterPlan {
         let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
         if self.operations.rows && by_datacenter && one_in(rng, 2) {
             self.operations.local_rounds = true;
-            // A replacement need not stream all that a quorum of one datacenter has.
-            self.ring.clear();
-            self.founders = self.shards.len();
+            // A node that gains a range waits a minute for the replicas of its datacenter.
+            if self.fault_millis > NEIGHBOUR_WAIT_MILLIS {
+                self.ring.clear();
+                self.founders = self.shards.len();
+            }
         }
         let is_focus = self.focus == Some(Focus::Rows);
         self.operations.rows_truncated = self.truncates && !self.forces && (is_focus || one_in(rng, 2));

@@ -39,6 +39,7 @@ impl ClusterDirector {
             Some(Focus::Steady) => self.fault_few(until).await,
             Some(Focus::Growth) => self.grow(until).await,
             Some(Focus::Rings) => self.change_again(until).await,
+            Some(Focus::Graces) => self.change_once(until).await,
             Some(Focus::Rollback) => self.restore_disks(until).await,
             _ => self.disturb(until).await,
         }
@@ -46,7 +47,7 @@ impl ClusterDirector {
 
     /// Whether the scenario decides when nodes join.
     pub(crate) fn joins_in_scenarios(&self) -> bool {
-        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings))
+        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces))
     }
 
     pub(crate) fn excuse_all(&self) {
