@@ -67,7 +67,7 @@ pub(crate) fn executor(
     executor
 }
 
-/// An injected bug: a clock that is three seconds late every eighth time.
+/// An injected bug: of eight timestamps one lies three seconds back.
 struct StaleClock {
     rt: Rt,
     asked: Cell<u64>,
@@ -75,6 +75,10 @@ struct StaleClock {
 
 impl Clock for StaleClock {
     fn wall_micros(&self) -> i64 {
+        self.rt.wall_micros()
+    }
+
+    fn timestamp_micros(&self) -> i64 {
         let asked = self.asked.replace(self.asked.get() + 1);
         let late = if asked % 8 == 7 { 3_000_000 } else { 0 };
         self.rt.wall_micros() - late

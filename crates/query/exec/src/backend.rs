@@ -223,6 +223,10 @@ pub struct NodeInfo {
 pub trait Clock: 'static {
     /// Microseconds since the epoch.
     fn wall_micros(&self) -> i64;
+    /// The same for the timestamp of a write.
+    fn timestamp_micros(&self) -> i64 {
+        self.wall_micros()
+    }
     /// A clock that never goes back, for deadlines.
     fn now(&self) -> Instant;
     /// Sixteen random bytes.

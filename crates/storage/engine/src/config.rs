@@ -40,6 +40,8 @@ pub struct Canaries {
     pub all_repaired: bool,
     /// The index of an SSTable leaves out one row in four.
     pub lost_places: bool,
+    /// A truncation keeps one SSTable.
+    pub partial_truncate: bool,
     /// A cleanup keeps everything.
     pub skipped_cleanup: bool,
     /// Writes that come late are taken although the table was truncated meanwhile.

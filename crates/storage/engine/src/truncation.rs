@@ -29,7 +29,10 @@ pub(crate) async fn truncate(
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
     }
-    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let mut doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    if inner.config.canaries.partial_truncate {
+        doomed.pop();
+    }
     crate::links::auto_snapshot(inner, store, &doomed, "truncated", at_micros).await?;
     inner.make_dir(store).await?;
     let disk = inner.rt.disk();

@@ -262,21 +262,27 @@ impl Canary {
         checked(
             "skipped-repair-of-all",
             "a read repair is not written when all replicas have answered the read",
-            (Focus::Stale, 10, Some(0)),
+            (Focus::Stale, 5, Some(0)),
             "equal",
             |injected| injected.coordinator.skipped_repair_of_all = true,
         ),
         checked(
+            "partial-truncate",
+            "a truncation keeps one SSTable",
+            (Focus::Rows, 5, Some(0)),
+            "truncating",
+            |injected| injected.engine.partial_truncate = true,
+        ),
+        cluster(
             "late-after-truncate",
             "replicas take late writes of a table that was truncated meanwhile",
-            (Focus::Rows, 10, Some(0)),
-            "truncating",
+            (Focus::Rows, 20, Some(8)),
             |injected| injected.engine.late_after_truncate = true,
         ),
         checked(
             "unmoved-data",
             "nodes that become replicas by ALTER KEYSPACE fetch no data",
-            (Focus::Rows, 10, Some(0)),
+            (Focus::Rows, 5, Some(0)),
             "replicating",
             |injected| injected.coordinator.unmoved_replication = true,
         ),
@@ -297,7 +303,7 @@ impl Canary {
         cluster(
             "skipped-cleanup",
             "a node keeps the ranges that it loses, and has them still when it regains them",
-            (Focus::Graces, 20, Some(0)),
+            (Focus::Graces, 5, Some(0)),
             |injected| injected.engine.skipped_cleanup = true,
         ),
         Canary {
@@ -305,7 +311,7 @@ impl Canary {
             ..checked(
                 "leaked-bytes",
                 "of every sixteenth request the bytes in flight are not given back",
-                (Focus::Lag, 60, None),
+                (Focus::Lag, 40, Some(29)),
                 "overloaded",
                 |injected| injected.session.leaked_bytes = true,
             )
