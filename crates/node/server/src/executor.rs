@@ -78,10 +78,9 @@ impl Clock for StaleClock {
         self.rt.wall_micros()
     }
 
-    fn timestamp_micros(&self) -> i64 {
+    fn issued(&self, drawn: i64) -> i64 {
         let asked = self.asked.replace(self.asked.get() + 1);
-        let late = if asked % 8 == 7 { 3_000_000 } else { 0 };
-        self.rt.wall_micros() - late
+        if asked % 8 == 7 { drawn - 3_000_000 } else { drawn }
     }
 
     fn now(&self) -> rt::Instant {

@@ -223,9 +223,9 @@ pub struct NodeInfo {
 pub trait Clock: 'static {
     /// Microseconds since the epoch.
     fn wall_micros(&self) -> i64;
-    /// The same for the timestamp of a write.
-    fn timestamp_micros(&self) -> i64 {
-        self.wall_micros()
+    /// The timestamp that a write gets of the one that was drawn for it: another one only where a test injects that.
+    fn issued(&self, drawn: Timestamp) -> Timestamp {
+        drawn
     }
     /// A clock that never goes back, for deadlines.
     fn now(&self) -> Instant;

@@ -178,9 +178,9 @@ impl<C: Coordinator> Executor<C> {
 
     /// A timestamp that no statement of this shard had before.
     pub fn timestamp(&self) -> Timestamp {
-        let timestamp = self.clock.timestamp_micros().max(self.last_timestamp.get() + 1);
+        let timestamp = self.clock.wall_micros().max(self.last_timestamp.get() + 1);
         self.last_timestamp.set(timestamp);
-        timestamp
+        self.clock.issued(timestamp)
     }
 
     /// Runs a plan with these values.
