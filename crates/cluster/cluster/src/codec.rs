@@ -163,6 +163,8 @@ struct StoredOptions {
     max_reads_per_second: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_writes_per_second: Option<u32>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    synchronous_updates: bool,
     extensions: BTreeMap<String, Vec<u8>>,
 }
 
@@ -479,6 +481,7 @@ fn store_options(options: &TableOptions) -> StoredOptions {
         paxos_grace_seconds: options.paxos_grace_seconds,
         max_reads_per_second: options.per_partition_rate_limit.max_reads_per_second,
         max_writes_per_second: options.per_partition_rate_limit.max_writes_per_second,
+        synchronous_updates: options.synchronous_updates,
         extensions: options.extensions,
     }
 }
@@ -509,6 +512,7 @@ fn load_options(stored: StoredOptions) -> TableOptions {
             max_reads_per_second: stored.max_reads_per_second,
             max_writes_per_second: stored.max_writes_per_second,
         },
+        synchronous_updates: stored.synchronous_updates,
         extensions: stored.extensions,
     }
 }

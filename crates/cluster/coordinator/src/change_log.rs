@@ -93,7 +93,7 @@ impl ChangeObserver {
             !is_here(change) || !context.go_with(&change.table, change.key.token, token)
         };
         let changes: Vec<_> = changes.into_iter().filter(goes_on).collect();
-        let (intent, follow_up) = self.intents.of(&coordinator, changes).await?;
+        let (intent, follow_up) = self.intents.of(&coordinator, changes, false).await?;
         updates.extend(intent);
         Ok(Derivation { updates, follow_up })
     }

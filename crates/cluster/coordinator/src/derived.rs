@@ -17,11 +17,11 @@ use schema::{Schema, Table, TableId};
 use stdx::HashMap;
 use views::View;
 
-use crate::Coordinator;
 use crate::batch_row;
 use crate::batchlog::Active;
 use crate::coordinator::WeakCoordinator;
 use crate::logged::Batches;
+use crate::{Coordinator, RequestError};
 
 /// Bytes of view updates of a shard that are on their way. Writes of bases wait when there are more.
 const PENDING_BYTES_MAX: usize = 16 << 20;
@@ -29,6 +29,11 @@ const PENDING_BYTES_MAX: usize = 16 << 20;
 const READ_BYTES_MAX: usize = 16 << 20;
 /// The time that the replicas of a view have for an update, before the batchlog tries it again.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a write waits for its views that have `synchronous_updates`: longer than its coordinator does, which answers with a timeout
+/// before that.
+const SYNCHRONOUS_TIME_MAX: Duration = Duration::from_secs(12);
+/// Between two attempts at that.
+const SYNCHRONOUS_PAUSE: Duration = Duration::from_millis(200);
 
 impl Coordinator {
     /// Has views of this shard's tables follow their bases from now on.
@@ -83,11 +88,13 @@ impl Default for Intents {
 }
 
 impl Intents {
-    /// The intent that is stored with a write so that `changes` follow from it, and their delivery. Waits for room.
+    /// The intent that is stored with a write so that `changes` follow from it, and their delivery, which the write waits for where that is
+    /// `synchronous`. Waits for room.
     pub(crate) async fn of(
         &self,
         coordinator: &Coordinator,
         changes: Vec<PartitionUpdate>,
+        synchronous: bool,
     ) -> Result<(Option<PartitionUpdate>, Option<Box<dyn FollowUp>>), WriteError> {
         let schema = coordinator.schema();
         let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
@@ -97,7 +104,8 @@ impl Intents {
         let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
         let active = coordinator.operations().batchlog.begin(changes.iter());
         let row = active.batch.row(batches);
-        let pending = Pending { coordinator: coordinator.clone(), active, is_applied: false, _room: room };
+        let coordinator = coordinator.clone();
+        let pending = Pending { coordinator, active, synchronous, is_applied: false, _room: room };
         Ok((Some(row), Some(Box::new(pending))))
     }
 }
@@ -106,6 +114,7 @@ impl Intents {
 struct Pending {
     coordinator: Coordinator,
     active: Active,
+    synchronous: bool,
     is_applied: bool,
     _room: Permit,
 }
@@ -119,12 +128,35 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    /// Writes the updates to the views' replicas.
-    async fn deliver(self) {
+    /// Writes the updates to the views' replicas; a quorum of each has them then.
+    async fn try_to_deliver(&self) -> Result<(), RequestError> {
         let batch = self.active.batch.clone();
         let batches = Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog);
-        if let Err(error) = batches.complete(batch, DELIVERY_TIMEOUT).await {
+        batches.complete(batch, DELIVERY_TIMEOUT).await
+    }
+
+    /// Writes the updates to the views' replicas, or leaves them to the batchlog.
+    async fn deliver(self) {
+        if let Err(error) = self.try_to_deliver().await {
             tracing::debug!("updates of materialized views are left to the batchlog: {error}");
+        }
+    }
+
+    /// The same again and again, until it has succeeded or nobody waits any more.
+    async fn deliver_in_time(self) -> Result<(), WriteError> {
+        let rt = self.coordinator.context().rt().clone();
+        let until = rt.now() + SYNCHRONOUS_TIME_MAX;
+        loop {
+            match self.try_to_deliver().await {
+                Ok(()) => return Ok(()),
+                Err(error) if rt.now() >= until => {
+                    tracing::debug!(
+                        "synchronous updates of materialized views are left to the batchlog: {error}"
+                    );
+                    return Err(WriteError::FollowUp(error.to_string()));
+                }
+                Err(_) => rt.sleep(SYNCHRONOUS_PAUSE).await,
+            }
         }
     }
 }
@@ -141,6 +173,9 @@ impl FollowUp for Pending {
                 self.deliver().await;
                 Ok(())
             });
+        }
+        if self.synchronous {
+            return Box::pin(self.deliver_in_time());
         }
         let rt = self.coordinator.context().rt().clone();
         rt.spawn(Group::Statement, self.deliver()).detach();
@@ -171,7 +206,8 @@ impl ViewObserver {
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
-        let (intent, follow_up) = self.intents.of(&coordinator, changes).await?;
+        let synchronous = views.iter().any(|view| view.table().options.synchronous_updates);
+        let (intent, follow_up) = self.intents.of(&coordinator, changes, synchronous).await?;
         updates.extend(intent.filter(|_| !context.injected().lost_view_updates));
         Ok(Derivation { updates, follow_up })
     }

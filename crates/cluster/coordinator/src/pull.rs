@@ -125,7 +125,8 @@ fn neighbours(
     if there.len() >= required {
         return Ok(required);
     }
-    let returns = |node: &&NodeIndex| view.node(**node).phase != Phase::Removing && !view.is_declared_dead(**node);
+    let returns =
+        |node: &&NodeIndex| view.node(**node).phase != Phase::Removing && !view.is_declared_dead(**node);
     for node in down.iter().filter(returns).map(|node| view.node(*node)) {
         if coordinator.is_awaited(node.host, NEIGHBOUR_WAIT) {
             return Err(RequestError::Overloaded(format!(

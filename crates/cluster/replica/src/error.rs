@@ -63,9 +63,9 @@ impl From<engine::WriteError> for ReplicaError {
             engine::WriteError::UnknownTable(id) => Self::UnknownTable(id),
             engine::WriteError::Stopped => Self::Stopped,
             engine::WriteError::Truncated(at_micros) => Self::Truncated(at_micros),
-            engine::WriteError::CommitLog(_) | engine::WriteError::Read(_) => {
-                Self::Storage(error.to_string())
-            }
+            engine::WriteError::CommitLog(_)
+            | engine::WriteError::Read(_)
+            | engine::WriteError::FollowUp(_) => Self::Storage(error.to_string()),
         }
     }
 }

@@ -319,6 +319,9 @@ fn table_options(table: &Table) -> Vec<String> {
     if let Some(seconds) = options.paxos_grace_seconds {
         lines.push(format!("paxos_grace_seconds = {seconds}"));
     }
+    if options.synchronous_updates {
+        lines.push("synchronous_updates = true".to_owned());
+    }
     let limits = options.per_partition_rate_limit.named();
     let limits: Vec<String> = limits.map(|(name, limit)| format!("'{name}': '{limit}'")).collect();
     if !limits.is_empty() {

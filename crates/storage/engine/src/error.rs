@@ -29,6 +29,8 @@ pub enum WriteError {
     CommitLog(String),
     /// Reading what the write changes failed: a counter's value, or rows that a view follows.
     Read(String),
+    /// The write is stored; what follows from it elsewhere, and was to be there before the write is acknowledged, is not there in time.
+    FollowUp(String),
     /// The engine has stopped, on request or because the disk failed and the policy says so.
     Stopped,
     /// The table was truncated at this time (microseconds since the epoch), after the write began or as it did; nothing was written.
@@ -46,6 +48,9 @@ impl fmt::Display for WriteError {
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
             Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
             Self::Read(reason) => write!(f, "what the write changes cannot be read: {reason}"),
+            Self::FollowUp(reason) => {
+                write!(f, "the write is stored, and what follows from it is not there yet: {reason}")
+            }
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
             Self::Truncated(_) => f.write_str("the table was truncated after the write began"),
         }

@@ -35,12 +35,13 @@ impl Observed {
         self.held.clear();
     }
 
-    /// The write is durable; waits until it may be acknowledged.
+    /// The write is durable; waits until it may be acknowledged. One that fails keeps no other from being carried out.
     pub(crate) async fn durable(self) -> Result<(), WriteError> {
+        let mut outcome = Ok(());
         for follow_up in self.follow_ups {
-            follow_up.durable().await?;
+            outcome = outcome.and(follow_up.durable().await);
         }
-        Ok(())
+        outcome
     }
 }
 

@@ -148,6 +148,8 @@ pub struct TableOptions {
     pub paxos_grace_seconds: Option<u32>,
     /// How often each partition may be read and written.
     pub per_partition_rate_limit: RateLimit,
+    /// Of a materialized view: writes of its base wait for it (`synchronous_updates`, as in ScyllaDB).
+    pub synchronous_updates: bool,
     /// Opaque settings of extensions.
     pub extensions: BTreeMap<String, Vec<u8>>,
 }
@@ -186,6 +188,7 @@ impl Default for TableOptions {
             tombstone_gc: TombstoneGc::Timeout,
             paxos_grace_seconds: None,
             per_partition_rate_limit: RateLimit::default(),
+            synchronous_updates: false,
             extensions: BTreeMap::new(),
         }
     }

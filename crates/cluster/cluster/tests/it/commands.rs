@@ -119,6 +119,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
         cdc: rest.0,
         incremental_backups: rest.1,
         allow_auto_snapshot: rest.2,
+        synchronous_updates: !rest.2,
         speculative_retry: rest.3,
         additional_write_policy: rest.4,
         tombstone_gc: rest.5,

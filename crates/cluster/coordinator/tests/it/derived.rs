@@ -11,13 +11,13 @@ use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, Row,
 };
-use replica::{Form, Read, ReadCommand};
-use rt_sim::{Begun, Config};
+use replica::{Form, Keys, Partitions, Read, ReadCommand};
+use rt_sim::{Begun, Config, LinkConfig};
 use schema::{ColumnId, HIDDEN, Table};
 use topology::TokenRange;
 use views::View;
 
-use crate::world::{SECOND, World, begin, deleted, everything, join, row, seconds, table};
+use crate::world::{SECOND, World, begin, command, deleted, everything, join, row, seconds, table, write};
 
 const SHARDS: [u16; 3] = [1, 2, 3];
 
@@ -143,6 +143,64 @@ fn a_killed_base_replica_delivers_after_its_restart() {
         world.sim.run_for(120 * SECOND);
         compare(&world, "one");
     }
+}
+
+/// How many of 40 rows a view does not show right after they were acknowledged, read at QUORUM through another node.
+fn late(base: &str, view: &str) -> usize {
+    // The replicas of the base are not those of the view, and of two messages of one moment either may come first.
+    let world = World::with_batches(5, &[1; 6], Config::default(), true);
+    let link = LinkConfig { latency_max: SECOND / 5, ..LinkConfig::default() };
+    for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to)
+    {
+        world.sim.set_link(world.sim.node(from), world.sim.node(to), Some(link.clone()));
+    }
+    let (base, view) = (table("ks", base), table("ks", view));
+    let is_late = |at: &i32| {
+        let text = format!("row {at}");
+        let update = row(&base, *at, 1, &text, i64::from(*at));
+        let keys = Partitions::Keys(Keys::from_elem(DecoratedKey::new(Bytes::from(text)), 1));
+        let read = command(&view, keys, seconds(&world.sim, 0));
+        let page = world.on((at % 6) as usize, 0, |rt, coordinator| async move {
+            assert_eq!(write(&rt, &coordinator, update, Consistency::Quorum).await, Ok(()));
+            coordinator.read(&read, Consistency::Quorum, rt.now() + 2 * SECOND).await
+        });
+        page.expect("all are there").partitions.iter().all(|partition| partition.rows.is_empty())
+    };
+    (0..40).filter(is_late).count()
+}
+
+#[test]
+fn a_synchronous_view_shows_a_write_when_it_is_acknowledged() {
+    assert_eq!(late("awaited", "awaited_by_v"), 0);
+    assert!(late("viewed", "by_v") > 0, "a view that nobody waits for may be late");
+}
+
+/// One replica of everything: where that of the view is cut off, a write of the base on another node has to wait for it.
+#[test]
+fn a_write_whose_synchronous_view_is_cut_off_is_not_acknowledged_and_comes_to_the_view_later() {
+    let world = World::with_batches(6, &SHARDS, Config::default(), true);
+    let (base, view) = (table("one", "awaited"), table("one", "awaited_by_v"));
+    world.sim.isolate(world.sim.node(2));
+    let mut refused = 0;
+    for k in 0..24 {
+        let (ended, text) = (world.sim.now(), format!("row {k}"));
+        let written = world.write((k % 2) as usize, row(&base, k, 1, &text, 1), Consistency::One);
+        if let Err(error) = &written {
+            assert!(matches!(error, RequestError::WriteTimeout { .. }), "{error}");
+            refused += 1;
+        }
+        assert!(world.sim.now() - ended < 13 * SECOND);
+    }
+    assert!((4..24).contains(&refused), "{refused} of 24 had a part on the node that is cut off");
+    world.sim.heal_all();
+    world.sim.run_for(120 * SECOND);
+    let now = seconds(&world.sim, 0);
+    let rows = |table: &Arc<Table>| -> usize {
+        let page = world.read(0, everything(table, now), Consistency::One).expect("all are there");
+        page.partitions.iter().map(|partition| partition.rows.len()).sum()
+    };
+    assert_eq!(rows(&view), rows(&base));
+    assert!(rows(&base) > 24 - refused, "what timed out was stored nonetheless");
 }
 
 /// The statuses of the build of a view, as a node hears them.

@@ -134,7 +134,7 @@ pub fn schema() -> Schema {
     schema.with_keyspace(system()).with_cdc_generation(generation(&CAPTURED_SHARDS))
 }
 
-/// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it.
+/// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it; and `awaited`, whose view is waited for.
 fn add_views(keyspace: &mut Keyspace) {
     let id = |id: u8| TableId([if keyspace.name == "ks" { id } else { id + 10 }; 16]);
     let base = TableBuilder::new(&keyspace.name, "viewed", id(31))
@@ -156,7 +156,21 @@ fn add_views(keyspace: &mut Keyspace) {
         let derivation = Derivation::View { base: base.id, all_columns: false, where_clause, conditions };
         view.derivation = Some(derivation);
     }
-    for table in [base, by_v.build_known(), by_c.build_known()] {
+    let awaited = TableBuilder::new(&keyspace.name, "awaited", id(34))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text)
+        .build_known();
+    let mut awaited_by_v = TableBuilder::new(&keyspace.name, "awaited_by_v", id(35))
+        .partition_key("v", CqlType::Text)
+        .clustering("k", CqlType::Int, false)
+        .clustering("c", CqlType::Int, false)
+        .regular(HIDDEN, CqlType::Text);
+    let (where_clause, conditions) = (String::new(), Vec::new());
+    awaited_by_v.derivation =
+        Some(Derivation::View { base: awaited.id, all_columns: false, where_clause, conditions });
+    awaited_by_v.options.synchronous_updates = true;
+    for table in [base, by_v.build_known(), by_c.build_known(), awaited, awaited_by_v.build_known()] {
         keyspace.tables.insert(table.name.clone(), table);
     }
 }

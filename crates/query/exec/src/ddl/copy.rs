@@ -49,6 +49,7 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     builder.derivation = None;
     let indexes = std::mem::take(&mut builder.indexes);
     options::apply(&mut builder.options, &ast.properties, source.is_counter())?;
+    options::check_table(&builder.options)?;
     if with_indexes {
         for mut index in indexes.into_values() {
             index.name = index::free_name_among(home, name, &index.targets, &builder.indexes);

@@ -253,7 +253,8 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "tombstone_gc" => options.tombstone_gc = tombstone_gc(property)?,
         "paxos_grace_seconds" => options.paxos_grace_seconds = Some(integer(property, 0)?),
         "per_partition_rate_limit" => options.per_partition_rate_limit = rate_limit(property)?,
-        "in_memory" | "synchronous_updates" | "scylla_encryption_options" => absent(property)?,
+        "synchronous_updates" => options.synchronous_updates = boolean(property)?,
+        "in_memory" | "scylla_encryption_options" => absent(property)?,
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which Cassandra takes and forgets.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
@@ -263,6 +264,14 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         other => return syntax(format!("Unknown property '{other}'")),
     }
     Ok(())
+}
+
+/// Refuses what only a materialized view may have.
+pub fn check_table(options: &TableOptions) -> Result<()> {
+    match options.synchronous_updates {
+        true => config("synchronous_updates is an option of materialized views: no write waits for a table"),
+        false => Ok(()),
+    }
 }
 
 /// The table id that `WITH ID = …` gives.
@@ -332,7 +341,6 @@ fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
 fn absent(property: &Property) -> Result<()> {
     let why = match property.name.as_str() {
         "in_memory" => "no table is stored in memory only",
-        "synchronous_updates" => "writes do not wait for the materialized views of their table",
         _ => return config(format!("{} is not supported: use an encrypted file system", property.name)),
     };
     match boolean(property)? {

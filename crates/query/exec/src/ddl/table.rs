@@ -118,6 +118,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     // Properties are checked before the name, as in Cassandra.
     let mut table_options = schema::TableOptions::default();
     options::apply(&mut table_options, &ast.properties, false)?;
+    options::check_table(&table_options)?;
     if exists {
         return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
     }
@@ -446,6 +447,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
                 return Err(ExecError::Config("Invalid table id".to_owned()));
             }
             options::apply(&mut builder.options, properties, table.is_counter())?;
+            options::check_table(&builder.options)?;
             check_grace(&builder, has_views)?;
             builder
         }

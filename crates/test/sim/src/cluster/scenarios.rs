@@ -47,7 +47,10 @@ impl ClusterDirector {
 
     /// Whether the scenario decides when nodes join.
     pub(crate) fn joins_in_scenarios(&self) -> bool {
-        matches!(self.plan.focus, Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces))
+        matches!(
+            self.plan.focus,
+            Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces)
+        )
     }
 
     pub(crate) fn excuse_all(&self) {
