@@ -49,6 +49,7 @@ fn is_there(place: &str, name: &str, tests: &dyn Tests) -> bool {
             tests.has_file(&format!("{folder}{name}.rs")) || tests.says(folder, &format!("\"{name}\""))
         }
         "cluster" | "topology" => tests.says("tests/cluster/", &format!("(\"{name}")),
+        "hostile" => tests.says("tests/hostile/", &format!("(\"{name}\"")),
         _ => false,
     }
 }

@@ -63,6 +63,7 @@ pub fn check(path: &str, krate: &str, text: &str, source: &Source, is_test: bool
     if !is_test {
         calls(krate, source, &mut broken);
     }
+    fuzzers(path, krate, source, &mut broken);
     broken.sort_by_key(|found| found.line);
     broken
 }
@@ -142,6 +143,24 @@ fn unsafety(path: &str, source: &Source, broken: &mut Vec<Broken>) {
             "`unsafe` outside of the listed files (`UNSAFE_FILES` in crates/tools/xtask/src/rules.rs)"
                 .to_string();
         broken.push(Broken { line: source.line_of(at), message });
+    }
+}
+
+/// Fuzzers run under `testkit::fuzz::hunt`, which has the seeds, the time and the bounds of memory, in the files whose tests `./dev fuzz` lists.
+fn fuzzers(path: &str, krate: &str, source: &Source, broken: &mut Vec<Broken>) {
+    let calls: Vec<usize> = source.words("hunt(").map(|at| source.line_of(at)).collect();
+    let is_listed = path.ends_with("/tests/it/fuzz.rs");
+    if is_listed && calls.is_empty() {
+        let message = "a fuzzer runs its rounds under `testkit::fuzz::hunt`, or `./dev fuzz` gives it no seed and no time";
+        broken.push(Broken { line: 1, message: message.to_string() });
+    }
+    if is_listed || krate == "testkit" || krate == "xtask" {
+        return;
+    }
+    for line in calls {
+        let message =
+            "`./dev fuzz` looks for `hunt` in tests/it/fuzz.rs only: move this fuzzer there".to_string();
+        broken.push(Broken { line, message });
     }
 }
 
@@ -276,6 +295,20 @@ mod tests {
         ] {
             assert!(!looks_like_code(sentence), "{sentence}");
         }
+    }
+
+    #[test]
+    fn fuzzers_are_where_they_are_looked_for_and_hunt() {
+        let broken = |path: &str, text: &str| {
+            let text = format!("//! A file.\n{text}\n");
+            check(path, "engine", &text, &Source::new(&text), true).len()
+        };
+        let (fuzz, other) =
+            ("crates/storage/engine/tests/it/fuzz.rs", "crates/storage/engine/tests/it/other.rs");
+        let hunts = "#[test]\nfn f() { hunt(\"it\", |random| read(random)); }";
+        assert_eq!((broken(fuzz, hunts), broken(other, hunts)), (0, 1));
+        assert_eq!(broken(fuzz, "#[test]\nfn f() { for seed in 0..9 { read(seed); } } // hunt(it)"), 1);
+        assert_eq!(broken(other, "fn f() {}"), 0);
     }
 
     #[test]

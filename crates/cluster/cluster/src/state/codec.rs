@@ -23,6 +23,9 @@ use crate::objects::{
 /// The version of the forms here.
 const FORMAT: u8 = 1;
 
+/// Numbers that rise by one with a command stay far below it.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// Bytes that are no command, outcome or state.
 #[derive(Debug, thiserror::Error)]
 pub enum StateCodecError {
@@ -43,6 +46,14 @@ pub enum StateCodecError {
     /// A part of the schema.
     #[error("{0}")]
     Schema(#[from] SchemaCodecError),
+    /// Numbers of a state that no sequence of commands comes to.
+    #[error("no state of a cluster: {what} is {found}")]
+    Impossible {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+    },
     /// The decoded command differs from the proposed one.
     #[error("other nodes would decode another command than the proposed one")]
     Differs,
@@ -161,6 +172,37 @@ struct StoredState {
     removed: Vec<StoredHost>,
     recent: Vec<StoredOutcome>,
     schema: StoredSchema,
+}
+
+impl StoredState {
+    /// Holds the numbers against what commands make of them: they rise from small ones, and no member has another's.
+    fn check_numbers(&self) -> Result<(), StateCodecError> {
+        let rising = [
+            ("schema_number", self.schema_number),
+            ("topology_version", self.topology_version),
+            ("next_number", self.next_number),
+            ("last_change", self.last_change),
+        ];
+        for (what, found) in rising {
+            if found >= NUMBER_MAX {
+                return Err(StateCodecError::Impossible { what, found });
+            }
+        }
+        let since = self.change.as_ref().map_or(0, |change| change.since);
+        for (what, found) in [("fence", self.fence), ("since", since)] {
+            if found > self.topology_version {
+                return Err(StateCodecError::Impossible { what, found });
+            }
+        }
+        let mut numbers: Vec<u64> = self.members.iter().map(|stored| stored.member.number).collect();
+        numbers.sort_unstable();
+        let repeated = numbers.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        let unknown = numbers.last().copied().filter(|number| *number >= self.next_number);
+        match repeated.or(unknown) {
+            Some(found) => Err(StateCodecError::Impossible { what: "number of a member", found }),
+            None => Ok(()),
+        }
+    }
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
@@ -378,8 +420,12 @@ impl ClusterState {
 
     /// Decodes the bytes of [`ClusterState::encode`] for a process that has used `self` until now: tables that both have keep the ids of
     /// their columns.
+    ///
+    /// # Errors
+    /// Bytes that are no state, or one to which no commands lead: the next command could not be applied to it.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
         let stored: StoredState = decode(bytes)?;
+        stored.check_numbers()?;
         let schema = codec::load(stored.schema, self.own.clone())?;
         Ok(Self {
             cluster_name: stored.cluster_name,

@@ -326,7 +326,7 @@ fn keyspace() -> impl Strategy<Value = Keyspace> {
     })
 }
 
-fn edit() -> impl Strategy<Value = SchemaEdit> {
+pub fn edit() -> impl Strategy<Value = SchemaEdit> {
     prop_oneof![
         keyspace().prop_map(SchemaEdit::PutKeyspace),
         text().prop_map(SchemaEdit::DropKeyspace),

@@ -3,6 +3,7 @@
 mod commands;
 mod cost;
 mod founding;
+mod fuzz;
 mod group;
 mod group_faults;
 mod group_real;

@@ -109,6 +109,28 @@ fn remembered_outcomes_are_bounded() {
     assert_eq!(state.encode().len(), bytes);
 }
 
+/// Found by the fuzzer: the next command on such a state would overflow a number, or give a member the number of another.
+#[test]
+fn a_snapshot_with_impossible_numbers_is_refused() {
+    let sound = founded().encode();
+    let unknown = ClusterState::unknown("test", own_schema());
+    for (number, value) in [
+        ("schema_number", u64::MAX),
+        ("topology_version", u64::MAX),
+        ("next_number", u64::MAX),
+        ("last_change", u64::MAX),
+        ("next_number", 1),
+        ("fence", 2),
+    ] {
+        let mut document: serde_json::Value = serde_json::from_slice(&sound[1..]).unwrap();
+        document[number] = value.into();
+        let bytes = [&sound[..1], &serde_json::to_vec(&document).unwrap()].concat();
+        let error = unknown.decode_after(&bytes).unwrap_err().to_string();
+        assert!(error.starts_with("no state of a cluster: "), "{number} of {value}: {error}");
+    }
+    assert!(unknown.decode_after(&sound).is_ok());
+}
+
 #[test]
 fn a_node_joins_takes_tokens_serves_and_leaves() {
     let mut state = founded();

@@ -3,6 +3,7 @@
 mod codec;
 mod cost;
 mod detector;
+mod fuzz;
 mod machine;
 mod simulation;
 mod world;

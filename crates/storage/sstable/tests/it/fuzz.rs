@@ -23,6 +23,7 @@ use sstable::verify::verify;
 use sstable::{Component, Descriptor, Generation, NoCache, Sstable, SstableError, SstableSource, Version};
 use testkit::fuzz::{Random, change, hunt};
 
+use crate::flips;
 use crate::support::{VERSIONS, fixture, fixtures, plain, run, write};
 
 /// Damaged files that are tried in one simulated node.
@@ -300,4 +301,14 @@ fn sound_files_are_read_to_the_end() {
             assert!(fixed.parts == files.parts, "checksums that are right stay as they are");
         });
     }
+}
+
+#[test]
+fn flips_with_checksums() {
+    hunt("flips", |random| flips::every_component(random.next(), true));
+}
+
+#[test]
+fn flips_without_checksums() {
+    hunt("flips without checksums", |random| flips::every_component(random.next(), false));
 }
