@@ -89,15 +89,17 @@ impl Placement {
 
     /// The replicas of a token; none when the ring is empty.
     pub fn replicas(&self, token: i64) -> &[NodeIndex] {
-        if self.ranges.is_empty() {
-            return &[];
-        }
-        let at = self.ranges.partition_point(|range| range.upto < token);
-        self.at(at % self.ranges.len())
+        self.at(self.ranges.partition_point(|range| range.upto < token))
     }
 
-    pub(crate) fn range_count(&self) -> usize {
+    /// How many ranges there are.
+    pub fn range_count(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// The last token of the range at a place in the order of the ring; none behind the last range.
+    pub fn range_end(&self, place: usize) -> Option<i64> {
+        self.ranges.get(place).map(|range| range.upto)
     }
 
     /// Of all ranges.
@@ -105,9 +107,10 @@ impl Placement {
         self.replicas.len()
     }
 
-    /// The replicas of the range at a place in the order of the ring.
-    pub(crate) fn at(&self, place: usize) -> &[NodeIndex] {
-        self.ranges[place].of(&self.replicas)
+    /// The replicas of the range at a place in the order of the ring; behind the last range the first goes on. None when there are no ranges.
+    pub fn at(&self, place: usize) -> &[NodeIndex] {
+        let range = self.ranges.get(place).or(self.ranges.first());
+        range.map_or(&[], |range| range.of(&self.replicas))
     }
 
     /// Every range with its replicas, in the order of the ring.

@@ -161,9 +161,9 @@ impl<'a> PlacementBuilder<'a> {
             while earlier.get(old).is_some_and(|(other, _)| other < token) {
                 old += 1;
             }
-            let is_known = earlier.get(old).is_some_and(|(other, had)| {
-                other == token && indexes[usize::from(had.0)] == *owner
-            });
+            let is_known = earlier
+                .get(old)
+                .is_some_and(|(other, had)| other == token && indexes[usize::from(had.0)] == *owner);
             places.push(if is_known { old as u32 } else { MOVED });
             if !is_known || old > before {
                 changes.push(at);

@@ -32,8 +32,7 @@ fn member(id: u32, location: Location, tokens: Vec<i64>) -> Member {
 
 /// A node of one of three datacenters with up to three racks, with few tokens out of few.
 fn drawn(numbers: &mut Numbers, id: u32, free: &mut Vec<i64>) -> Member {
-    let location =
-        Location::new(format!("dc{}", numbers.below(3)), format!("rack{}", numbers.below(3)));
+    let location = Location::new(format!("dc{}", numbers.below(3)), format!("rack{}", numbers.below(3)));
     let count = (1 + numbers.below(4)).min(free.len());
     let tokens = (0..count).map(|_| free.swap_remove(numbers.below(free.len()))).collect();
     member(id, location, tokens)
