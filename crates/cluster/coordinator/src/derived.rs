@@ -97,7 +97,10 @@ impl Intents {
         let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
         let active = coordinator.operations().batchlog.begin(changes.iter());
         let row = active.batch.row(batches);
-        let pending = Pending { coordinator: coordinator.clone(), active, is_applied: false, _room: room };
+        let is_here =
+            |change: &PartitionUpdate| coordinator.context().is_only_here(&change.table, change.key.token);
+        let (coordinator, are_here) = (coordinator.clone(), changes.iter().all(is_here));
+        let pending = Pending { coordinator, active, are_here, is_applied: false, _room: room };
         Ok((Some(row), Some(Box::new(pending))))
     }
 }
@@ -106,6 +109,8 @@ impl Intents {
 struct Pending {
     coordinator: Coordinator,
     active: Active,
+    /// This node is the only replica of all of them.
+    are_here: bool,
     is_applied: bool,
     _room: Permit,
 }
@@ -136,7 +141,7 @@ impl FollowUp for Pending {
 
     fn durable(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), WriteError>>>> {
         // Views that are all on this node are up to date when the write is acknowledged.
-        if self.coordinator.view().is_alone() {
+        if self.are_here {
             return Box::pin(async move {
                 self.deliver().await;
                 Ok(())
@@ -167,7 +172,8 @@ impl ViewObserver {
             rt::preempt::yield_now().await;
         }
         let is_here = |change: &PartitionUpdate| {
-            context.view().is_alone() && context.replica().shard_of(change.key.token) == context.shard()
+            context.replica().shard_of(change.key.token) == context.shard()
+                && context.is_only_here(&change.table, change.key.token)
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
