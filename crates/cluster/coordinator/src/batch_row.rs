@@ -14,7 +14,7 @@ use mutation::{
 };
 use replica::{PartitionResult, ReplicaError};
 use rpc::Refusal;
-use schema::{Schema, Table};
+use schema::{Schema, Table, TableId};
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 
@@ -112,6 +112,12 @@ impl StoredBatch {
             }
         }
         batch
+    }
+
+    /// Its id in `system.batches`.
+    pub(crate) fn id(&self) -> String {
+        let id: Option<[u8; 16]> = self.key.key.as_ref().try_into().ok();
+        id.map(|id| TableId(id).to_string()).unwrap_or_default()
     }
 
     /// Its updates; those of tables that are gone are left out, and those that are so old that what was deleted since may be

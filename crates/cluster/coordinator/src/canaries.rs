@@ -54,6 +54,8 @@ pub struct Canaries {
     pub no_pending_repairs: bool,
     /// Writes of tokens that a node does not own any more are taken.
     pub owns_everything: bool,
+    /// A node that gains a range again does not drop first what it had of it before.
+    pub kept_leftovers: bool,
     /// Requests are let in whatever ring they go by.
     pub no_fence: bool,
     /// Replicas that a topology change moves are used without a confirmation of the cluster's log.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::FutureExt;
 use schema::Keyspace;
 use topology::{HostId, Location};
 
@@ -70,6 +71,44 @@ fn placement_depends_on_the_ring_alone() {
     assert!(!leaving.places_as(&all) && !with_phase(crate::Phase::Joining, false).places_as(&all));
     assert!(!with_phase(crate::Phase::Leaving, true).places_as(&leaving), "reads have gone over");
     assert!(with_phase(crate::Phase::Leaving, false).places_as(&leaving));
+}
+
+/// A view made after another is what it would be without that one.
+#[test]
+fn a_view_after_another_shares_its_ring_alone() {
+    let replication = Replication::Simple { factor: 2 };
+    let keyspaces: BTreeMap<_, _> = ["one", "other"]
+        .map(|name| (name.to_owned(), crate::Replicated { now: replication.clone(), other: None }))
+        .into();
+    let placed = |view: ClusterView, before: Option<&ClusterView>| {
+        let view = view.replicating(keyspaces.clone());
+        // Outside of an executor nothing yields.
+        view.placed(before).now_or_never().expect("nothing is waited for")
+    };
+    let now = |view: &ClusterView| view.place(&replication).now() as *const topology::Placement;
+    let first = placed(view("a/r a/r a/r a/r"), None);
+    let keyspace = |name: &str| first.place_keyspace(&Keyspace::new(name, replication.clone()));
+    assert!(std::ptr::eq(keyspace("one").now(), keyspace("other").now()), "one replication, one placement");
+    let mut nodes = view("a/r !a/r a/r a/r").nodes().to_vec();
+    let convicted = placed(ClusterView::after(&first, nodes.clone(), false).unwrap(), Some(&first));
+    assert!(!convicted.is_alive(NodeIndex(1)) && convicted.places_as(&first));
+    assert_eq!(now(&convicted), now(&first), "who lives changes no placement");
+    // The same where the ring was made anew.
+    let convicted = placed(view("a/r !a/r a/r a/r"), Some(&first));
+    assert_eq!(now(&convicted), now(&first));
+    for (phase, switched) in [(crate::Phase::Leaving, false), (crate::Phase::Leaving, true)] {
+        nodes[2].phase = phase;
+        let made = if switched { ClusterView::switched } else { ClusterView::new };
+        let anew = placed(made(HostId([1; 16]), nodes.clone()).unwrap(), None);
+        let after = placed(ClusterView::after(&first, nodes.clone(), switched).unwrap(), Some(&first));
+        assert!(after.places_as(&anew) && !after.places_as(&first));
+        assert_eq!(after.nodes(), anew.nodes());
+        for token in (-50..400).step_by(50) {
+            let [after, anew] = [&after, &anew].map(|view| view.place(&replication));
+            assert_eq!(after.replicas(token), anew.replicas(token), "{token}");
+            assert_eq!(after.others(token), anew.others(token), "{token}");
+        }
+    }
 }
 
 #[test]
@@ -322,5 +361,5 @@ fn when_a_replication_loses_replicas_those_who_stay_fetch_from_those_who_go() {
     assert!(over.gained(stays).is_empty() && over.takes(stays, token));
     assert_eq!(view.replication_of(&keyspace), &Replication::Simple { factor: 3 });
     // Who reads by the replication of before is enough for its quorum, and does not hear what is written by that of now.
-    assert!(over.blind_quorum(&view, |node| node != stays));
+    assert!(view.blind_quorum(&over, |node| node != stays));
 }

@@ -367,6 +367,14 @@ impl Context {
         view.is_alone() || replication == Replication::Local || placement.is_complete(view.own(), token)
     }
 
+    /// Whether a table's token concerns no other node: each node has the table of its own, or this one is its only replica and none moves.
+    pub(crate) fn is_only_here(&self, table: &Table, token: i64) -> bool {
+        let is_only_here = |erm: Rc<EffectiveReplicationMap>| {
+            erm.replication == Replication::Local || erm.is_only_here(token)
+        };
+        self.0.view.borrow().is_alone() || self.erm(table).is_ok_and(is_only_here)
+    }
+
     /// Asks this node's own replica: like another's, it is silent when the time is over.
     pub(crate) async fn here<T, E: Into<PeerError>>(
         &self,

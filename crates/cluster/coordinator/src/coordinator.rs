@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
+use rt::sync::Semaphore;
 use rt::{Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
 use smallvec::SmallVec;
@@ -75,6 +76,8 @@ pub(crate) struct Operations {
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
     /// Shard 0 only: follows the cluster's log.
     pub(crate) following: RefCell<Option<Task<()>>>,
+    /// Shard 0 only: one view at a time is given its placements.
+    pub(crate) publishing: Semaphore,
     /// Nodes that lose ranges and were found to be down when these were to be fetched, and since when.
     awaited: RefCell<BTreeMap<HostId, Instant>>,
 }
@@ -108,6 +111,7 @@ impl Coordinator {
             schema_listeners: RefCell::default(),
             view_listeners: RefCell::default(),
             following: RefCell::default(),
+            publishing: Semaphore::new(1),
             awaited: RefCell::default(),
         };
         Self { context, operations: Rc::new(operations) }
@@ -211,6 +215,11 @@ impl Coordinator {
     /// Outside of the simulator.
     pub fn inject(&self, canaries: Canaries) {
         self.context.inject(canaries);
+    }
+
+    /// The bugs that are injected.
+    pub fn injected(&self) -> Canaries {
+        self.context.injected()
     }
 
     /// Reads.

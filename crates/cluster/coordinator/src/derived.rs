@@ -104,8 +104,10 @@ impl Intents {
         let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
         let active = coordinator.operations().batchlog.begin(changes.iter());
         let row = active.batch.row(batches);
-        let coordinator = coordinator.clone();
-        let pending = Pending { coordinator, active, synchronous, is_applied: false, _room: room };
+        let is_here =
+            |change: &PartitionUpdate| coordinator.context().is_only_here(&change.table, change.key.token);
+        let (coordinator, are_here) = (coordinator.clone(), changes.iter().all(is_here));
+        let pending = Pending { coordinator, active, synchronous, are_here, is_applied: false, _room: room };
         Ok((Some(row), Some(Box::new(pending))))
     }
 }
@@ -114,7 +116,10 @@ impl Intents {
 struct Pending {
     coordinator: Coordinator,
     active: Active,
+    /// The write waits for them.
     synchronous: bool,
+    /// This node is the only replica of all of them.
+    are_here: bool,
     is_applied: bool,
     _room: Permit,
 }
@@ -132,7 +137,7 @@ impl Pending {
     async fn try_to_deliver(&self) -> Result<(), RequestError> {
         let batch = self.active.batch.clone();
         let batches = Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog);
-        batches.complete(batch, DELIVERY_TIMEOUT).await
+        batches.complete(batch, DELIVERY_TIMEOUT).await.map(drop)
     }
 
     /// Writes the updates to the views' replicas, or leaves them to the batchlog.
@@ -167,15 +172,15 @@ impl FollowUp for Pending {
     }
 
     fn durable(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), WriteError>>>> {
+        if self.synchronous {
+            return Box::pin(self.deliver_in_time());
+        }
         // Views that are all on this node are up to date when the write is acknowledged.
-        if self.coordinator.view().is_alone() {
+        if self.are_here {
             return Box::pin(async move {
                 self.deliver().await;
                 Ok(())
             });
-        }
-        if self.synchronous {
-            return Box::pin(self.deliver_in_time());
         }
         let rt = self.coordinator.context().rt().clone();
         rt.spawn(Group::Statement, self.deliver()).detach();
@@ -202,7 +207,8 @@ impl ViewObserver {
             rt::preempt::yield_now().await;
         }
         let is_here = |change: &PartitionUpdate| {
-            context.view().is_alone() && context.replica().shard_of(change.key.token) == context.shard()
+            context.replica().shard_of(change.key.token) == context.shard()
+                && context.is_only_here(&change.table, change.key.token)
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);

@@ -22,8 +22,8 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a schema that the engines did not take over is given to them again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes the view of a state; none when this node has no place in it.
-pub type ViewMaker = Box<dyn Fn(&ClusterState) -> Option<ClusterView>>;
+/// Makes the view of a state, given the view before; none when this node has no place in it.
+pub type ViewMaker = Box<dyn Fn(&ClusterState, &ClusterView) -> Option<ClusterView>>;
 
 impl Coordinator {
     /// Shard 0: takes over what the cluster's log says from now on, and puts this node's schema changes into it. `view` makes of a
@@ -49,9 +49,13 @@ impl Coordinator {
         }
     }
 
-    /// Hands a view to every shard.
+    /// Hands a view to every shard, with the placements of its keyspaces: they are computed before, while requests use the view that there is.
+    /// Views are handed over in the order of the calls.
     pub async fn publish_view(&self, view: ClusterView) {
-        let view = Arc::new(view);
+        let publishing = self.operations().publishing.acquire(1).await;
+        let view = Arc::new(view.placed(Some(&self.view())).await);
+        // A view that waits is sent after this one: the calls are made before it is woken.
+        drop(publishing);
         join_all(self.context().port().ask_each(UseView { view: view.clone() })).await;
         self.context().fence().note_published(view.ring_number());
     }
@@ -60,7 +64,7 @@ impl Coordinator {
         let mut states = group.subscribe();
         loop {
             let state = group.applied().state;
-            if let Some(view) = view(&state) {
+            if let Some(view) = view(&state, &self.view()) {
                 self.publish_view(view).await;
             }
             if state.schema.version() != self.context().schema().version() {

@@ -3,12 +3,14 @@
 use std::pin::pin;
 
 use mutation::PartitionUpdate;
-use replica::{Origin, Read, ReadCommand, ReadPage, ReplicaError, Write};
+use replica::{Origin, ReadCommand, ReadPage, Write};
 use rt::Instant;
 
 use crate::context::Context;
-use crate::peer_error::{self, PeerError};
-use crate::{Consistency, ReplicaFailure, RequestError, WriteOptions};
+use crate::ongoing::write_error;
+use crate::peer_error::PeerError;
+use crate::reader::{ReadOptions, Reader};
+use crate::{Consistency, RequestError, WriteOptions};
 
 /// Reads from this node.
 pub(crate) async fn read(
@@ -17,33 +19,16 @@ pub(crate) async fn read(
     consistency: Consistency,
     deadline: Instant,
 ) -> Result<ReadPage, RequestError> {
-    // Pinned here, so that it is not moved on its way into the timeout.
-    let read = pin!(context.replica().read(Read::of(command).traced(context.trace())));
-    was_read(context, context.rt().timeout_at(deadline, read).await, consistency)
-}
-
-fn was_read<T>(
-    context: &Context,
-    outcome: Result<Result<T, ReplicaError>, rt::Elapsed>,
-    consistency: Consistency,
-) -> Result<T, RequestError> {
-    match outcome {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => {
-            let failures = failures(context, error)?;
-            Err(RequestError::ReadFailure {
-                consistency,
-                received: 0,
-                required: 1,
-                data_present: false,
-                failures,
-            })
-        }
-        Err(_) => {
+    let page = context.read_here(command, deadline).await;
+    page.or_else(|error| {
+        if matches!(error, PeerError::Silent(_)) {
             context.tell(|| "Timed out".to_owned());
-            Err(RequestError::ReadTimeout { consistency, received: 0, required: 1, data_present: false })
         }
-    }
+        let reader =
+            Reader::new(context, context.erm(&command.table)?, ReadOptions { consistency, deadline });
+        let own = reader.erm.view.own();
+        Err(reader.not_enough(0, 1, false, &[(own, error)]))
+    })
 }
 
 /// Writes on this node: those of one shard all or none.
@@ -52,34 +37,11 @@ pub(crate) async fn write(
     updates: Vec<PartitionUpdate>,
     options: WriteOptions,
 ) -> Result<(), RequestError> {
+    let Some(table) = updates.first().map(|update| update.table.clone()) else { return Ok(()) };
     let apply = pin!(context.replica().apply(Write::all(Origin::Client, updates).traced(context.trace())));
-    let applied = context.rt().timeout_at(options.deadline, apply).await;
-    written(context, applied, options)
-}
-
-/// The failure of this node's replica, as an error lists it.
-///
-/// # Errors
-/// The error of a request that is invalid, when the replica is not at fault.
-fn failures(context: &Context, error: ReplicaError) -> Result<Vec<ReplicaFailure>, RequestError> {
-    let view = context.view();
-    match PeerError::from(error) {
-        PeerError::Invalid(why) => Err(RequestError::Invalid(why)),
-        error => Ok(error.failure(peer_error::address(&view, view.own())).into_iter().collect()),
-    }
-}
-
-fn written(
-    context: &Context,
-    result: Result<Result<(), ReplicaError>, rt::Elapsed>,
-    WriteOptions { consistency, kind, .. }: WriteOptions,
-) -> Result<(), RequestError> {
-    match result {
-        Ok(Ok(())) => Ok(()),
-        Err(_) => Err(RequestError::WriteTimeout { consistency, received: 0, required: 1, kind }),
-        Ok(Err(error)) => {
-            let failures = failures(context, error)?;
-            Err(RequestError::WriteFailure { consistency, received: 0, required: 1, kind, failures })
-        }
-    }
+    let applied = context.here(options.deadline, apply).await;
+    applied.or_else(|error| {
+        let erm = context.erm(&table)?;
+        Err(write_error(&erm, &[(erm.view.own(), error)], options, (0, 1)))
+    })
 }

@@ -59,6 +59,15 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect()
 }
 
+/// What came of completing a stored batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// It is applied and taken out.
+    Applied,
+    /// Its updates cannot be decoded: its row stays, for a version that can.
+    Unreadable,
+}
+
 /// Logged batches of one shard.
 pub(crate) struct Batches<'a> {
     context: &'a Context,
@@ -213,45 +222,57 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
-    /// Completes all batches that this shard keeps; how many there were.
+    /// Completes all batches that this shard keeps, but those whose updates cannot be decoded: they stay. How many were applied.
     ///
     /// # Errors
-    /// When one of them cannot be read or applied.
+    /// When `system.batches` cannot be read, or a batch cannot be applied.
     pub(crate) async fn complete_all(&self) -> Result<u64, ReplicaError> {
         let mut completed = 0;
         for key in self.log.left(Duration::ZERO) {
             let Some(batch) = self.log.find(&key).await? else { continue };
             let done = self.replay_left(batch, COMPLETION_TIMEOUT).await;
-            done.map_err(|error| ReplicaError::Storage(error.to_string()))?;
-            completed += 1;
+            let done = done.map_err(|error| ReplicaError::Storage(error.to_string()))?;
+            completed += u64::from(done == Completion::Applied);
         }
         Ok(completed)
     }
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
-    async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
-        self.complete(batch, timeout).await?;
-        self.log.note_replayed();
-        Ok(())
+    async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<Completion, RequestError> {
+        let done = self.complete(batch, timeout).await?;
+        if done == Completion::Applied {
+            self.log.note_replayed();
+        }
+        Ok(done)
     }
 
     /// Applies a stored batch as far as its nodes are there, the others get hints, and takes it out.
-    pub(crate) async fn complete(&self, batch: StoredBatch, timeout: Duration) -> Result<(), RequestError> {
+    ///
+    /// # Errors
+    /// When too few replicas of an update acknowledge it.
+    pub(crate) async fn complete(
+        &self,
+        batch: StoredBatch,
+        timeout: Duration,
+    ) -> Result<Completion, RequestError> {
         let schema = self.context.schema();
         let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
             Ok(updates) => updates,
             Err(error) => {
-                // It stays, for whoever can read it; the next start tries it again.
-                tracing::warn!("{error}");
+                // The next start tries it again.
+                tracing::error!(
+                    "the logged batch {} is not applied and stays in system.batches: {error}",
+                    batch.id()
+                );
                 self.log.note_gone(&batch.key);
-                return Ok(());
+                return Ok(Completion::Unreadable);
             }
         };
         self.write_late(updates, batch.at_micros, timeout).await?;
         if let Some(batches) = batch_row::table_of(&schema) {
             self.log.forget(batches, batch.key, batch.at_micros).await;
         }
-        Ok(())
+        Ok(Completion::Applied)
     }
 
     /// Writes updates that were taken up at a time in microseconds, as far as the nodes of each are there; the others get hints. Tables that
@@ -289,11 +310,7 @@ impl<'a> Batches<'a> {
 
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
     fn split(&self, updates: Vec<PartitionUpdate>) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
-        let is_here = |update: &PartitionUpdate| {
-            let erm = self.context.erm(&update.table);
-            erm.is_ok_and(|erm| erm.replication == Replication::Local || erm.is_only_here(update.key.token))
-        };
-        updates.into_iter().partition(is_here)
+        updates.into_iter().partition(|update| self.context.is_only_here(&update.table, update.key.token))
     }
 
     async fn write_left(

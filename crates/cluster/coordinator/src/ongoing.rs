@@ -97,10 +97,6 @@ impl Ongoing {
         })
     }
 
-    pub(crate) fn options(&self) -> WriteOptions {
-        self.options
-    }
-
     pub(crate) fn age(&self) -> Age {
         self.age.get()
     }

@@ -1,7 +1,8 @@
 //! The placement of each table's tokens, asked in one place.
 //!
-//! Most tables lie with their keyspace: ring and replication make its placement, which its tables share. A [`TablePlacements`] may place
-//! single tables otherwise.
+//! Most tables lie with their keyspace: ring and replication make its placement, which its tables share, as do keyspaces of one replication
+//! and the shards of a node. It comes with the view ([`ClusterView::placed`]), so that a request finds it and does not compute it: a request
+//! that uses a topology version uses the placements of that version. A [`TablePlacements`] may place single tables otherwise.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use schema::{Keyspace, Schema, Table, TableId};
 use stdx::HashMap;
 
-use crate::view::{ClusterView, Copies};
+use crate::copies::Copies;
+use crate::view::ClusterView;
 
 /// Places single tables otherwise than their keyspaces.
 pub trait TablePlacements {

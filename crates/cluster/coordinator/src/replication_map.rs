@@ -7,7 +7,8 @@ use schema::Replication;
 use topology::Replicas;
 
 use crate::contact::Needs;
-use crate::view::{ClusterView, Copies};
+use crate::copies::Copies;
+use crate::view::ClusterView;
 use crate::{Canaries, Consistency, RequestError};
 
 /// What a request needs to know of its keyspace and of the cluster.

@@ -40,6 +40,7 @@ impl<'a> Truncations<'a> {
     /// Removes everything from a table, on every node.
     pub(crate) async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
         let view = self.context.view();
+        // Not where this node is the only replica of all tokens either: the others' hints and batches are of before the truncation, too.
         if !view.is_alone() && self.context.placement_of(table)?.1 != Replication::Local {
             return self.truncate_everywhere(&view, table, deadline).await;
         }

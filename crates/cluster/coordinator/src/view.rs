@@ -1,12 +1,15 @@
 //! The cluster as the requests of a node see it: who is in the ring, where, and whether it is alive. A value; a change makes
-//! another, which every shard is given.
+//! another, which every shard is given. The placements of its keyspaces are computed before it is ([`ClusterView::placed`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use schema::{Keyspace, Replication};
-use topology::{HostId, Location, NodeIndex, Placement, Replicas, Ring, RingNode, Sharder, TokenRange};
+use topology::{HostId, Location, NodeIndex, Replicas, Ring, RingNode, Sharder};
+
+use crate::copies::Copies;
+use crate::placed_ring::PlacedRing;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,19 @@ pub struct ViewNode {
 }
 
 impl ViewNode {
+    /// Whether the node is of the ring of those who own tokens, or of those who will own them.
+    fn is_in_ring(&self, to_be: bool) -> bool {
+        if to_be { !self.phase.goes() && !self.tokens.is_empty() } else { self.phase != Phase::Joining }
+    }
+
+    /// Whether rings have it where they have the other one.
+    fn is_placed_as(&self, other: &Self) -> bool {
+        self.host == other.host
+            && self.phase == other.phase
+            && self.location == other.location
+            && self.tokens == other.tokens
+    }
+
     /// The shard of the node that owns a token.
     #[inline]
     pub fn shard_of(&self, token: i64) -> u16 {
@@ -77,18 +93,18 @@ pub struct Replicated {
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// Those whom reads ask; they come first among the nodes.
-    ring: Ring,
+    ring: PlacedRing,
     nodes: Vec<ViewNode>,
     /// The nodes' places in `nodes`, by host.
-    by_host: Vec<NodeIndex>,
+    by_host: Arc<[NodeIndex]>,
     /// When nodes join or leave: the ring as it will be, or was when reads have gone over already, and its nodes' places in
     /// `nodes`.
-    other: Option<(Ring, Vec<NodeIndex>)>,
+    other: Option<(PlacedRing, Arc<[NodeIndex]>)>,
     /// Whether reads ask the pending topology version.
     switched: bool,
     /// The datacenter of each node, as a number.
-    datacenters: Vec<u16>,
-    names: Vec<String>,
+    datacenters: Arc<[u16]>,
+    names: Arc<[String]>,
     own: NodeIndex,
     /// Who has left and may still answer what it was asked before.
     departed: Vec<ViewNode>,
@@ -120,19 +136,18 @@ impl ClusterView {
     }
 
     fn of(own: HostId, mut nodes: Vec<ViewNode>, switched: bool) -> Result<Self, topology::RingError> {
-        let owned = |node: &ViewNode| node.phase != Phase::Joining;
-        let will_own = |node: &ViewNode| !node.phase.goes() && !node.tokens.is_empty();
-        let is_read = |node: &ViewNode| if switched { will_own(node) } else { owned(node) };
-        let is_other = |node: &ViewNode| if switched { owned(node) } else { will_own(node) };
+        let is_read = |node: &ViewNode| node.is_in_ring(switched);
+        let is_other = |node: &ViewNode| node.is_in_ring(!switched);
         nodes.sort_by_key(|node| !is_read(node));
         let member = |node: &ViewNode| {
             (RingNode { host: node.host, location: node.location.clone() }, node.tokens.clone())
         };
-        let ring = Ring::new(nodes.iter().filter(|node| is_read(node)).map(member))?;
+        let ring = PlacedRing::new(Ring::new(nodes.iter().filter(|node| is_read(node)).map(member))?);
         let other = if nodes.iter().any(|node| is_read(node) != is_other(node)) {
             let places = (0..).map(NodeIndex).zip(&nodes);
             let places = places.filter(|(_, node)| is_other(node)).map(|(at, _)| at).collect();
-            Some((Ring::new(nodes.iter().filter(|node| is_other(node)).map(member))?, places))
+            let ring = Ring::new(nodes.iter().filter(|node| is_other(node)).map(member))?;
+            Some((PlacedRing::new(ring), places))
         } else {
             None
         };
@@ -151,11 +166,11 @@ impl ClusterView {
         Ok(Self {
             ring,
             nodes,
-            by_host,
+            by_host: by_host.into(),
             other,
             switched,
             datacenters,
-            names,
+            names: names.into(),
             own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
@@ -163,6 +178,63 @@ impl ClusterView {
             fence: 0,
             keyspaces: Arc::default(),
         })
+    }
+
+    /// A view of these nodes by the node that has `before`, whether reads have gone over or not. Where only liveness has changed since, it shares
+    /// rings and placements with `before`.
+    ///
+    /// # Errors
+    /// When the nodes make no ring.
+    ///
+    /// # Panics
+    /// When the node itself is not among them.
+    pub fn after(
+        before: &ClusterView,
+        mut nodes: Vec<ViewNode>,
+        switched: bool,
+    ) -> Result<Self, topology::RingError> {
+        nodes.sort_by_key(|node| !node.is_in_ring(switched));
+        let is_same = before.switched == switched
+            && before.nodes.len() == nodes.len()
+            && before.nodes.iter().zip(&nodes).all(|(had, node)| had.is_placed_as(node));
+        if !is_same {
+            return Self::of(before.node(before.own).host, nodes, switched);
+        }
+        Ok(Self {
+            ring: before.ring.clone(),
+            nodes,
+            by_host: before.by_host.clone(),
+            other: before.other.clone(),
+            switched,
+            datacenters: before.datacenters.clone(),
+            names: before.names.clone(),
+            own: before.own,
+            departed: Vec::new(),
+            declared_dead: BTreeSet::new(),
+            ring_number: 0,
+            fence: 0,
+            keyspaces: Arc::default(),
+        })
+    }
+
+    /// The same with the placements of its keyspaces, so that no request computes one: in steps between which the shard does other work,
+    /// and of the placements of `before` as far as the rings agree.
+    pub async fn placed(mut self, before: Option<&ClusterView>) -> Self {
+        let mut now = vec![&Replication::Local];
+        let keyspaces = self.keyspaces.clone();
+        now.extend(keyspaces.values().map(|keyspace| &keyspace.now));
+        let altered = keyspaces.values().filter_map(|keyspace| keyspace.other.as_ref());
+        let rings = |view: &'_ ClusterView| {
+            let other = view.other.as_ref().map(|(ring, _)| ring.clone());
+            std::iter::once(view.ring.clone()).chain(other)
+        };
+        let earlier: Vec<PlacedRing> = before.into_iter().flat_map(rings).collect();
+        if let Some((ring, places)) = self.other.take() {
+            self.other = Some((ring.placed(&now, &earlier).await, places));
+        }
+        now.extend(altered);
+        self.ring = self.ring.placed(&now, &earlier).await;
+        self
     }
 
     /// The same with the replication of keyspaces by name; of those that are not named the schema says it.
@@ -236,7 +308,7 @@ impl ClusterView {
 
     /// The ring of those who own tokens now, as reads see it.
     pub fn ring(&self) -> &Ring {
-        &self.ring
+        self.ring.ring()
     }
 
     /// The places of all nodes.
@@ -251,7 +323,7 @@ impl ClusterView {
 
     /// The nodes that own tokens now: those that clients may know of.
     pub fn members(&self) -> &[ViewNode] {
-        &self.nodes[..self.ring.nodes().len()]
+        &self.nodes[..self.ring().nodes().len()]
     }
 
     /// A node.
@@ -326,24 +398,55 @@ impl ClusterView {
             && self.keyspaces == other.keyspaces
     }
 
-    /// Where a replication puts its copies.
+    /// Where a replication puts its copies. Computed here unless it is the replication of a keyspace ([`ClusterView::placed`]).
     pub fn place(&self, replication: &Replication) -> Copies {
-        let now = Placement::new(&self.ring, replication);
-        let other =
-            self.other.as_ref().map(|(ring, places)| (Placement::new(ring, replication), places.clone()));
-        Copies { now, other, switched: self.switched, is_altered: false }
+        let other = self.other.as_ref().map(|(ring, places)| (ring.place(replication), places.clone()));
+        Copies::new(self.ring.place(replication), other, self.switched)
     }
 
     /// Where the copies of a keyspace are.
     pub fn place_keyspace(&self, keyspace: &Keyspace) -> Copies {
         let known = self.keyspaces.get(&keyspace.name);
-        let Some(other) = known.and_then(|known| known.other.as_ref()) else {
-            return self.place(self.replication_of(keyspace));
-        };
-        let now = Placement::new(&self.ring, self.replication_of(keyspace));
-        let places = self.ring.indexes().collect();
-        let other = Some((Placement::new(&self.ring, other), places));
-        Copies { now, other, switched: self.switched, is_altered: true }
+        let now = self.replication_of(keyspace);
+        let Some(other) = known.and_then(|known| known.other.as_ref()) else { return self.place(now) };
+        let other = (self.ring.place(other), self.ring().indexes().collect());
+        Copies::altered(self.ring.place(now), other, self.switched)
+    }
+
+    /// Where the copies of keyspaces are, once for all that have one replication: with the first of them.
+    pub fn place_each<'a>(
+        &self,
+        keyspaces: impl Iterator<Item = &'a Arc<Keyspace>>,
+    ) -> Vec<(&'a Keyspace, Copies)> {
+        let mut placed: Vec<(&Keyspace, Copies)> = Vec::new();
+        let replication =
+            |keyspace: &'a Keyspace| (self.replication_of(keyspace), self.other_replication_of(keyspace));
+        for keyspace in keyspaces {
+            if placed.iter().all(|(first, _)| replication(first) != replication(keyspace)) {
+                placed.push((keyspace, self.place_keyspace(keyspace)));
+            }
+        }
+        placed
+    }
+
+    /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what the replicas of some range
+    /// were, in all or in a datacenter.
+    pub fn blind_quorum(&self, copies: &Copies, knows: impl Fn(NodeIndex) -> bool) -> bool {
+        if !self.switched || copies.is_settled() {
+            return false;
+        }
+        copies.pieces().any(|piece| {
+            let (now, were): (_, Replicas) = (piece.now, piece.others().collect());
+            let groups = were.iter().map(|node| Some(self.datacenter(*node))).chain([None]);
+            let blind = |datacenter: Option<u16>| {
+                let inside = |node: &&NodeIndex| datacenter.is_none_or(|dc| dc == self.datacenter(**node));
+                let count = were.iter().filter(inside).count();
+                let came = now.iter().filter(inside).any(|node| !were.contains(node));
+                let changed = came || were.iter().filter(inside).any(|node| !now.contains(node));
+                changed && were.iter().filter(inside).filter(|node| !knows(**node)).count() > count / 2
+            };
+            groups.into_iter().any(blind)
+        })
     }
 
     /// How reads find a keyspace replicated.
@@ -354,152 +457,5 @@ impl ClusterView {
     /// How a keyspace will be replicated, or was, while its replicas move.
     pub fn other_replication_of(&self, keyspace: &Keyspace) -> Option<&Replication> {
         self.keyspaces.get(&keyspace.name)?.other.as_ref()
-    }
-}
-
-/// Where the copies of a keyspace are, and where they will be.
-#[derive(Clone, Debug)]
-pub struct Copies {
-    now: Placement,
-    other: Option<(Placement, Vec<NodeIndex>)>,
-    switched: bool,
-    /// The replication changes, and not the ring.
-    is_altered: bool,
-}
-
-impl Copies {
-    /// Copies that stay where a placement has them, by the indexes of a view.
-    pub fn at(placement: Placement) -> Self {
-        Self { now: placement, other: None, switched: false, is_altered: false }
-    }
-
-    /// Where reads find them.
-    pub fn now(&self) -> &Placement {
-        &self.now
-    }
-
-    /// The replicas of a token.
-    pub fn replicas(&self, token: i64) -> &[NodeIndex] {
-        self.now.replicas(token)
-    }
-
-    /// Those who will be replicas of a token and are not yet, or who were when reads have gone over: they take its writes.
-    pub fn pending(&self, token: i64) -> Replicas {
-        let now = self.now.replicas(token);
-        self.others(token).into_iter().filter(|node| !now.contains(node)).collect()
-    }
-
-    /// The replicas of a token in the ring, or by the replication, to be, or of before when reads have gone over.
-    pub(crate) fn others(&self, token: i64) -> Replicas {
-        let Some((other, places)) = &self.other else { return Replicas::new() };
-        other.replicas(token).iter().map(|node| places[usize::from(node.0)]).collect()
-    }
-
-    /// Whether no replica of any token moves.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.other.is_none()
-    }
-
-    /// Whether a node takes the writes of a token.
-    pub(crate) fn takes(&self, node: NodeIndex, token: i64) -> bool {
-        self.replicas(token).contains(&node) || self.others(token).contains(&node)
-    }
-
-    /// Whether all nodes that take the writes of one token take those of another, too.
-    pub(crate) fn go_with(&self, token: i64, other: i64) -> bool {
-        let mut nodes = self.replicas(token).iter().copied().chain(self.others(token));
-        nodes.all(|node| self.takes(node, other))
-    }
-
-    /// Whether a node has what was written to a token before: it is a replica, or was until reads went over. One that will be a replica has not
-    /// yet.
-    pub(crate) fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
-        self.replicas(token).contains(&node) || self.switched && self.others(token).contains(&node)
-    }
-
-    /// Whether replicas of a token, or of any, move and reads have not gone over yet.
-    pub(crate) fn is_leased(&self, token: Option<i64>) -> bool {
-        if self.switched || self.other.is_none() {
-            return false;
-        }
-        token.is_none_or(|token| !self.pending(token).is_empty() || !self.losing(token).is_empty())
-    }
-
-    /// Who fetches a token's range: those who will be replicas and are not yet. Where a replication has fewer replicas than before, also
-    /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
-    fn fetchers(&self, token: i64) -> Replicas {
-        if self.is_altered && !self.losing(token).is_empty() {
-            self.others(token)
-        } else {
-            self.pending(token)
-        }
-    }
-
-    /// Those who are replicas of a token and will not be, while reads still ask them: what only they have has to be fetched from them.
-    pub fn losing(&self, token: i64) -> Replicas {
-        if self.switched || self.other.is_none() {
-            return Replicas::new();
-        }
-        let stay = self.others(token);
-        self.now.replicas(token).iter().copied().filter(|node| !stay.contains(node)).collect()
-    }
-
-    /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what some range's replicas
-    /// were, in all or in a datacenter.
-    pub fn blind_quorum(&self, view: &ClusterView, knows: impl Fn(NodeIndex) -> bool) -> bool {
-        let Some((other, places)) = self.other.as_ref().filter(|_| self.switched) else { return false };
-        let place = |node: &NodeIndex| places[usize::from(node.0)];
-        self.pieces().iter().any(|piece| {
-            let now = self.now.replicas(piece.upto);
-            let were: Replicas = other.replicas(piece.upto).iter().map(place).collect();
-            let groups = were.iter().map(|node| Some(view.datacenter(*node))).chain([None]);
-            let blind = |datacenter: Option<u16>| {
-                let inside = |node: &&NodeIndex| datacenter.is_none_or(|dc| dc == view.datacenter(**node));
-                let count = were.iter().filter(inside).count();
-                let came = now.iter().filter(inside).any(|node| !were.contains(node));
-                let changed = came || were.iter().filter(inside).any(|node| !now.contains(node));
-                changed && were.iter().filter(inside).filter(|node| !knows(**node)).count() > count / 2
-            };
-            groups.into_iter().any(blind)
-        })
-    }
-
-    /// The ranges of which a node will be a replica and is not yet.
-    pub fn gained(&self, node: NodeIndex) -> Vec<TokenRange> {
-        if self.switched || self.other.is_none() {
-            return Vec::new();
-        }
-        self.pieces().into_iter().filter(|piece| self.fetchers(piece.upto).contains(&node)).collect()
-    }
-
-    /// Those who gain a range.
-    pub fn pending_nodes(&self) -> BTreeSet<NodeIndex> {
-        if self.switched || self.other.is_none() {
-            return BTreeSet::new();
-        }
-        self.pieces().iter().flat_map(|piece| self.fetchers(piece.upto)).collect()
-    }
-
-    /// The ranges of which a node is a replica whom reads ask.
-    pub fn owned(&self, node: NodeIndex) -> Vec<TokenRange> {
-        self.now.ranges_of(node).collect()
-    }
-
-    /// The ranges that a node keeps: as a replica, or as one that takes writes.
-    pub fn kept(&self, node: NodeIndex) -> Vec<TokenRange> {
-        let keeps = |piece: &TokenRange| {
-            self.replicas(piece.upto).contains(&node) || self.pending(piece.upto).contains(&node)
-        };
-        self.pieces().into_iter().filter(keeps).collect()
-    }
-
-    /// The ring in pieces within which no placement changes: the tokens of both rings cut it.
-    fn pieces(&self) -> Vec<TokenRange> {
-        let others = self.other.iter().flat_map(|(other, _)| other.ranges());
-        let mut cuts: Vec<i64> = self.now.ranges().chain(others).map(|(range, _)| range.upto).collect();
-        cuts.sort_unstable();
-        cuts.dedup();
-        let before = |at: usize| cuts[(at + cuts.len() - 1) % cuts.len()];
-        cuts.iter().enumerate().map(|(at, upto)| TokenRange { after: before(at), upto: *upto }).collect()
     }
 }

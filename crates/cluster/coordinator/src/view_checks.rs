@@ -16,7 +16,7 @@ use mutation::{
 };
 use mutation::{Seconds, Slices};
 use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
-use rt::{Group, Instant};
+use rt::{Group, Instant, Task};
 use schema::{Table, TableId};
 use topology::TokenRange;
 use views::{Difference, View};
@@ -168,6 +168,9 @@ pub enum ViewCheckError {
     /// Others run.
     #[error("{RUNNING_MAX} views are being verified already: wait for one, or stop one")]
     Busy,
+    /// The node stops.
+    #[error("this node stops")]
+    Stopping,
 }
 
 /// The checks of a node, on its shard 0.
@@ -177,6 +180,7 @@ pub(crate) struct ViewChecks(Rc<State>);
 #[derive(Default)]
 struct State {
     latest: Cell<u64>,
+    is_stopping: Cell<bool>,
     checks: RefCell<VecDeque<Rc<Check>>>,
 }
 
@@ -184,6 +188,7 @@ struct Check {
     status: RefCell<ViewCheckStatus>,
     is_cancelled: Cell<bool>,
     began: Instant,
+    task: RefCell<Option<Task<()>>>,
 }
 
 /// A place of the view, its partition's key and its row's.
@@ -211,10 +216,13 @@ impl Coordinator {
     /// Begins a check in the background; its number.
     ///
     /// # Errors
-    /// When there is no such view, or too many checks run.
+    /// When there is no such view, too many checks run, or the node stops.
     pub fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
         let run = CheckRun::new(self, wanted)?;
         let checks = &self.operations().view_checks.0;
+        if checks.is_stopping.get() {
+            return Err(ViewCheckError::Stopping);
+        }
         let mut all = checks.checks.borrow_mut();
         let is_running = |check: &Rc<Check>| check.status.borrow().state == CheckState::Running;
         if all.iter().filter(|check| is_running(check)).count() >= RUNNING_MAX {
@@ -229,8 +237,27 @@ impl Coordinator {
         checks.latest.set(id);
         run.check.status.borrow_mut().id = id;
         all.push_back(run.check.clone());
-        self.context().rt().spawn(Group::Maintenance, async move { run.run().await }).detach();
+        let check = run.check.clone();
+        let task = self.context().rt().spawn(Group::Maintenance, async move { run.run().await });
+        *check.task.borrow_mut() = Some(task);
         Ok(id)
+    }
+
+    /// Ends the checks that run, wherever they are, and begins none any more. To be called before the shards take no more requests.
+    pub async fn stop_view_checks(&self) {
+        let checks = &self.operations().view_checks.0;
+        checks.is_stopping.set(true);
+        let all: Vec<Rc<Check>> = checks.checks.borrow().iter().cloned().collect();
+        for check in all {
+            let task = check.task.borrow_mut().take();
+            if let Some(task) = task {
+                task.cancel().await;
+            }
+            let mut status = check.status.borrow_mut();
+            if status.state == CheckState::Running {
+                status.state = CheckState::Cancelled;
+            }
+        }
     }
 
     /// The checks that run, and the last ones that have ended.
@@ -274,7 +301,12 @@ impl CheckRun {
         let view = View::new(base, table.clone()).map_err(|_| ViewCheckError::NoView)?;
         let status = ViewCheckStatus::new(wanted.view);
         let began = coordinator.context().rt().now();
-        let check = Rc::new(Check { status: RefCell::new(status), is_cancelled: Cell::new(false), began });
+        let check = Rc::new(Check {
+            status: RefCell::new(status),
+            is_cancelled: Cell::new(false),
+            began,
+            task: RefCell::default(),
+        });
         Ok(Self { coordinator: coordinator.clone(), wanted, view, base: base.clone(), check })
     }
 

@@ -19,7 +19,7 @@ use crate::message;
 use crate::ongoing::{Age, Ongoing, origin, write_error};
 use crate::peer_error::PeerError;
 use crate::replication_map::{EffectiveReplicationMap, targets};
-use crate::{Consistency, RequestError, WriteOptions};
+use crate::{ClusterView, Consistency, RequestError, WriteOptions};
 
 /// One partition's update, and where it goes.
 pub(crate) struct Planned {
@@ -27,6 +27,17 @@ pub(crate) struct Planned {
     pub(crate) replicas: Replicas,
     pub(crate) needs: Needs,
     pub(crate) update: PartitionUpdate,
+}
+
+/// A write that replicas refused, for it uses a stale topology version.
+struct Refused<'a> {
+    view: &'a ClusterView,
+    options: WriteOptions,
+    /// None for one that begins again.
+    age: Option<Age>,
+    /// A replica that has stored it.
+    has_it: Option<NodeIndex>,
+    error: RequestError,
 }
 
 /// Writes of one shard to the replicas of their partitions.
@@ -73,25 +84,15 @@ impl<'a> Writes<'a> {
         let failed = |error: PeerError| write_error(erm, &[(erm.view.own(), error)], options, (0, 1));
         let _under_way = match context.admit_own_writes(&erm.view, &updates) {
             Ok(guard) => guard,
-            Err(error) => return Box::pin(self.write_after(erm, updates, options, failed(error))).await,
+            Err(error) => {
+                let error = failed(error);
+                let refused = Refused { view: &erm.view, options, age: None, has_it: None, error };
+                return Box::pin(self.write_anew(refused, updates)).await;
+            }
         };
         let write = Write::all(origin(options.kind), updates).traced(context.trace());
         let apply = pin!(context.replica().apply(write));
         context.here(options.deadline, apply).await.map_err(failed)
-    }
-
-    /// This node's own replica refused a write, for it uses a stale topology version: it goes by a later one, if there is one in time.
-    async fn write_after(
-        &self,
-        erm: &EffectiveReplicationMap,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        error: RequestError,
-    ) -> Result<(), RequestError> {
-        if !self.context.catch_up(erm.view.ring_number(), options.deadline).await {
-            return Err(error);
-        }
-        self.write(updates, options).await
     }
 
     /// Writes updates, each to the replicas of its partition.
@@ -207,41 +208,45 @@ impl<'a> Writes<'a> {
         }
         match (ongoing.ended().await, body) {
             (Err(error), Some(body)) if ongoing.met_later_ring() => {
-                Box::pin(self.write_anew(&ongoing, &body, has_it, error)).await
+                // Its table may be gone meanwhile.
+                let Some(updates) = self.updates_of(&body) else { return Err(error) };
+                let (view, age) = (ongoing.view(), ongoing.age().late_since().map(Age::Late));
+                let refused = Refused { view, options, age, has_it, error };
+                Box::pin(self.write_anew(refused, updates)).await
             }
             (ended, _) => ended,
         }
     }
 
-    /// Replicas refused a write that went by a ring which is over: it goes by a later one, if this node hears of it in time.
+    /// The updates of a write's message.
+    fn updates_of(&self, body: &Bytes) -> Option<Vec<PartitionUpdate>> {
+        let schema = self.context.schema();
+        let table = |id| schema.table_by_id(id).cloned();
+        message::decode_updates(&body.slice(message::BEGUN_LEN..), table).ok()
+    }
+
+    /// Writes by a later topology version what replicas have refused, if this node observes one in time.
+    ///
+    /// # Errors
+    /// That of the refusal where it does not, or where the write cannot begin: some replicas may have it already, and it must not be said that
+    /// nothing was done.
     async fn write_anew(
         &self,
-        before: &Ongoing,
-        body: &Bytes,
-        has_it: Option<NodeIndex>,
-        error: RequestError,
+        refused: Refused<'_>,
+        updates: Vec<PartitionUpdate>,
     ) -> Result<(), RequestError> {
-        let (view, options) = (before.view(), before.options());
+        let Refused { view, options, age, has_it, error } = refused;
         if !self.context.catch_up(view.ring_number(), options.deadline).await {
             return Err(error);
         }
-        let schema = self.context.schema();
-        let updates =
-            message::decode_updates(&body.slice(message::BEGUN_LEN..), |id| schema.table_by_id(id).cloned());
-        // Its table may be gone meanwhile.
-        let Ok(updates) = updates else { return Err(error) };
         let has_it = has_it.map(|node| view.node(node).host);
-        // Some may have it already: it must not be said that nothing was done.
         let planned = self.plan_with_lease(updates, &options).await.map_err(|_| error)?;
-        let age = match before.age() {
-            Age::New(_) => Age::New(self.context.begin_write()),
-            late @ Age::Late(_) => late,
-        };
-        for write in planned {
+        let age = age.unwrap_or_else(|| Age::New(self.context.begin_write()));
+        let one = |write: Planned| {
             let host = has_it.and_then(|host| write.erm.view.index_of(host));
             let has_it = host.filter(|node| write.replicas.contains(node));
-            self.write_partition(write, options, has_it, age).await?;
-        }
-        Ok(())
+            self.write_partition(write, options, has_it, age)
+        };
+        join_all(planned.into_iter().map(one)).await.into_iter().collect()
     }
 }

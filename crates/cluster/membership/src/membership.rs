@@ -140,14 +140,14 @@ impl Membership {
         self.liveness.snapshot()
     }
 
-    /// The cluster as it is known now.
-    pub fn view(&self) -> Option<ClusterView> {
-        view(self.own.host, &self.group.applied().state, &self.liveness.current())
+    /// The cluster as it is known now; it shares the rings and placements of `before` where only liveness has changed since.
+    pub fn view(&self, before: Option<&ClusterView>) -> Option<ClusterView> {
+        self.view_of(&self.group.applied().state, before)
     }
 
-    /// The cluster as a state of the log makes it.
-    pub fn view_of(&self, state: &ClusterState) -> Option<ClusterView> {
-        view(self.own.host, state, &self.liveness.current())
+    /// The cluster as a state of the log makes it; what it shares with `before`, as [`Membership::view`].
+    pub fn view_of(&self, state: &ClusterState, before: Option<&ClusterView>) -> Option<ClusterView> {
+        view(self.own.host, state, &self.liveness.current(), before)
     }
 
     /// This node.
@@ -163,10 +163,10 @@ impl Membership {
     /// Notifies the node's shards of every change from now on.
     pub fn follow(&self, coordinator: &Coordinator) {
         let (host, liveness) = (self.own.host, self.liveness.clone());
-        let maker = move |state: &ClusterState| {
+        let maker = move |state: &ClusterState, before: &ClusterView| {
             liveness.set_members(addresses(state));
             liveness.set(vec![(Key::SCHEMA, Bytes::from(schema_version(&state.schema)))]);
-            view(host, state, &liveness.current())
+            view(host, state, &liveness.current(), Some(before))
         };
         coordinator.follow(&self.group, Box::new(maker));
         let liveness = self.liveness.clone();
@@ -178,7 +178,7 @@ impl Membership {
                 let liveness = this.liveness.newer_than(version).await;
                 version = liveness.version;
                 this.tell_who_moved(&liveness);
-                if let Some(view) = this.view() {
+                if let Some(view) = this.view(Some(&coordinator.view())) {
                     coordinator.publish_view(view).await;
                 }
             }
@@ -428,7 +428,12 @@ fn replications(state: &ClusterState) -> BTreeMap<String, Replicated> {
 }
 
 /// The cluster as requests are to see it; none when the node has no place in it.
-fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<ClusterView> {
+fn view(
+    own: HostId,
+    state: &ClusterState,
+    liveness: &Liveness,
+    before: Option<&ClusterView>,
+) -> Option<ClusterView> {
     let node = |(host, member): (&HostId, &Member)| {
         let phase = match member.status {
             MemberStatus::Joining => Phase::Joining,
@@ -481,7 +486,11 @@ fn view(own: HostId, state: &ClusterState, liveness: &Liveness) -> Option<Cluste
         return None;
     }
     let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
-    let made = if switched { ClusterView::switched(own, nodes) } else { ClusterView::new(own, nodes) };
+    let made = match before {
+        Some(before) => ClusterView::after(before, nodes, switched),
+        None if switched => ClusterView::switched(own, nodes),
+        None => ClusterView::new(own, nodes),
+    };
     match made {
         Ok(view) => {
             let view = view.numbered(state.topology_version, state.fence).with_departed(departed);

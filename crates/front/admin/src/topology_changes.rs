@@ -114,8 +114,8 @@ fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange)
         return Vec::new();
     }
     let view = node.view();
-    let keyspaces = state.schema.keyspaces();
-    let pending_nodes = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).pending_nodes());
+    let placed = view.place_each(state.schema.keyspaces());
+    let pending_nodes = placed.iter().flat_map(|(_, copies)| copies.pending_nodes());
     let waiting =
         pending_nodes.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
     let mut names: Vec<String> = waiting.map(|node| node.native.ip().to_string()).collect();

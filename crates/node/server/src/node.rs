@@ -261,7 +261,8 @@ async fn begin(
         }
         identity.tokens = member.tokens.clone();
     }
-    let view = Arc::new(membership.view().ok_or_else(|| left(&identity))?);
+    let view = membership.view(None).ok_or_else(|| left(&identity))?;
+    let view = Arc::new(view.placed(None).await);
     let schema = state.schema.clone();
     let boot = Boot {
         client_tls: security.clients(&config),

@@ -1,6 +1,11 @@
 //! Logged batches over several nodes: all or none, although the coordinator is lost in the middle, and not behind a truncation.
 
-use replica::Read;
+use bytes::Bytes;
+use mutation::{
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row,
+    codec,
+};
+use replica::{Origin, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -260,4 +265,41 @@ fn a_batch_is_there_wholly_or_not_at_all() {
         replays += u32::from(replayed);
     }
     assert!(all > 5 && none > 0 && replays > 3, "{all} all, {none} none, {replays} replayed");
+}
+
+/// The row of a batch with one update in this encoding.
+fn batch_row(id: u8, at_micros: i64, encoded: Vec<u8>) -> PartitionUpdate {
+    let batches = table("system", "batches");
+    let mut row = Row::new(Clustering::empty());
+    row.liveness = LivenessInfo::forever(at_micros);
+    let cell = Cell::live(at_micros, Bytes::from(encoded));
+    let cells = vec![ComplexCell { path: Bytes::copy_from_slice(&[id; 16]), cell }];
+    let mutations = ColumnData::Complex(Complex { cells, ..Complex::empty() });
+    row.set(batches.column("mutations").expect("it has them").id, mutations);
+    let mut update = PartitionUpdate::new(batches, DecoratedKey::new(Bytes::copy_from_slice(&[id; 16])));
+    update.add_row(row);
+    update
+}
+
+#[test]
+fn a_batch_that_cannot_be_decoded_stays_and_is_not_counted() {
+    let world = World::new(6, &[1], Config::default());
+    let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
+    let at_micros = i64::from(now) * 1_000_000;
+    let mut good = Vec::new();
+    codec::encode_update(&row(&t, 1, 1, "a", at_micros), &mut good);
+    let torn = good[..good.len() - 3].to_vec();
+    let rows = [batch_row(0x11, at_micros, good), batch_row(0x12, at_micros, torn)];
+    let replayed = world.on(0, 0, |_, coordinator| async move {
+        for row in rows {
+            coordinator.replica().apply(Write::one(Origin::System, row)).await.expect("the disk is well");
+        }
+        coordinator.replay_batches().await
+    });
+    assert_eq!(replayed, Ok(1), "the one that can be read");
+    assert_eq!(coordinator(0, 0).batchlog_stats().replayed, 1);
+    assert_eq!(batches(&world, 0), 1, "the other stays for a version that can");
+    assert_eq!(world.kept(0, partition(&t, 1, now)), [(1, "a".to_owned())]);
+    // Nor is it tried again and again: the next start does.
+    assert_eq!(coordinator(0, 0).batchlog_stats().kept, 0);
 }

@@ -41,6 +41,8 @@ thread_local! {
     static MESSENGERS: RefCell<BTreeMap<usize, Messenger>> = const { RefCell::new(BTreeMap::new()) };
     /// The size of the commit log's segments, of which an entry may take half; none for the usual one.
     pub static SEGMENT_BYTES: StdCell<Option<u64>> = const { StdCell::new(None) };
+    /// So many keyspaces more, `more0` and so on, each with a table `t` and by a replication of its own.
+    pub static MORE_KEYSPACES: StdCell<u8> = const { StdCell::new(0) };
     /// The hinted handoffs that run, by node and shard.
     static HANDOFFS: RefCell<BTreeMap<(usize, u16), Handoff>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -130,8 +132,24 @@ pub fn schema() -> Schema {
     three.tables.insert("counts".to_owned(), counts);
     [&mut three, &mut one].into_iter().for_each(add_views);
     [&mut three, &mut one].into_iter().for_each(add_captured);
-    let schema = cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide);
+    let mut schema = cluster::own_schema().with_keyspace(three).with_keyspace(one).with_keyspace(wide);
+    for nth in 0..MORE_KEYSPACES.get() {
+        schema = schema.with_keyspace(one_more(nth));
+    }
     schema.with_keyspace(system()).with_cdc_generation(generation(&CAPTURED_SHARDS))
+}
+
+/// A keyspace with three copies in `dc1`, and some in a datacenter of its own that has no nodes.
+fn one_more(nth: u8) -> Keyspace {
+    let factors = [("dc1".to_owned(), 3), (format!("none{nth}"), 1)].into();
+    let mut keyspace = Keyspace::new(&format!("more{nth}"), Replication::NetworkTopology { factors });
+    let table = TableBuilder::new(&keyspace.name, "t", TableId([200 + nth; 16]))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text)
+        .build_known();
+    keyspace.tables.insert("t".to_owned(), table);
+    keyspace
 }
 
 /// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it; and `awaited`, whose view is waited for.

@@ -77,6 +77,8 @@ struct Inner {
     rebuilding: RefCell<Option<Task<()>>>,
     /// There may be files of an abandoned stream on the disk: of this process or an earlier one.
     leftovers: Cell<bool>,
+    /// The pending replicas by a topology version and a schema: all ranges of the ring have to be looked at for them.
+    pending: RefCell<Option<((u64, u64), Rc<BTreeSet<HostId>>)>>,
     /// Which change is held up by nodes that are down and might live, and since when.
     blind_since: Cell<Option<(u64, Instant)>>,
     task: RefCell<Option<Task<()>>>,
@@ -106,6 +108,7 @@ impl TopologyChanges {
             rebuild: RefCell::default(),
             rebuilding: RefCell::default(),
             leftovers: Cell::new(true),
+            pending: RefCell::default(),
             blind_since: Cell::new(None),
             task: RefCell::default(),
         }))
@@ -226,14 +229,24 @@ impl Inner {
     }
 
     /// The pending replicas of the change that is under way.
-    fn pending_nodes(&self, state: &ClusterState) -> BTreeSet<HostId> {
+    fn pending_nodes(&self, state: &ClusterState) -> Rc<BTreeSet<HostId>> {
         if state.change.as_ref().is_none_or(|change| change.step != ChangeStep::Fetching) {
-            return BTreeSet::new();
+            return Rc::default();
         }
-        let Some(view) = self.membership.view_of(state) else { return BTreeSet::new() };
-        let keyspaces = state.schema.keyspaces();
-        let pending_nodes = keyspaces.flat_map(|keyspace| view.place_keyspace(keyspace).pending_nodes());
-        pending_nodes.map(|index| view.node(index).host).collect()
+        let of = (state.topology_version, state.schema_number);
+        if let Some((known, nodes)) = &*self.pending.borrow()
+            && *known == of
+        {
+            return nodes.clone();
+        }
+        let Some(view) = self.membership.view_of(state, Some(&self.coordinator.view())) else {
+            return Rc::default();
+        };
+        let placed = view.place_each(state.schema.keyspaces());
+        let pending_nodes = placed.iter().flat_map(|(_, copies)| copies.pending_nodes());
+        let nodes: Rc<BTreeSet<HostId>> = Rc::new(pending_nodes.map(|index| view.node(index).host).collect());
+        *self.pending.borrow_mut() = Some((of, nodes.clone()));
+        nodes
     }
 
     /// Says, once, whom a change that this node conducts waits for.
@@ -337,11 +350,13 @@ impl Inner {
     /// The change waits for them, but not for ever: a dead node never answers.
     fn check_reads_went_over(&self, change: u64) -> Result<(), MembershipError> {
         let state = self.state();
-        let Some(view) = self.membership.view_of(&state) else { return Ok(()) };
+        let Some(view) = self.membership.view_of(&state, Some(&self.coordinator.view())) else {
+            return Ok(());
+        };
         let knows = |node| view.is_alive(node) || view.is_declared_dead(node);
-        let mut keyspaces = state.schema.keyspaces();
-        match keyspaces.find(|keyspace| view.place_keyspace(keyspace).blind_quorum(&view, knows)) {
-            Some(keyspace) if self.has_waited_for_the_blind(change) => {
+        let placed = view.place_each(state.schema.keyspaces());
+        match placed.into_iter().find(|(_, copies)| view.blind_quorum(copies, knows)) {
+            Some((keyspace, _)) if self.has_waited_for_the_blind(change) => {
                 tracing::warn!(
                     "the topology change ends without replicas of keyspace {} that are down: should one be cut off and live, \
                      what it answers by itself may be old, and what is written to it alone may be lost",
@@ -349,7 +364,7 @@ impl Inner {
                 );
                 Ok(())
             }
-            Some(keyspace) => Err(MembershipError::Cluster(format!(
+            Some((keyspace, _)) => Err(MembershipError::Cluster(format!(
                 "too many replicas of keyspace {} are down to be certain that nobody reads by the previous topology version",
                 keyspace.name
             ))),

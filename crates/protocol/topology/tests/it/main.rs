@@ -2,3 +2,4 @@
 
 mod allocation;
 mod placement;
+mod placement_steps;

@@ -100,7 +100,7 @@ impl Node {
         });
         let coordinator =
             Coordinator::new(rt.clone(), Arc::new(view), replica.clone(), coordinator_end.attach(rt), schema);
-        coordinator.follow(&group, Box::new(|_| None));
+        coordinator.follow(&group, Box::new(|_, _| None));
         let node =
             NodeInfo { cluster_name: "simple-query".to_owned(), snitch: "SimpleSnitch".to_owned(), address };
         let clock = Rc::new(rt.clone());
