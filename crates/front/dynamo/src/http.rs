@@ -1,8 +1,10 @@
 //! One connection: HTTP/1.1 with hyper over the shard's stream, requests one after the other, within limits of bytes and time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -35,11 +37,11 @@ const JSON: &str = "application/x-amz-json-1.0";
 /// Limits of the ports, each of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Connections at once.
+    /// Connections at once; beyond them idle ones are closed for new ones.
     pub connections_max: usize,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
-    /// Bytes of the bodies of all requests under way.
+    /// Bytes of the bodies of all requests under way; one client address may have half.
     pub bytes_in_flight_max: usize,
     /// How long the handshake of TLS may take.
     pub handshake_timeout: Duration,
@@ -63,31 +65,48 @@ impl Default for HttpLimits {
     }
 }
 
-/// The bytes of requests under way on this shard.
+/// The bytes of requests under way on this shard, in all and of each client address.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight(Cell<usize>);
+pub(crate) struct InFlight {
+    total: Cell<usize>,
+    of_address: RefCell<BTreeMap<IpAddr, usize>>,
+}
 
 impl InFlight {
     pub(crate) fn bytes(&self) -> usize {
-        self.0.get()
+        self.total.get()
+    }
+
+    /// Bytes that a request of this client may take, of which it has none yet.
+    fn book(&self, address: IpAddr) -> Booking<'_> {
+        Booking { of: self, address, bytes: 0 }
     }
 }
 
 /// Bytes that a request has of them.
 struct Booking<'a> {
     of: &'a InFlight,
+    address: IpAddr,
     bytes: usize,
 }
 
 impl Booking<'_> {
-    /// Takes so many bytes in all, unless there are too many.
+    /// Takes so many bytes in all, unless there are too many. One address may have a half: bodies that do not end would keep all other
+    /// clients out.
     fn raise(&mut self, bytes: usize, max: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return true;
+        }
+        let mut of_address = self.of.of_address.borrow_mut();
+        let own = of_address.get(&self.address).copied().unwrap_or(0);
         // A single request of the largest size is always possible.
-        if self.of.0.get() > 0 && self.of.0.get().saturating_add(more) > max && more > 0 {
+        let exceeds = |held: usize, max: usize| held > self.bytes && held.saturating_add(more) > max;
+        if exceeds(self.of.total.get(), max) || exceeds(own, max / 2) {
             return false;
         }
-        self.of.0.set(self.of.0.get() + more);
+        of_address.insert(self.address, own + more);
+        self.of.total.set(self.of.total.get() + more);
         self.bytes += more;
         true
     }
@@ -95,7 +114,14 @@ impl Booking<'_> {
 
 impl Drop for Booking<'_> {
     fn drop(&mut self) {
-        self.of.0.set(self.of.0.get() - self.bytes);
+        self.of.total.set(self.of.total.get() - self.bytes);
+        let mut of_address = self.of.of_address.borrow_mut();
+        if let Some(own) = of_address.get_mut(&self.address) {
+            *own -= self.bytes;
+            if *own == 0 {
+                of_address.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -108,6 +134,11 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: Cell::new(now), serving: Cell::new(false) }
+    }
+
+    /// When it moved last.
+    pub(crate) fn since(&self) -> Instant {
+        self.since.get()
     }
 
     /// Whether a request is being carried out.
@@ -142,13 +173,14 @@ pub(crate) async fn serve<C: Coordinator>(
     let rt = service.rt.clone();
     progress.since.set(rt.now());
     let idle = service.limits.idle_timeout;
+    let address = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
     let io = Io::new(rt.clone(), stream, progress.clone());
     let counted = progress.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
         let (service, progress) = (service.clone(), counted.clone());
         async move {
             progress.serving.set(true);
-            let response = respond(&service, request, transport).await;
+            let response = respond(&service, request, (transport, address)).await;
             progress.serving.set(false);
             progress.since.set(service.rt.now());
             Ok::<_, Infallible>(response)
@@ -184,7 +216,7 @@ pub(crate) async fn serve<C: Coordinator>(
 async fn respond<C: Coordinator>(
     service: &Service<C>,
     request: Request<Incoming>,
-    transport: Transport,
+    (transport, address): (Transport, IpAddr),
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     if transport == Transport::Misdirected {
@@ -205,7 +237,7 @@ async fn respond<C: Coordinator>(
         return response(service, (200, "text/plain"), body, false, false);
     }
     service.dynamo.metrics().count(|figures| figures.total_operations += 1);
-    let mut booking = Booking { of: &service.in_flight, bytes: 0 };
+    let mut booking = service.in_flight.book(address);
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
         Ok(Ok(body)) => (carry_out(service, &head, body, &mut booking).await, false),

@@ -8,6 +8,8 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 
 /// The longest name of a table: what the name of its directory can hold. AWS allows 255.
 pub(crate) const TABLE_NAME_MAX: usize = 222;
+/// Values of a request's document. Each takes some fifty times the memory of its shortest text, and none is parsed while others wait.
+const VALUES_MAX: usize = 400_000;
 
 /// The members of a request.
 pub(crate) struct Request {
@@ -64,12 +66,37 @@ pub(crate) fn table_name(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// Whether a document has more values than `max`, by its commas and brackets outside of strings. It need not be valid.
+fn has_more_values(body: &[u8], max: usize) -> bool {
+    let (mut values, mut in_string, mut is_escaped) = (1, false, false);
+    for &byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => {
+                values += 1;
+                if values > max {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 impl Request {
     /// The request in a body.
     ///
     /// # Errors
-    /// When it is no JSON object.
+    /// When it is no JSON object, or has more than [`VALUES_MAX`] values.
     pub(crate) fn parse(body: &[u8]) -> Result<Self> {
+        if has_more_values(body, VALUES_MAX) {
+            return Err(ApiError::validation(format!(
+                "The request's body has more than {VALUES_MAX} values"
+            )));
+        }
         match serde_json::from_slice(body) {
             Ok(Json::Object(members)) => Ok(Self { members }),
             Ok(_) => Err(ApiError::new(ErrorKind::Serialization, "Unexpected field type")),

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,14 @@ struct Inner<C> {
     expiring: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
     next: Cell<u64>,
-    open: RefCell<BTreeMap<u64, (Rc<Progress>, Task<()>)>>,
+    open: RefCell<BTreeMap<u64, Open>>,
+}
+
+/// A connection of this shard.
+struct Open {
+    progress: Rc<Progress>,
+    address: IpAddr,
+    task: Task<()>,
 }
 
 impl<C: Coordinator> Server<C> {
@@ -121,8 +128,8 @@ impl<C: Coordinator> Server<C> {
     /// The counters of this shard, with its connections and requests of this moment.
     pub fn figures(&self) -> ApiFigures {
         let open = self.0.open.borrow();
-        let connections = open.values().filter(|(_, task)| !task.is_finished());
-        let serving = connections.clone().filter(|(progress, _)| progress.is_serving());
+        let connections = open.values().filter(|open| !open.task.is_finished());
+        let serving = connections.clone().filter(|open| open.progress.is_serving());
         ApiFigures {
             connections: connections.count() as u64,
             requests_serving: serving.count() as u64,
@@ -145,7 +152,7 @@ impl<C: Coordinator> Server<C> {
         loop {
             let idle: Vec<_> = {
                 let mut open = self.0.open.borrow_mut();
-                let idle = open.iter().filter(|(_, (progress, _))| !progress.is_serving());
+                let idle = open.iter().filter(|(_, one)| !one.progress.is_serving());
                 let idle: Vec<u64> = idle.map(|(number, _)| *number).collect();
                 idle.into_iter().filter_map(|number| open.remove(&number)).collect()
             };
@@ -163,25 +170,41 @@ impl<C: Coordinator> Server<C> {
 }
 
 impl<C: Coordinator> Inner<C> {
-    /// Serves a connection from now on; closes it when there are too many.
+    /// Serves a connection from now on. When there are too many, one that carries out no request gives way to it; it is closed where there
+    /// is none.
     fn own(self: &Rc<Self>, stream: Stream, tls: Option<Arc<Credentials>>) {
         let number = self.next.get();
         self.next.set(number + 1);
         let mut open = self.open.borrow_mut();
-        open.retain(|_, (_, task)| !task.is_finished());
+        open.retain(|_, one| !one.task.is_finished());
         if self.stopped.get() {
             return;
         }
         if open.len() >= self.service.limits.connections_max {
             self.service.dynamo.metrics().count(|figures| figures.connections_shed += 1);
-            return;
+            let Some(idle) = idlest(&open) else { return };
+            drop(open.remove(&idle));
         }
         let rt = &self.service.rt;
         let progress = Rc::new(Progress::new(rt.now()));
+        let address = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
         let connection = connection(self.service.clone(), stream, tls, progress.clone());
         let task = rt.spawn(Group::Statement, connection);
-        open.insert(number, (progress, task));
+        open.insert(number, Open { progress, address, task });
     }
+}
+
+/// The connection that has stood still for longest, of those of the address with the most that do: who holds many idle connections keeps
+/// nobody else out.
+fn idlest(open: &BTreeMap<u64, Open>) -> Option<u64> {
+    let idle = open.iter().filter(|(_, one)| !one.progress.is_serving());
+    let mut count_of: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, one) in idle.clone() {
+        *count_of.entry(one.address).or_default() += 1;
+    }
+    let (most, _) = count_of.into_iter().max_by_key(|(_, count)| *count)?;
+    let theirs = idle.filter(|(_, one)| one.address == most);
+    theirs.min_by_key(|(_, one)| one.progress.since()).map(|(number, _)| *number)
 }
 
 async fn connection<C: Coordinator>(

@@ -263,13 +263,45 @@ fn bytes_and_connections_of_this_moment_are_shown_and_limited() {
         let answer = ask(&rt, &second, &[head.as_bytes(), &body].concat()).await;
         assert!(answer.contains("RequestLimitExceeded"), "{answer}");
         assert_eq!(server.figures().requests_shed, 1);
-        let (_third, fourth) = (connect(&rt, PLAIN).await, connect(&rt, PLAIN).await);
-        assert!(rest(&rt, &fourth).await.is_empty(), "two may be open");
+        let (third, fourth) = (connect(&rt, PLAIN).await, connect(&rt, PLAIN).await);
+        assert!(rest(&rt, &third).await.is_empty(), "two may be open, and who asks nothing gives way");
         assert_eq!((server.figures().connections, server.figures().connections_shed), (2, 1));
+        assert!(ask(&rt, &fourth, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await.contains("healthy"));
         let mut last = vec![b' '; 48];
         last.extend_from_slice(b"{}");
         assert!(ask(&rt, &slow, &last).await.contains("TableNames"), "who has begun may end");
         let figures = server.figures();
         assert_eq!((figures.requests_serving, figures.requests_bytes, figures.requests_shed), (0, 0, 1));
+    });
+}
+
+/// Bodies that do not end, of one address, leave half of the bytes to the others.
+#[test]
+fn bodies_of_one_client_keep_no_other_out() {
+    let limits = HttpLimits { bytes_in_flight_max: 1000, ..HttpLimits::default() };
+    run_on(1, Setting { limits, ..Setting::default() }, |rt, server| async move {
+        let target = "x-amz-target: DynamoDB_20120810.ListTables\r\n";
+        let head =
+            |len| format!("POST / HTTP/1.1\r\nconnection: close\r\n{target}content-length: {len}\r\n\r\n");
+        let mut endless = Vec::new();
+        for _ in 0..4 {
+            let one = connect(&rt, PLAIN).await;
+            one.write_all(head(300).as_bytes()).await.unwrap();
+            one.write_all(&[b' '; 200]).await.unwrap();
+            endless.push(one);
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+        let figures = server.figures();
+        assert_eq!((figures.requests_bytes, figures.requests_shed), (400, 2), "two of the four have a half");
+        // To a port of the loopback address a client comes from that.
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 8001));
+        server.listen(loopback, None).await.expect("it is free");
+        let other = connect(&rt, loopback).await;
+        let body = [&[b' '; 200][..], b"{}"].concat();
+        let answer = ask(&rt, &other, &[head(202).as_bytes(), &body].concat()).await;
+        assert!(answer.contains("TableNames"), "{answer}");
+        drop(endless);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(server.figures().requests_bytes, 0);
     });
 }

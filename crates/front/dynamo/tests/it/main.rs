@@ -260,6 +260,14 @@ fn hostile_bodies_are_refused() {
     let deep = format!("{}{{\"S\":\"x\"}}{}", r#"{"L":["#.repeat(33), "]}".repeat(33));
     let put = format!(r#"{{"TableName":"hostile","Item":{{"p":{{"S":"a"}},"d":{deep}}}}}"#);
     assert!(call(&api, "PutItem", &put).body.contains("Nesting Levels have exceeded supported limits"));
+    // Two bytes each, which take tens of bytes of memory; brackets of texts do not count.
+    for (values, text, error) in
+        [(400_000, "", "more than 400000 values"), (1_000, "[,{\\\"", "Serialization")]
+    {
+        let body = format!("{{\"a\":[{}\"{}\"]}}.", "0,".repeat(values), text.repeat(400_000));
+        let answer = call(&api, "PutItem", &body);
+        assert!(answer.body.contains(error), "{values}: {}", answer.body);
+    }
 }
 
 #[test]
