@@ -15,8 +15,8 @@ use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use schema::Role;
 use wire::client::{Answer, AnswerBody, Parameters, RequestWriter, ResultBody, Rows};
 use wire::{
-    CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, Request, ResponseWriter, TypeOption, Value,
-    Version,
+    CqlError, Decoder, Dialect, Encoder, ErrorKind, Message, ProtocolError, Request, ResponseWriter,
+    TypeOption, Value, Version,
 };
 
 use crate::memory::{Memory, TestClock};
@@ -99,20 +99,25 @@ impl Node {
 
     /// Sends a request through the codecs and hands its answer to `read`.
     pub fn request(&self, write: impl FnOnce(&mut RequestWriter)) -> Answer {
+        self.try_request(write).expect("a request that we wrote")
+    }
+
+    /// The same of a request that may be refused for its form.
+    pub fn try_request(&self, write: impl FnOnce(&mut RequestWriter)) -> Result<Answer, ProtocolError> {
         let mut request = RequestWriter::new(dialect());
         write(&mut request);
         let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
         encoder.push_request(1, &request);
         bytes.extend_from_slice(encoder.finish());
         let envelope = decode(wire::Direction::Request, &mut bytes);
-        let request = Request::decode(&envelope, dialect()).expect("a request that we wrote");
+        let request = Request::decode(&envelope, dialect())?;
         let mut response = ResponseWriter::new(dialect());
         self.process(&request, &mut response);
         let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
         encoder.push(1, &response);
         bytes.extend_from_slice(encoder.finish());
-        Answer::decode(&decode(wire::Direction::Response, &mut bytes), dialect())
-            .expect("an answer that we wrote")
+        let answer = Answer::decode(&decode(wire::Direction::Response, &mut bytes), dialect());
+        Ok(answer.expect("an answer that we wrote"))
     }
 
     fn process(&self, request: &Request, out: &mut ResponseWriter) {

@@ -4,6 +4,7 @@ mod cdc;
 mod functions;
 mod fuzz;
 mod golden;
+mod grammar;
 mod guardrails;
 mod hostile;
 mod indexes;
