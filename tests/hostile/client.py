@@ -1,11 +1,16 @@
-"""A CQL client of version 4 that sends valid or invalid frames, and one that behaves and measures."""
+"""A CQL client of version 4 that sends valid or invalid frames, and clients that behave and measure."""
 
+import http.client
+import json
 import socket
 import struct
 import threading
 import time
 
-ERROR, STARTUP, READY, OPTIONS, SUPPORTED, QUERY, RESULT, PREPARE = 0x00, 0x01, 0x02, 0x05, 0x06, 0x07, 0x08, 0x09
+ERROR, STARTUP, READY, AUTHENTICATE, OPTIONS, SUPPORTED, QUERY, RESULT = 0x00, 0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08
+PREPARE, EXECUTE, REGISTER, BATCH, AUTH_RESPONSE, AUTH_SUCCESS = 0x09, 0x0A, 0x0B, 0x0D, 0x0F, 0x10
+# Codes of errors.
+SERVER_ERROR, BAD_CREDENTIALS, UNAUTHORIZED = 0x0000, 0x0100, 0x2100
 HEADER = struct.Struct(">BBhBI")
 PATIENCE = 30
 
@@ -16,6 +21,11 @@ class Closed(Exception):
 
 class CqlError(Exception):
     """The server's answer is an error."""
+
+    def __init__(self, body):
+        length = struct.unpack(">H", body[4:6])[0]
+        super().__init__(body[6 : 6 + length].decode(errors="replace"))
+        self.code = struct.unpack(">I", body[:4])[0]
 
 
 def frame(opcode, body, stream=1, version=4, length=None):
@@ -29,22 +39,51 @@ def text(value):
     return struct.pack(">I", len(data)) + data
 
 
+def string(value):
+    """A [string]."""
+    data = value if isinstance(value, bytes) else value.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def plain(user, password):
+    """The token of SASL PLAIN."""
+    return b"\0" + user.encode() + b"\0" + password.encode()
+
+
+def token(data):
+    """An AUTH_RESPONSE message."""
+    return frame(AUTH_RESPONSE, struct.pack(">I", len(data)) + data)
+
+
+STARTUP_MESSAGE = frame(STARTUP, struct.pack(">H", 1) + string("CQL_VERSION") + string("3.0.0"))
+
+
 def query(statement, stream=1, consistency=1):
     """A QUERY message."""
     return frame(QUERY, text(statement) + struct.pack(">HB", consistency, 0), stream)
 
 
 class Connection:
-    """A connection, with or without its handshake."""
+    """A connection, with or without its handshake; encrypted when there is a context for that."""
 
-    def __init__(self, host, port=9042, source=None, start=True, patience=PATIENCE):
+    def __init__(self, host, port=9042, source=None, start=True, patience=PATIENCE, tls=None, login=None):
         self.socket = socket.create_connection((host, port), patience, (source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         if start:
-            self.send(frame(STARTUP, struct.pack(">H", 1) + struct.pack(">H", 11) + b"CQL_VERSION" + struct.pack(">H", 5) + b"3.0.0"))
+            self.start(login)
+
+    def start(self, login):
+        """STARTUP, and the user and password if the server asks for them."""
+        self.send(STARTUP_MESSAGE)
+        opcode, _, body = self.receive()
+        if opcode == AUTHENTICATE and login:
+            self.send(token(plain(*login)))
             opcode, _, body = self.receive()
-            if opcode != READY:
-                raise CqlError(body)
+        if opcode not in (READY, AUTH_SUCCESS):
+            self.close()
+            raise CqlError(body)
 
     def __enter__(self):
         return self
@@ -76,14 +115,22 @@ class Connection:
         _, _, stream, opcode, length = HEADER.unpack(self.exactly(HEADER.size))
         return opcode, stream, self.exactly(length)
 
-    def query(self, statement):
-        """The body of the result; raises CqlError with the message."""
-        self.send(query(statement))
+    def ask(self, message):
+        """The body of the answer; raises CqlError."""
+        self.send(message)
         opcode, _, body = self.receive()
         if opcode == ERROR:
-            length = struct.unpack(">H", body[4:6])[0]
-            raise CqlError(body[6 : 6 + length].decode(errors="replace"))
+            raise CqlError(body)
         return body
+
+    def query(self, statement):
+        """The body of the result; raises CqlError."""
+        return self.ask(query(statement))
+
+    def prepare(self, statement):
+        """The id of the prepared statement."""
+        body = self.ask(frame(PREPARE, text(statement)))
+        return body[6 : 6 + struct.unpack(">H", body[4:6])[0]]
 
 
 def rows(body):
@@ -124,35 +171,107 @@ def rows(body):
     return found
 
 
-class Behaved:
-    """A client that reads and writes a row again and again, and notes how long that takes and what fails."""
+class CqlClient:
+    """Writes a row and reads it again over CQL."""
 
-    def __init__(self, host, source):
-        self.host, self.source = host, source
+    name = "CQL"
+
+    def __init__(self, connect, key=1):
+        self.connection, self.key = connect(), key
+
+    def once(self, at):
+        """What was read instead of what was written, or nothing."""
+        self.connection.query(f"INSERT INTO good.t (k, v) VALUES ({self.key}, {at})")
+        found = rows(self.connection.query(f"SELECT v FROM good.t WHERE k = {self.key}"))
+        return None if found == [(struct.pack(">i", at),)] else found
+
+    def close(self):
+        self.connection.close()
+
+
+class LoginClient:
+    """The same with a connection and a login of its own each time."""
+
+    name = "logins"
+
+    def __init__(self, connect):
+        self.connect = connect
+
+    def once(self, at):
+        # Another row than that of a client beside it.
+        client = CqlClient(self.connect, 3)
+        try:
+            return client.once(at)
+        finally:
+            client.close()
+
+    def close(self):
+        pass
+
+
+class ApiClient:
+    """Writes an item and reads it again over the DynamoDB API."""
+
+    name = "DynamoDB"
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def call(self, operation, request):
+        headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}", "Content-Type": "application/x-amz-json-1.0"}
+        self.connection.request("POST", "/", json.dumps(request).encode(), headers)
+        response = self.connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise http.client.HTTPException(f"{operation} is answered with {response.status}: {body[:200]}")
+        return json.loads(body)
+
+    def make_table(self):
+        self.call("CreateTable", {
+            "TableName": "good", "AttributeDefinitions": [{"AttributeName": "p", "AttributeType": "S"}],
+            "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}], "BillingMode": "PAY_PER_REQUEST",
+        })  # fmt: skip
+
+    def once(self, at):
+        item = {"p": {"S": "a"}, "v": {"N": str(at)}}
+        self.call("PutItem", {"TableName": "good", "Item": item})
+        key = {"TableName": "good", "Key": {"p": {"S": "a"}}, "ConsistentRead": True}
+        found = self.call("GetItem", key).get("Item")
+        return None if found == item else found
+
+    def close(self):
+        self.connection.close()
+
+
+class Behaved:
+    """A client that does its work again and again, and notes how long that takes and what fails; `make` connects it."""
+
+    def __init__(self, make):
+        self.make, self.name = make, ""
         self.took, self.failed = [], []
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self):
-        connection, at = None, 0
+        client, at = None, 0
         while not self.stopped.is_set():
             begun = time.monotonic()
             try:
-                connection = connection or Connection(self.host, source=self.source)
+                client = client or self.make()
+                self.name = client.name
                 at += 1
-                connection.query(f"INSERT INTO good.t (k, v) VALUES (1, {at})")
-                found = rows(connection.query("SELECT v FROM good.t WHERE k = 1"))
-                if found != [(struct.pack(">i", at),)]:
-                    self.failed.append(f"wrote {at}, read {found}")
+                wrong = client.once(at)
+                if wrong is not None:
+                    self.failed.append(f"wrote {at}, read {wrong}")
                 self.took.append(time.monotonic() - begun)
-            except (OSError, Closed, CqlError) as error:
+            except (OSError, Closed, CqlError, http.client.HTTPException) as error:
                 self.failed.append(f"{type(error).__name__}: {error}")
-                if connection:
-                    connection.close()
-                connection = None
+                if client:
+                    client.close()
+                client = None
             self.stopped.wait(0.02)
-        if connection:
-            connection.close()
+        if client:
+            client.close()
 
     def __enter__(self):
         self.thread.start()

@@ -13,7 +13,7 @@ from client import QUERY, CqlError, Closed, Connection, frame, query, text
 from environment import Failure
 from node import Torc
 
-CQL, INTERNODE, REST, METRICS = 9042, 7000, 10000, 9180
+CQL, INTERNODE, REST, METRICS, API = 9042, 7000, 10000, 9180, 8000
 # What a hello begins with.
 MAGIC = b"\xf5TorcRPC"
 
@@ -59,8 +59,8 @@ def web_pages(world):
 
 
 def slow_headers(world):
-    """300 connections that send a header byte now and then close neither HTTP port to others."""
-    many = [socket.create_connection((world.host, port), 10) for port in (REST, METRICS) for _ in range(300)]
+    """300 connections that send a header byte now and then close no HTTP port to others."""
+    many = [socket.create_connection((world.host, port), 10) for port in (REST, METRICS, API) for _ in range(300)]
     try:
         own, worst = f"Host: {world.host}", 0
         for byte in b"GET /x":
@@ -69,7 +69,7 @@ def slow_headers(world):
                     peer.send(bytes([byte]))
                 except OSError:
                     pass
-            for port, path in ((REST, "/storage_service/host_id"), (METRICS, "/metrics")):
+            for port, path in ((REST, "/storage_service/host_id"), (METRICS, "/metrics"), (API, "/healthz")):
                 begun = time.monotonic()
                 check(http(world, port, "GET", path, own) == 200, f"port {port} is closed to others")
                 worst = max(worst, time.monotonic() - begun)
@@ -228,7 +228,7 @@ def promised(world):
 
 def few_descriptors(world):
     """A node with 256 descriptors and 400 connections goes on: it refuses connections, not writes."""
-    host = world.host.rsplit(".", 1)[0] + ".33"
+    host = world.address(int(world.host.rsplit(".", 1)[1]) + 2)
     folder = os.path.join(world.folder, "few")
     os.makedirs(folder)
     node = Torc(world.torc, folder, host, 2, ("--memory_size", "512MiB", "--commitlog_segment_size", "8MiB"))

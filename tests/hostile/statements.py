@@ -4,14 +4,16 @@ import random
 import threading
 import time
 
-from client import Closed, CqlError
+from client import SERVER_ERROR, Closed, CqlError
 from environment import Failure
 
 # What one statement may take on a busy machine with a debug build, refused or carried out.
 STATEMENT_MAX = 5
+# The same of a table with as many columns as there may be.
+WIDE_MAX = 20
 
 
-def asked(world, statement):
+def asked(world, statement, seconds=STATEMENT_MAX):
     """The error of a statement, or nothing; it must come in time, on a connection that is still there afterwards."""
     with world.connect() as connection:
         begun = time.monotonic()
@@ -20,10 +22,12 @@ def asked(world, statement):
             connection.query(statement)
         except CqlError as refused:
             error = str(refused)
+            if refused.code == SERVER_ERROR:
+                raise Failure(f"{statement[:60]}… is answered with a ServerError: {error}") from None
         except (Closed, OSError) as ended:
             raise Failure(f"{statement[:60]}… ended the connection: {ended!r}") from None
         took = time.monotonic() - begun
-        if took > STATEMENT_MAX:
+        if took > seconds:
             raise Failure(f"{statement[:60]}… took {took:.1f} s")
     return error
 
@@ -113,10 +117,98 @@ def side_by_side(world):
             connection.query(f"INSERT INTO ks.after (k, v) VALUES ({at}, {at})")
 
 
+def wide_table(world):
+    """A table with ten thousand columns, one with more than there may be, and rows that use many of them."""
+    # A change of a table with 60,000 keeps a shard for half a second: what is linear in the columns of one table is not done in slices.
+    columns = [f"c{at}" for at in range(10_000)]
+    listed = ", ".join(f"{name} int" for name in columns)
+    wide = asked(world, f"CREATE TABLE ks.wide (k int PRIMARY KEY, {listed})", seconds=WIDE_MAX)
+    more = ", ".join(f"d{at} int" for at in range(1_000))
+    beyond = ", ".join(f"d{at} int" for at in range(56_000))
+    if asked(world, f"CREATE TABLE ks.wider (k int PRIMARY KEY, {listed}, {beyond})", seconds=WIDE_MAX) is None:
+        raise Failure("a table has more columns than there can be")
+    if wide is None:
+        some = columns[::10]
+        values = ", ".join(["1"] * len(some))
+        for statement in (
+            f"INSERT INTO ks.wide (k, {', '.join(some)}) VALUES (1, {values})",
+            "SELECT * FROM ks.wide WHERE k = 1",
+            f"SELECT {', '.join(some)} FROM ks.wide",
+            "ALTER TABLE ks.wide ADD one_more text",
+            f"ALTER TABLE ks.wide ADD ({more})",
+            f"DELETE {', '.join(some)} FROM ks.wide WHERE k = 1",
+            "SELECT JSON * FROM ks.wide",
+            "DESCRIBE TABLE ks.wide",
+        ):
+            asked(world, statement, seconds=WIDE_MAX)
+        with world.connect() as connection:
+            connection.query("DROP TABLE ks.wide")
+    return f"refused: {wide[:60]}" if wide else "taken"
+
+
+def many_tables(world):
+    """A hundred tables made and dropped one after the other; the last costs about as much as the first."""
+    count, took = 100 * world.scale, []
+    with world.connect() as connection:
+        connection.query("CREATE KEYSPACE many WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        for at in range(count):
+            begun = time.monotonic()
+            connection.query(f"CREATE TABLE many.t{at} (k int PRIMARY KEY, v text)")
+            took.append(time.monotonic() - begun)
+        for at in range(0, count, 10):
+            connection.query(f"INSERT INTO many.t{at} (k, v) VALUES (1, 'x')")
+        begun = time.monotonic()
+        connection.query("SELECT * FROM system_schema.tables")
+        connection.query("DESCRIBE KEYSPACE many")
+        listed = time.monotonic() - begun
+        connection.query("DROP KEYSPACE many")
+    if listed > STATEMENT_MAX:
+        raise Failure(f"{count} tables are listed in {listed:.1f} s")
+    first, last = (sorted(part)[len(part) // 2] for part in (took[: count // 4], took[-count // 4 :]))
+    return f"{count} tables, {first * 1000:.0f} ms each at first, {last * 1000:.0f} ms at the end"
+
+
+def long_statements(world):
+    """Statements as long as a message may be, of every kind of part: refused, or carried out in time."""
+    with world.connect() as connection:
+        connection.query("CREATE TABLE ks.long (k int, c int, v text, PRIMARY KEY (k, c))")
+    size = 12_000_000
+    tell = {}
+    for name, statement in (
+        ("literal", f"INSERT INTO ks.long (k, c, v) VALUES (1, 1, '{'x' * size}')"),
+        ("comment", f"SELECT v FROM ks.long /* {'x' * size} */ WHERE k = 1"),
+        ("blanks", "SELECT v FROM ks.long" + " " * size + "WHERE k = 1"),
+        ("in", f"SELECT v FROM ks.long WHERE k = 1 AND c IN ({'7,' * (size // 2)}7)"),
+        ("selectors", "SELECT " + "v," * (size // 2) + "v FROM ks.long"),
+        ("relations", "SELECT v FROM ks.long WHERE k = 1" + " AND c > 1" * (size // 10)),
+        ("batch", "BEGIN BATCH " + "INSERT INTO ks.long (k, c) VALUES (1, 1);" * (size // 42) + " APPLY BATCH"),
+        ("list", f"INSERT INTO ks.long (k, c, v) VALUES (1, 1, [{'1,' * (size // 2)}1])"),
+        ("sum", "SELECT k" + "+k" * (size // 2) + " FROM ks.long"),
+        ("minus", "SELECT " + "-" * size + "k FROM ks.long"),
+        ("name", f"SELECT {'v' * size} FROM ks.long"),
+        ("markers", f"SELECT v FROM ks.long WHERE k = 1 AND c IN ({'?,' * (size // 2)}?)"),
+        ("quotes", "SELECT '" + "''" * (size // 2) + "' FROM ks.long"),
+        ("noise", "\u00e9" * (size // 2)),
+    ):
+        begun = time.monotonic()
+        tell[name] = (asked(world, statement) or "taken")[:20], time.monotonic() - begun
+    with world.connect() as connection:
+        for at in range(300):
+            connection.prepare(f"SELECT v FROM ks.long WHERE k = 1 AND c IN ({','.join(['?'] * 5_000)}) LIMIT {at + 1}")
+        # Statements that were forgotten for others are prepared again.
+        connection.prepare("SELECT v FROM ks.long WHERE k = 1")
+        connection.query("DROP TABLE ks.long")
+    slowest = max(tell, key=lambda name: tell[name][1])
+    return f"{sum(error == 'taken' for error, _ in tell.values())} of {len(tell)} taken, {slowest} took {tell[slowest][1]:.1f} s"
+
+
 SCENARIOS = (
     ("nested", nested),
     ("numbers", numbers),
     ("wide_results", wide_results),
     ("options", options),
     ("side_by_side", side_by_side),
+    ("wide_table", wide_table),
+    ("many_tables", many_tables),
+    ("long_statements", long_statements),
 )
