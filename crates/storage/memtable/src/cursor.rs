@@ -21,7 +21,7 @@ pub struct PartitionCursor {
     snapshot: Option<Rc<Snapshot>>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,
-    /// What is still to come of its range tombstones; none where it has none.
+    /// The rest of its range tombstones; none where it has none.
     changes: Option<Box<RangeChanges>>,
 }
 

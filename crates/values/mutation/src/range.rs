@@ -239,7 +239,7 @@ impl RangeTombstones {
     }
 }
 
-/// What a stream announces of a partition's ranges as they are now ([`RangeTombstones::changes`]), clipped to slices: looked up
+/// The changes that a stream announces of a partition's ranges as they are now ([`RangeTombstones::changes`]), clipped to slices: looked up
 /// some at a time, so that a stream that ends early has not cost all of them.
 #[derive(Clone, Debug)]
 pub struct RangeChanges {

@@ -26,7 +26,7 @@ enum Node {
     Inner(Entries<(Bound, Arc<Node>)>),
 }
 
-/// What a node holds, in the order of the starts.
+/// The content of a node, in the order of the starts.
 #[derive(Clone, Debug)]
 struct Entries<T> {
     /// The first bytes of each start: most searches are decided by them, without a look at the memory of each bound.
@@ -273,7 +273,7 @@ impl Node {
 /// begins there or before it (the first of all if there is none); descending, from the same range or from none.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
-    /// What is left of the nodes above the leaf.
+    /// The rest of the nodes above the leaf.
     path: Vec<std::slice::Iter<'a, (Bound, Arc<Node>)>>,
     leaf: std::slice::Iter<'a, RangeTombstone>,
     reversed: bool,
@@ -286,7 +286,7 @@ impl<'a> Walk<'a> {
         Self { path: Vec::new(), leaf: Self::part(ranges, upto, reversed).iter(), reversed }
     }
 
-    /// What a walk hands on of ranges of which so many begin at its place or before it.
+    /// The part that a walk hands on of ranges of which so many begin at its place or before it.
     fn part(ranges: &[RangeTombstone], upto: Option<usize>, reversed: bool) -> &[RangeTombstone] {
         match upto {
             None => ranges,

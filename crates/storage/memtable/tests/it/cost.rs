@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use memtable::{Memtable, PartitionCursor};
+use memtable::{Memtable, PartitionCursor, Within};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, FragmentBuffer,
     PartitionUpdate, RangeTombstone, Row, RowRange, Side, Slices,
@@ -30,7 +30,7 @@ const BATCH: u32 = 1_000;
 /// Batches of a part of which the fastest counts: other work on the machine leaves some alone.
 const BATCHES: usize = 16;
 
-/// What a thousand writes take at best among the first of so many, among the next, and among the last.
+/// The time that a thousand writes take at best among the first of so many, among the next, and among the last.
 fn at_first_next_and_last(
     writes: u32,
     memtable: &Memtable,
@@ -143,4 +143,37 @@ fn the_begin_of_a_read_does_not_cost_all_ranges() {
             assert!(many < few * 4, "{name}, reversed {reversed}: {few:?} with 300, {many:?} with 30,000");
         }
     }
+}
+
+/// A flush asks so for each partition that it brings into the row cache: of one that is too large it looks at that size alone.
+#[test]
+fn an_update_within_a_size_costs_that_size() {
+    let table = table();
+    let best = |rows: i32| {
+        let memtable = with_rows(&table, rows);
+        let times = (0..50).map(|_| {
+            let begun = Instant::now();
+            let within = memtable.update_within(&key(), &Slices::all(), 16 << 10);
+            let took = begun.elapsed();
+            assert!(matches!(within, Within::TooLarge), "{within:?}");
+            took
+        });
+        times.min().expect("there are some")
+    };
+    let (few, many) = (best(300), best(30_000));
+    println!("16 KiB of 300 rows in {few:?}, of 30,000 in {many:?}");
+    assert!(many < few * 4, "16 KiB of 300 rows in {few:?}, of 30,000 in {many:?}");
+}
+
+/// A memtable with so many rows in a partition.
+fn with_rows(table: &Arc<Table>, count: i32) -> Memtable {
+    let memtable = Memtable::new(table.clone());
+    for n in 0..count {
+        let mut row = Row::new(Clustering::new(table, &[Some(&n.to_be_bytes())]));
+        row.liveness.timestamp = 1;
+        let mut update = PartitionUpdate::new(table.clone(), key());
+        update.add_row(row);
+        memtable.apply(update);
+    }
+    memtable
 }
