@@ -70,6 +70,11 @@ impl PartitionUpdate {
         self.rows
     }
 
+    /// Takes the rows out.
+    pub fn take_rows(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.rows)
+    }
+
     /// Adds a row, or merges it with the one of its key that is there.
     pub fn add_row(&mut self, row: Row) {
         match self.rows.last() {
