@@ -291,26 +291,19 @@ fn hidden(theirs: &PartitionResult, kept: &PartitionResult, merged: &PartitionRe
         }
         is_hidden = true;
         out.rows.extend(row(&merged.rows, told));
-        let covers = |range: &&mutation::RangeTombstone| {
-            range.start.position() < told.clustering.position()
-                && told.clustering.position() < range.end.position()
-        };
-        merged
-            .range_tombstones
-            .iter()
-            .filter(covers)
-            .for_each(|range| out.range_tombstones.insert(range.clone()));
+        if let Some(range) = merged.range_tombstones.around(&told.clustering) {
+            out.range_tombstones.insert(range.clone());
+        }
     }
     for told in theirs.range_tombstones.iter() {
-        if kept.range_tombstones.iter().any(|range| range == told) {
+        if kept.range_tombstones.has(told) {
             continue;
         }
         is_hidden = true;
-        let meets = |range: &&mutation::RangeTombstone| range.start < told.end && told.start < range.end;
+        let rows = mutation::RowRange { start: told.start.clone(), end: told.end.clone() };
         merged
             .range_tombstones
-            .iter()
-            .filter(meets)
+            .overlapping(&rows)
             .for_each(|range| out.range_tombstones.insert(range.clone()));
     }
     if is_hidden && merged.deletion != theirs.deletion {

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use mutation::{Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, RangeTombstone, Row};
+use mutation::{Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, Row};
 use schema::Table;
 
 use crate::{PartitionResult, ReadPage, Resume};
@@ -97,7 +97,7 @@ fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool
             out.rows.push(row.clone());
         }
     }
-    let known = |range: &RangeTombstone| theirs.range_tombstones.iter().any(|their| their == range);
-    out.range_tombstones = merged.range_tombstones.iter().filter(|range| !known(range)).cloned().collect();
+    let missing = merged.range_tombstones.iter().filter(|range| !theirs.range_tombstones.has(range));
+    out.range_tombstones = missing.cloned().collect();
     out
 }

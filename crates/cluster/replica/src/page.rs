@@ -168,6 +168,10 @@ impl PageBuilder {
     }
 
     fn range_change(&mut self, bound: Bound, deletion: DeletionTime) {
+        if self.form == Form::Live {
+            // What it hides the stream has left out; nobody else asks.
+            return;
+        }
         let reversed = self.reversed;
         let mut bytes = 0;
         let (result, partition) = self.open_partition();
@@ -181,9 +185,7 @@ impl PageBuilder {
         if !deletion.is_live() {
             partition.range = Some((bound, deletion));
         }
-        if self.form != Form::Live {
-            self.bytes += bytes;
-        }
+        self.bytes += bytes;
     }
 
     /// Ends the range deletion in force behind the last row: what lies further on is not told.

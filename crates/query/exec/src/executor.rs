@@ -472,12 +472,14 @@ impl<C: Coordinator> Executor<C> {
             return Box::pin(self.conditional(statements, true, request, sink)).await;
         }
         let (mut updates, mut increments) = (Vec::with_capacity(statements.len()), Vec::new());
+        let mut pace = rt::preempt::Pace::new();
         for (plan, binds) in statements {
+            pace.step().await;
             let env = Env::new(binds, &self.call);
             let target = if plan.is_counter() && plan.counts() { &mut increments } else { &mut updates };
             plan.updates(&self.coordinator, request, &env, timestamp, target).await?;
         }
-        let (updates, increments) = (batch::merge(updates), batch::merge_increments(increments));
+        let (updates, increments) = (batch::merge(updates).await, batch::merge_increments(increments));
         let warnings = batch::check_size(kind, &updates, &self.limits)?;
         self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use auth::Resource;
 use cql::ast::Statement;
+use rt::preempt::{Pace, yield_now};
 use schema::{Schema, Table, UserAggregate, UserFunction};
 
 use crate::describe;
@@ -19,6 +20,9 @@ use crate::prune::PrunePlan;
 use crate::select::SelectPlan;
 use crate::sink::ResultColumns;
 use crate::truncate::TruncatePlan;
+
+/// Statements of a BATCH that are parsed between two looks whether to yield.
+const STATEMENTS_AT_ONCE: usize = 64;
 
 /// What a statement was resolved to.
 #[derive(Debug)]
@@ -67,6 +71,15 @@ fn fit_of_aggregate(aggregate: &Arc<UserAggregate>, schema: &Schema) -> Fit {
     }
 }
 
+/// Frees a long syntax tree.
+async fn free(ast: cql::ast::Batch) {
+    let mut pace = Pace::new();
+    for statement in ast.statements {
+        drop(statement);
+        pace.step().await;
+    }
+}
+
 impl Plan {
     /// Parses and resolves a statement: its plan, and its bind markers in order.
     ///
@@ -76,6 +89,38 @@ impl Plan {
         let parsed = cql::parse(text)?;
         let mut markers = Markers::new(parsed.markers.len());
         let plan = Self::resolve(parsed.statement, keyspace, lookup, &mut markers)?;
+        Ok((plan, markers.finish()))
+    }
+
+    /// [`Plan::parse`] of a long text, giving way to other tasks: between statements of a BATCH, and between parsing and resolving.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn parse_in_steps(
+        text: &str,
+        keyspace: Option<&str>,
+        lookup: &Lookup<'_>,
+    ) -> Result<(Self, Vec<MarkerSpec>)> {
+        let mut parsing = cql::Parsing::new(text);
+        let mut pace = Pace::new();
+        let parsed = loop {
+            if let Some(parsed) = parsing.advance(STATEMENTS_AT_ONCE)? {
+                break parsed;
+            }
+            pace.count(STATEMENTS_AT_ONCE);
+            pace.step().await;
+        };
+        drop(parsing);
+        yield_now().await;
+        let mut markers = Markers::new(parsed.markers.len());
+        let plan = match parsed.statement {
+            Statement::Batch(ast) => {
+                let plan = BatchPlan::prepare_in_steps(&ast, lookup, keyspace, &mut markers).await?;
+                free(ast).await;
+                Self::Batch(plan)
+            }
+            other => Self::resolve(other, keyspace, lookup, &mut markers)?,
+        };
         Ok((plan, markers.finish()))
     }
 

@@ -209,56 +209,7 @@ fn only_known(update: PartitionUpdate, known: &Known) -> PartitionUpdate {
 
 #[cfg(test)]
 mod tests {
-    use mutation::{Bound, Cell, Clustering, ColumnData, Row, RowRange, Side};
-    use schema::TableBuilder;
-    use types::CqlType;
-
     use super::*;
-
-    fn key() -> DecoratedKey {
-        DecoratedKey::new(Bytes::from_static(b"key"))
-    }
-
-    fn slice(table: &Table, ck: i32) -> Slices {
-        let bound = |side| Bound::new(table, &[Some(&ck.to_be_bytes())], side);
-        Slices::new(vec![RowRange { start: bound(Side::Before), end: bound(Side::After) }])
-    }
-
-    #[test]
-    fn reads_of_absent_rows_stay_flat() {
-        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
-            .partition_key("pk", CqlType::Int)
-            .clustering("ck", CqlType::Int, false)
-            .regular("a", CqlType::Blob)
-            .build_known();
-        let cache = Cache::new(64 << 20);
-        let epoch = cache.epoch(table.id);
-        for ck in 0..10i32 {
-            let mut row = Row::new(Clustering::new(&table, &[Some(&ck.to_be_bytes())]));
-            let id = table.column("a").expect("it has one").id;
-            row.set(id, ColumnData::Simple(Cell::live(1, Bytes::from_static(b"value"))));
-            let update = PartitionUpdate::with_rows(table.clone(), key(), vec![row]);
-            cache.insert(&table, epoch, update, slice(&table, ck));
-        }
-        for ck in 0..200_000i32 {
-            let ck = ck.wrapping_mul(7_919) % 1_000_003 + 1_000;
-            if cache.partition(table.id, &key(), &slice(&table, ck)).is_none() {
-                let nothing = PartitionUpdate::new(table.clone(), key());
-                cache.insert(&table, epoch, nothing, slice(&table, ck));
-            }
-            assert!(
-                cache.partition(table.id, &key(), &slice(&table, ck)).is_some(),
-                "the row just read is known"
-            );
-        }
-        let stats = cache.stats();
-        assert_eq!((stats.partitions, stats.rows, stats.evictions), (1, 10, 0));
-        assert!(stats.row_bytes < 300 << 10, "{} bytes", stats.row_bytes);
-        for ck in 0..10 {
-            let found = cache.partition(table.id, &key(), &slice(&table, ck));
-            assert!(found.is_some(), "row {ck} is cached");
-        }
-    }
 
     #[test]
     fn a_file_is_forgotten_without_the_others() {

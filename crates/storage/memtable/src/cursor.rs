@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::Excluded;
 use std::rc::Rc;
 
-use mutation::slice::clip;
-use mutation::{
-    Bound, Clustering, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, Row, RowRange, Slices,
-};
+use mutation::{Clustering, DecoratedKey, Fragment, FragmentBuffer, RangeChanges, Row, RowRange, Slices};
 
 use crate::Memtable;
 use crate::partition::{ManyRows, Partition, Rows};
@@ -24,8 +21,8 @@ pub struct PartitionCursor {
     snapshot: Option<Rc<Snapshot>>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,
-    /// Range tombstone changes still to come, the next one last.
-    changes: Vec<(Bound, DeletionTime)>,
+    /// The rest of its range tombstones; none where it has none.
+    changes: Option<Box<RangeChanges>>,
 }
 
 /// What [`Memtable::read_partition`] or [`Partition::read`] came to.
@@ -116,18 +113,17 @@ impl Partition {
                 out.push_back(Fragment::StaticRow((**row).clone()));
             }
             if !self.ranges.is_empty() {
-                cursor.changes = clip(&self.ranges, slices).changes(reversed);
-                cursor.changes.reverse();
+                cursor.changes = Some(Box::new(RangeChanges::new(&self.ranges, reversed)));
             }
         }
         while let Some(range) = nth_slice(slices, cursor.slice, reversed) {
-            if !cursor.rows(self, range, reversed, out, &mut budget) {
+            if !cursor.rows(self, (slices, range), reversed, out, &mut budget) {
                 cursor.stop(self, reversed);
                 return Progress::More;
             }
             cursor.slice += 1;
         }
-        if !cursor.changes_before(None, reversed, out, &mut budget) {
+        if !cursor.changes_before(None, slices, reversed, out, &mut budget) {
             cursor.stop(self, reversed);
             return Progress::More;
         }
@@ -154,11 +150,11 @@ fn nth_slice(slices: &Slices, n: usize, reversed: bool) -> Option<&RowRange> {
 }
 
 impl PartitionCursor {
-    /// Hands on the rows of one slice from the cursor's place; false when the batch is full.
+    /// Hands on the rows of one of the slices from the cursor's place; false when the batch is full.
     fn rows(
         &mut self,
         partition: &Partition,
-        range: &RowRange,
+        (slices, range): (&Slices, &RowRange),
         reversed: bool,
         out: &mut FragmentBuffer,
         budget: &mut usize,
@@ -179,7 +175,7 @@ impl PartitionCursor {
                 if low < position && position < high {
                     // Nobody keeps later rows from a reader that stops before an only one.
                     let mut unbounded = usize::MAX;
-                    self.changes_before(Some(row), reversed, out, &mut unbounded);
+                    self.changes_before(Some(row), slices, reversed, out, &mut unbounded);
                     self.row(row, out, budget);
                 }
                 true
@@ -196,7 +192,7 @@ impl PartitionCursor {
                     if *budget == 0 {
                         return false;
                     }
-                    if !self.changes_before(Some(row), reversed, out, budget) {
+                    if !self.changes_before(Some(row), slices, reversed, out, budget) {
                         self.last = before.map(|row| row.clustering.clone()).or(self.last.take());
                         return false;
                     }
@@ -220,11 +216,13 @@ impl PartitionCursor {
     fn changes_before(
         &mut self,
         row: Option<&Row>,
+        slices: &Slices,
         reversed: bool,
         out: &mut FragmentBuffer,
         budget: &mut usize,
     ) -> bool {
-        while let Some((bound, _)) = self.changes.last() {
+        let Some(changes) = &mut self.changes else { return true };
+        while let Some((bound, _)) = changes.peek(slices) {
             if let Some(row) = row {
                 let (change, place) = (bound.position(), row.clustering.position());
                 if if reversed { change < place } else { change > place } {
@@ -234,7 +232,7 @@ impl PartitionCursor {
             if *budget == 0 {
                 return false;
             }
-            let (bound, deletion) = self.changes.pop().expect("just seen");
+            let (bound, deletion) = changes.pop().expect("just seen");
             let change = Fragment::RangeTombstoneChange { bound, deletion };
             *budget = budget.saturating_sub(change.memory_size());
             out.push_back(change);

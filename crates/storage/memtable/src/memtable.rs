@@ -6,6 +6,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mutation::range::RANGES_FREED_AT_ONCE;
 use mutation::{
     Cell as DataCell, ColumnData, DecoratedKey, DeletionTime, NO_DELETION, PartitionUpdate, Row, Seconds,
     Slices, Timestamp,
@@ -104,14 +105,17 @@ struct Inner {
     deletions: Cell<bool>,
 }
 
-/// Partitions and rows that are freed in one go.
+/// Partitions and rows that are freed in one go, and bytes of everything.
 const FREED_AT_ONCE_MAX: usize = 256;
+const FREED_BYTES_AT_ONCE_MAX: usize = 256 << 10;
 
 impl Drop for Inner {
     /// A large one is freed by a task that gives way to others: the last of its readers may be a request.
     fn drop(&mut self) {
         let partitions = std::mem::take(self.partitions.get_mut());
-        if partitions.len() + self.rows.get() > FREED_AT_ONCE_MAX {
+        if partitions.len() + self.rows.get() > FREED_AT_ONCE_MAX
+            || self.bytes.get() > FREED_BYTES_AT_ONCE_MAX
+        {
             rt::preempt::spawn(rt::Group::Flush, free(partitions));
         }
     }
@@ -119,7 +123,11 @@ impl Drop for Inner {
 
 async fn free(partitions: BTreeMap<DecoratedKey, Partition>) {
     let mut pace = rt::preempt::Pace::new();
-    for (_, partition) in partitions {
+    for (_, mut partition) in partitions {
+        while partition.ranges.free_some() {
+            pace.count(RANGES_FREED_AT_ONCE);
+            pace.step().await;
+        }
         if let Rows::Many(many) = partition.rows {
             for row in many.map {
                 drop(row);

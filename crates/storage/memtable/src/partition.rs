@@ -68,9 +68,9 @@ impl Partition {
         }
         if !update.range_tombstones.is_empty() {
             let before = self.ranges.memory_size() as isize;
-            for range in update.range_tombstones.iter() {
+            for range in std::mem::take(&mut update.range_tombstones) {
                 stats.deletion(range.deletion);
-                self.ranges.insert(range.clone());
+                self.ranges.insert(range);
             }
             change.bytes += self.ranges.memory_size() as isize - before;
         }

@@ -1,9 +1,9 @@
 //! Range tombstones: deletions of everything between two bounds of one partition.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Included, Unbounded};
+use std::collections::VecDeque;
 
-use crate::{Bound, Clustering, DeletionTime, RowRange};
+use crate::range_tree::{RangeTree, Walk};
+use crate::{Bound, Clustering, DeletionTime, RowRange, Slices};
 
 /// One deletion of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,15 @@ pub struct RangeTombstone {
 
 /// So many ranges lie in a vector; more lie in a tree, so that adding one does not move the others.
 const FEW_MAX: usize = 32;
-/// What a range costs in a tree beside itself: its key, and its share of the nodes.
-const TREE_OVERHEAD: usize = size_of::<Bound>() + 16;
+/// What a range costs in a tree beside itself: room that its leaf leaves free, and its share of the other nodes.
+const TREE_OVERHEAD: usize = size_of::<RangeTombstone>() / 2 + 16;
+/// [`RangeTombstones::free_some`] frees so many at most.
+pub const RANGES_FREED_AT_ONCE: usize = crate::range_tree::ENTRIES_MAX;
+/// Ranges whose changes a stream looks up at once.
+const CHANGES_AT_ONCE: usize = 64;
 
 /// The range tombstones of one partition: in order, apart from each other, with overlaps resolved in favour of the
-/// deletion that hides more.
+/// deletion that hides more. A clone of many shares them.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstones {
     ranges: Ranges,
@@ -33,8 +37,7 @@ pub struct RangeTombstones {
 #[derive(Clone, Debug)]
 enum Ranges {
     Few(Vec<RangeTombstone>),
-    /// By their starts.
-    Many(BTreeMap<Bound, RangeTombstone>),
+    Many(RangeTree),
 }
 
 impl Default for Ranges {
@@ -65,55 +68,36 @@ impl Ranges {
                 (first, ranges.drain(first..last).collect())
             }
             Self::Many(ranges) => {
-                let before = ranges.range::<Bound, _>(..start).next_back();
-                let from = before.filter(|(_, range)| range.end >= *start).map_or(start, |(from, _)| from);
-                let keys: Vec<Bound> =
-                    ranges.range::<Bound, _>(from..=end).map(|(key, _)| key.clone()).collect();
-                (0, keys.iter().filter_map(|key| ranges.remove(key)).collect())
+                let met = ranges.walk(Some(start.position()), false).skip_while(|range| range.end < *start);
+                let met = met.take_while(|range| range.start <= *end);
+                let starts: Vec<Bound> = met.map(|range| range.start.clone()).collect();
+                (0, starts.iter().map(|start| ranges.remove(start)).collect())
             }
         }
     }
 
     /// Puts ranges, in order, where [`Ranges::take`] made room.
-    fn put(&mut self, at: usize, new: Vec<RangeTombstone>) {
+    fn put(&mut self, at: usize, new: impl IntoIterator<Item = RangeTombstone>) {
         match self {
             Self::Few(ranges) => {
+                ranges.splice(at..at, new);
                 assert!(
-                    at == 0 || new.first().is_none_or(|new| ranges[at - 1].end <= new.start),
+                    at == 0 || ranges.get(at).is_none_or(|new| ranges[at - 1].end <= new.start),
                     "range tombstones stay apart"
                 );
-                ranges.splice(at..at, new);
                 if ranges.len() > FEW_MAX {
-                    let ranges = std::mem::take(ranges).into_iter();
-                    *self = Self::Many(ranges.map(|range| (range.start.clone(), range)).collect());
+                    *self = Self::Many(RangeTree::of(std::mem::take(ranges)));
                 }
             }
-            Self::Many(ranges) => ranges.extend(new.into_iter().map(|range| (range.start.clone(), range))),
+            Self::Many(ranges) => new.into_iter().for_each(|range| ranges.insert(range)),
         }
     }
 
-    /// The ranges that overlap what lies from `start` to `end`, in order.
-    fn overlapping<'a>(
-        &'a self,
-        start: &'a Bound,
-        end: &'a Bound,
-    ) -> impl Iterator<Item = &'a RangeTombstone> {
-        let (few, before, many) = match self {
-            Self::Few(ranges) => {
-                let first = ranges.partition_point(|range| range.end <= *start);
-                (&ranges[first..], None, None)
-            }
-            Self::Many(ranges) => {
-                let before = ranges.range::<Bound, _>(..start).next_back().map(|(_, range)| range);
-                (
-                    Default::default(),
-                    before.filter(|range| range.end > *start),
-                    Some(ranges.range::<Bound, _>(start..)),
-                )
-            }
-        };
-        let many = many.into_iter().flatten().map(|(_, range)| range);
-        few.iter().chain(before).chain(many).take_while(move |range| range.start < *end)
+    fn walk(&self, from: Option<&[u8]>, reversed: bool) -> Walk<'_> {
+        match self {
+            Self::Few(ranges) => Walk::of(ranges, from, reversed),
+            Self::Many(ranges) => ranges.walk(from, reversed),
+        }
     }
 }
 
@@ -124,12 +108,8 @@ impl RangeTombstones {
     }
 
     /// The ranges in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &RangeTombstone> {
-        let (few, many) = match &self.ranges {
-            Ranges::Few(ranges) => (ranges.as_slice(), None),
-            Ranges::Many(ranges) => (Default::default(), Some(ranges)),
-        };
-        few.iter().chain(many.into_iter().flat_map(BTreeMap::values))
+    pub fn iter(&self) -> Walk<'_> {
+        self.ranges.walk(None, false)
     }
 
     /// Whether there are none.
@@ -152,6 +132,10 @@ impl RangeTombstones {
             return;
         }
         let (first, met) = self.ranges.take(&new.start, &new.end);
+        if met.is_empty() {
+            self.bytes += size(&new);
+            return self.ranges.put(first, [new]);
+        }
         let mut pieces: Vec<RangeTombstone> = Vec::with_capacity(met.len() * 2 + 1);
         let mut push = |start: &Bound, end: &Bound, deletion: DeletionTime| {
             if start >= end {
@@ -180,7 +164,13 @@ impl RangeTombstones {
 
     /// Those that overlap a range of rows, in order.
     pub fn overlapping<'a>(&'a self, rows: &'a RowRange) -> impl Iterator<Item = &'a RangeTombstone> {
-        self.ranges.overlapping(&rows.start, &rows.end)
+        let walk = self.ranges.walk(Some(rows.start.position()), false);
+        walk.skip_while(|range| range.end <= rows.start).take_while(|range| range.start < rows.end)
+    }
+
+    /// Whether this very range is one of them.
+    pub fn has(&self, range: &RangeTombstone) -> bool {
+        self.ranges.walk(Some(range.start.position()), true).next() == Some(range)
     }
 
     /// What a stream in this direction announces: from each bound on, the deletion in force, the last one live again.
@@ -196,36 +186,33 @@ impl RangeTombstones {
             out.push((upto.clone(), DeletionTime::LIVE));
         };
         if reversed {
-            self.iter().rev().for_each(|range| push(&range.end, &range.start, range.deletion));
+            let ranges = self.ranges.walk(None, true);
+            ranges.for_each(|range| push(&range.end, &range.start, range.deletion));
         } else {
             self.iter().for_each(|range| push(&range.start, &range.end, range.deletion));
         }
         out
     }
 
+    /// The range in which the row with this key lies.
+    pub fn around(&self, key: &Clustering) -> Option<&RangeTombstone> {
+        let before = self.ranges.walk(Some(key.position()), true).next();
+        before.filter(|range| range.end.position() > key.position())
+    }
+
     /// The deletion that covers the row with this key.
     pub fn covering(&self, key: &Clustering) -> DeletionTime {
-        let before = match &self.ranges {
-            Ranges::Few(ranges) => {
-                let next = ranges.partition_point(|range| range.start.position() <= key.position());
-                next.checked_sub(1).map(|at| &ranges[at])
-            }
-            Ranges::Many(ranges) => {
-                let upto = ranges.range::<[u8], _>((Unbounded, Included(key.position())));
-                upto.map(|(_, range)| range).next_back()
-            }
-        };
-        match before {
-            Some(range) if range.end.position() > key.position() => range.deletion,
-            _ => DeletionTime::LIVE,
-        }
+        self.around(key).map_or(DeletionTime::LIVE, |range| range.deletion)
     }
 
     /// Removes ranges, or keeps them, as `keep` says.
     pub fn retain(&mut self, mut keep: impl FnMut(&RangeTombstone) -> bool) {
         match &mut self.ranges {
             Ranges::Few(ranges) => ranges.retain(keep),
-            Ranges::Many(ranges) => ranges.retain(|_, range| keep(range)),
+            Ranges::Many(ranges) => {
+                let kept = ranges.walk(None, false).filter(|range| keep(range)).cloned();
+                *ranges = RangeTree::of(kept.collect::<Vec<_>>());
+            }
         }
         self.bytes = self.iter().map(size).sum();
     }
@@ -235,6 +222,107 @@ impl RangeTombstones {
         match &self.ranges {
             Ranges::Few(_) => self.bytes,
             Ranges::Many(ranges) => self.bytes + ranges.len() * TREE_OVERHEAD,
+        }
+    }
+}
+
+impl RangeTombstones {
+    /// Frees some of them, unless a clone shares them; false when none is left. For an owner that frees many in steps.
+    pub fn free_some(&mut self) -> bool {
+        if let Ranges::Many(ranges) = &mut self.ranges
+            && ranges.free_some()
+        {
+            return true;
+        }
+        *self = Self::new();
+        false
+    }
+}
+
+/// The changes that a stream announces of a partition's ranges as they are now ([`RangeTombstones::changes`]), clipped to slices: looked up
+/// some at a time, so that a stream that ends early has not cost all of them.
+#[derive(Clone, Debug)]
+pub struct RangeChanges {
+    ranges: RangeTombstones,
+    reversed: bool,
+    /// Index of the slice being looked up, in the direction of the stream.
+    slice: usize,
+    /// The start of the last range that was looked up in it.
+    last: Option<Bound>,
+    /// The end of that range, until it is known whether the next one begins there.
+    open: Option<Bound>,
+    ready: VecDeque<(Bound, DeletionTime)>,
+}
+
+impl RangeChanges {
+    /// Of ranges that may change afterwards.
+    pub fn new(ranges: &RangeTombstones, reversed: bool) -> Self {
+        let ready = VecDeque::new();
+        Self { ranges: ranges.clone(), reversed, slice: 0, last: None, open: None, ready }
+    }
+
+    /// The next change. `slices` are the same at every call.
+    pub fn peek(&mut self, slices: &Slices) -> Option<&(Bound, DeletionTime)> {
+        while self.ready.is_empty() {
+            let ranges = slices.ranges();
+            let at = if self.reversed { ranges.len().checked_sub(self.slice + 1) } else { Some(self.slice) };
+            match at.and_then(|at| ranges.get(at)) {
+                Some(slice) => self.look_up(slice),
+                None => {
+                    self.ready.push_back((self.open.take()?, DeletionTime::LIVE));
+                }
+            }
+        }
+        self.ready.front()
+    }
+
+    /// Takes the change that [`RangeChanges::peek`] has shown.
+    pub fn pop(&mut self) -> Option<(Bound, DeletionTime)> {
+        self.ready.pop_front()
+    }
+
+    /// Looks up the next ranges of a slice, or goes on to the next slice.
+    fn look_up(&mut self, slice: &RowRange) {
+        let (reversed, before) = (self.reversed, self.last.take());
+        let edge = if reversed { &slice.end } else { &slice.start };
+        // The walk begins with the last range that was looked up, or with one that may lie before the slice.
+        let is_passed = |range: &&RangeTombstone| match &before {
+            Some(before) => range.start == *before,
+            None if reversed => range.start >= slice.end,
+            None => range.end <= slice.start,
+        };
+        let is_inside = |range: &&RangeTombstone| {
+            if reversed { range.end > slice.start } else { range.start < slice.end }
+        };
+        let walk = self.ranges.ranges.walk(Some(before.as_ref().unwrap_or(edge).position()), reversed);
+        let mut looked_up = 0;
+        for range in walk.skip_while(is_passed).take_while(is_inside).take(CHANGES_AT_ONCE) {
+            let (start, end) = ((&range.start).max(&slice.start), (&range.end).min(&slice.end));
+            let (from, upto) = if reversed { (end, start) } else { (start, end) };
+            // A range that begins where the one before ends takes over without a gap.
+            if let Some(open) = self.open.replace(upto.clone())
+                && open != *from
+            {
+                self.ready.push_back((open, DeletionTime::LIVE));
+            }
+            self.ready.push_back((from.clone(), range.deletion));
+            looked_up += 1;
+            if looked_up == CHANGES_AT_ONCE {
+                self.last = Some(range.start.clone());
+            }
+        }
+        self.slice += usize::from(looked_up < CHANGES_AT_ONCE);
+    }
+}
+
+impl IntoIterator for RangeTombstones {
+    type Item = RangeTombstone;
+    type IntoIter = std::vec::IntoIter<RangeTombstone>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        match self.ranges {
+            Ranges::Few(ranges) => ranges.into_iter(),
+            Ranges::Many(ranges) => ranges.walk(None, false).cloned().collect::<Vec<_>>().into_iter(),
         }
     }
 }

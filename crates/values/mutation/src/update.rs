@@ -70,6 +70,11 @@ impl PartitionUpdate {
         self.rows
     }
 
+    /// Takes the rows out.
+    pub fn take_rows(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.rows)
+    }
+
     /// Adds a row, or merges it with the one of its key that is there.
     pub fn add_row(&mut self, row: Row) {
         match self.rows.last() {
@@ -112,8 +117,8 @@ impl PartitionUpdate {
         if let Some(row) = other.static_row {
             self.add_static(row);
         }
-        for range in other.range_tombstones.iter() {
-            self.range_tombstones.insert(range.clone());
+        for range in other.range_tombstones {
+            self.range_tombstones.insert(range);
         }
         other.rows.into_iter().for_each(|row| self.add_row(row));
     }
@@ -142,7 +147,7 @@ impl PartitionUpdate {
         stamp(&mut self.deletion);
         self.static_row.iter_mut().for_each(stamp_row);
         self.rows.iter_mut().for_each(stamp_row);
-        for mut range in std::mem::take(&mut self.range_tombstones).iter().cloned() {
+        for mut range in std::mem::take(&mut self.range_tombstones) {
             stamp(&mut range.deletion);
             self.range_tombstones.insert(range);
         }

@@ -21,7 +21,7 @@ use super::log::{LogError, RaftLog};
 use super::pieces;
 use super::wire::{self, Forward, JoinPeer};
 use crate::dropped::DropLog;
-use crate::state::{ClusterState, CommandId, MemberStatus, Proposal};
+use crate::state::{ClusterState, CommandId, MemberStatus, Proposal, yield_if_large};
 
 /// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer. The number of votes is
 /// odd: an even one more survives no further failure, and a second vote of two is one more node that must not fail.
@@ -334,10 +334,12 @@ impl Driver {
         let index = entry.index;
         if let raft::Outcome::Command(bytes) = entry.outcome {
             let proposal = Proposal::decode(&bytes);
+            yield_if_large(bytes.len()).await;
             let proposal =
                 proposal.map_err(|error| GroupError::unreadable(index, entry.term, &bytes, error))?;
             let id = proposal.id;
             let (next, outcome) = self.state.apply(proposal);
+            yield_if_large(bytes.len()).await;
             self.replace(next).await?;
             self.index = index;
             let replies = self.waiting.remove(&id).unwrap_or_default();

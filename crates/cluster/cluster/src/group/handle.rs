@@ -120,7 +120,7 @@ impl Group {
         let mut id = [0; 16];
         self.inner.rt.fill_random(&mut id);
         let id = CommandId(id);
-        let encoded = Proposal { id, command }.encode_checked();
+        let encoded = Box::pin(Proposal { id, command }.encode_checked()).await;
         let bytes = Bytes::from(encoded.map_err(|error| ProposeError::Unreadable(error.to_string()))?);
         if bytes.len() > ENTRY_BYTES_MAX {
             return Err(ProposeError::TooLarge { len: bytes.len() });

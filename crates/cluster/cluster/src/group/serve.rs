@@ -120,7 +120,7 @@ async fn forwarded(inner: &Rc<Inner>, incoming: Incoming) -> Result<Bytes, Refus
     match Forward::decode(&inner.verify(&incoming)?)? {
         Forward::Propose(bytes) => {
             // An entry that cannot be decoded here must not enter the log: every node would stop at it.
-            let proposal = state::check(&bytes).map_err(WireError::from)?;
+            let proposal = state::check(&bytes).await.map_err(WireError::from)?;
             match propose_here(inner, proposal.id, bytes, incoming.deadline).await {
                 Proposed::Applied { index, outcome } => Ok(wire::encode_applied(index, &outcome)),
                 Proposed::NotLeader => Err(not_leader("this node does not lead")),

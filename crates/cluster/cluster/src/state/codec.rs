@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use rt::preempt::yield_now;
 use schema::{Keyspace, Replication, Schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -255,13 +256,13 @@ impl Proposal {
     }
 
     /// The entry's bytes, if every node decodes the proposed command from them. Nothing else may be proposed: an entry that no
-    /// node can read stops all of them.
+    /// node can read stops all of them. Gives way to other tasks between the steps where the command is large.
     ///
     /// # Errors
     /// Bytes that cannot be read, or from which another command is read.
-    pub fn encode_checked(&self) -> Result<Vec<u8>, StateCodecError> {
+    pub async fn encode_checked(&self) -> Result<Vec<u8>, StateCodecError> {
         let bytes = self.encode();
-        check(&bytes)?;
+        check(&bytes).await?;
         Ok(bytes)
     }
 
@@ -286,12 +287,26 @@ impl Proposal {
     }
 }
 
-/// Reads a proposal, if it is in the one form that [`Proposal::encode`] gives it.
-pub(crate) fn check(bytes: &[u8]) -> Result<Proposal, StateCodecError> {
+/// Commands of so many bytes are encoded, decoded and applied with a yield between the steps.
+pub(crate) const LARGE_COMMAND_BYTES: usize = 64 << 10;
+
+/// Lets other tasks run where a command of so many bytes is large.
+pub(crate) async fn yield_if_large(bytes: usize) {
+    if bytes >= LARGE_COMMAND_BYTES {
+        yield_now().await;
+    }
+}
+
+/// Reads a proposal, if it is in the one form that [`Proposal::encode`] gives it. Gives way to other tasks between the steps where
+/// the command is large.
+pub(crate) async fn check(bytes: &[u8]) -> Result<Proposal, StateCodecError> {
+    yield_if_large(bytes.len()).await;
     let proposal = Proposal::decode(bytes)?;
+    yield_if_large(bytes.len()).await;
     if proposal.encode() != bytes {
         return Err(StateCodecError::Differs);
     }
+    yield_if_large(bytes.len()).await;
     Ok(proposal)
 }
 

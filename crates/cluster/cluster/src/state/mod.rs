@@ -19,7 +19,7 @@ use topology::{HostId, Ring, RingError, RingNode};
 
 pub use change::{ChangeStep, TopologyChange};
 pub use codec::{StateCodecError, decode_outcome, encode_outcome};
-pub(crate) use codec::{check, command_kind};
+pub(crate) use codec::{check, command_kind, yield_if_large};
 pub use command::{Command, CommandId, Outcome, Proposal, Refused};
 pub use member::{Member, MemberInfo, MemberStatus};
 pub use text::uuid as host_text;

@@ -2,11 +2,14 @@
 //! meant, by every node and at every restart.
 
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use cluster::SchemaEdit;
 use cluster::own_schema;
 use cluster::state::{
     ClusterState, Command, CommandId, MemberInfo, MemberStatus, Outcome, Proposal, STATE_VERSION,
+    StateCodecError,
 };
 use proptest::prelude::*;
 use schema::{
@@ -387,6 +390,33 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
+/// The bytes of a proposal, and how often their encoding let other tasks run.
+fn encode_checked(proposal: &Proposal) -> (Result<Vec<u8>, StateCodecError>, usize) {
+    let mut future = pin!(proposal.encode_checked());
+    let mut yields = 0;
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(encoded) => return (encoded, yields),
+            Poll::Pending => yields += 1,
+        }
+    }
+}
+
+/// A table of ten thousand columns is encoded, decoded and encoded again in polls of their own.
+#[test]
+fn a_large_command_gives_way() {
+    for (columns, expected) in [(3, 0), (10_000, 3)] {
+        let mut table = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
+        for n in 0..columns {
+            table = table.regular(&format!("column_{n}"), CqlType::Int);
+        }
+        let edits = vec![SchemaEdit::PutTable(table.build().unwrap())];
+        let command = Command::SchemaChange { base: [0; 16], edits };
+        let (encoded, yields) = encode_checked(&Proposal { id: CommandId([9; 16]), command });
+        assert_eq!(yields, expected, "{columns} columns, {} bytes", encoded.unwrap().len());
+    }
+}
+
 /// NaN is not equal to itself; how it is written is.
 fn shown<T: std::fmt::Debug>(value: &T) -> String {
     format!("{value:?}")
@@ -399,8 +429,9 @@ proptest! {
     #[test]
     fn whatever_is_proposed_can_be_read(command in command()) {
         let proposal = Proposal { id: CommandId([9; 16]), command };
-        let Ok(bytes) = proposal.encode_checked() else {
-            return Err(TestCaseError::fail(format!("cannot be proposed: {:?}", proposal.encode_checked())));
+        let (encoded, _) = encode_checked(&proposal);
+        let Ok(bytes) = encoded else {
+            return Err(TestCaseError::fail(format!("cannot be proposed: {encoded:?}")));
         };
         let read = Proposal::decode(&bytes).unwrap();
         prop_assert_eq!(shown(&read), shown(&proposal));
@@ -431,7 +462,7 @@ proptest! {
             SchemaEdit::PutServiceLevel(level.clone()),
         ];
         let command = Command::SchemaChange { base: state.schema.version(), edits };
-        let bytes = Proposal { id: CommandId([9; 16]), command }.encode_checked().unwrap();
+        let bytes = encode_checked(&Proposal { id: CommandId([9; 16]), command }).0.unwrap();
         let (next, outcome) = state.apply(Proposal::decode(&bytes).unwrap());
         let changed = matches!(outcome, Outcome::SchemaChanged { .. });
         prop_assert!(changed, "{:?}", outcome);
@@ -504,7 +535,7 @@ fn what_cannot_be_read_is_not_proposed() {
     let proposal =
         Proposal { id: CommandId([9; 16]), command: Command::SchemaChange { base: [0; 16], edits } };
     assert!(Proposal::decode(&proposal.encode()).is_err());
-    assert!(proposal.encode_checked().is_err());
+    assert!(encode_checked(&proposal).0.is_err());
 }
 
 /// The statement that once stopped every node: a NaN in an option.

@@ -252,6 +252,14 @@ impl Parser<'_> {
 
     /// `BEGIN … BATCH … APPLY BATCH`.
     pub(super) fn batch(&mut self) -> Result<Batch> {
+        let mut batch = self.batch_head()?;
+        while self.batch_statement(&mut batch)? {}
+        self.batch_end()?;
+        Ok(batch)
+    }
+
+    /// `BEGIN … BATCH` with its attributes; the batch has no statements yet.
+    pub(super) fn batch_head(&mut self) -> Result<Batch> {
         self.expect_keyword(Keyword::Begin)?;
         let kind = if self.eat_keyword(Keyword::Unlogged) {
             BatchKind::Unlogged
@@ -262,14 +270,21 @@ impl Parser<'_> {
         };
         self.expect_keyword(Keyword::Batch)?;
         let using = self.using(Attributes::All)?;
-        let mut statements = Vec::new();
-        while let Some(statement) = self.modification()? {
-            statements.push(statement);
-            self.eat(Kind::Semicolon);
-        }
+        Ok(Batch { kind, using, statements: Vec::new() })
+    }
+
+    /// The next statement of a batch; false when there is none.
+    pub(super) fn batch_statement(&mut self, batch: &mut Batch) -> Result<bool> {
+        let Some(statement) = self.modification()? else { return Ok(false) };
+        batch.statements.push(statement);
+        self.eat(Kind::Semicolon);
+        Ok(true)
+    }
+
+    /// `APPLY BATCH`.
+    pub(super) fn batch_end(&mut self) -> Result<()> {
         self.expect_keyword(Keyword::Apply)?;
-        self.expect_keyword(Keyword::Batch)?;
-        Ok(Batch { kind, using, statements })
+        self.expect_keyword(Keyword::Batch)
     }
 
     /// An INSERT, UPDATE or DELETE, if one starts here.

@@ -15,11 +15,13 @@ mod roles;
 mod select;
 mod service_level;
 mod statement;
+mod steps;
 mod terms;
 mod transaction;
 mod types;
 
 pub(crate) use names::is_reserved_type_name;
+pub use steps::Parsing;
 
 use crate::ast::{DataType, Marker, Parsed, Pos, Term};
 use crate::error::{Reason, SyntaxError};

@@ -5,3 +5,4 @@ mod fuzz;
 mod generate;
 mod golden;
 mod roundtrip;
+mod steps;

@@ -26,7 +26,7 @@ impl RowView<'_> {
             CellPart::Whole => live.collect(),
             CellPart::Element(key) => {
                 let Some(key) = key.eval_option(env)? else { return Ok(None) };
-                let found = live.into_iter().find(|element| order(&element.path, &key).is_eq());
+                let found = self.element(&meta.column, &key);
                 return Ok(found.and_then(|element| self.time_of(&element.cell, meta.what)));
             }
             CellPart::Field(field) => {

@@ -166,12 +166,7 @@ impl Expr {
                 let field = Fields::new(&value).nth(*at).transpose()?.flatten();
                 Ok(field.map(|field| value.slice_ref(field)))
             }
-            Kind::Element(inner, key) => {
-                let (Some(value), Some(key)) = (inner.eval_option(env)?, key.eval_option(env)?) else {
-                    return Ok(None);
-                };
-                select_element(&inner.ty, &value, &key)
-            }
+            Kind::Element(inner, key) => element_of(inner, key, env),
             Kind::Slice(inner, from, to) => {
                 let Some(value) = inner.eval_option(env)? else { return Ok(None) };
                 let end = |expr: &Option<Box<Expr>>| match expr {
@@ -271,6 +266,24 @@ impl Expr {
             false
         });
     }
+}
+
+/// The element of a set or map: of an unfrozen column without putting its value together.
+fn element_of(inner: &Expr, key: &Expr, env: &Env<'_>) -> Result<Option<Bytes>> {
+    if let Kind::Column(column) = &inner.kind
+        && inner.ty.is_multi_cell()
+    {
+        let (Some(row), Some(key)) = (env.row, key.eval_option(env)?) else { return Ok(None) };
+        let found = row.element(column, &key);
+        return Ok(found.map(|element| match &inner.ty {
+            CqlType::Set { .. } => element.path.clone(),
+            _ => element.cell.value.clone(),
+        }));
+    }
+    let (Some(value), Some(key)) = (inner.eval_option(env)?, key.eval_option(env)?) else {
+        return Ok(None);
+    };
+    select_element(&inner.ty, &value, &key)
 }
 
 /// The element of a serialised set or map with a key: the map's value, the set's element itself.

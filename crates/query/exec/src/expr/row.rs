@@ -1,8 +1,8 @@
 //! A row as expressions see it: key values, static and regular cells, alive at one point in time.
 
 use bytes::Bytes;
-use mutation::row::ColumnData;
-use mutation::{Cell, Complex, Row, Seconds, counter};
+use mutation::row::{ColumnData, compare_paths};
+use mutation::{Cell, Complex, ComplexCell, Row, Seconds, counter};
 use schema::{Column, ColumnId, ColumnKind, Table};
 use smallvec::SmallVec;
 use types::elements::CollectionBuilder;
@@ -92,6 +92,14 @@ impl<'a> RowView<'a> {
         }
     }
 
+    /// A live element of an unfrozen set or map, found by its path without a look at most others.
+    pub fn element(&self, column: &ColumnRef, path: &[u8]) -> Option<&'a ComplexCell> {
+        let cells = &self.complex(column)?.cells;
+        let order = |element: &ComplexCell| compare_paths(&column.ty, &element.path, path);
+        let at = cells.binary_search_by(order).ok()?;
+        Some(&cells[at]).filter(|element| element.cell.is_live(self.now))
+    }
+
     /// The value of a column in serialised form.
     pub fn value(&self, column: &ColumnRef) -> Option<Bytes> {
         match column.kind {
@@ -153,4 +161,48 @@ pub fn complex_value(
         _ => return None,
     }
     Some(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use mutation::Clustering;
+
+    use super::*;
+
+    /// The time that it takes at best to find one element of a map with so many.
+    fn finding(entries: i32) -> Duration {
+        let ty = CqlType::Map { key: Arc::new(CqlType::Int), value: Arc::new(CqlType::Int), frozen: false };
+        let id = ColumnId(7);
+        let column = ColumnRef { kind: ColumnKind::Regular, position: 0, id, ty };
+        let entry = |n: i32| {
+            let bytes = Bytes::copy_from_slice(&n.to_be_bytes());
+            ComplexCell { path: bytes.clone(), cell: Cell::live(1, bytes) }
+        };
+        // Below zero, too: the order is that of the numbers, not that of their bytes.
+        let cells = (-entries / 2..entries / 2).map(|n| entry(n * 2)).collect();
+        let mut row = Row::new(Clustering::empty());
+        row.set(id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
+        let view = RowView::new(&[], None, Some(&row), 0);
+        let times = (0..100i32).map(|n| {
+            let (there, absent) = ((n - 50) * 2, (n - 50) * 2 + 1);
+            let begun = Instant::now();
+            let found = view.element(&column, &there.to_be_bytes());
+            let nothing = view.element(&column, &absent.to_be_bytes());
+            let took = begun.elapsed();
+            assert_eq!(found.map(|element| &element.cell.value[..]), Some(&there.to_be_bytes()[..]));
+            assert_eq!(nothing, None);
+            took
+        });
+        times.min().expect("there are some")
+    }
+
+    #[test]
+    fn an_element_is_found_without_a_look_at_the_others() {
+        let (few, many) = (finding(500), finding(64_000));
+        println!("one element of 500 in {few:?}, of 64,000 in {many:?}");
+        assert!(many < few * 10, "one element of 500 in {few:?}, of 64,000 in {many:?}");
+    }
 }

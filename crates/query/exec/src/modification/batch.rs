@@ -1,7 +1,10 @@
 //! BATCH: the rules of what may stand together, size limits, and the merge of statements that meet in a partition.
 
+use std::collections::BTreeMap;
+
 use cql::ast::{BatchKind, Modification};
-use mutation::{Cell, ColumnData, PartitionUpdate, Row, Timestamp};
+use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row, Timestamp};
+use rt::preempt::Pace;
 use types::CqlType;
 
 use super::ModificationPlan;
@@ -50,14 +53,41 @@ impl BatchPlan {
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        if ast.using.ttl.is_some() {
-            return invalid!("Global TTL on the BATCH statement is not supported.");
-        }
+        check_using(ast)?;
         let statements = ast
             .statements
             .iter()
             .map(|statement| ModificationPlan::prepare(statement, lookup, keyspace, markers))
             .collect::<Result<Vec<_>>>()?;
+        Self::of(ast, statements, lookup, markers)
+    }
+
+    /// [`BatchPlan::prepare`], giving way to other tasks between statements.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn prepare_in_steps(
+        ast: &cql::ast::Batch,
+        lookup: &Lookup<'_>,
+        keyspace: Option<&str>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
+        check_using(ast)?;
+        let mut statements = Vec::with_capacity(ast.statements.len());
+        let mut pace = Pace::new();
+        for statement in &ast.statements {
+            statements.push(ModificationPlan::prepare(statement, lookup, keyspace, markers)?);
+            pace.step().await;
+        }
+        Self::of(ast, statements, lookup, markers)
+    }
+
+    fn of(
+        ast: &cql::ast::Batch,
+        statements: Vec<ModificationPlan>,
+        lookup: &Lookup<'_>,
+        markers: &mut Markers,
+    ) -> Result<Self> {
         check(ast.kind, statements.iter())?;
         let (mut timestamp, mut timeout) = (None, None);
         if let Some(term) = &ast.using.timestamp {
@@ -100,6 +130,13 @@ impl BatchPlan {
     }
 }
 
+fn check_using(ast: &cql::ast::Batch) -> Result<()> {
+    if ast.using.ttl.is_some() {
+        return invalid!("Global TTL on the BATCH statement is not supported.");
+    }
+    Ok(())
+}
+
 /// Refuses statements that may not stand together in a batch of this kind.
 pub fn check<'a>(
     kind: BatchKind,
@@ -134,39 +171,58 @@ pub fn is_conditional<'a>(mut statements: impl Iterator<Item = &'a ModificationP
     statements.any(|statement| !statement.conditions.is_empty())
 }
 
-/// Merges the updates of one partition into one, in the order in which partitions were first named.
-pub fn merge(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
+/// Merges the updates of one partition into one, in the order in which partitions were first named. Gives way to other tasks.
+pub async fn merge(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
     if updates.len() < 2 {
         return updates;
     }
+    let mut pace = Pace::new();
     let mut places: stdx::HashMap<(schema::TableId, bytes::Bytes), usize> = stdx::HashMap::default();
-    let mut merged: Vec<PartitionUpdate> = Vec::with_capacity(updates.len());
-    for update in updates {
+    let mut merged: Vec<(PartitionUpdate, Vec<Row>)> = Vec::with_capacity(updates.len());
+    for mut update in updates {
         match places.entry((update.table.id, update.key.key.clone())) {
-            std::collections::hash_map::Entry::Occupied(at) => merged[*at.get()].merge(update),
+            std::collections::hash_map::Entry::Occupied(at) => {
+                let (one, rows) = &mut merged[*at.get()];
+                // Rows are put in order at the end: one by one, each could move all others.
+                rows.extend(update.take_rows());
+                one.merge(update);
+            }
             std::collections::hash_map::Entry::Vacant(place) => {
                 place.insert(merged.len());
-                merged.push(update);
+                merged.push((update, Vec::new()));
             }
         }
+        pace.step().await;
     }
-    merged
+    let mut out = Vec::with_capacity(merged.len());
+    for (mut update, more) in merged {
+        if !more.is_empty() {
+            let mut rows = update.take_rows();
+            rows.extend(more);
+            // Versions of a row stay in the order of their statements.
+            rows.sort_by(|a, b| a.clustering.cmp(&b.clustering));
+            for row in rows {
+                update.add_row(row);
+                pace.step().await;
+            }
+        }
+        out.push(update);
+    }
+    out
 }
 
 /// Merges the increments of one partition into one update, so that they are counted together or not at all. Their cells
 /// hold deltas, which add up.
 pub fn merge_increments(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
-    let mut merged: Vec<(PartitionUpdate, Vec<Row>)> = Vec::with_capacity(updates.len());
+    type Place = (schema::TableId, bytes::Bytes);
+    let mut places: stdx::HashMap<Place, usize> = stdx::HashMap::default();
+    let mut merged: Vec<(PartitionUpdate, BTreeMap<Clustering, Row>)> = Vec::with_capacity(updates.len());
     for update in updates {
-        let known =
-            merged.iter_mut().find(|(one, _)| one.table.id == update.table.id && one.key == update.key);
-        let (one, rows) = match known {
-            Some(known) => known,
-            None => {
-                merged.push((PartitionUpdate::new(update.table.clone(), update.key.clone()), Vec::new()));
-                merged.last_mut().expect("just pushed")
-            }
-        };
+        let at = *places.entry((update.table.id, update.key.key.clone())).or_insert_with(|| {
+            merged.push((PartitionUpdate::new(update.table.clone(), update.key.clone()), BTreeMap::new()));
+            merged.len() - 1
+        });
+        let (one, rows) = &mut merged[at];
         if let Some(row) = &update.static_row {
             match &mut one.static_row {
                 Some(mine) => add_deltas(mine, row),
@@ -174,14 +230,14 @@ pub fn merge_increments(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
             }
         }
         for row in update.into_rows() {
-            match rows.iter_mut().find(|mine| mine.clustering == row.clustering) {
+            match rows.get_mut(row.clustering.position()) {
                 Some(mine) => add_deltas(mine, &row),
-                None => rows.push(row),
+                None => drop(rows.insert(row.clustering.clone(), row)),
             }
         }
     }
-    let whole = |(mut update, rows): (PartitionUpdate, Vec<Row>)| {
-        rows.into_iter().for_each(|row| update.add_row(row));
+    let whole = |(mut update, rows): (PartitionUpdate, BTreeMap<Clustering, Row>)| {
+        rows.into_values().for_each(|row| update.add_row(row));
         update
     };
     merged.into_iter().map(whole).collect()

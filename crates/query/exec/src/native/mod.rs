@@ -110,7 +110,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         let keyspace = parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let keyspace = keyspace.or(client.keyspace.as_deref());
         let schema = self.executor.coordinator().schema();
-        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
+        let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
         self.executor.note(trace, || "Preparing statement".to_owned());
         self.run(&prepared, client, parameters, None, trace, out).await
     }
@@ -139,7 +139,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let schema = self.executor.coordinator().schema();
-        let prepared = Prepared::new(text, keyspace, &Lookup { schema: &schema })?;
+        let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
         let (bytes, bytes_max) = (bytes_of(text), self.prepared.bytes_max());
         if bytes > bytes_max {
             let begin: String = text.chars().take(200).collect();

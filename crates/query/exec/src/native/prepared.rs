@@ -8,6 +8,9 @@ use crate::expr::bind::MarkerSpec;
 use crate::lookup::Lookup;
 use crate::plan::Plan;
 
+/// Texts of so many bytes are parsed and planned in steps: about a millisecond's work.
+const LONG_TEXT: usize = 16 << 10;
+
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
@@ -38,6 +41,27 @@ impl Prepared {
     /// When the text is not CQL, has no meaning for this schema, or is not supported.
     pub fn new(text: &str, keyspace: Option<&str>, lookup: &Lookup<'_>) -> Result<Self> {
         let (plan, markers) = Plan::parse(text, keyspace, lookup)?;
+        Ok(Self::of(text, keyspace, lookup, (plan, markers)))
+    }
+
+    /// [`Prepared::new`]; gives way to other tasks where the text is long.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn new_in_steps(text: &str, keyspace: Option<&str>, lookup: &Lookup<'_>) -> Result<Self> {
+        if text.len() < LONG_TEXT {
+            return Self::new(text, keyspace, lookup);
+        }
+        let planned = Box::pin(Plan::parse_in_steps(text, keyspace, lookup)).await?;
+        Ok(Self::of(text, keyspace, lookup, planned))
+    }
+
+    fn of(
+        text: &str,
+        keyspace: Option<&str>,
+        lookup: &Lookup<'_>,
+        (plan, markers): (Plan, Vec<MarkerSpec>),
+    ) -> Self {
         let result = plan.result_columns(lookup, keyspace);
         let bind_markers = match plan.table() {
             Some(table) => bind_metadata(&table.keyspace, &table.name, &markers),
@@ -51,6 +75,6 @@ impl Prepared {
             is_conditional: plan.is_conditional(),
         };
         let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
-        Ok(Self { text, keyspace, plan, markers, metadata, result_changed: false })
+        Self { text, keyspace, plan, markers, metadata, result_changed: false }
     }
 }

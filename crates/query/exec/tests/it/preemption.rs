@@ -70,6 +70,24 @@ fn polls_of(node: Node, text: &'static str) -> usize {
     polls.expect("it ends")
 }
 
+/// A long BATCH is parsed, planned and merged some statements at a time.
+#[test]
+fn a_long_batch_gives_way() {
+    const STATEMENTS: i32 = 2_000;
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, c int, v int, PRIMARY KEY (k, c))");
+    let mut batch = String::from("BEGIN UNLOGGED BATCH ");
+    for n in 0..STATEMENTS {
+        // In descending order, so that each row belongs before all others.
+        write!(batch, "INSERT INTO ks.t (k, c, v) VALUES (1, {}, {n}); ", STATEMENTS - n).unwrap();
+    }
+    let polls = polls_of(node, (batch + "APPLY BATCH").leak());
+    // Parsed, planned, freed, bound and merged, 64 at a time.
+    let least = 5 * STATEMENTS as usize / 64 - 10;
+    assert!(polls >= least, "{polls} polls, {least} at least");
+}
+
 /// Sixty-four rows are one look at the clock, unless functions read much for each of them.
 #[test]
 fn functions_over_large_values_give_way_after_fewer_rows() {

@@ -1,6 +1,7 @@
 //! Range tombstones against a definition point by point.
 
-use mutation::{DeletionTime, RangeTombstone, RangeTombstones, RowRange, Side};
+use mutation::slice::clip;
+use mutation::{Bound, DeletionTime, RangeChanges, RangeTombstone, RangeTombstones, RowRange, Side, Slices};
 use proptest::prelude::*;
 
 use testkit::data::{bound, clustering, range, table};
@@ -15,7 +16,7 @@ proptest! {
     ) {
         let table = table();
         // Far from the points that are looked at: so many that the ranges lie in a tree.
-        let far = (1_000..if many { 1_100 } else { 1_000 }).step_by(2).map(|c| RangeTombstone {
+        let far = (1_000..if many { 1_300 } else { 1_000 }).step_by(2).map(|c| RangeTombstone {
             start: bound(&table, c, Side::Before),
             end: bound(&table, c, Side::After),
             deletion: DeletionTime::new(1, 1),
@@ -30,6 +31,21 @@ proptest! {
         without.retain(|range| range.start < rows.end);
         let kept: RangeTombstones = list.iter().filter(|range| range.start < rows.end).cloned().collect();
         prop_assert!(without == kept && without.is_empty() == kept.is_empty());
+        for reversed in [false, true] {
+            let slices = Slices::new(vec![rows.clone(), RowRange { start: bound(&table, 6, Side::After), end: Bound::top() }]);
+            for slices in [Slices::all(), slices, Slices::none()] {
+                let mut changes = RangeChanges::new(&list, reversed);
+                let lazy = std::iter::from_fn(|| {
+                    changes.peek(&slices)?;
+                    changes.pop()
+                });
+                prop_assert_eq!(lazy.collect::<Vec<_>>(), clip(&list, &slices).changes(reversed));
+            }
+        }
+        for range in list.iter() {
+            let cut = RangeTombstone { deletion: DeletionTime::new(99, 9), ..range.clone() };
+            prop_assert!(list.has(range) && !list.has(&cut));
+        }
         for c in -1..9 {
             let key = clustering(&table, c);
             let expected = ranges
