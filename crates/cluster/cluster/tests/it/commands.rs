@@ -391,7 +391,7 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 /// The bytes of a proposal, and how often their encoding let other tasks run.
-fn encode_checked(proposal: &Proposal) -> (Result<Vec<u8>, StateCodecError>, usize) {
+pub fn encode_checked(proposal: &Proposal) -> (Result<Vec<u8>, StateCodecError>, usize) {
     let mut future = pin!(proposal.encode_checked());
     let mut yields = 0;
     loop {

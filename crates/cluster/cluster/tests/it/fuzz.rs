@@ -14,7 +14,7 @@ use serde_json::Value;
 use testkit::fuzz::{Random, change, hunt};
 use topology::{HostId, Location};
 
-use crate::commands;
+use crate::commands::{self, encode_checked};
 
 /// Commands of a round.
 const PER_ROUND: usize = 40;
@@ -183,7 +183,7 @@ fn round(random: &mut Random, edits: &BoxedStrategy<SchemaEdit>) -> usize {
     for at in 0..PER_ROUND {
         let proposal = Proposal { id: id(random), command: command(random, &state, edits) };
         // What other nodes could not decode is not proposed.
-        let Ok(bytes) = proposal.encode_checked() else { continue };
+        let Ok(bytes) = encode_checked(&proposal).0 else { continue };
         let read = Proposal::decode(&bytes).expect("it was checked");
         assert_eq!(format!("{read:?}"), format!("{proposal:?}"));
         let (next, outcome) = state.apply(proposal.clone());
@@ -221,7 +221,7 @@ fn corpus() -> Vec<Vec<u8>> {
     let (mut state, mut all) = (founded(), Vec::new());
     for at in 0..120 {
         let proposal = Proposal { id: id(&mut random), command: command(&mut random, &state, &edits) };
-        let Ok(bytes) = proposal.encode_checked() else { continue };
+        let Ok(bytes) = encode_checked(&proposal).0 else { continue };
         let (next, outcome) = state.apply(proposal);
         state = next;
         let short = [bytes, encode_outcome(&outcome)].into_iter().filter(|bytes| bytes.len() < 20_000);
