@@ -119,7 +119,7 @@ fn a_replacement_has_what_its_datacenter_has_acknowledged() {
     });
     applied.expect("the disk is well");
     world.believe_phases(&[2, 3, 4, 5, 6], phases);
-    let waits = world.pull(JOINS, &t).expect_err("the second may be the only one that has it");
+    let waits = world.pull(JOINS, &t).expect_err("the second may be the only one that stored it");
     assert!(waits.to_string().contains("a write at LOCAL_QUORUM may be missed"), "{waits}");
     world.believe_phases(&[1, 2, 3, 4, 5, 6], phases);
     world.pull(JOINS, &t).expect("all are there");
