@@ -408,7 +408,7 @@ fn a_large_command_gives_way() {
     for (columns, expected) in [(3, 0), (10_000, 3)] {
         let mut table = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
         for n in 0..columns {
-            table = table.regular(&format!("column_{n}"), CqlType::Int);
+            table = table.regular(format!("column_{n}"), CqlType::Int);
         }
         let edits = vec![SchemaEdit::PutTable(table.build().unwrap())];
         let command = Command::SchemaChange { base: [0; 16], edits };

@@ -47,9 +47,10 @@ fn at_first_next_and_last(
     [best(&times[..BATCHES]), best(&times[BATCHES..2 * BATCHES]), best(&times[times.len() - BATCHES..])]
 }
 
-/// The last writes cost less than twice the first; where `warm`, than twice those that come after the first 16,000: these still find
-/// all that they compare with in the processor's cache, which nothing that is spread over 20 MB of memory can. Measured again
-/// where other work has disturbed a part.
+/// The last writes cost less than twice the first; where `warm`, less than three times those that come after the first 16,000 (time
+/// that grew with the number of ranges would make it six times) and ten times the first: these still find all that they compare
+/// with in the processor's cache, which nothing that is spread over 20 MB of memory can. Measured again where other work has
+/// disturbed a part.
 fn assert_flat(
     name: &str,
     table: &Arc<Table>,
@@ -61,7 +62,7 @@ fn assert_flat(
         let times = at_first_next_and_last(writes, &Memtable::new(table.clone()), &update);
         println!("{name}: {BATCH} writes at first, after 16,000, at last: {times:?}");
         let [first, next, last] = times;
-        if last < 2 * if warm { next } else { first } && last < 10 * first {
+        if last < if warm { 3 * next } else { 2 * first } && last < 10 * first {
             return;
         }
         seen.push(times);
