@@ -70,7 +70,9 @@ fn begin(node: &Rc<dyn Node>, call: &Call, keyspace: &str, view: &str) -> Result
     match node.begin_view_check(wanted) {
         Ok(id) => Ok(Answer::json(&json!(id))),
         Err(error @ ViewCheckError::NoView) => Err(Answer::error(404, error.to_string())),
-        Err(error @ ViewCheckError::Busy) => Err(Answer::error(409, error.to_string())),
+        Err(error @ (ViewCheckError::Busy | ViewCheckError::Stopping)) => {
+            Err(Answer::error(409, error.to_string()))
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use coordinator::{Phase, ViewNode};
 use gossip::{Key, Standing};
 use schema::Replication;
 use serde_json::{Value, json};
-use topology::Placement;
 
 use super::{figures, ring};
 use crate::uuid;
@@ -78,8 +77,7 @@ pub(super) fn shares(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Vec<
         }),
         Some(Replication::Local) => owned.fill(1 << 64),
         Some(replication) => {
-            let placement = Placement::new(view.ring(), &replication);
-            for ((_, replicas), length) in placement.ranges().zip(&lengths) {
+            for ((_, replicas), length) in view.place(&replication).now().ranges().zip(&lengths) {
                 replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
             }
         }
