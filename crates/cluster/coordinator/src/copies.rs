@@ -1,4 +1,4 @@
-//! Where the copies of a keyspace are, and where they will be while replicas move: two placements and what follows from them.
+//! The copies of a keyspace, now and as they will be while replicas move: two placements and what follows from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -59,7 +59,7 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect()
 }
 
-/// What came of completing a stored batch.
+/// The outcome of completing a stored batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
     /// It is applied and taken out.

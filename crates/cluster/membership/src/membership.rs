@@ -491,19 +491,16 @@ fn view(
         None if switched => ClusterView::switched(own, nodes),
         None => ClusterView::new(own, nodes),
     };
-    match made {
-        Ok(view) => {
-            let view = view.numbered(state.topology_version, state.fence).with_departed(departed);
-            // One whose replacement is gone again may come back.
-            let here = |host: &HostId| *host == own || liveness.is_alive(*host);
-            let replaced = state.members.iter().filter(|(host, _)| here(host));
-            let replaced = replaced.filter_map(|(_, member)| member.replaces).collect();
-            let view = view.with_declared_dead(replaced);
-            Some(view.replicating(replications(state)))
-        }
-        Err(error) => {
-            tracing::error!("the members of the cluster make no ring: {error}");
-            None
-        }
-    }
+    made.inspect_err(|error| tracing::error!("the members of the cluster make no ring: {error}")).ok().map(
+        |view| with_log(view.with_departed(departed), state, |host| host == own || liveness.is_alive(host)),
+    )
+}
+
+/// A view with all else that it has of a state of the log.
+fn with_log(view: ClusterView, state: &ClusterState, is_here: impl Fn(HostId) -> bool) -> ClusterView {
+    // One whose replacement is gone again may come back.
+    let replaced = state.members.iter().filter(|(host, _)| is_here(**host));
+    let replaced = replaced.filter_map(|(_, member)| member.replaces).collect();
+    let view = view.numbered(state.topology_version, state.fence).with_declared_dead(replaced);
+    view.replicating(replications(state))
 }

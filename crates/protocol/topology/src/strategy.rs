@@ -24,11 +24,11 @@ pub(crate) enum Strategy {
 pub(crate) struct Network {
     /// By node: its datacenter's place in `wanted` and its rack's number, if the replication names the datacenter.
     locations: Vec<Option<(u16, u16)>>,
-    /// What a range needs, by datacenter.
+    /// The needs of a range, by datacenter.
     wanted: SmallVec<[Wanted; 4]>,
 }
 
-/// What a range still needs of a datacenter.
+/// The replicas that a range still needs of a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     /// The datacenter's place in the replication.

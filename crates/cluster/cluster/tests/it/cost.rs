@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::group::{Group, GroupConfig, Opened};
+use cluster::own_schema;
 use cluster::rollback::{Members, RollbackGuard};
-use cluster::state::{Command, MemberInfo, Outcome, STATE_VERSION};
+use cluster::state::{
+    ClusterState, Command, CommandId, MemberInfo, MemberStatus, Outcome, Proposal, STATE_VERSION,
+};
 use futures_util::future::pending;
 use rpc::{Messenger, Near, PeerInfo, Peers, RpcConfig, Verb, VerbStats, handover_mesh};
 use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
@@ -223,4 +226,79 @@ fn a_start_asks_each_member_once() {
     });
     assert!(cleared, "a majority has answered");
     check("a start", cost);
+}
+
+/// The default of `num_tokens` in older clusters.
+const MANY_TOKENS: usize = 256;
+/// Time of a core, at opt-level 1, that an entry of the log may take of a node of such a cluster; there are a few in a topology change.
+const ENTRY_MAX: Duration = Duration::from_millis(150);
+/// The same for the whole state, which is encoded at a snapshot and decoded at a start.
+const STATE_MAX: Duration = Duration::from_millis(500);
+/// Bytes of the state for each token, which is stored as a decimal number, what else there is included.
+const TOKEN_BYTES_MAX: usize = 24;
+
+/// The shortest of a few runs: what else the host does is not meant.
+fn least(mut run: impl FnMut()) -> Duration {
+    let one = |_| {
+        let began = Instant::now();
+        run();
+        began.elapsed()
+    };
+    (0..5).map(one).min().expect("there are runs")
+}
+
+/// A cluster of a thousand owners of 256 tokens, and a node that is to join.
+fn many_tokens() -> ClusterState {
+    let token = |node: u16, nth: usize| {
+        // Anything that spreads.
+        (u64::from(node) * MANY_TOKENS as u64 + nth as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64
+    };
+    let tokens = |node: u16| (0..MANY_TOKENS).map(|nth| token(node, nth)).collect::<Vec<i64>>();
+    let mut state = ClusterState::found("test", own_schema(), own_schema(), host(0), info(0), tokens(0));
+    let command = Command::AddMember { host: host(NODES), info: info(NODES), replaces: None };
+    state = state.apply(Proposal { id: CommandId([1; 16]), command }).0;
+    let mut owner = state.members[&host(0)].clone();
+    for node in 1..NODES {
+        (owner.number, owner.info, owner.tokens) = (u64::from(node) + 10, info(node), tokens(node));
+        state.members.insert(host(node), owner.clone());
+    }
+    state
+}
+
+#[test]
+fn a_thousand_nodes_of_256_tokens_are_a_state_of_few_megabytes() {
+    let state = many_tokens();
+    let bytes = state.encode();
+    let encoded = least(|| drop(state.encode()));
+    let decoded = least(|| {
+        let unknown = ClusterState::unknown("test", own_schema());
+        assert_eq!(unknown.decode_after(&bytes).expect("it was encoded").members.len(), state.members.len());
+    });
+    // As each node does with each entry.
+    let id = CommandId([2; 16]);
+    let base = state.topology_version;
+    let tokens: Vec<i64> = (0..MANY_TOKENS as i64).map(|nth| nth * 1_000 + 7).collect();
+    let join = Command::SetTokens { host: host(NODES), tokens, base };
+    let joined = least(|| {
+        let outcome = state.apply(Proposal { id, command: join.clone() }).1;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    });
+    let leave = Command::SetStatus { host: host(1), status: MemberStatus::Leaving };
+    let left = least(|| {
+        let outcome = state.apply(Proposal { id, command: leave.clone() }).1;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    });
+    // As the node does once that joins.
+    let ring = state.ring().expect("tokens are apart");
+    let mut chosen = Vec::new();
+    let chooses = least(|| chosen = topology::allocate(&ring, &info(NODES).location, MANY_TOKENS, 7));
+    println!(
+        "{NODES} nodes of {MANY_TOKENS} tokens: the state is {} bytes, encoded in {encoded:?}, decoded in {decoded:?}; a node takes its \
+         tokens in {joined:?} and begins to leave in {left:?} on each node; tokens are chosen in {chooses:?}",
+        bytes.len()
+    );
+    assert_eq!(chosen.len(), MANY_TOKENS);
+    assert!(bytes.len() <= TOKEN_BYTES_MAX * MANY_TOKENS * usize::from(NODES), "{}", bytes.len());
+    assert!(joined.max(left) <= ENTRY_MAX, "{joined:?}, {left:?}");
+    assert!(encoded.max(decoded) <= STATE_MAX, "{encoded:?}, {decoded:?}");
 }

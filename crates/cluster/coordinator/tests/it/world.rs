@@ -142,7 +142,7 @@ pub fn schema() -> Schema {
 /// A keyspace with three copies in `dc1`, and some in a datacenter of its own that has no nodes.
 fn one_more(nth: u8) -> Keyspace {
     let factors = [("dc1".to_owned(), 3), (format!("none{nth}"), 1)].into();
-    let mut keyspace = Keyspace::new(&format!("more{nth}"), Replication::NetworkTopology { factors });
+    let mut keyspace = Keyspace::new(format!("more{nth}"), Replication::NetworkTopology { factors });
     let table = TableBuilder::new(&keyspace.name, "t", TableId([200 + nth; 16]))
         .partition_key("k", CqlType::Int)
         .clustering("c", CqlType::Int, false)

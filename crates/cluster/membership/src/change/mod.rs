@@ -78,10 +78,17 @@ struct Inner {
     /// There may be files of an abandoned stream on the disk: of this process or an earlier one.
     leftovers: Cell<bool>,
     /// The pending replicas by a topology version and a schema: all ranges of the ring have to be looked at for them.
-    pending: RefCell<Option<((u64, u64), Rc<BTreeSet<HostId>>)>>,
+    pending: RefCell<Option<Pending>>,
     /// Which change is held up by nodes that are down and might live, and since when.
     blind_since: Cell<Option<(u64, Instant)>>,
     task: RefCell<Option<Task<()>>>,
+}
+
+/// The pending replicas by a state of the log.
+struct Pending {
+    topology_version: u64,
+    schema_number: u64,
+    nodes: Rc<BTreeSet<HostId>>,
 }
 
 impl TopologyChanges {
@@ -233,11 +240,11 @@ impl Inner {
         if state.change.as_ref().is_none_or(|change| change.step != ChangeStep::Fetching) {
             return Rc::default();
         }
-        let of = (state.topology_version, state.schema_number);
-        if let Some((known, nodes)) = &*self.pending.borrow()
-            && *known == of
+        let (topology_version, schema_number) = (state.topology_version, state.schema_number);
+        if let Some(known) = &*self.pending.borrow()
+            && (known.topology_version, known.schema_number) == (topology_version, schema_number)
         {
-            return nodes.clone();
+            return known.nodes.clone();
         }
         let Some(view) = self.membership.view_of(state, Some(&self.coordinator.view())) else {
             return Rc::default();
@@ -245,7 +252,8 @@ impl Inner {
         let placed = view.place_each(state.schema.keyspaces());
         let pending_nodes = placed.iter().flat_map(|(_, copies)| copies.pending_nodes());
         let nodes: Rc<BTreeSet<HostId>> = Rc::new(pending_nodes.map(|index| view.node(index).host).collect());
-        *self.pending.borrow_mut() = Some((of, nodes.clone()));
+        let pending = Pending { topology_version, schema_number, nodes: nodes.clone() };
+        *self.pending.borrow_mut() = Some(pending);
         nodes
     }
 

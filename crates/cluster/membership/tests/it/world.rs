@@ -29,7 +29,7 @@ use topology::{HostId, Location};
 use types::CqlType;
 
 pub const SECOND: Duration = Duration::from_secs(1);
-/// A change of the ring takes no longer, the minute that it waits for nodes that are down included.
+/// A topology change takes no longer, the minute that it waits for nodes that are down included.
 const PATIENCE: Duration = Duration::from_secs(300);
 const TOKENS: u16 = 8;
 
