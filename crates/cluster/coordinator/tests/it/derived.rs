@@ -17,7 +17,9 @@ use schema::{ColumnId, HIDDEN, Table};
 use topology::TokenRange;
 use views::View;
 
-use crate::world::{SECOND, World, begin, command, deleted, everything, join, row, seconds, table, write};
+use crate::world::{
+    SECOND, World, begin, command, coordinator, deleted, everything, join, row, seconds, table, write,
+};
 
 const SHARDS: [u16; 3] = [1, 2, 3];
 
@@ -388,4 +390,52 @@ fn a_check_beside_writes_finds_nothing_and_one_without_all_replicas_fails() {
     };
     let refused = world.on(1, 0, move |_, coordinator| async move { coordinator.begin_view_check(unknown) });
     assert_eq!(refused, Err(ViewCheckError::NoView), "a base is no view");
+}
+
+#[test]
+fn a_check_ends_when_its_node_stops() {
+    let world = World::with_batches(5, &SHARDS, Config::default(), true);
+    let by_v = table("ks", "by_v");
+    let check = ViewCheck {
+        view: by_v.id,
+        tokens: CheckedTokens::All,
+        repair: false,
+        rows_per_second: 1,
+        pause: SECOND,
+        listed_max: 1,
+    };
+    let (stopped, refused) = world.on(1, 0, move |_, coordinator| async move {
+        coordinator.begin_view_check(check).expect("it is a view");
+        coordinator.stop_view_checks().await;
+        (coordinator.view_checks(), coordinator.begin_view_check(check))
+    });
+    assert_eq!(stopped.iter().map(|status| &status.state).collect::<Vec<_>>(), [&CheckState::Cancelled]);
+    assert_eq!(refused, Err(ViewCheckError::Stopping));
+    world.sim.run_for(10 * SECOND);
+    let after = world.on(1, 0, |_, coordinator| async move { coordinator.view_checks() });
+    assert_eq!(after[0].parts_done, stopped[0].parts_done, "nothing of it goes on");
+}
+
+/// With one replica in a cluster: what is of one shard of one node is one entry of its log, as on a node that is alone.
+#[test]
+fn views_whose_replica_is_this_node_are_up_to_date_with_the_write() {
+    let world = World::with_batches(6, &SHARDS, Config::default(), true);
+    let base = table("one", "viewed");
+    let view = coordinator(0, 0).view();
+    let copies = view.place(&schema::Replication::Simple { factor: 1 });
+    let is_here = |key: &[u8]| {
+        let token = DecoratedKey::new(Bytes::copy_from_slice(key)).token;
+        *copies.replicas(token) == [view.own()]
+    };
+    let here: Vec<i32> = (0..200_i32).filter(|k| is_here(&k.to_be_bytes())).collect();
+    let text =
+        (0..200).map(|nth| format!("v{nth}")).find(|text| is_here(text.as_bytes())).expect("one of three");
+    for (k, c) in here.iter().zip(here.iter().rev()).take(10) {
+        assert_eq!(world.write(0, row(&base, *k, *c, &text, 10), Consistency::One), Ok(()));
+        let rows: usize =
+            kept(&world, 0, &table("one", "by_c")).iter().map(|partition| partition.rows().len()).sum();
+        assert!(rows > 0, "nobody has to wait for the view");
+    }
+    assert_eq!(coordinator(0, 0).batchlog_stats().logged, 0, "no intent is stored");
+    compare(&world, "one");
 }
