@@ -296,7 +296,7 @@ impl Canary {
         checked(
             "stale-timestamps",
             "a coordinator's timestamp lies three seconds back now and then",
-            (Focus::Lag, 10, Some(0)),
+            (Focus::Lag, 20, Some(11)),
             "stamps",
             |injected| injected.stale_timestamps = true,
         ),
