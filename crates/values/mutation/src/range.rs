@@ -68,7 +68,10 @@ impl Ranges {
                 (first, ranges.drain(first..last).collect())
             }
             Self::Many(ranges) => {
-                let met = ranges.walk(Some(start.position()), false).skip_while(|range| range.end < *start);
+                // The last that begins there or before, and the one before it, which may end there.
+                let before = ranges.walk(Some(start.position()), true).take_while(|range| range.end >= *start);
+                let from = before.last().map_or(start, |range| &range.start);
+                let met = ranges.walk(Some(from.position()), false).skip_while(|range| range.end < *start);
                 let met = met.take_while(|range| range.start <= *end);
                 let starts: Vec<Bound> = met.map(|range| range.start.clone()).collect();
                 (0, starts.iter().map(|start| ranges.remove(start)).collect())

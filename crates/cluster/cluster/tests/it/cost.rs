@@ -255,11 +255,16 @@ fn many_tokens() -> ClusterState {
     };
     let tokens = |node: u16| (0..MANY_TOKENS).map(|nth| token(node, nth)).collect::<Vec<i64>>();
     let mut state = ClusterState::found("test", own_schema(), own_schema(), host(0), info(0), tokens(0));
-    let command = Command::AddMember { host: host(NODES), info: info(NODES), replaces: None };
-    state = state.apply(Proposal { id: CommandId([1; 16]), command }).0;
+    let add = |state: &mut ClusterState, node: u16| {
+        let command = Command::AddMember { host: host(node), info: info(node), replaces: None };
+        let id = CommandId((u128::from(node) + 1).to_be_bytes());
+        *state = state.apply(Proposal { id, command }).0;
+        state.members[&host(node)].number
+    };
+    add(&mut state, NODES);
     let mut owner = state.members[&host(0)].clone();
     for node in 1..NODES {
-        (owner.number, owner.info, owner.tokens) = (u64::from(node) + 10, info(node), tokens(node));
+        (owner.number, owner.info, owner.tokens) = (add(&mut state, node), info(node), tokens(node));
         state.members.insert(host(node), owner.clone());
     }
     state
