@@ -69,7 +69,8 @@ impl Ranges {
             }
             Self::Many(ranges) => {
                 // The last that begins there or before, and the one before it, which may end there.
-                let before = ranges.walk(Some(start.position()), true).take_while(|range| range.end >= *start);
+                let before =
+                    ranges.walk(Some(start.position()), true).take_while(|range| range.end >= *start);
                 let from = before.last().map_or(start, |range| &range.start);
                 let met = ranges.walk(Some(from.position()), false).skip_while(|range| range.end < *start);
                 let met = met.take_while(|range| range.start <= *end);

@@ -77,3 +77,23 @@ fn bounds_and_rows_have_one_order() {
         assert!(key.position() < mutation::Bound::top().position());
     }
 }
+
+/// Among few ranges and among so many that they lie in a tree.
+#[test]
+fn ranges_that_touch_with_one_deletion_are_one_in_whatever_order_they_come() {
+    let table = table();
+    let range =
+        |start, end, deletion| RangeTombstone { start, end, deletion: DeletionTime::new(deletion, 1) };
+    let after = |c| bound(&table, c, Side::After);
+    for many in [0, 150] {
+        let far: Vec<_> = (0..many).map(|n| range(after(1_000 + 2 * n), after(1_001 + 2 * n), 1)).collect();
+        let near = [range(after(0), after(1), 2), range(after(0), after(2), 1), range(after(1), after(2), 2)];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let added = order.into_iter().map(|at: usize| near[at].clone());
+            let list: RangeTombstones = far.iter().cloned().chain(added).collect();
+            let all: Vec<_> = list.iter().take(1).cloned().collect();
+            assert_eq!(all, [range(after(0), after(2), 2)], "{order:?} among {many}");
+            assert_eq!(list.len(), 1 + far.len());
+        }
+    }
+}
