@@ -306,16 +306,13 @@ impl Canary {
             (Focus::Graces, 5, Some(0)),
             |injected| injected.engine.skipped_cleanup = true,
         ),
-        Canary {
-            focus: None,
-            ..checked(
-                "leaked-bytes",
-                "of every sixteenth request the bytes in flight are not given back",
-                (Focus::Lag, 40, Some(29)),
-                "overloaded",
-                |injected| injected.session.leaked_bytes = true,
-            )
-        },
+        checked(
+            "leaked-bytes",
+            "of every sixteenth request the bytes in flight are not given back",
+            (Focus::Scarce, 5, Some(0)),
+            "overloaded",
+            |injected| injected.session.leaked_bytes = true,
+        ),
         checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",

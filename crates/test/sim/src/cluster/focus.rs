@@ -63,8 +63,7 @@ pub enum Focus {
     Rings,
     /// A minority under fault after fault, while QUORUM must succeed in time through all others.
     Steady,
-    /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes. No seed draws it by
-    /// itself yet.
+    /// Lightweight transactions on several rows of tables that are truncated, or whose replication factor changes.
     Rows,
     /// Disks that are restored from older images.
     Rollback,
@@ -74,11 +73,14 @@ pub enum Focus {
     Changes,
     /// Nodes that join and leave, one a round: between two changes everything is repaired, and deletions are purged.
     Graces,
+    /// Nodes that hold little of clients' requests at a time, and give it back when these are answered. No seed draws it by itself, for
+    /// many have low limits.
+    Scarce,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -96,6 +98,7 @@ impl Focus {
         Self::Views,
         Self::Changes,
         Self::Graces,
+        Self::Scarce,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -123,6 +126,7 @@ impl Focus {
             Self::Views => "views",
             Self::Changes => "changes",
             Self::Graces => "graces",
+            Self::Scarce => "scarce",
         }
     }
 
@@ -156,7 +160,7 @@ impl Focus {
     /// How many nodes it takes.
     pub(crate) fn size(self, rng: &mut Rng) -> usize {
         match self {
-            Self::Lag | Self::Votes | Self::Rows => *pick(rng, &[3, 3, 4]),
+            Self::Lag | Self::Votes | Self::Rows | Self::Scarce => *pick(rng, &[3, 3, 4]),
             Self::Away => *pick(rng, &[3, 3, 4, 5]),
             Self::Joining => *pick(rng, &[4, 4, 5]),
             Self::Batches => *pick(rng, &[4, 5, 6]),
@@ -203,6 +207,7 @@ impl Focus {
             Self::Rollback => changing(plan, rng),
             Self::Views => views(plan, rng),
             Self::Graces => graces(plan, rng),
+            Self::Scarce => scarce(plan, rng),
             Self::Changes => {
                 views(plan, rng);
                 plan.captured = true;
@@ -377,6 +382,12 @@ fn graces(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.scale = Scale { partitions: 30, rows: 2, ..Scale::default() };
     (plan.serial_percent, plan.changers) = (0, 0);
     busy(plan, 20_000, 100_000);
+}
+
+fn scarce(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.limits = Some(rng.next_u64());
+    plan.machine.idles = true;
+    busy(plan, 20_000, 20_000);
 }
 
 fn steady(plan: &mut ClusterPlan, rng: &mut Rng) {

@@ -421,6 +421,12 @@ impl ClusterPlan {
         let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
         if self.operations.rows && by_datacenter && one_in(rng, 2) {
             self.operations.local_rounds = true;
+            // What the only replica of a datacenter has acknowledged goes with it.
+            if let Copies::ByDatacenter(copies) = &self.copies
+                && copies.values().any(|copies| *copies < 2)
+            {
+                self.ring.retain(|event| !event.loses_node());
+            }
             // A node that gains a range waits a minute for the replicas of its datacenter.
             if self.fault_millis > NEIGHBOUR_WAIT_MILLIS {
                 self.ring.clear();
@@ -490,6 +496,10 @@ impl ClusterPlan {
             if !self.probes {
                 draw_client_limits(&mut drawn, &mut config);
             }
+            if self.focus == Some(Focus::Scarce) {
+                config.native_transport_max_request_data_in_flight = BYTES_IN_FLIGHT_WHEN_SCARCE;
+                config.native_transport_max_request_data_in_flight_per_ip = BYTES_IN_FLIGHT_WHEN_SCARCE;
+            }
         }
         Config {
             seeds: seeds.join(","),
@@ -530,6 +540,9 @@ fn draw_client_limits(rng: &mut Rng, config: &mut Config) {
     config.native_transport_max_concurrent_connections = *pick(rng, &[0, 0, 3, 6]);
     config.native_transport_max_concurrent_connections_per_ip = *pick(rng, &[0, 0, 3, 6]);
 }
+
+/// Enough for all that ask in a quiescent phase.
+const BYTES_IN_FLIGHT_WHEN_SCARCE: Size = Size(8_000);
 
 /// One seed in so many has a large cluster, of small nodes.
 const LARGE_ONE_IN: u64 = 50;
