@@ -18,6 +18,8 @@ RESTARTING = ("flipped_bytes", "missing_files", "foreign_files", "damaged_log", 
 SSTABLES = 1000
 # Seconds, of a debug build.
 START_MAX = 4
+# Seconds that a DROP may take: it goes on to remove files after that.
+DROP_MAX = 5
 # A start reads less than this part of the files.
 START_SHARE = 8
 # A multiple of fifty.
@@ -266,7 +268,12 @@ def many_sstables(world):
     check(took < START_MAX, f"a start took {took:.1f} s")
     check(of_start < size // START_SHARE, f"a start has read {of_start >> 20} MiB of {size >> 20} MiB")
     of_read = world.bytes_read() - of_start
-    return f"{made} SSTables of {size >> 20} MiB, started in {took:.2f} s, {cpu:.1f} s of CPU, {of_start >> 10} KiB read, {of_read >> 10} KiB by a query"
+    begun = time.monotonic()
+    with world.connect() as connection:
+        connection.query("DROP TABLE ks.many")
+    dropped = time.monotonic() - begun
+    check(dropped < DROP_MAX, f"a DROP took {dropped:.1f} s")
+    return f"{made} SSTables of {size >> 20} MiB, started in {took:.2f} s, {cpu:.1f} s of CPU, {of_start >> 10} KiB read, {of_read >> 10} KiB by a query, dropped in {dropped:.1f} s"
 
 
 SCENARIOS = (

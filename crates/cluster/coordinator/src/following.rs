@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::SchemaEdit;
 use cluster::group::ChangeSchemaError;
 use cluster::state::{ClusterState, host_text};
-use cluster::{DroppedTable, SchemaEdit};
-use futures_util::future::{join, join_all};
-use replica::{ReplicaError, TableOperation};
+use futures_util::future::{join_all, join3};
+use replica::ReplicaError;
 use rt::{Group, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::lease::{ASK_TIMEOUT, RENEWED_AFTER};
+use crate::removals::Removals;
 use crate::shard_calls::{NoteConfirmed, UseSchema, UseView};
 use crate::{ClusterView, Coordinator, SchemaChangeError};
 
@@ -36,7 +37,13 @@ impl Coordinator {
         self.context().set_group(group.clone());
         let (coordinator, group) = (self.clone(), group.clone());
         let task = async move {
-            join(coordinator.run_following(group.clone(), view), coordinator.keep_confirmed(&group)).await;
+            let removals = Removals::default();
+            join3(
+                coordinator.run_following(&group, view, &removals),
+                coordinator.run_removals(&removals, &group),
+                coordinator.keep_confirmed(&group),
+            )
+            .await;
         };
         *self.operations().following.borrow_mut() = Some(self.context().rt().spawn(Group::Maintenance, task));
     }
@@ -60,7 +67,7 @@ impl Coordinator {
         self.context().fence().note_published(view.ring_number());
     }
 
-    async fn run_following(&self, group: cluster::group::Group, view: ViewMaker) {
+    async fn run_following(&self, group: &cluster::group::Group, view: ViewMaker, removals: &Removals) {
         let mut states = group.subscribe();
         loop {
             let state = group.applied().state;
@@ -68,7 +75,7 @@ impl Coordinator {
                 self.publish_view(view).await;
             }
             if state.schema.version() != self.context().schema().version() {
-                self.take_over(&group, &state.schema).await;
+                self.take_over(&state.schema, removals).await;
             }
             group.schema_in_use(state.schema_number);
             if states.changed().await.is_err() {
@@ -94,8 +101,8 @@ impl Coordinator {
         }
     }
 
-    /// Gives a schema to every shard, and removes what it has no longer.
-    async fn take_over(&self, group: &cluster::group::Group, schema: &Arc<Schema>) {
+    /// Gives a schema to every shard, and has removed what it has no longer.
+    async fn take_over(&self, schema: &Arc<Schema>, removals: &Removals) {
         let old = self.context().schema();
         self.context().rt().buggify("schema: a change is taken over").await;
         // Engines first: a shard must be able to store what another shard's client may write at once.
@@ -107,42 +114,7 @@ impl Coordinator {
             self.context().rt().sleep(RETRY_PAUSE).await;
         }
         join_all(self.context().port().ask_each(UseSchema { schema: schema.clone() })).await;
-        // The tables are gone for everyone: files that cannot be removed now are no failure of the statement.
-        let at_micros = self.context().rt().wall_micros();
-        for table in dropped_tables(&old, schema) {
-            let dropped =
-                self.context().replica().table_operation(table, TableOperation::Drop { at_micros }).await;
-            if let Err(error) = dropped {
-                tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
-            }
-        }
-        self.finish_drops(group, schema).await;
-    }
-
-    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
-    /// schema change or the next start.
-    async fn finish_drops(&self, group: &cluster::group::Group, schema: &Schema) {
-        let mut finished = Vec::new();
-        // The log may be ahead of what the engines have taken over: a table that they still have keeps its directory.
-        let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
-        for dropped in group.unfinished_drops().into_iter().filter(gone) {
-            match self
-                .context()
-                .replica()
-                .remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id)
-                .await
-            {
-                Ok(true) => finished.push(dropped.id),
-                Ok(false) => {}
-                Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
-            }
-        }
-        if finished.is_empty() {
-            return;
-        }
-        if let Err(error) = group.forget_drops(&finished).await {
-            tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
-        }
+        self.remove_tables(removals, dropped_tables(&old, schema)).await;
     }
 
     /// Shard 0: puts a change into the log, and waits until every live node uses it.

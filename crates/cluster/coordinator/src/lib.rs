@@ -47,6 +47,7 @@ mod reads;
 mod recent;
 pub mod reconcile;
 mod remote;
+mod removals;
 mod replication_map;
 mod request;
 mod schema_change;

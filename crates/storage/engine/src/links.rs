@@ -34,57 +34,53 @@ pub(crate) async fn auto_snapshot(
         return Ok(());
     }
     let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
+    let live = sstables.iter().map(|live| live.sstable.descriptor());
     // An attempt at this time that failed may have linked some of them.
-    for live in sstables {
-        link_all(inner.rt.disk(), live.sstable.descriptor(), &dir, true).await?;
-    }
-    for descriptor in &damaged {
-        link_all(inner.rt.disk(), descriptor, &dir, true).await?;
-    }
+    link_all(inner.rt.disk(), live.chain(&damaged), &dir, true).await?;
     Ok(())
 }
 
 /// Hard-links the SSTables of a table into a snapshot.
 pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
     let dir = store.dir.join("snapshots").join(name);
-    for live in store.set().iter() {
-        match link_files(inner, live, &dir).await {
-            Err(error) if error.is_already_exists() => {
-                return Err(MaintenanceError::SnapshotExists(name.to_owned()));
-            }
-            done => done?,
-        }
+    let set = store.set();
+    let all = set.iter().map(|live| live.sstable.descriptor());
+    match link_all(inner.rt.disk(), all, &dir, false).await {
+        Err(error) if error.is_already_exists() => Err(MaintenanceError::SnapshotExists(name.to_owned())),
+        done => Ok(done?),
     }
-    Ok(())
-}
-
-/// Hard-links every file of an SSTable into `dir`, which is made when missing.
-pub(crate) async fn link_files(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
-    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, false).await
 }
 
 /// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.
 pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
-    link_all(inner.rt.disk(), live.sstable.descriptor(), dir, true).await
+    link_all(inner.rt.disk(), [live.sstable.descriptor()], dir, true).await
 }
 
-/// Hard-links every file of an SSTable into `dir`; `again` when a part may have been linked before.
+/// Hard-links every file of these SSTables into `dir`, which is made when missing, durably; `again` when a part may have been linked
+/// before. Without SSTables nothing is made.
 pub(crate) async fn link_all(
     disk: &Disk,
-    from: &Descriptor,
+    sstables: impl IntoIterator<Item = &Descriptor>,
     dir: &Path,
     again: bool,
 ) -> Result<(), DiskError> {
+    let mut sstables = sstables.into_iter().peekable();
+    if sstables.peek().is_none() {
+        return Ok(());
+    }
     disk.create_dir_durably(dir).await?;
-    let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
-    for component in Component::ALL {
-        match disk.hard_link(from.path(component), target.path(component)).await {
-            // Which components there are depends on version and compression.
-            Err(error) if error.is_not_found() => {}
-            Err(error) if again && error.is_already_exists() => {}
-            done => done?,
+    for from in sstables {
+        let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
+        for component in Component::ALL {
+            match disk.hard_link(from.path(component), target.path(component)).await {
+                // Which components there are depends on version and compression.
+                Err(error) if error.is_not_found() => {}
+                Err(error) if again && error.is_already_exists() => {}
+                done => done?,
+            }
         }
     }
+    // One sync is for all of them.
     disk.sync_dir(dir).await
 }
 

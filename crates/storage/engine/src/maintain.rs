@@ -211,11 +211,12 @@ pub async fn finish_drop(
         finish_edits(disk, dir).await?;
         sstable::remove_unfinished(disk, dir).await?;
         let target = dir.join("snapshots").join(snapshot_name("dropped", at_micros, name));
-        for descriptor in sstable::list_complete(disk, dir).await? {
-            if snapshot {
-                link_all(disk, &descriptor, &target, true).await?;
-            }
-            sstable::remove(disk, &descriptor).await?;
+        let left = sstable::list_complete(disk, dir).await?;
+        if snapshot {
+            link_all(disk, &left, &target, true).await?;
+        }
+        for descriptor in &left {
+            sstable::remove(disk, descriptor).await?;
         }
     }
     remove_dropped_dir(disk, dir, false).await?;

@@ -1,0 +1,111 @@
+//! Files of dropped tables are removed beside what the cluster decides next: of a keyspace of 1,000 tables, or of a table of 1,000
+//! SSTables that gets a snapshot first, this takes longer than a client waits for a statement.
+//!
+//! A crash in the middle loses nothing: the drop is on disk before the schema without the table is ([`DroppedTable`]), and the next
+//! start finishes it.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use cluster::DroppedTable;
+use cluster::group::Group;
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use replica::TableOperation;
+use rt::sync::Notify;
+use schema::{Schema, TableId};
+
+use crate::Coordinator;
+
+/// Tables whose files are removed concurrently.
+const TABLES_AT_ONCE: usize = 4;
+/// How long a schema change waits for the removal: most end before, and who asked for a DROP finds the snapshot there.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// The tables whose files shard 0 has yet to remove.
+#[derive(Default)]
+pub(crate) struct Removals {
+    waiting: RefCell<Vec<TableId>>,
+    wake: Notify,
+    /// A schema was taken over since the last look.
+    is_asked: Cell<bool>,
+    is_running: Cell<bool>,
+    ended: Notify,
+}
+
+impl Removals {
+    fn is_idle(&self) -> bool {
+        !self.is_asked.get() && !self.is_running.get()
+    }
+
+    async fn idle(&self) {
+        while !self.is_idle() {
+            self.ended.notified().await;
+        }
+    }
+}
+
+impl Coordinator {
+    /// Has the files of these tables removed, which no shard uses any more, and looks again at those of earlier drops. Waits a while for it.
+    pub(crate) async fn remove_tables(&self, removals: &Removals, tables: Vec<TableId>) {
+        removals.waiting.borrow_mut().extend(tables);
+        removals.is_asked.set(true);
+        removals.wake.notify_one();
+        if self.context().rt().timeout(WAIT_MAX, removals.idle()).await.is_err() {
+            tracing::info!("the files of dropped tables are still being removed; schema changes go on");
+        }
+    }
+
+    /// Removes what it is asked for, until it is cancelled.
+    pub(crate) async fn run_removals(&self, removals: &Removals, group: &Group) {
+        loop {
+            while !removals.is_asked.replace(false) {
+                removals.wake.notified().await;
+            }
+            removals.is_running.set(true);
+            let tables = removals.waiting.take();
+            let at_micros = self.context().rt().wall_micros();
+            iter(tables)
+                .for_each_concurrent(TABLES_AT_ONCE, |table| self.remove_table(table, at_micros))
+                .await;
+            self.finish_drops(group, &self.context().schema()).await;
+            removals.is_running.set(false);
+            removals.ended.notify_all();
+        }
+    }
+
+    async fn remove_table(&self, table: TableId, at_micros: i64) {
+        self.context().rt().buggify("schema: the files of a dropped table are removed").await;
+        let operation = TableOperation::Drop { at_micros };
+        // The table is gone for everyone: files that cannot be removed now are no failure of the statement.
+        if let Err(error) = self.context().replica().table_operation(table, operation).await {
+            tracing::warn!("removing the files of a dropped table is left to the next start: {error}");
+        }
+    }
+
+    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
+    /// schema change or the next start.
+    async fn finish_drops(&self, group: &Group, schema: &Schema) {
+        let mut finished = Vec::new();
+        // The log may be ahead of what the engines have taken over: a table that they still have keeps its directory.
+        let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
+        for dropped in group.unfinished_drops().into_iter().filter(gone) {
+            match self
+                .context()
+                .replica()
+                .remove_dropped_dir(&dropped.keyspace, &dropped.name, dropped.id)
+                .await
+            {
+                Ok(true) => finished.push(dropped.id),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
+            }
+        }
+        if finished.is_empty() {
+            return;
+        }
+        if let Err(error) = group.forget_drops(&finished).await {
+            tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
+        }
+    }
+}
