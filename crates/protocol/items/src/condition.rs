@@ -3,9 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use crate::expression::Substitutions;
-use crate::parser::Parser;
-use crate::{Item, Number, Path, Result, Value};
+use crate::{Item, Number, Path, Value};
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,14 +121,6 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Parses a condition; `what` is the parameter's name.
-    ///
-    /// # Errors
-    /// When it is not valid.
-    pub fn parse(text: &str, what: &str, substitutions: &Substitutions) -> Result<Self> {
-        Parser::new(text, what, substitutions)?.whole_condition()
-    }
-
     /// Whether an item, empty for one that does not exist, meets it.
     pub fn holds(&self, item: &Item) -> bool {
         match self {

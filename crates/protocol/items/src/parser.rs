@@ -572,6 +572,16 @@ fn path_len(path: &Path) -> String {
     (path.rest.len() + 1).to_string()
 }
 
+impl Condition {
+    /// Parses a condition; `what` is the parameter's name.
+    ///
+    /// # Errors
+    /// When it is not valid.
+    pub fn parse(text: &str, what: &str, substitutions: &Substitutions) -> Result<Self> {
+        Parser::new(text, what, substitutions)?.whole_condition()
+    }
+}
+
 impl Projection {
     /// Parses a projection.
     ///
