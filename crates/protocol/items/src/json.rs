@@ -226,3 +226,15 @@ pub fn value(value: &Value) -> Json {
 pub fn item(item: &Item) -> Json {
     Json::Object(item.iter().map(|(name, one)| (name.clone(), value(one))).collect())
 }
+
+impl Value {
+    /// How messages show it.
+    pub fn shown(&self) -> String {
+        let text = value(self).to_string();
+        match self {
+            Self::S(text) => format!("{{S:{text}}}"),
+            Self::N(number) => format!("{{N:{number}}}"),
+            _ => text,
+        }
+    }
+}

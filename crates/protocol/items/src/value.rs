@@ -107,16 +107,6 @@ impl Value {
             _ => 0,
         }
     }
-
-    /// How messages show it.
-    pub fn shown(&self) -> String {
-        let text = crate::json::value(self).to_string();
-        match self {
-            Self::S(text) => format!("{{S:{text}}}"),
-            Self::N(number) => format!("{{N:{number}}}"),
-            _ => text,
-        }
-    }
 }
 
 /// The size of an item as AWS counts it, in bytes.
