@@ -16,12 +16,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use stdx::{Reader, ShortRead};
 
-use crate::data::{Change, Entry, HardState, Membership, Payload, Snapshot};
+use crate::data::{Change, ENTRY_BYTES_MAX, Entry, HardState, Membership, Payload, Snapshot};
 
 /// The version of every form here.
 pub const VERSION: u8 = 1;
-/// Bytes of one command at most.
-pub const ENTRY_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the state in a snapshot at most.
 pub const SNAPSHOT_BYTES_MAX: usize = 256 << 20;
 /// Nodes in one list of members at most.

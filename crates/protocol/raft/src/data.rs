@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+/// Bytes of one command at most.
+pub const ENTRY_BYTES_MAX: usize = 16 << 20;
+
 /// A node's promises: durable before any message that depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
@@ -224,7 +227,7 @@ pub enum Refused {
     #[error("the leader takes nothing at the moment: too much waits to be committed, or it hands over")]
     Busy,
     /// More bytes than an entry may have, or none.
-    #[error("an entry has between 1 and {} bytes", crate::codec::ENTRY_BYTES_MAX)]
+    #[error("an entry has between 1 and {} bytes", ENTRY_BYTES_MAX)]
     Size,
 }
 

@@ -15,8 +15,8 @@ mod store;
 
 pub use codec::CodecError;
 pub use data::{
-    Change, Committed, Effects, Entry, HardState, Membership, Outcome, Payload, Peer, Persist, Proposed,
-    ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
+    Change, Committed, ENTRY_BYTES_MAX, Effects, Entry, HardState, Membership, Outcome, Payload, Peer,
+    Persist, Proposed, ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
 pub use message::Message;
 pub use node::{BadLog, Batch, Config, Node};

@@ -9,8 +9,8 @@ use tikv_raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use crate::codec;
 use crate::convert;
 use crate::data::{
-    Change, Committed, Effects, Entry, HardState, Membership, Outcome, Peer, Persist, Proposed, ReadState,
-    Refused, Role, Snapshot, Status, Stored, Unacceptable,
+    Change, Committed, ENTRY_BYTES_MAX, Effects, Entry, HardState, Membership, Outcome, Peer, Persist,
+    Proposed, ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
 use crate::guard;
 use crate::learners::Learners;
@@ -203,7 +203,7 @@ impl Node {
     /// Proposes a command. Only the leader can.
     pub fn propose(&mut self, command: Bytes) -> Result<Proposed, Refused> {
         self.assert_free();
-        if command.is_empty() || command.len() > codec::ENTRY_BYTES_MAX {
+        if command.is_empty() || command.len() > ENTRY_BYTES_MAX {
             return Err(Refused::Size);
         }
         self.proposed(|raw| {

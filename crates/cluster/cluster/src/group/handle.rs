@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use raft::codec::ENTRY_BYTES_MAX;
+use raft::ENTRY_BYTES_MAX;
 use rpc::{RpcError, Target, Verb};
 use rt::sync::{WatchReader, oneshot};
 use rt::{DiskError, Instant, Task};
