@@ -3,11 +3,9 @@
 //! The rules (`strategy`) are those of Cassandra's strategies, held against Cassandra's own classes by `testdata/placement.tsv`.
 //! A table's own map of tablets will make the same value in another way.
 
-use schema::Replication;
 use smallvec::SmallVec;
 
-use crate::placement_builder::PlacementBuilder;
-use crate::ring::{NodeIndex, Ring};
+use crate::ring::NodeIndex;
 
 /// The replicas of a token range, the first one first.
 pub type Replicas = SmallVec<[NodeIndex; 6]>;
@@ -56,16 +54,6 @@ impl PartialEq for Placement {
 impl Eq for Placement {}
 
 impl Placement {
-    /// What a replication makes of a ring. [`Replication::Local`] places nothing in a ring: every node keeps its own, so
-    /// that the placement has no replicas.
-    ///
-    /// It takes tens of milliseconds for a thousand nodes of 256 tokens: [`PlacementBuilder`] does the same in steps.
-    pub fn new(ring: &Ring, replication: &Replication) -> Self {
-        let mut builder = PlacementBuilder::new(ring, replication);
-        while !builder.advance(usize::MAX) {}
-        builder.finish()
-    }
-
     /// A placement by the last token of each range, ascending, and the range's replicas.
     ///
     /// # Panics

@@ -6,6 +6,18 @@ use crate::placement::{PlacedRange, Placement, Replicas};
 use crate::ring::{NodeIndex, Ring};
 use crate::strategy::Strategy;
 
+impl Placement {
+    /// What a replication makes of a ring. [`Replication::Local`] places nothing in a ring: every node keeps its own, so
+    /// that the placement has no replicas.
+    ///
+    /// It takes tens of milliseconds for a thousand nodes of 256 tokens: [`PlacementBuilder`] does the same in steps.
+    pub fn new(ring: &Ring, replication: &Replication) -> Self {
+        let mut builder = PlacementBuilder::new(ring, replication);
+        while !builder.advance(usize::MAX) {}
+        builder.finish()
+    }
+}
+
 /// A placement of which a part is made. [`PlacementBuilder::advance`] makes more of it, [`PlacementBuilder::finish`] gives it.
 pub struct PlacementBuilder<'a> {
     ring: &'a Ring,
