@@ -2,53 +2,11 @@
 
 use super::decimal_math;
 use super::number::Number;
+use super::operator::Operator;
 use super::{Answer, Function, FunctionError};
 use crate::CqlType;
 use num_bigint::BigInt;
 use num_traits::Zero;
-
-/// CQL's arithmetic operators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operator {
-    /// `+`
-    Add,
-    /// `-`
-    Subtract,
-    /// `*`
-    Multiply,
-    /// `/`
-    Divide,
-    /// `%`
-    Modulo,
-}
-
-impl Operator {
-    /// All operators.
-    pub const ALL: [Operator; 5] =
-        [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide, Operator::Modulo];
-
-    /// The sign in CQL.
-    pub fn symbol(self) -> char {
-        match self {
-            Operator::Add => '+',
-            Operator::Subtract => '-',
-            Operator::Multiply => '*',
-            Operator::Divide => '/',
-            Operator::Modulo => '%',
-        }
-    }
-
-    /// The name of its function.
-    pub fn function_name(self) -> &'static str {
-        match self {
-            Operator::Add => "_add",
-            Operator::Subtract => "_substract",
-            Operator::Multiply => "_multiply",
-            Operator::Divide => "_divide",
-            Operator::Modulo => "_modulo",
-        }
-    }
-}
 
 /// The type of the result: a fraction when one operand is one, as wide as the wider.
 pub(super) fn result_type(left: &CqlType, right: &CqlType) -> CqlType {

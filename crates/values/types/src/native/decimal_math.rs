@@ -1,8 +1,8 @@
 //! Arithmetic on decimals with the scales and roundings that Cassandra gives them, and exponentials and logarithms to
 //! a given number of digits.
 
-use super::arithmetic::Operator;
 use super::number::DIGITS_MAX;
+use super::operator::Operator;
 use crate::decimal::{Decimal, digit_count};
 use num_bigint::{BigInt, Sign};
 use num_traits::{Signed, ToPrimitive, Zero};

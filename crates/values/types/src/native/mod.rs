@@ -3,6 +3,7 @@
 //! here, because it depends on the partitioner and the table's key.
 
 mod aggregate;
+mod argument;
 mod arithmetic;
 mod cast;
 mod collection;
@@ -10,16 +11,17 @@ mod decimal_math;
 mod mask;
 mod math;
 mod number;
+mod operator;
 mod resolve;
 mod signatures;
 mod temporal;
 mod vector;
 
 pub use aggregate::{Aggregate, AggregateKind};
-pub use arithmetic::{Operator, add};
-pub use resolve::{
-    Argument, ConstantArgument, TypedArgument, resolve, resolve_cast, resolve_negation, resolve_operator,
-};
+pub use argument::{Argument, ConstantArgument, TypedArgument};
+pub use arithmetic::add;
+pub use operator::Operator;
+pub use resolve::{resolve, resolve_cast, resolve_negation, resolve_operator};
 
 use crate::{CqlType, json};
 use std::fmt;

@@ -1,11 +1,12 @@
 //! The overloads of every native function by name: those with fixed types, and those whose types follow from the
 //! arguments of the call.
 
-use super::arithmetic::{Operator, result_type};
+use super::argument::Argument;
+use super::arithmetic::result_type;
 use super::collection::{element_type, require};
 use super::mask::Mask;
 use super::math::MathFunction;
-use super::resolve::Argument;
+use super::operator::Operator;
 use super::vector::Similarity;
 use super::{AggregateKind, Body, Function, FunctionError, cast};
 use crate::CqlType;

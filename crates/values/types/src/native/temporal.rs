@@ -1,6 +1,6 @@
 //! Functions and operators on dates, times and durations.
 
-use super::arithmetic::Operator;
+use super::operator::Operator;
 use super::{Answer, Body, Environment, Function, FunctionError};
 use crate::calendar::{DAY_MS, add_months, date_of, days_of};
 use crate::duration::{Duration, MILLI};
