@@ -1,7 +1,9 @@
 //! Leveled compaction: level 0 takes flushed SSTables; in every higher level SSTables do not overlap, and the level holds
 //! ten times as much as the one below.
 
-use crate::choose::{Candidate, Choice, Reason, Settings};
+use crate::candidate::Candidate;
+use crate::choice::{Choice, Reason};
+use crate::settings::Settings;
 use crate::size_tiered::SizeTiered;
 
 /// New SSTables from which on level 0 is merged.

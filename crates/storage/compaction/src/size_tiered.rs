@@ -1,6 +1,8 @@
 //! Size-tiered compaction: SSTables of similar size are merged when there are enough of them.
 
-use crate::choose::{Candidate, Choice, Reason, Settings};
+use crate::candidate::Candidate;
+use crate::choice::{Choice, Reason};
+use crate::settings::Settings;
 
 /// Settings, named as CQL names them.
 #[derive(Clone, Copy, Debug, PartialEq)]

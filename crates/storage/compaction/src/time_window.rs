@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use mutation::Seconds;
 
-use crate::choose::{Candidate, Choice, Reason, Settings};
+use crate::candidate::Candidate;
+use crate::choice::{Choice, Reason};
+use crate::settings::Settings;
 use crate::size_tiered::SizeTiered;
 
 /// Settings.

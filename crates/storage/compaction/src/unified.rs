@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use schema::units::{scaling_parameter, share, size};
 
-use crate::choose::{Candidate, Choice, Reason, Settings, TableFigures};
+use crate::candidate::{Candidate, TableFigures};
+use crate::choice::{Choice, Reason};
+use crate::settings::Settings;
 
 /// More levels hold petabytes even at the smallest fanout.
 const LEVELS_MAX: usize = 32;
