@@ -6,6 +6,7 @@
 //! `docs/design/hints.md`.
 
 mod config;
+mod control;
 mod error;
 mod figures;
 pub mod format;

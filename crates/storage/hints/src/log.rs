@@ -12,8 +12,8 @@ use rt::{DiskError, Instant, Rt, Task};
 use stdx::HashSet;
 use topology::HostId;
 
+use crate::control::Control;
 use crate::format::RecordHeader;
-use crate::replay::Control;
 use crate::segment::{Active, Segment, Unsynced};
 use crate::{HintFigures, HintRefused, HintsConfig, HintsStats};
 

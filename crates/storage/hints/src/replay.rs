@@ -1,6 +1,5 @@
 //! Delivery of a host's hints: in order, at a limited rate, with a position that survives a restart.
 
-use std::cell::Cell;
 use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
@@ -10,11 +9,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesOrdered;
-use rt::sync::Notify;
 use rt::{DiskError, File, Group, Instant, IoBuf, OpenOptions, Rt};
 use topology::HostId;
 
 use crate::Hints;
+use crate::control::Control;
 use crate::format::Position;
 use crate::log::Inner;
 use crate::reader::{Record, SegmentReader};
@@ -60,22 +59,6 @@ pub struct ReplayOutcome {
     pub left_out: u64,
     /// How it ended.
     pub end: ReplayEnd,
-}
-
-/// Ends a replay from outside.
-#[derive(Default)]
-pub(crate) struct Control {
-    cancelled: Cell<bool>,
-    notify: Notify,
-    /// Hints on their way.
-    pub(crate) in_flight: Cell<u64>,
-}
-
-impl Control {
-    pub(crate) fn cancel(&self) {
-        self.cancelled.set(true);
-        self.notify.notify_one();
-    }
 }
 
 /// A replay under way; gives its place free when it ends or is dropped.
