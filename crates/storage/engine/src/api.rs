@@ -13,7 +13,8 @@ use schema::{Schema, Table, TableId};
 use crate::engine::Engine;
 use crate::error::log_failure;
 use crate::figures;
-use crate::read::{Read, ReadSources};
+use crate::read::ReadSources;
+use crate::read_request::Read;
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
     Candidate, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError, ReadError,

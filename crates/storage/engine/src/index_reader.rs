@@ -17,7 +17,7 @@ use schema::{Table, TableId};
 
 use crate::engine::Inner;
 use crate::live::LiveSstable;
-use crate::read::Read;
+use crate::read_request::Read;
 use crate::store::Store;
 use crate::{EngineReader, ReadError};
 

@@ -1,23 +1,13 @@
-//! Counters of the requests of one table on this shard: how long they took, and how much a read met.
+//! Figures of the requests of one table on this shard: how long they took, and how much a read met.
 
 use std::rc::Rc;
 
 use rt::Instant;
 use schema::TableId;
-use stdx::{Recent, RecentFigures};
+use stdx::RecentFigures;
 
 use crate::Engine;
 use crate::store::Store;
-
-/// Of one table, while it is counted.
-#[derive(Debug, Default)]
-pub(crate) struct LocalCounters {
-    reads: Recent,
-    scans: Recent,
-    pub(crate) writes: Recent,
-    rows: Recent,
-    tombstones: Recent,
-}
 
 /// The requests of one table on this shard.
 #[derive(Clone, Debug, Default, PartialEq)]

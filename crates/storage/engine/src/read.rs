@@ -5,69 +5,18 @@ use std::rc::Rc;
 use memtable::{MemtableSource, OnlyRow, PartitionCursor, Progress};
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::Merger;
-use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, PartitionRange, Slices};
+use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, Slices};
 use schema::TableId;
-
-use index::IndexQuery;
 
 use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
 use crate::input::SstableInput;
 use crate::live::LiveSstable;
+use crate::read_request::{Read, ReadScope};
 use crate::reader::{EngineReader, Input};
 use crate::store::{Store, count};
-use crate::watermark::{RepairedWatermark, is_covered};
-
-/// Which of a table's data a read is answered from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReadScope {
-    /// All of it, by way of the row cache.
-    #[default]
-    Cached,
-    /// All of it, and the row cache is left as it is (`BYPASS CACHE`).
-    BypassCache,
-    /// As [`ReadScope::BypassCache`], for a repair: what was salvaged of damaged SSTables stands for them.
-    Repair,
-    /// As [`ReadScope::Repair`], what came after a mark alone.
-    Above(RepairedWatermark),
-}
-
-/// A read request: of which partitions which rows.
-#[derive(Clone, Copy, Debug)]
-pub struct Read<'a> {
-    /// The table.
-    pub table: TableId,
-    /// Which partitions.
-    pub range: &'a PartitionRange,
-    /// Which rows of each.
-    pub slices: &'a Slices,
-    /// Which columns at least; cells of others may be there too.
-    pub columns: &'a ColumnSelection,
-    /// Rows in descending clustering order.
-    pub reversed: bool,
-    /// From which data.
-    pub scope: ReadScope,
-    /// Instead of the rows, the places that an index finds ([`crate::IndexQuery`]).
-    pub index: Option<&'a IndexQuery>,
-}
-
-impl<'a> Read<'a> {
-    /// All columns, in clustering order, by way of the row cache.
-    pub fn new(table: TableId, range: &'a PartitionRange, slices: &'a Slices) -> Self {
-        let columns = &ColumnSelection::All;
-        Self { table, range, slices, columns, reversed: false, scope: ReadScope::Cached, index: None }
-    }
-
-    fn bypasses_cache(&self) -> bool {
-        self.scope != ReadScope::Cached
-    }
-
-    /// Whether what was salvaged of damaged SSTables stands for them.
-    fn takes_salvaged(&self) -> bool {
-        matches!(self.scope, ReadScope::Repair | ReadScope::Above(_))
-    }
-}
+use crate::watermark::is_covered;
 
 impl Inner {
     pub(crate) fn read(self: &Rc<Self>, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {

@@ -14,7 +14,7 @@ use crate::damage::{Damage, Damages};
 use crate::edits::Edits;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
-use crate::local_figures::LocalCounters;
+use crate::local_counters::LocalCounters;
 use crate::memtables::Memtables;
 use crate::sstables::{SstableSet, Sstables};
 use crate::watermark::Marks;

@@ -1,0 +1,57 @@
+//! The one read request of a shard's storage (docs/design/write-path.md).
+
+use index::IndexQuery;
+use mutation::{ColumnSelection, PartitionRange, Slices};
+use schema::TableId;
+
+use crate::watermark::RepairedWatermark;
+
+/// Which of a table's data a read is answered from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadScope {
+    /// All of it, by way of the row cache.
+    #[default]
+    Cached,
+    /// All of it, and the row cache is left as it is (`BYPASS CACHE`).
+    BypassCache,
+    /// As [`ReadScope::BypassCache`], for a repair: what was salvaged of damaged SSTables stands for them.
+    Repair,
+    /// As [`ReadScope::Repair`], what came after a mark alone.
+    Above(RepairedWatermark),
+}
+
+/// A read request: of which partitions which rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Read<'a> {
+    /// The table.
+    pub table: TableId,
+    /// Which partitions.
+    pub range: &'a PartitionRange,
+    /// Which rows of each.
+    pub slices: &'a Slices,
+    /// Which columns at least; cells of others may be there too.
+    pub columns: &'a ColumnSelection,
+    /// Rows in descending clustering order.
+    pub reversed: bool,
+    /// From which data.
+    pub scope: ReadScope,
+    /// Instead of the rows, the places that an index finds ([`crate::IndexQuery`]).
+    pub index: Option<&'a IndexQuery>,
+}
+
+impl<'a> Read<'a> {
+    /// All columns, in clustering order, by way of the row cache.
+    pub fn new(table: TableId, range: &'a PartitionRange, slices: &'a Slices) -> Self {
+        let columns = &ColumnSelection::All;
+        Self { table, range, slices, columns, reversed: false, scope: ReadScope::Cached, index: None }
+    }
+
+    pub(crate) fn bypasses_cache(&self) -> bool {
+        self.scope != ReadScope::Cached
+    }
+
+    /// Whether what was salvaged of damaged SSTables stands for them.
+    pub(crate) fn takes_salvaged(&self) -> bool {
+        matches!(self.scope, ReadScope::Repair | ReadScope::Above(_))
+    }
+}
