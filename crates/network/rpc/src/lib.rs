@@ -10,6 +10,7 @@ mod config;
 mod error;
 mod forward;
 pub mod frame;
+mod frame_error;
 pub mod hello;
 mod inbound;
 mod link;
@@ -28,6 +29,7 @@ mod write_buffer;
 
 pub use config::{CompressBetween, Limits, RpcConfig, Timeouts};
 pub use error::{Refusal, RpcError};
+pub use frame_error::FrameError;
 pub use messenger::{HandoverEndpoint, Incoming, Messenger, Target, handover_mesh};
 pub use packing::{Packer, Packing, unpack};
 pub use peers::{Near, PeerInfo, Peers};

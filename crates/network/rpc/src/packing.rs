@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use lz4_flex::block::CompressTable;
 
-use crate::frame::FrameError;
+use crate::frame_error::FrameError;
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

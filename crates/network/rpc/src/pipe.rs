@@ -9,7 +9,8 @@ use rt::Stream;
 use rt::sync::Permit;
 use rt::sync::semaphore::{Acquire, Semaphore};
 
-use crate::frame::{Decoder, Frame, FrameError, REFUSAL_MESSAGE_LEN_MAX};
+use crate::frame::{Decoder, Frame, REFUSAL_MESSAGE_LEN_MAX};
+use crate::frame_error::FrameError;
 use crate::packing::{Packer, Packing, unpack};
 use crate::shard::Shard;
 use crate::write_buffer::{SLICES_MAX, WriteBuffer};

@@ -4,7 +4,8 @@ use std::io::IoSlice;
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
-use rpc::frame::{Decoder, Frame, FrameError, HEADER_LEN, Header, Kind, decode_refusal, encode_refusal};
+use rpc::FrameError;
+use rpc::frame::{Decoder, Frame, HEADER_LEN, Header, Kind, decode_refusal, encode_refusal};
 use rpc::{Packer, Packing, Refusal, WriteBuffer, unpack};
 
 /// Bytes that are written in pieces of these lengths, over and over.
