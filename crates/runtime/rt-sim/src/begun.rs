@@ -6,8 +6,6 @@ use std::rc::Rc;
 
 use rt::{Group, Rt, Task};
 
-use crate::simulation::{Sim, Stalled};
-
 /// A task on a shard; dropping it cancels the task.
 pub struct Begun<T> {
     task: Task<()>,
@@ -28,10 +26,9 @@ impl<T: 'static> Begun<T> {
         self.task.is_finished()
     }
 
-    /// Runs the simulation until it ends.
-    pub fn join(self, sim: &Sim) -> Result<T, Stalled> {
-        sim.run_until(|| self.is_finished())?;
+    /// The result of a task that has ended.
+    pub(crate) fn take(self) -> T {
         let output = self.result.borrow_mut().take();
-        Ok(output.expect("a finished task has left its result"))
+        output.expect("a finished task has left its result")
     }
 }

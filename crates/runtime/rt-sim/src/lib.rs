@@ -10,6 +10,7 @@ mod config;
 mod disk;
 mod net;
 mod random;
+mod shard_random;
 mod simulation;
 mod trace;
 mod world;

@@ -3,13 +3,7 @@
 //! Each domain (scheduling, network, disk, …) draws from a stream of its own, so that a change in one does not
 //! move the choices of the others.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
-
-use rt::driver::Random;
-
-use crate::world::World;
 
 /// xoshiro256++ (Blackman, Vigna 2019), its state filled by splitmix64.
 #[derive(Clone, Debug)]
@@ -63,32 +57,5 @@ impl Rng {
     pub fn between(&mut self, least: Duration, most: Duration) -> u64 {
         let (least, most) = (least.as_nanos() as u64, most.as_nanos() as u64);
         least + self.below(most.saturating_sub(least) + 1)
-    }
-}
-
-/// The randomness that one shard of the simulated node sees.
-pub(crate) struct ShardRandom {
-    pub(crate) rng: RefCell<Rng>,
-    pub(crate) world: Rc<World>,
-}
-
-impl Random for ShardRandom {
-    fn next_u64(&self) -> u64 {
-        self.rng.borrow_mut().next_u64()
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        let mut rng = self.rng.borrow_mut();
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&rng.next_u64().to_le_bytes()[..chunk.len()]);
-        }
-    }
-
-    fn is_simulated(&self) -> bool {
-        true
-    }
-
-    fn disturbance(&self, point: &'static str) -> Option<Duration> {
-        self.world.disturbance(point)
     }
 }

@@ -21,7 +21,8 @@ use crate::clock::NodeClock;
 use crate::config::{Config, Crash, DiskConfig, LinkConfig, NodeConfig};
 use crate::disk::{DiskFault, DiskImage, NodeDisk, SimDisk};
 use crate::net::{Network, SimNet};
-use crate::random::{Rng, ShardRandom};
+use crate::random::Rng;
+use crate::shard_random::ShardRandom;
 use crate::world::{SHARD_STREAMS, Stream, World};
 
 /// Names a node of a simulation.
@@ -853,4 +854,12 @@ impl Sim {
 
 fn erase<T: fmt::Debug + 'static>(main: ShardMain<T>) -> ErasedMain {
     Box::new(move |rt| Box::pin(async move { format!("{:?}", main(rt).await) }))
+}
+
+impl<T: 'static> Begun<T> {
+    /// Runs the simulation until it ends.
+    pub fn join(self, sim: &Sim) -> Result<T, Stalled> {
+        sim.run_until(|| self.is_finished())?;
+        Ok(self.take())
+    }
 }
