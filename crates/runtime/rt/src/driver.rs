@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use crate::disk::{DirEntry, OpenOptions};
+use crate::disk_options::{DirEntry, OpenOptions};
 use crate::instant::Instant;
 use crate::iobuf::IoBuf;
-use crate::net::{ConnectOptions, ListenOptions};
+use crate::net_options::{ConnectOptions, ListenOptions};
 
 /// A boxed future of one shard.
 pub type LocalBoxFuture<T> = Pin<Box<dyn Future<Output = T>>>;

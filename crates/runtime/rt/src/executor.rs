@@ -9,16 +9,15 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use crate::driver::Clock;
 use crate::group::{Group, GroupStats};
 use crate::instant::Instant;
-use crate::task::{JoinCell, Task, TaskRef, TaskWaker};
-use crate::timer::Timers;
+use crate::timers::Timers;
 
 /// How long a turn may last before sockets and files are looked at again.
 pub const TASK_QUOTA: Duration = Duration::from_micros(500);
@@ -62,8 +61,80 @@ impl Shared {
     }
 }
 
+/// Names one task of one executor. The generation distinguishes tasks that used the same slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TaskRef {
+    pub(crate) slot: u32,
+    generation: u32,
+    pub(crate) group: Group,
+}
+
+const IDLE: u8 = 0;
+const SCHEDULED: u8 = 1;
+
+/// The shared part of a task's wakers. Sent anywhere; the task itself never leaves its shard.
+struct TaskWaker {
+    shared: Arc<Shared>,
+    slot: u32,
+    generation: AtomicU32,
+    group: AtomicU8,
+    state: AtomicU8,
+}
+
+impl TaskWaker {
+    /// A waker of a task that is about to be queued.
+    fn scheduled(shared: &Arc<Shared>, task: TaskRef) -> Arc<TaskWaker> {
+        Arc::new(TaskWaker {
+            shared: Arc::clone(shared),
+            slot: task.slot,
+            generation: AtomicU32::new(task.generation),
+            group: AtomicU8::new(task.group as u8),
+            state: AtomicU8::new(SCHEDULED),
+        })
+    }
+
+    /// Makes this the waker of the slot's next task, when nobody holds a waker of the last one. `held` is how
+    /// many references the slot itself holds.
+    fn try_reuse(self: &Arc<TaskWaker>, held: usize, task: TaskRef) -> bool {
+        if Arc::strong_count(self) != held {
+            return false;
+        }
+        // Orders the stores of the last holder on another thread before ours.
+        fence(Ordering::Acquire);
+        self.generation.store(task.generation, Ordering::Relaxed);
+        self.group.store(task.group as u8, Ordering::Relaxed);
+        self.state.store(SCHEDULED, Ordering::Release);
+        true
+    }
+
+    /// To be called before a poll: from now on a wake queues the task again.
+    fn begin_poll(&self) {
+        self.state.swap(IDLE, Ordering::AcqRel);
+    }
+
+    fn task(&self) -> TaskRef {
+        TaskRef {
+            slot: self.slot,
+            generation: self.generation.load(Ordering::Relaxed),
+            group: Group::ALL[self.group.load(Ordering::Relaxed) as usize],
+        }
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.swap(SCHEDULED, Ordering::AcqRel) == IDLE {
+            schedule(&self.shared, self.task());
+        }
+    }
+}
+
 /// Queues a task whose waker was woken, from whatever thread this is.
-pub(crate) fn schedule(shared: &Arc<Shared>, task: TaskRef) {
+fn schedule(shared: &Arc<Shared>, task: TaskRef) {
     let local = CURRENT.try_with(|current| match &*current.borrow() {
         Some(inner) if Arc::ptr_eq(&inner.shared, shared) => {
             inner.push_ready(task);
@@ -354,38 +425,26 @@ impl Executor {
         &self.inner.timers
     }
 
-    /// Starts a task.
-    pub fn spawn<T: 'static>(&self, group: Group, future: impl Future<Output = T> + 'static) -> Task<T> {
-        let cell = JoinCell::new();
-        let result = Rc::clone(&cell);
-        let name = std::any::type_name_of_val(&future);
-        let task = self.insert(group, name, Box::pin(async move { result.finish(future.await) }));
-        if let Some(task) = task {
-            self.inner.push_ready(task);
-        }
-        let nowhere = TaskRef { slot: u32::MAX, generation: 0, group };
-        Task::new(self.clone(), task.unwrap_or(nowhere), cell)
-    }
-
     /// Starts a task without a handle.
     pub(crate) fn spawn_detached<F: Future<Output = ()> + 'static>(&self, group: Group, future: F) {
-        if let Some(task) = self.insert(group, std::any::type_name::<F>(), Box::pin(future)) {
-            self.inner.push_ready(task);
-        }
+        self.start(group, std::any::type_name::<F>(), Box::pin(future));
     }
 
-    fn insert(
+    /// Queues a future of this name as a task; one that does not exist where the executor has ended.
+    pub(crate) fn start(
         &self,
         group: Group,
         name: &'static str,
         future: Pin<Box<dyn Future<Output = ()>>>,
-    ) -> Option<TaskRef> {
+    ) -> TaskRef {
         if self.inner.ended.get() {
-            return None;
+            return TaskRef { slot: u32::MAX, generation: 0, group };
         }
         let queue = &self.inner.groups[group.index()];
         queue.tasks.set(queue.tasks.get() + 1);
-        Some(self.inner.slab.borrow_mut().insert(&self.inner.shared, group, name, future))
+        let task = self.inner.slab.borrow_mut().insert(&self.inner.shared, group, name, future);
+        self.inner.push_ready(task);
+        task
     }
 
     /// Drops the future of a task; one that is being polled is dropped right after.

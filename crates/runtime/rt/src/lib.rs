@@ -4,6 +4,7 @@
 //! (`rt-uring`) and in the simulator (`rt-sim`). The task scheduler lives here and is shared by both.
 
 pub mod disk;
+mod disk_options;
 pub mod driver;
 pub mod executor;
 pub mod group;
@@ -11,23 +12,27 @@ pub mod instant;
 pub mod iobuf;
 pub mod mesh;
 pub mod net;
+mod net_options;
 pub mod preempt;
 mod replaceable;
 mod shard_calls;
 pub mod sync;
 mod task;
 pub mod timer;
+mod timers;
 
 mod handle;
 
-pub use disk::{DirEntry, Disk, DiskError, DiskOp, File, LockError, LockGuard, Mapping, OpenOptions};
+pub use disk::{Disk, DiskError, DiskOp, File, LockError, LockGuard, Mapping};
+pub use disk_options::{DirEntry, OpenOptions};
 pub use driver::LocalBoxFuture;
 pub use group::{Group, GroupStats};
 pub use handle::{Rt, RtParts, ShardId, ShardMain, shard_mains};
 pub use instant::Instant;
 pub use iobuf::{IO_ALIGNMENT, IoBuf};
 pub use mesh::{Endpoint, Mesh, Port, PortStats};
-pub use net::{ConnectOptions, DetachedStream, ListenOptions, Listener, Net, NetError, NetOp, Stream};
+pub use net::{DetachedStream, Listener, Net, NetError, NetOp, Stream};
+pub use net_options::{ConnectOptions, ListenOptions};
 pub use replaceable::Replaceable;
 pub use shard_calls::ShardCall;
 pub use task::Task;

@@ -1,97 +1,23 @@
-//! Handles of spawned tasks, and the wakers that put a task back into its run queue.
+//! Handles of spawned tasks.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use crate::executor::{Executor, Shared, schedule};
+use crate::executor::{Executor, TaskRef};
 use crate::group::Group;
 
-/// Names one task of one executor. The generation distinguishes tasks that used the same slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TaskRef {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-    pub(crate) group: Group,
-}
-
-const IDLE: u8 = 0;
-const SCHEDULED: u8 = 1;
-
-/// The shared part of a task's wakers. Sent anywhere; the task itself never leaves its shard.
-pub(crate) struct TaskWaker {
-    shared: Arc<Shared>,
-    slot: u32,
-    generation: AtomicU32,
-    group: AtomicU8,
-    state: AtomicU8,
-}
-
-impl TaskWaker {
-    /// A waker of a task that is about to be queued.
-    pub(crate) fn scheduled(shared: &Arc<Shared>, task: TaskRef) -> Arc<TaskWaker> {
-        Arc::new(TaskWaker {
-            shared: Arc::clone(shared),
-            slot: task.slot,
-            generation: AtomicU32::new(task.generation),
-            group: AtomicU8::new(task.group as u8),
-            state: AtomicU8::new(SCHEDULED),
-        })
-    }
-
-    /// Makes this the waker of the slot's next task, when nobody holds a waker of the last one. `held` is how
-    /// many references the slot itself holds.
-    pub(crate) fn try_reuse(self: &Arc<TaskWaker>, held: usize, task: TaskRef) -> bool {
-        if Arc::strong_count(self) != held {
-            return false;
-        }
-        // Orders the stores of the last holder on another thread before ours.
-        fence(Ordering::Acquire);
-        self.generation.store(task.generation, Ordering::Relaxed);
-        self.group.store(task.group as u8, Ordering::Relaxed);
-        self.state.store(SCHEDULED, Ordering::Release);
-        true
-    }
-
-    /// To be called before a poll: from now on a wake queues the task again.
-    pub(crate) fn begin_poll(&self) {
-        self.state.swap(IDLE, Ordering::AcqRel);
-    }
-
-    fn task(&self) -> TaskRef {
-        TaskRef {
-            slot: self.slot,
-            generation: self.generation.load(Ordering::Relaxed),
-            group: Group::ALL[self.group.load(Ordering::Relaxed) as usize],
-        }
-    }
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(SCHEDULED, Ordering::AcqRel) == IDLE {
-            schedule(&self.shared, self.task());
-        }
-    }
-}
-
 /// The result of a task, for its handle.
-pub(crate) struct JoinCell<T> {
+struct JoinCell<T> {
     output: RefCell<Option<T>>,
     waker: RefCell<Option<Waker>>,
     finished: Cell<bool>,
 }
 
 impl<T> JoinCell<T> {
-    pub(crate) fn new() -> Rc<JoinCell<T>> {
+    fn new() -> Rc<JoinCell<T>> {
         Rc::new(JoinCell {
             output: RefCell::new(None),
             waker: RefCell::new(None),
@@ -99,7 +25,7 @@ impl<T> JoinCell<T> {
         })
     }
 
-    pub(crate) fn finish(&self, output: T) {
+    fn finish(&self, output: T) {
         *self.output.borrow_mut() = Some(output);
         self.finished.set(true);
         let waker = self.waker.borrow_mut().take();
@@ -119,11 +45,18 @@ pub struct Task<T> {
     detached: bool,
 }
 
-impl<T> Task<T> {
-    pub(crate) fn new(executor: Executor, task: TaskRef, cell: Rc<JoinCell<T>>) -> Task<T> {
-        Task { executor, task, cell, detached: false }
+impl Executor {
+    /// Starts a task.
+    pub fn spawn<T: 'static>(&self, group: Group, future: impl Future<Output = T> + 'static) -> Task<T> {
+        let cell = JoinCell::new();
+        let result = Rc::clone(&cell);
+        let name = std::any::type_name_of_val(&future);
+        let task = self.start(group, name, Box::pin(async move { result.finish(future.await) }));
+        Task { executor: self.clone(), task, cell, detached: false }
     }
+}
 
+impl<T> Task<T> {
     /// Lets the task run to its end without the handle.
     pub fn detach(mut self) {
         self.detached = true;
