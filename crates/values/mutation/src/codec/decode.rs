@@ -91,8 +91,10 @@ pub fn decode(
 }
 
 /// What a name of an update means under the present schema.
+#[derive(Clone, Copy)]
 struct Named {
-    column: Option<(ColumnId, bool)>,
+    /// The column, whether it has several cells, and its kind.
+    column: Option<(ColumnId, bool, ColumnKind)>,
     /// Cells up to this timestamp are gone.
     dropped: Timestamp,
 }
@@ -111,7 +113,8 @@ impl<'a> Decoder<'a> {
             let name = self.fields.read("a column name", Reader::bytes_vint)?;
             let name = std::str::from_utf8(name).map_err(|_| self.fields.error("a column name in UTF-8"))?;
             let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
-            let column = table.column(name).filter(value).map(|column| (column.id, column.is_complex()));
+            let column =
+                table.column(name).filter(value).map(|column| (column.id, column.is_complex(), column.kind));
             let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
             self.names.push(Named { column, dropped });
         }
@@ -150,11 +153,14 @@ impl<'a> Decoder<'a> {
         }
         for _ in 0..self.fields.count("a number of cells")? {
             let number = self.fields.read("a column's number", read_unsigned)?;
-            let number = usize::try_from(number).ok().filter(|number| *number < self.names.len());
-            let Some(number) = number else { return Err(self.fields.error("the number of a named column")) };
-            let (data, complex) = self.column(self.names[number].dropped)?;
-            if let (Some(data), Some((id, is_complex))) = (data, self.names[number].column)
+            let named = usize::try_from(number).ok().and_then(|number| self.names.get(number)).copied();
+            let Some(Named { column, dropped }) = named else {
+                return Err(self.fields.error("the number of a named column"));
+            };
+            let (data, complex) = self.column(dropped)?;
+            if let (Some(data), Some((id, is_complex, kind))) = (data, column)
                 && is_complex == complex
+                && (kind == ColumnKind::Static) == is_static
             {
                 row.set(id, data);
             } else {

@@ -112,3 +112,26 @@ fn dropped_columns_stay_dropped() {
     assert!(found.update.rows()[0].column(new_v).is_none(), "what was dropped does not return with the name");
     assert!(!found.is_whole);
 }
+
+/// A file cannot hold a cell of a regular column in a static row, nor the other way around.
+#[test]
+fn columns_of_the_other_kind_are_left_out() {
+    let table = table();
+    let (s, v) = (table.column("s").unwrap().id, table.column("v").unwrap().id);
+    let cell = || ColumnData::Simple(Cell::live(10, Bytes::from_static(b"x")));
+    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::from_static(b"k")));
+    let mut fixed = Row::new(Clustering::empty());
+    fixed.set(v, cell());
+    fixed.set(s, cell());
+    update.add_static(fixed);
+    let mut row = Row::new(Clustering::new(&table, &[Some(&[0; 4]), Some(b"x")]));
+    row.set(s, cell());
+    row.set(v, cell());
+    update.add_row(row);
+    let body = Bytes::from(encoded(&update));
+    let found = decode(Version::V1, &body, |_| Some(table.clone())).unwrap().unwrap();
+    let fixed = found.update.static_row.as_ref().unwrap();
+    assert!(fixed.column(v).is_none() && fixed.column(s).is_some());
+    let row = &found.update.rows()[0];
+    assert!(row.column(s).is_none() && row.column(v).is_some() && !found.is_whole);
+}
