@@ -1,5 +1,7 @@
 //! A cursor over bytes that nobody vouches for: every read is checked, nothing is allocated.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 /// The bytes ended before the value did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortRead {

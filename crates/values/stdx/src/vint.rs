@@ -1,6 +1,8 @@
 //! Cassandra's variable-length integers (`VIntCoding`): the number of leading one bits of the first byte is
 //! the number of bytes that follow, the rest is big-endian. Signed values are zigzag-coded first.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{Reader, ShortRead};
 
 /// The longest coding of a 64-bit integer, in bytes.
@@ -32,11 +34,10 @@ fn write_longer(value: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&value.to_be_bytes());
         return;
     }
-    let mut bytes = value.to_be_bytes();
-    let first = 8 - len;
-    // `len - 1` leading ones.
-    bytes[first] |= !(0xffu8 >> (len - 1));
-    out.extend_from_slice(&bytes[first..]);
+    // `len - 1` leading ones in the first of `len` bytes.
+    let ones = u64::from(!(0xffu8 >> (len - 1))) << (8 * (len - 1));
+    let bytes = (value | ones).to_be_bytes();
+    out.extend_from_slice(bytes.split_at(8 - len).1);
 }
 
 /// Appends `value` zigzag-coded.

@@ -1,5 +1,7 @@
 //! From byte-comparable values back to serialised ones. A decimal comes back in a normal form that compares equal.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use super::{
     NEXT_COMPONENT, NEXT_COMPONENT_EMPTY, NEXT_COMPONENT_EMPTY_REVERSED, NEXT_COMPONENT_NULL, OrderedError,
     TERMINATOR, Terminator,
