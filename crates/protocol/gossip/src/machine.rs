@@ -858,12 +858,12 @@ impl Gossip {
 
     fn refuse(&mut self, refusal: Refusal, now: Duration, effects: &mut Vec<Effect>) {
         self.stats.refused += 1;
-        let kind = match refusal {
-            Refusal::Cluster { .. } => 0,
-            Refusal::Generation { .. } => 1,
-            Refusal::Full { .. } => 2,
+        let [cluster, generation, full] = &mut self.warned;
+        let warned = match refusal {
+            Refusal::Cluster { .. } => cluster,
+            Refusal::Generation { .. } => generation,
+            Refusal::Full { .. } => full,
         };
-        let warned = &mut self.warned[kind];
         if warned.is_none_or(|last| now.saturating_sub(last) > WARNING_INTERVAL) {
             *warned = Some(now);
             effects.push(Effect::Refused(refusal));

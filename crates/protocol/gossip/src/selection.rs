@@ -13,6 +13,7 @@ pub(crate) fn targets(
     below: &mut dyn FnMut(u64) -> u64,
 ) -> Vec<SocketAddr> {
     let mut chosen = Vec::new();
+    #[allow(clippy::indexing_slicing, reason = "a number below the length")]
     let mut choose = |from: &[SocketAddr], below: &mut dyn FnMut(u64) -> u64| {
         let address = from[below(from.len() as u64) as usize];
         if !chosen.contains(&address) {

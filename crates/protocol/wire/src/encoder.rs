@@ -227,15 +227,18 @@ impl Encoder {
         let mut frame = FrameHeader { payload_len: plain_len, unpacked_len: 0, self_contained };
         if self.framing == Framing::Lz4 && plain_len >= COMPRESS_LEN_MIN {
             let compressor = self.compressor.get_or_insert_default();
-            if let Some(packed) = compressor.compress_payload(&self.out[begin..]) {
+            let (_, plain) = self.out.split_at(begin);
+            if let Some(packed) = compressor.compress_payload(plain) {
                 self.out.truncate(begin);
                 self.out.put_slice(packed);
                 frame.payload_len = packed.len();
                 frame.unpacked_len = plain_len;
             }
         }
-        let checksum = payload_checksum(&self.out[begin..]);
-        frame.encode(self.framing, &mut self.out[start..begin]);
+        let (_, room_and_payload) = self.out.split_at_mut(start);
+        let (room, payload) = room_and_payload.split_at_mut(header_len);
+        let checksum = payload_checksum(payload);
+        frame.encode(self.framing, room);
         self.out.put_u32_le(checksum);
     }
 }

@@ -100,6 +100,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
 const CRC24_START: u32 = 0x0087_5060;
 const CRC24_POLYNOMIAL: u32 = 0x0197_4F0B;
 
+#[allow(clippy::indexing_slicing, reason = "a table of all bytes")]
 const CRC24_TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -120,6 +121,7 @@ const CRC24_TABLE: [u32; 256] = {
 };
 
 /// The checksum of a frame's header.
+#[allow(clippy::indexing_slicing, reason = "the table has all bytes")]
 fn crc24(bytes: &[u8]) -> u32 {
     bytes.iter().fold(CRC24_START, |crc, byte| {
         let index = usize::from((crc >> 16) as u8 ^ byte);
@@ -128,6 +130,7 @@ fn crc24(bytes: &[u8]) -> u32 {
 }
 
 /// The CRC-32 of the bytes `FA 2D 55 CA`, with which every payload's checksum starts.
+#[allow(clippy::indexing_slicing, reason = "a constant")]
 const CRC32_START: u32 = {
     let bytes = [0xFA_u8, 0x2D, 0x55, 0xCA];
     let mut crc = u32::MAX;

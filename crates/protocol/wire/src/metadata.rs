@@ -60,7 +60,9 @@ impl Metadata {
         let mut columns = Columns { specs, one_table, id: [0; 16], encoded: Default::default() };
         let encoded = columns.encode(Version::MAX);
         columns.id = fingerprint(&encoded);
-        let _ = columns.encoded[Version::MAX.index()].set(encoded);
+        if let Some(newest) = columns.encoded.get(Version::MAX.index()) {
+            let _ = newest.set(encoded);
+        }
         Self(Arc::new(columns))
     }
 
@@ -90,6 +92,7 @@ impl Metadata {
     }
 
     /// The specifications as they stand in a message of this version.
+    #[allow(clippy::indexing_slicing, reason = "one place a version")]
     pub(crate) fn encoded(&self, version: Version) -> &Bytes {
         self.0.encoded[version.index()].get_or_init(|| self.0.encode(version))
     }
