@@ -4,6 +4,8 @@
 //! before it. A later version may add fields at the end; unknown ones are skipped. The connecting side says hello
 //! and sends nothing else until it has the answer.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::ops::RangeInclusive;
 
 use bytes::{BufMut, BytesMut};
@@ -185,12 +187,14 @@ pub fn may_be_prefix(bytes: &[u8]) -> bool {
 
 fn message(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
     let mut out = BytesMut::with_capacity(128);
-    out.extend_from_slice(&MAGIC);
-    out.put_u16(0);
-    write(&mut out);
-    let following = out.len() - PREFIX_LEN + CHECKSUM_LEN;
+    let mut fields = BytesMut::with_capacity(128);
+    write(&mut fields);
+    let following = fields.len() + CHECKSUM_LEN;
     assert!(following <= HELLO_LEN_MAX, "a hello of {following} bytes");
-    out[MAGIC.len()..PREFIX_LEN].copy_from_slice(&(following as u16).to_be_bytes());
+    out.extend_from_slice(&MAGIC);
+    out.put_u16(following as u16);
+    assert_eq!(out.len(), PREFIX_LEN, "the length of what follows is in the prefix");
+    out.extend_from_slice(&fields);
     let checksum = crc32fast::hash(&out);
     out.put_u32(checksum);
     out
@@ -269,18 +273,15 @@ impl HelloAnswer {
                 Ok(agreed) => (0, agreed.version, agreed.packing, ""),
                 Err(refusal) => (refusal.code.max(1), 0, Packing::None, refusal.message.as_str()),
             };
-            let mut end = text.len().min(MESSAGE_LEN_MAX);
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
+            let text = text.split_at(text.floor_char_boundary(MESSAGE_LEN_MAX)).0;
             out.put_u8(code);
             out.put_u16(version);
             out.put_u8(packing as u8);
             out.extend_from_slice(&self.host.0);
             out.put_u16(self.shard_count);
             out.put_u16(self.shard);
-            out.put_u16(end as u16);
-            out.extend_from_slice(&text.as_bytes()[..end]);
+            out.put_u16(text.len() as u16);
+            out.extend_from_slice(text.as_bytes());
         })
     }
 

@@ -1,5 +1,7 @@
 //! A connection that a peer has made: its requests are served, the answers leave together.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;

@@ -151,13 +151,14 @@ impl Verb {
 
     /// The verb of a number.
     pub fn from_number(number: u8) -> Option<Verb> {
-        match INDEX_OF[usize::from(number)] {
+        match *INDEX_OF.get(usize::from(number))? {
             ABSENT => None,
-            index => Some(Verb::ALL[usize::from(index)]),
+            index => Verb::ALL.get(usize::from(index)).copied(),
         }
     }
 
     /// Position in arrays that hold one entry a verb.
+    #[allow(clippy::indexing_slicing, reason = "the table has all numbers of a byte")]
     pub fn index(self) -> usize {
         usize::from(INDEX_OF[usize::from(self.number())])
     }
@@ -165,6 +166,7 @@ impl Verb {
 
 const ABSENT: u8 = u8::MAX;
 
+#[allow(clippy::indexing_slicing, reason = "a table of all numbers of a byte")]
 const INDEX_OF: [u8; 256] = {
     let mut table = [ABSENT; 256];
     let mut index = 0;
