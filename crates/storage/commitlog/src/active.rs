@@ -81,8 +81,10 @@ impl Active {
         let entries_len = buf.len() - CHUNK_HEADER_LEN;
         buf.pad_to(self.alignment());
         let chunk = self.chunk_header(buf.len(), entries_len, first, synced, is_end);
-        buf[..CHUNK_HEADER_LEN].copy_from_slice(&chunk.encode(&self.header));
-        self.header.salt_entries(&mut buf[CHUNK_HEADER_LEN..CHUNK_HEADER_LEN + entries_len]);
+        let (head, entries) = buf.split_at_mut(CHUNK_HEADER_LEN);
+        head.copy_from_slice(&chunk.encode(&self.header));
+        let (entries, _padding) = entries.split_at_mut(entries_len);
+        self.header.salt_entries(entries);
     }
 
     /// Stores a sealed chunk; false where the file is not mapped.

@@ -86,9 +86,11 @@ pub fn encode_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         encode_update(update, out);
-        let len = u32::try_from(out.len() - at - 4).expect("an update is below 4 GiB");
+        let (_, appended) = out.split_at_mut(at);
+        let (room, update) = appended.split_at_mut(4);
+        let len = u32::try_from(update.len()).expect("an update is below 4 GiB");
         assert!(len >= 16, "an update begins with its table's id");
-        out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+        room.copy_from_slice(&len.to_be_bytes());
     }
 }
 

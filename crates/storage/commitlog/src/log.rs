@@ -573,7 +573,8 @@ impl Inner {
             let closed = files.len().saturating_sub(1).min(keep);
             state.unsynced.drain(..closed);
             drop(state);
-            self.archive(&files[..closed]);
+            let (closed, _) = files.split_at(closed);
+            self.archive(closed);
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl Recovery {
         let bytes = Bytes::from(self.disk.read_to_end(&segment.path, SEGMENT_LEN_MAX).await?);
         let places = walk(&bytes, &segment.header, segment.skip);
         debug_assert!(
-            places.windows(2).all(|pair| pair[0].number < pair[1].number),
+            places.is_sorted_by(|one, next| one.number < next.number),
             "entries are numbered in order"
         );
         let take = |place: EntryPlace| {
@@ -268,7 +268,7 @@ async fn examine(
         segment.promised = segment.ended && segment.next <= synced + 1;
     }
     debug_assert!(
-        found.windows(2).all(|pair| pair[0].header.id < pair[1].header.id),
+        found.is_sorted_by(|one, next| one.header.id < next.header.id),
         "segments are looked at in order"
     );
     let (keep, torn) = torn_tail(&mut found, &checkpoint, synced, ignore_errors, &mut skipped)?;

@@ -142,7 +142,7 @@ impl SegmentHeader {
             let (head, behind) = rest.split_first_chunk_mut().expect("entries stand one behind the other");
             self.salt_entry(head);
             let [len @ .., _, _, _, _] = *head;
-            rest = &mut behind[u32::from_be_bytes(len) as usize..];
+            (_, rest) = behind.split_at_mut(u32::from_be_bytes(len) as usize);
         }
     }
 
@@ -304,7 +304,7 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Sca
     assert!(found.stop <= bytes.len().max(from).max(HEADER_LEN), "a walk stays in the file");
     assert!(found.more_behind.is_none_or(|at| at >= found.stop), "what is behind the stop is behind it");
     debug_assert!(
-        found.entries.windows(2).all(|pair| pair[0].number < pair[1].number),
+        found.entries.is_sorted_by(|one, next| one.number < next.number),
         "entries are numbered in order"
     );
     found

@@ -100,7 +100,8 @@ impl Header {
 impl Position {
     /// Where it goes in the file, and its bytes.
     pub fn encode(&self, number: u64) -> (u64, Vec<u8>) {
-        let at = POSITIONS_AT[(self.generation % 2) as usize];
+        let [even, odd] = POSITIONS_AT;
+        let at = if self.generation.is_multiple_of(2) { even } else { odd };
         (at as u64, slot(number, at, [self.generation, self.offset, self.hints]))
     }
 }

@@ -5,6 +5,8 @@
 //! restores what it would have brought. It knows neither tables nor liveness: the caller does. Format and reasons:
 //! `docs/design/hints.md`.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod config;
 mod control;
 mod error;
