@@ -5,6 +5,8 @@
 //! node  := scale (4), square of its length (4), components (1 each), vint levels, { vint count, { vint neighbour } }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 
@@ -35,7 +37,8 @@ impl Graph {
         out.extend_from_slice(&view.scale.to_be_bytes());
         out.extend_from_slice(&view.square.to_be_bytes());
         out.extend(view.components.iter().map(|component| *component as u8));
-        let levels = &self.neighbours[node as usize];
+        let levels = self.neighbours.get(node as usize).map_or(&[][..], Vec::as_slice);
+        assert!(!levels.is_empty(), "a node is on a level");
         write_unsigned(levels.len() as u64, out);
         for neighbours in levels {
             write_unsigned(neighbours.len() as u64, out);
@@ -100,7 +103,7 @@ impl Decoder {
     pub fn finish(self) -> Option<Graph> {
         let graph = self.graph;
         let is_whole = graph.len() == self.count as usize;
-        let height = |node: u32| graph.neighbours[node as usize].len();
+        let height = |node: u32| graph.neighbours.get(node as usize).map_or(0, Vec::len);
         let is_sound = is_whole
             && graph.neighbours.iter().all(|levels| {
                 let mut levels = levels.iter().enumerate();

@@ -13,6 +13,8 @@
 //!
 //! Numbers are big-endian; each crc is the CRC-32 of the part before it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,7 +79,7 @@ pub(crate) fn header(identity: SstableIdentity, definition: &Definition) -> Vec<
 
 /// Appends the checksum of what stands from `start` on.
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
-    let crc = crc32fast::hash(&out[start..]);
+    let crc = crc32fast::hash(out.split_at(start).1);
     out.extend_from_slice(&crc.to_be_bytes());
 }
 
@@ -95,10 +97,10 @@ struct Record {
 
 impl Record {
     fn term(&self) -> &[u8] {
-        &self.bytes[..self.term_len as usize]
+        self.bytes.split_at(self.term_len as usize).0
     }
     fn place(&self) -> &[u8] {
-        &self.bytes[self.term_len as usize..]
+        self.bytes.split_at(self.term_len as usize).1
     }
 }
 
@@ -166,25 +168,29 @@ impl TermsWriter {
         sort(&mut records).await;
         let mut pace = Pace::new();
         let mut blocks: Vec<Block> = Vec::new();
-        let (mut block, mut first) = (Vec::with_capacity(BLOCK_LEN * 2), 0);
-        for at in 0..records.len() {
-            let is_same = at > 0 && records[at].bytes == records[at - 1].bytes;
-            if !is_same {
-                let before: &[u8] = if block.is_empty() { &[] } else { &records[at - 1].bytes };
-                put_record(&records[at], before, &mut block);
+        let mut block = Vec::with_capacity(BLOCK_LEN * 2);
+        // The first record of the block, and the record before.
+        let (mut first, mut last): (Option<&Record>, Option<&Record>) = (None, None);
+        let mut rest = records.iter().peekable();
+        while let Some(record) = rest.next() {
+            let before = last.replace(record);
+            if before.is_none_or(|before| before.bytes != record.bytes) {
+                if block.is_empty() {
+                    first = Some(record);
+                }
+                let shared = before.filter(|_| !block.is_empty()).map_or(&[][..], |before| &before.bytes);
+                put_record(record, shared, &mut block);
                 self.count += 1;
             }
-            let is_last = at + 1 == records.len();
-            if !block.is_empty() && (block.len() >= BLOCK_LEN || is_last) {
+            if let Some(first) = first.filter(|_| !block.is_empty())
+                && (block.len() >= BLOCK_LEN || rest.peek().is_none())
+            {
                 seal(&mut block, 0);
-                let (term, place) = (records[first].term().into(), records[first].place().into());
+                let (term, place) = (first.term().into(), first.place().into());
                 let len = u32::try_from(block.len()).expect("a block is below 4 GiB");
                 blocks.push(Block { position: self.len(), len, term, place });
                 self.append(&block).await?;
                 block.clear();
-            }
-            if block.is_empty() {
-                first = at + 1;
             }
             pace.step().await;
         }
@@ -249,7 +255,7 @@ fn put_record(record: &Record, before: &[u8], out: &mut Vec<u8>) {
     write_unsigned(shared as u64, out);
     write_unsigned((record.bytes.len() - shared) as u64, out);
     write_unsigned(u64::from(record.term_len), out);
-    out.extend_from_slice(&record.bytes[shared..]);
+    out.extend_from_slice(record.bytes.split_at(shared).1);
 }
 
 /// Sorts in parts, between which other tasks run, and merges them.
@@ -277,7 +283,7 @@ async fn sort(records: &mut Vec<Record>) {
     let mut heads: std::collections::BinaryHeap<std::cmp::Reverse<(Box<[u8]>, usize, u32)>> =
         Default::default();
     let next = |parts: &mut Vec<std::iter::Peekable<std::vec::IntoIter<Record>>>, part: usize| {
-        parts[part].next().map(|record| std::cmp::Reverse((record.bytes, part, record.term_len)))
+        parts.get_mut(part)?.next().map(|record| std::cmp::Reverse((record.bytes, part, record.term_len)))
     };
     for part in 0..parts.len() {
         heads.extend(next(&mut parts, part));
@@ -383,7 +389,7 @@ impl TermsFile {
             (&gather.terms.start, if gather.terms.is_one() { &gather.start } else { &[] });
         let behind = blocks.partition_point(|block| (&*block.term, &*block.place) <= start);
         let mut record = Vec::new();
-        for block in &blocks[behind.saturating_sub(1)..] {
+        for block in blocks.iter().skip(behind.saturating_sub(1)) {
             let is_behind = gather.terms.end.as_ref().is_some_and(|end| *block.term >= **end);
             let is_last_term = gather.terms.is_one() && *block.term == *gather.terms.start;
             if is_behind || is_last_term && gather.compare(&block.place) == std::cmp::Ordering::Greater {

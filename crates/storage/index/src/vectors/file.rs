@@ -6,6 +6,8 @@
 //! node   := as `hnsw` encodes it, vint count, { vint length, place }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,6 +45,10 @@ struct Places {
 }
 
 impl Places {
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "places were read with their nodes, and end in the order in which they stand"
+    )]
     fn of(&self, node: usize) -> impl Iterator<Item = &[u8]> {
         let start = node.checked_sub(1).map_or(0, |before| self.of_nodes[before]) as usize;
         (start..self.of_nodes[node] as usize).map(|at| {
@@ -182,6 +188,6 @@ impl Chunks<'_> {
         }
         let bytes = self.file.read_exact_at(self.position, whole).await?;
         self.position += whole as u64;
-        Ok(unseal(&bytes).map(|content| content[4..].to_vec()))
+        Ok(unseal(&bytes).and_then(|content| content.get(4..)).map(<[u8]>::to_vec))
     }
 }
