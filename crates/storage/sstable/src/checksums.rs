@@ -1,5 +1,7 @@
 //! `CRC.db`: a CRC32 for each chunk of an uncompressed data file.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{DecodeError, decode::Decoder};
 
 /// Checksums of an uncompressed data file's chunks.

@@ -1,5 +1,7 @@
 //! Loads small components, with the checksums that the SSTable has of them.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::PathBuf;
 
 use rt::{Disk, DiskError};

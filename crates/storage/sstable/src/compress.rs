@@ -1,5 +1,7 @@
 //! Compression of single chunks, with the framing that Cassandra gives each algorithm.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 
 use crate::{Algorithm, Compression};
@@ -46,19 +48,22 @@ impl Compressor {
                 out.extend_from_slice(&len.to_le_bytes());
                 let room = lz4_flex::block::get_maximum_output_size(chunk.len());
                 out.resize(start + 4 + room, 0);
-                let written = lz4_flex::block::compress_into_with_table(chunk, &mut out[start + 4..], table)
-                    .expect("the largest output fits");
+                let written =
+                    lz4_flex::block::compress_into_with_table(chunk, out.split_at_mut(start + 4).1, table)
+                        .expect("the largest output fits");
                 out.truncate(start + 4 + written);
             }
             Kind::Zstd(zstd) => {
                 out.resize(start + zstd::zstd_safe::compress_bound(chunk.len()), 0);
-                let written =
-                    zstd.compress_to_buffer(chunk, &mut out[start..]).expect("the largest output fits");
+                let written = zstd
+                    .compress_to_buffer(chunk, out.split_at_mut(start).1)
+                    .expect("the largest output fits");
                 out.truncate(start + written);
             }
             Kind::Snappy(snappy) => {
                 out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
-                let written = snappy.compress(chunk, &mut out[start..]).expect("the largest output fits");
+                let written =
+                    snappy.compress(chunk, out.split_at_mut(start).1).expect("the largest output fits");
                 out.truncate(start + written);
             }
             Kind::Deflate(deflate) => {

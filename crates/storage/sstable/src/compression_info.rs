@@ -1,5 +1,7 @@
 //! `CompressionInfo.db`: how a data file is compressed and where each of its chunks begins.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{Algorithm, Compression, DecodeError, Version, decode::Decoder};
 
 /// Every how many chunks a full offset is kept; the ones between are kept relative to it.

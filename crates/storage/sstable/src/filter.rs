@@ -1,5 +1,7 @@
 //! `Filter.db`: the bloom filter of an SSTable's partition keys, bit for bit as Cassandra's.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{DecodeError, Version, decode::Decoder};
 
 /// Both halves of a key's Murmur3 hash, of which all probes are made.
@@ -64,7 +66,9 @@ impl Filter {
     /// Adds a key.
     pub fn insert(&mut self, hash: KeyHash) {
         for (word, mask) in Self::probes(self.hashes, self.words.len(), hash) {
-            self.words[word] |= mask;
+            if let Some(word) = self.words.get_mut(word) {
+                *word |= mask;
+            }
         }
         debug_assert!(self.may_contain(hash), "what was added is found");
     }
@@ -72,7 +76,8 @@ impl Filter {
     /// Whether a key may have been added; `false` is certain.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        Self::probes(self.hashes, self.words.len(), hash).all(|(word, mask)| self.words[word] & mask != 0)
+        let is_set = |(word, mask): (usize, u64)| self.words.get(word).is_some_and(|word| word & mask != 0);
+        Self::probes(self.hashes, self.words.len(), hash).all(is_set)
     }
 
     #[inline]

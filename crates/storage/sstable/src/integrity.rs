@@ -6,6 +6,8 @@
 //! of each small component, checked when the SSTable is opened. Cassandra takes it for a custom component that it does not
 //! know. An SSTable without it is read as it is; [`crate::certify`] compares all of its files with each other and writes it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::PathBuf;
 
 use rt::{Disk, IoBuf, OpenOptions, Rt};

@@ -3,6 +3,8 @@
 //! ScyllaDB lists them in `system.large_partitions`, `large_rows` and `large_cells`. Here the record is part of the SSTable,
 //! so that the list cannot differ from the SSTables that there are. Of each kind an SSTable has the [`RECORDS_MAX`] largest.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use mutation::row::ColumnData;
 use mutation::{Clustering, DecoratedKey, Row, Seconds};
 use schema::Table;

@@ -1,5 +1,7 @@
 //! Clustering values and bounds as data files and row indexes hold them.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use mutation::{Bound, Side};
 use smallvec::SmallVec;
 use stdx::{Reader, ShortRead, vint};

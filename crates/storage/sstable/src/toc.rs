@@ -1,5 +1,7 @@
 //! `TOC.txt`, the list of an SSTable's components, and `Digest.crc32`, the checksum of the whole data file as text.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{Component, DecodeError};
 
 /// Names of components, one a line. Names that are not known (other tools add indexes) are left out when read.

@@ -1,5 +1,7 @@
 //! Checks an SSTable against itself: checksums, order, index against data, filter and summary against both.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::PathBuf;
 
 use mutation::DeletionTime;

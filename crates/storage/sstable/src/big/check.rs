@@ -1,5 +1,7 @@
 //! Compares index, summary and filter with the data, for a verification.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 
 use mutation::DecoratedKey;

@@ -1,6 +1,8 @@
 //! `Index.db`: for each partition its key, its place in the data file and, for wide partitions, the row index: blocks of
 //! rows with their first and last clustering, so that a slice can be read without the rows before it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use mutation::DeletionTime;
 use stdx::{Reader, vint};
 use types::{CqlType, encode_clustering_into};
@@ -202,7 +204,8 @@ fn read_edge(
         _ => prefix::read_bound(types, reader, &mut values)?,
     }
     let mut position = Vec::with_capacity(32);
-    encode_clustering_into(&order[..values.len()], values.iter().copied(), kind.terminator(), &mut position);
+    let order = order.get(..values.len()).unwrap_or_default();
+    encode_clustering_into(order, values.iter().copied(), kind.terminator(), &mut position);
     Ok(position)
 }
 

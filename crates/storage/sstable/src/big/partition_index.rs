@@ -1,5 +1,7 @@
 //! The partition index of an open SSTable: `Index.db` as a file, `Summary.db` in memory.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 
 use mutation::{DecoratedKey, RingPosition};
@@ -258,7 +260,8 @@ impl PartitionIndex {
         let mut cursor = Cursor::new(self.file.clone(), at, true);
         let len = usize::try_from(len).map_err(|_| cursor.corrupt("a row index", len.to_string()))?;
         cursor.extend(len).await?;
-        Ok(cursor.bytes()[..len].to_vec())
+        let bytes = cursor.bytes().get(..len);
+        bytes.map(<[u8]>::to_vec).ok_or_else(|| cursor.corrupt("a row index", len.to_string()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The row index of a wide partition: its blocks of rows, found by their place.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 
 use mutation::DeletionTime;
@@ -33,7 +35,7 @@ impl RowIndex {
         let mut cursor = Cursor::new(index.clone(), at, false);
         let head_len = len.min(ROW_INDEX_HEAD_MAX as u64) as usize;
         cursor.extend(head_len).await?;
-        match RowIndexPlaces::read(&cursor.bytes()[..head_len], at, len) {
+        match RowIndexPlaces::read(cursor.bytes().get(..head_len).unwrap_or_default(), at, len) {
             Ok(places) => {
                 assert!(places.infos_at <= places.offsets_at, "descriptions of blocks precede their offsets");
                 assert!(places.offsets_at < at + len, "a row index has a block");
@@ -70,7 +72,8 @@ impl RowIndex {
         self.cursor.seek(at)?;
         loop {
             let rest = (self.places.offsets_at - at).min(self.cursor.bytes().len() as u64) as usize;
-            match read_block(&self.cursor.bytes()[..rest], decoder.types(), decoder.order()) {
+            let bytes = self.cursor.bytes().get(..rest).unwrap_or_default();
+            match read_block(bytes, decoder.types(), decoder.order()) {
                 Ok(info) => return Ok(info),
                 Err(error) if at + rest as u64 == self.places.offsets_at => {
                     return Err(fail(&mut self.cursor, error).await);

@@ -1,5 +1,7 @@
 //! `Summary.db`: every so manyth key of the partition index with its offset there, held in memory.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use mutation::DecoratedKey;
 
@@ -115,6 +117,7 @@ impl Summary {
         self.entries.is_empty()
     }
 
+    #[allow(clippy::indexing_slicing, reason = "ends of keys rise up to the length of all")]
     fn key(&self, entry: usize) -> &[u8] {
         let start = if entry == 0 { 0 } else { self.entries[entry - 1].key_end as usize };
         &self.keys[start..self.entries[entry].key_end as usize]
@@ -140,6 +143,7 @@ impl Summary {
         self.last_where(|sample, _| sample < token)
     }
 
+    #[allow(clippy::indexing_slicing, reason = "below the number of samples")]
     fn last_where(&self, before: impl Fn(i64, &[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.entries.len());
         while low < high {

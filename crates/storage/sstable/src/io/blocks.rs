@@ -1,5 +1,7 @@
 //! A file as a sequence of verified, uncompressed blocks: chunks of the data file, pages of the index.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -169,9 +171,9 @@ impl BlockFile {
             ahead.buf = Some(self.raw(at, wanted as usize).await?);
             ahead.start = at;
         }
-        let from = inside(ahead).expect("the block was just read");
-        let buf = ahead.buf.as_ref().expect("the block was just read");
-        let content = Rc::new(self.unpack(block, at, &buf[from..from + len])?);
+        let buf = ahead.buf.as_ref().zip(inside(ahead));
+        let raw = buf.and_then(|(buf, from)| buf.get(from..from + len)).expect("the block was just read");
+        let content = Rc::new(self.unpack(block, at, raw)?);
         self.assert_len(block, &content);
         Ok(content)
     }

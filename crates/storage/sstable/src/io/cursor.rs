@@ -1,5 +1,7 @@
 //! A place in a file with the bytes that follow it, as many of them in one piece as an item needs.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 
 use super::blocks::{BlockFile, ReadAhead};
@@ -59,7 +61,7 @@ impl Cursor {
     /// The bytes at hand from the cursor on.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.window()[self.at..]
+        self.window().get(self.at..).unwrap_or_default()
     }
 
     /// Moves on over bytes that are at hand.

@@ -1,6 +1,8 @@
 //! Estimated number of distinct partitions: HyperLogLog++ with 2^13 registers and a sparse form of 25 bits, in the bytes
 //! that Cassandra's library reads and writes.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{DecodeError, decode::Decoder};
 
 const P: u32 = 13;
@@ -65,14 +67,16 @@ fn entry_run(entry: i32) -> u32 {
 }
 
 fn register(words: &[u32], at: usize) -> u32 {
-    (words[at / 6] >> (5 * (at % 6))) & 31
+    words.get(at / 6).map_or(0, |word| (word >> (5 * (at % 6))) & 31)
 }
 
 fn raise(words: &mut [u32], at: usize, run: u32) {
     let run = run.min(31);
     if register(words, at) < run {
         let shift = 5 * (at % 6);
-        words[at / 6] = (words[at / 6] & !(31 << shift)) | (run << shift);
+        if let Some(word) = words.get_mut(at / 6) {
+            *word = (*word & !(31 << shift)) | (run << shift);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Histograms of sizes with buckets that grow by a fifth (`EstimatedHistogram`).
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use crate::{DecodeError, decode::Decoder};
 
 /// How many values fell between rising bounds.
@@ -35,7 +37,8 @@ impl SizeHistogram {
     /// Counts a value.
     pub fn add(&mut self, value: u64) {
         let bucket = self.offsets.partition_point(|offset| *offset < value);
-        self.counts[bucket] += 1;
+        let count = self.counts.get_mut(bucket).expect("the last bucket takes the rest");
+        *count = count.saturating_add(1);
     }
 
     /// How many values were counted.
@@ -84,8 +87,9 @@ impl SizeHistogram {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         assert_eq!(self.counts.len(), self.offsets.len() + 1, "the last bucket has no bound");
         out.extend_from_slice(&(self.counts.len() as u32).to_be_bytes());
-        for (at, count) in self.counts.iter().enumerate() {
-            let offset = self.offsets[at.saturating_sub(1)];
+        // The first bound is stored twice.
+        let offsets = self.offsets.first().into_iter().chain(&self.offsets);
+        for (offset, count) in offsets.zip(&self.counts) {
             out.extend_from_slice(&offset.to_be_bytes());
             out.extend_from_slice(&count.to_be_bytes());
         }

@@ -1,5 +1,7 @@
 //! `Statistics.db`: four components behind a table of contents, each with a checksum since 4.0.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 pub mod cardinality;
 pub mod histogram;
 pub(crate) mod stats;

@@ -1,5 +1,7 @@
 //! The statistics of an SSTable that readers and compaction use, and their collection while it is written.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{Cell, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Timestamp};

@@ -1,6 +1,8 @@
 //! The histogram of when tombstones were made and expiring cells expire, from which compaction estimates what it could
 //! drop (`StreamingTombstoneHistogram`).
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeMap;
 
 use mutation::Seconds;
@@ -56,9 +58,8 @@ impl TombstoneHistogram {
     }
 
     fn merge_nearest(&mut self) {
-        let times: Vec<Seconds> = self.bins.keys().copied().collect();
-        let nearest = times.windows(2).min_by_key(|pair| pair[1] - pair[0]);
-        let Some(&[first, second]) = nearest else {
+        let pairs = self.bins.keys().copied().zip(self.bins.keys().copied().skip(1));
+        let Some((first, second)) = pairs.min_by_key(|(first, second)| second - first) else {
             return;
         };
         let one = self.bins.remove(&first).unwrap_or_default();

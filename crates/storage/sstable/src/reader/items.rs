@@ -1,5 +1,7 @@
 //! Items of a partition: their order, and what is compared of them.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use mutation::{Clustering, DeletionTime, Fragment, Row};
 
@@ -23,7 +25,7 @@ impl ItemReader {
     }
 
     pub(super) fn position(&self) -> &[u8] {
-        &self.buffer[self.values_len..]
+        self.buffer.get(self.values_len..).unwrap_or_default()
     }
 
     /// Encodes the position of an item and checks that it lies after the one before.
@@ -38,7 +40,7 @@ impl ItemReader {
         let before = self.values_len.min(self.last.len());
         let had_before = !self.last.is_empty();
         self.values_len = decoder.encode_position(values, kind, &mut self.buffer);
-        let (position, before) = (&self.buffer[self.values_len..], &self.last[before..]);
+        let (position, before) = (self.position(), self.last.get(before..).unwrap_or_default());
         // Markers at one place may follow each other.
         if had_before && (before > position || (before == position && kind == Kind::Row)) {
             return Err(ParseError::invalid("rows in clustering order", format!("{values:02x?}")));

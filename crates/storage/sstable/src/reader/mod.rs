@@ -1,5 +1,7 @@
 //! Reads the partitions of an SSTable.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod byte_range;
 mod items;
 mod raw;

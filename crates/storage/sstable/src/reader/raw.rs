@@ -1,5 +1,7 @@
 //! A walk over everything in a data file with the places where it lies: for verification and dumps.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::rc::Rc;
 use std::sync::Arc;
 

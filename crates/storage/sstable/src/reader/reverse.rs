@@ -1,6 +1,8 @@
 //! The way through a partition in descending order: blocks of rows from the last to the first, each read forward and
 //! handed on from its end.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use mutation::{Bound, DeletionTime, FragmentBuffer, RowRange};
 
 use super::items::{ItemReader, check_expected, check_open};

@@ -1,5 +1,7 @@
 //! The stream of fragments out of one SSTable.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

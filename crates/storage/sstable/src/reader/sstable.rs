@@ -1,5 +1,7 @@
 //! An SSTable that is open for reading: what is in memory of it, and its files.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

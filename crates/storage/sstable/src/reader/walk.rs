@@ -1,5 +1,7 @@
 //! The position of a stream in a partition: in clustering order, or against it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use mutation::{Bound, DeletionTime, Fragment, FragmentBuffer, Row};
 
 use super::items::{check_expected, cost};

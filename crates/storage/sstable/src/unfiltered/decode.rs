@@ -1,5 +1,7 @@
 //! Reading rows and markers.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{
