@@ -15,6 +15,8 @@
 //! ```
 //! docs/design/engine.md (*Counters*) says what else was considered.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::RefCell;
 use std::path::PathBuf;
 
@@ -68,18 +70,19 @@ impl Record {
             .first_chunk::<FILE_LEN>()
             .filter(|all| all.len() == bytes.len())?
             .split_last_chunk::<4>()?;
-        if u32::from_be_bytes(*crc) != crc32fast::hash(bytes) || bytes[0] != VERSION {
+        if u32::from_be_bytes(*crc) != crc32fast::hash(bytes) {
             return None;
         }
-        let condition = match bytes[1] {
+        let [VERSION, condition, rest @ ..] = bytes else { return None };
+        let condition = match condition {
             0 => Condition::Closed,
             1 => Condition::Open,
             2 => Condition::Synced,
             _ => return None,
         };
-        let id = bytes[2..18].try_into().ok()?;
-        let renewals = u32::from_be_bytes(bytes[18..22].try_into().ok()?);
-        Some(Self { condition, id, renewals })
+        let (id, renewals) = rest.split_first_chunk::<16>()?;
+        let renewals = u32::from_be_bytes(renewals.try_into().ok()?);
+        Some(Self { condition, id: *id, renewals })
     }
 
     /// The record of a process lifetime after the one that left `before`. `log_syncs`: the log's mode syncs before it acknowledges.

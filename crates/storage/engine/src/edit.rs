@@ -5,6 +5,8 @@
 //! SSTable that is added or removed, then one that commits. Without the last line the added ones are removed, with it
 //! the removed ones.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

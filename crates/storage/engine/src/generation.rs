@@ -1,5 +1,7 @@
 //! Numbers of SSTables: each shard of a node takes its own, so that they never meet.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use sstable::{Component, Descriptor, Generation};
 
 /// The next generation of a shard after one that is taken.

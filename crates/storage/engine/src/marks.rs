@@ -11,6 +11,8 @@
 //!         { vint length, generation, vint bytes of data, vint number, 0 for not covered }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
