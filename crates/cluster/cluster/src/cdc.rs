@@ -1,5 +1,7 @@
 //! The JSON of what the schema says about the capture of changes.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use schema::{Cdc, CdcGeneration, CdcPreimage, CdcVnode};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +61,7 @@ impl StoredCdcGeneration {
     /// # Errors
     /// When it has no ranges, they do not rise, or one has no shard.
     pub(crate) fn load(self) -> Result<CdcGeneration, SchemaCodecError> {
-        let rises = self.vnodes.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let rises = self.vnodes.is_sorted_by(|(one, _), (next, _)| one < next);
         if self.vnodes.is_empty() || !rises || self.vnodes.iter().any(|(_, shards)| *shards == 0) {
             let found = format!("{} ranges from {}", self.vnodes.len(), self.start_millis);
             return Err(SchemaCodecError::Value { what: "a generation of streams of changes", found });

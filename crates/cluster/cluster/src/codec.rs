@@ -1,6 +1,8 @@
 //! The schema as JSON: the form in which a node stores it. A person can read it in an emergency, and a field that
 //! a later version adds has a default here.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

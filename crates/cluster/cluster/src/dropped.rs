@@ -1,6 +1,8 @@
 //! Tables whose removal is under way. Written before a schema without them is, so that a crash in the middle of a DROP is
 //! finished at the next start; a table that is still in the schema was not dropped.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::path::{Path, PathBuf};
 
 use rt::{Disk, DiskError};

@@ -3,6 +3,8 @@
 //! The message is version (1), id (16), when it was taken up (8, microseconds), vint count, { vint length, update }; that
 //! takes it out is version, id and time alone.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -202,8 +204,8 @@ fn read_header(reader: &mut Reader<'_>) -> Result<(DecoratedKey, i64), Refusal> 
 /// The key of a list's element: time-based UUIDs that rise with the place, whichever way their bytes are compared.
 fn path(id: &[u8], place: usize) -> Vec<u8> {
     let mut path = id.to_vec();
-    for (at, shift) in [(12, 21), (13, 14), (14, 7), (15, 0)] {
-        path[at] = (place >> shift) as u8 & 0x7f;
+    if let Some(end) = path.last_chunk_mut::<4>() {
+        *end = [21, 14, 7, 0].map(|shift| (place >> shift) as u8 & 0x7f);
     }
     path
 }

@@ -15,6 +15,8 @@
 //! body     := place, vint elements, sum (8) | vint count, { number (8) } | updates | updates
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -7,6 +7,8 @@
 //! sessions := vint count, { after (8), upto (8), id (8), seconds (4), vint shards, { epoch (8), vint number } }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,8 @@
 //! marks  := vint count, { epoch (8), vint number }                      (by shard)
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -332,6 +334,7 @@ pub struct Wire<'a> {
 impl Carrier for Wire<'_> {
     type Error = WireError;
 
+    #[allow(clippy::indexing_slicing, reason = "participants of a scope are its nodes")]
     async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, WireError> {
         let mut body = participant.shard.to_be_bytes().to_vec();
         body.extend_from_slice(&participant.shard_count.to_be_bytes());

@@ -2,6 +2,8 @@
 //!
 //! The messages of the mesh are made of one list, so that no call can be answered with another's answer.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use engine::{

@@ -16,6 +16,8 @@
 //! bytes     := vint length, bytes
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

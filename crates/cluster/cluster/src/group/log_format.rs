@@ -11,6 +11,8 @@
 //! A record is written and synced before the next one is begun. So only the last one can be torn; a bad one that another follows
 //! is damage.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use raft::codec::{self, CodecError};
 use raft::{Entry, HardState, Snapshot};
 use stdx::Reader;
@@ -120,13 +122,14 @@ pub(crate) struct Record {
 impl Record {
     /// The record's bytes as the `sequence`th of its file.
     pub(crate) fn encode(&self, sequence: u64) -> Vec<u8> {
-        let mut body = vec![0];
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags =
+            flag(self.hard_state.is_some(), FLAG_HARD_STATE) | flag(!self.entries.is_empty(), FLAG_ENTRIES);
+        let mut body = vec![flags];
         if let Some(hard_state) = &self.hard_state {
-            body[0] |= FLAG_HARD_STATE;
             codec::put_hard_state(&mut body, hard_state);
         }
         if !self.entries.is_empty() {
-            body[0] |= FLAG_ENTRIES;
             codec::put_entries(&mut body, &self.entries);
         }
         let mut out = Vec::with_capacity(RECORD_HEADER_LEN + body.len());

@@ -1,6 +1,8 @@
 //! An operator's tools for the log of a stopped node: show it, remove an entry that no node can read, and make a
 //! group of the nodes that are left when a majority of the voters is lost for good (docs/operations/cluster-log.md).
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -198,16 +200,16 @@ impl StoppedLog {
     pub async fn skip(&mut self, index: u64, term: u64) -> Result<Option<PathBuf>, StoppedError> {
         let first = self.stored.snapshot.as_ref().map_or(0, |snapshot| snapshot.index) + 1;
         let last = self.last().1;
-        let place = self.stored.entries.iter().position(|entry| (entry.index, entry.term) == (index, term));
-        let place = place.ok_or(StoppedError::NoEntry { first, last, index, term })?;
-        let bytes = match &self.stored.entries[place].payload {
+        let entry = self.stored.entries.iter_mut().find(|entry| (entry.index, entry.term) == (index, term));
+        let entry = entry.ok_or(StoppedError::NoEntry { first, last, index, term })?;
+        let bytes = match &entry.payload {
             Payload::Empty => return Ok(None),
             Payload::Command(bytes) if Proposal::decode(bytes).is_err() => bytes.clone(),
-            _ => return Err(StoppedError::Readable { index, what: shown(&self.stored.entries[place]).what }),
+            _ => return Err(StoppedError::Readable { index, what: shown(entry).what }),
         };
         let path = self.node.join(FOLDER).join(format!("skipped-{index}-{term}"));
         self.rt.disk().write_atomically(&path, &bytes).await?;
-        self.stored.entries[place].payload = Payload::Empty;
+        entry.payload = Payload::Empty;
         self.rewrite().await?;
         Ok(Some(path))
     }

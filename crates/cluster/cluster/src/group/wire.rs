@@ -1,5 +1,7 @@
 //! Bodies of the verbs `raft_forward` and `join`.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;

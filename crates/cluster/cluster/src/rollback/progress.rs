@@ -2,6 +2,8 @@
 //!
 //! Pure: [`super`] reads, writes and sends.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,8 @@
 //! Bytes of commands, outcomes and states: a version, then JSON, which a person can read in an emergency and to which a later
 //! version can add fields with defaults.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -197,7 +199,8 @@ impl StoredState {
         }
         let mut numbers: Vec<u64> = self.members.iter().map(|stored| stored.member.number).collect();
         numbers.sort_unstable();
-        let repeated = numbers.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        let repeated = numbers.iter().zip(numbers.iter().skip(1)).find(|(one, next)| one == next);
+        let repeated = repeated.map(|(one, _)| *one);
         let unknown = numbers.last().copied().filter(|number| *number >= self.next_number);
         match repeated.or(unknown) {
             Some(found) => Err(StateCodecError::Impossible { what: "number of a member", found }),

@@ -10,6 +10,8 @@
 //! ```
 //! Updates are encoded as in the commit log: by the names of columns (`mutation::codec`).
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
