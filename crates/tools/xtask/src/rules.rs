@@ -44,6 +44,35 @@ const NEVER: &[(&str, &str)] = &[
     ("dbg!", "remove it, or use `tracing`"),
 ];
 
+/// The names of files that read bytes from disk or network, beside those that end with `_codec`.
+const DECODERS: &[&str] = &["codec", "decode", "decoder", "frame", "hello", "log_format", "replay"];
+
+/// What they, their folder's `mod.rs` or their crate's `lib.rs` begin with: damaged bytes are errors and never panics.
+pub const DECODERS_DENY: &str =
+    "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
+
+/// Whether a file reads bytes from disk or network, by its name.
+pub fn is_decoder(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let stem = name.strip_suffix(".rs").unwrap_or(name);
+    DECODERS.contains(&stem) || stem.ends_with("_codec")
+}
+
+/// The files whose attributes hold for a file of a crate: itself, the modules that it lies in, and the crate's root.
+pub fn with_attributes_for(path: &str) -> Vec<String> {
+    let mut holders = vec![path.to_string()];
+    let mut folder = path;
+    while let Some((above, name)) = folder.rsplit_once('/') {
+        if name == "src" {
+            holders.push(format!("{folder}/lib.rs"));
+            break;
+        }
+        holders.extend([format!("{above}/mod.rs"), format!("{above}.rs")]);
+        folder = above;
+    }
+    holders
+}
+
 /// A broken rule at a line.
 pub struct Broken {
     /// From 1.
@@ -309,6 +338,16 @@ mod tests {
         assert_eq!((broken(fuzz, hunts), broken(other, hunts)), (0, 1));
         assert_eq!(broken(fuzz, "#[test]\nfn f() { for seed in 0..9 { read(seed); } } // hunt(it)"), 1);
         assert_eq!(broken(other, "fn f() {}"), 0);
+    }
+
+    #[test]
+    fn decoders_are_known_by_their_names() {
+        assert!(is_decoder("crates/a/b/src/codec.rs") && is_decoder("crates/a/b/src/read_codec.rs"));
+        assert!(!is_decoder("crates/a/b/src/codecs.rs") && !is_decoder("crates/a/b/src/codec/list.rs"));
+        let holders = with_attributes_for("crates/a/b/src/codec/decode.rs");
+        for holder in ["src/codec/decode.rs", "src/codec/mod.rs", "src/codec.rs", "src/lib.rs"] {
+            assert!(holders.contains(&format!("crates/a/b/{holder}")), "{holder}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub fn repository_root() -> PathBuf {
 pub fn check(root: &Path) -> io::Result<Outcome> {
     let tree = Tree::read(root)?;
     let mut findings = tree.rust_findings();
+    findings.extend(tree.decoders());
     findings.extend(tree.machine_paths());
     findings.extend(tree.edges());
     findings.extend(tree.architecture());
@@ -172,6 +173,30 @@ impl Tree {
             }
         }
         findings
+    }
+
+    /// Every file that reads bytes from disk or network denies what panics by them.
+    fn decoders(&self) -> Vec<Finding> {
+        let denying: BTreeSet<&str> = self
+            .rust()
+            .filter(|(file, _)| file.text.contains(rules::DECODERS_DENY))
+            .map(|(file, _)| file.path.as_str())
+            .collect();
+        let is_open = |file: &File| {
+            rules::is_decoder(&file.path)
+                && !rules::with_attributes_for(&file.path).iter().any(|holder| denying.contains(&**holder))
+        };
+        let production = self.rust().filter(|(file, _)| !self.is_test(&file.path));
+        let open = production.filter(|(file, _)| file.path.starts_with("crates/") && is_open(file));
+        open.map(|(file, _)| Finding {
+            path: file.path.clone(),
+            line: 1,
+            message: format!(
+                "it reads bytes from disk or network: it begins with `{}`",
+                rules::DECODERS_DENY
+            ),
+        })
+        .collect()
     }
 
     /// Sizes of every production file and function.
