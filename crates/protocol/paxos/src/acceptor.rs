@@ -119,6 +119,16 @@ pub fn step<V: Clone>(
     let forgotten = now_micros.saturating_sub(memory_micros);
     let blank = AcceptorState::default();
     let state = if state.last().micros < forgotten { &blank } else { state };
+    let step = follow(state, request, forgotten);
+    if let Some(next) = &step.state {
+        assert!(next.promised >= state.promised, "a promise is not taken back");
+        assert!(next.committed_ballot() >= state.committed_ballot(), "the last commit is not forgotten");
+    }
+    step
+}
+
+/// Takes a request; rounds from before `forgotten` are not followed.
+fn follow<V: Clone>(state: &AcceptorState<V>, request: Request<V>, forgotten: i64) -> Step<V> {
     let refused = |promised: Ballot| Step { state: None, apply: None, reply: Reply::Refused { promised } };
     let too_old = |ballot: Ballot| ballot.micros < forgotten;
     match request {

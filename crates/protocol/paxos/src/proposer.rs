@@ -157,6 +157,8 @@ impl<V: Clone> Proposer<V> {
 
     /// Takes a reply, or that there will be none.
     pub fn reply(&mut self, sending: u32, voter: usize, reply: Option<Reply<V>>) -> Action<V> {
+        assert!(voter < self.voters, "voters are numbered from 0");
+        assert!(sending <= self.sending, "a reply is to what was sent");
         if sending != self.sending {
             if let (true, Some(Reply::Promised { accepted, committed })) = (sending == self.prepare, reply) {
                 self.promises[voter].get_or_insert(Promise { accepted, committed });
@@ -185,6 +187,9 @@ impl<V: Clone> Proposer<V> {
             }
             Some(Reply::Accepted | Reply::Committed) => self.count.done += 1,
         }
+        let Count { asked, done, refused, failed, ref heard, .. } = self.count;
+        assert_eq!(done + refused + failed, heard.len(), "each voter's reply is counted once");
+        assert!(heard.len() <= asked, "no more voters reply than were asked");
         self.progress()
     }
 
@@ -305,6 +310,7 @@ impl<V: Clone> Proposer<V> {
         let Phase::Proposing { proposal, finishes } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return Action::Wait;
         };
+        assert_eq!(proposal.ballot, self.ballot, "a quorum accepts the proposal of this round");
         let is_own = !finishes || self.own.iter().any(|own| own.id == proposal.id);
         // Nothing of a lower round can be chosen any more.
         self.own.clear();
@@ -335,6 +341,8 @@ impl<V: Clone> Proposer<V> {
             && proposal.value.is_some()
             && self.count.refused < self.voters
         {
+            let rises = self.own.iter().all(|own| own.ballot < proposal.ballot);
+            assert!(rises, "a request proposes once a round");
             self.own.push(proposal.clone());
         }
     }

@@ -80,6 +80,7 @@ impl Engine {
         wanted: &Wanted,
     ) -> Result<Adopted, MaintenanceError> {
         let (inner, store) = (&self.0, &awaited.store);
+        assert!(store.edits.awaits_files(), "files are adopted while they are awaited");
         for one in incoming {
             if let (Some(data), Some(digest)) = (one.path(Component::Data), one.path(Component::Digest)) {
                 let sound = sstable::verify::verify_digest(&inner.rt, data.clone(), digest.clone()).await;

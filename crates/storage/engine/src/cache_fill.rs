@@ -43,6 +43,7 @@ impl Inner {
             }
             self.rt.maybe_yield().await;
             next = memtable.key_after(Some(&key));
+            assert!(next.as_ref().is_none_or(|next| *next > key), "a flush takes keys in ring order");
         }
     }
 }

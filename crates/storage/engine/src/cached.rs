@@ -58,6 +58,7 @@ pub(crate) struct PopulatingInput {
 
 impl PopulatingInput {
     pub(crate) fn new(merger: Merger, inputs: Vec<SstableInput>, collector: Collector) -> Self {
+        assert!(!inputs.is_empty(), "the row cache is filled from an SSTable");
         Self { merger, inputs, collector }
     }
 
@@ -160,6 +161,7 @@ impl Collector {
 
     fn give(&mut self, known: Slices) {
         let Some(mut update) = self.update.take() else { return };
+        assert!(self.open.is_none(), "a range deletion ends in the slices that are cached");
         let mut rows = std::mem::take(&mut self.rows);
         if self.reversed {
             rows.reverse();

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compaction::worker::run;
+use compaction::worker::{Outcome, run};
 use compaction::{
     Candidate, Choice, Job, OwnedRanges, Progress, Reason, Strategy, TableFigures, WorkerError,
 };
@@ -21,6 +21,7 @@ use crate::error::disk_or_source;
 use crate::live::{LiveSstable, covers_all};
 use crate::stats::CompactionRecord;
 use crate::store::Store;
+use crate::taken::Taken;
 
 /// Free space that compactions leave to others, bytes; on a small file system it is a twentieth.
 const ROOM_SPARED_MAX: u64 = 1 << 30;
@@ -80,6 +81,7 @@ pub(crate) async fn cleanup(
             Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None, shards: 1 };
         let kind = CompactionType { name: CLEANUP, kept: Some(kept.clone()) };
         let (inputs, _room) = inner.make_room(store, &[live], None).await?;
+        assert_eq!(inputs.len(), 1, "a cleanup rewrites one SSTable at a time");
         match compact(inner, store, inputs, &choice, kind).await {
             Ok(()) => {
                 rewritten += 1;
@@ -97,6 +99,7 @@ pub(crate) async fn cleanup(
 /// Whether an SSTable has partitions of tokens that are not kept.
 pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &OwnedRanges) -> Result<bool, SstableError> {
     for (first, last) in kept.gaps(sstable.first().token, sstable.last().token) {
+        assert!(first <= last, "a gap between owned ranges has a token");
         let start = first
             .checked_sub(1)
             .map_or(PartitionRange::all().start, |before| RingPosition::AfterToken(before));
@@ -146,6 +149,11 @@ impl Inner {
                     return;
                 }
                 if self.start_compaction(store) {
+                    let running = self.compactions.running();
+                    assert!(
+                        running <= self.config.compactors_max as u64,
+                        "compactions are limited in number"
+                    );
                     self.compactions.set_last(store.id);
                     is_started = true;
                 }
@@ -169,12 +177,17 @@ impl Inner {
         let choice = strategy.choose(&fresh, &figures).or_else(|| strategy.choose(&repaired, &figures));
         let Some(choice) = choice else { return false };
         let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
-        inputs.iter().for_each(|live| live.compacting.set(true));
+        let repaired = inputs.iter().filter(|live| store.marks.is_repaired(live.covered_by.get())).count();
+        assert!(
+            repaired == 0 || repaired == inputs.len(),
+            "repaired SSTables are merged with each other only"
+        );
+        let mut taken = Taken::new(inputs.clone());
         self.compactions.begin();
         let (inner, store) = (self.clone(), store.clone());
         let task = self.rt.spawn(Group::Compaction, async move {
-            let done = inner.compact_chosen(&store, &inputs, &choice).await;
-            inputs.iter().for_each(|live| live.compacting.set(false));
+            let done = inner.compact_chosen(&store, &mut taken, &choice).await;
+            drop(taken);
             inner.compactions.end();
             match done {
                 Ok(()) => {
@@ -212,6 +225,7 @@ impl Inner {
         inputs: &[Rc<LiveSstable>],
         choice: Option<&Choice>,
     ) -> Result<(Vec<Rc<LiveSstable>>, Claim), MaintenanceError> {
+        assert!(!inputs.is_empty(), "room is claimed for the merge of something");
         let disk = self.rt.disk();
         let (free, total) = (disk.free_space(&store.dir).await?, disk.total_space(&store.dir).await?);
         // Flushes need some of it, and the commit log.
@@ -236,6 +250,8 @@ impl Inner {
             return Err(MaintenanceError::Source(reason.into()));
         };
         let claimed = places.iter().map(|place| bytes[*place]).sum();
+        assert!(!places.is_empty() && places.is_sorted_by(|one, next| one < next), "an input is merged once");
+        assert!(claimed <= room, "a compaction claims no more room than is free");
         let taken = places.into_iter().map(|place| inputs[place].clone()).collect();
         Ok((taken, self.compactions.claim(claimed)))
     }
@@ -243,23 +259,22 @@ impl Inner {
     async fn compact_chosen(
         self: &Rc<Self>,
         store: &Rc<Store>,
-        inputs: &[Rc<LiveSstable>],
+        taken: &mut Taken<LiveSstable>,
         choice: &Choice,
     ) -> Result<(), MaintenanceError> {
         let _one = store.edits.one().await?;
         // A truncation or major compaction may have come between the choice and here.
         let set = store.set();
-        if !inputs.iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
+        if !taken.sstables().iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
             return Ok(());
         }
         drop(set);
         if choice.reason == Reason::Expired {
-            return drop_expired(self, store, inputs).await;
+            return drop_expired(self, store, taken.sstables()).await;
         }
-        let (taken, _room) = self.make_room(store, inputs, Some(choice)).await?;
-        let left_out = inputs.iter().filter(|live| !taken.iter().any(|taken| Rc::ptr_eq(live, taken)));
-        left_out.for_each(|live| live.compacting.set(false));
-        compact(self, store, taken, choice, CompactionType { name: choice.reason.name(), kept: None }).await
+        let (inputs, _room) = self.make_room(store, taken.sstables(), Some(choice)).await?;
+        taken.retain(&inputs);
+        compact(self, store, inputs, choice, CompactionType { name: choice.reason.name(), kept: None }).await
     }
 
     /// Figures of a table beside those of its SSTables.
@@ -387,6 +402,11 @@ async fn compact(
     choice: &Choice,
     kind: CompactionType<'_>,
 ) -> Result<(), MaintenanceError> {
+    assert!(!inputs.is_empty(), "a compaction has inputs");
+    let set = store.set();
+    let is_member = |input: &Rc<LiveSstable>| set.iter().any(|live| Rc::ptr_eq(live, input));
+    assert!(inputs.iter().all(is_member), "a compaction merges members of the set");
+    drop(set);
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
     let task = inner.compactions.show(id, store.table(), inputs.len());
@@ -424,6 +444,7 @@ fn record(
     rows_merged: Vec<u64>,
     kind: &str,
 ) {
+    assert_eq!(rows_merged.len(), inputs.len(), "partitions are counted by how many inputs had them");
     let bytes_in: u64 = inputs.iter().map(|live| live.sstable.data_len()).sum();
     let table = store.table();
     inner.compactions.record(CompactionRecord {
@@ -504,11 +525,8 @@ async fn merge(
     };
     let outcome =
         run(&inner.rt, job, &inner.compactions.throttle, progress, stop, max_purgeable, open_output).await;
-    let outcome = outcome.map_err(|error| match error {
-        WorkerError::Stopped => MaintenanceError::Cancelled,
-        WorkerError::Read(error) => MaintenanceError::Source(error),
-        WorkerError::Write(error) => disk_or_source(error),
-    })?;
+    let outcome = outcome.map_err(merge_error)?;
+    check(&outcome);
     let bytes_out = outcome.written.iter().map(|written| written.data_len).sum();
     let mut added = Vec::with_capacity(outcome.written.len());
     for written in outcome.written {
@@ -517,4 +535,22 @@ async fn merge(
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
     Ok((added, bytes_out, outcome.merged))
+}
+
+fn merge_error(error: WorkerError) -> MaintenanceError {
+    match error {
+        WorkerError::Stopped => MaintenanceError::Cancelled,
+        WorkerError::Read(error) => MaintenanceError::Source(error),
+        WorkerError::Write(error) => disk_or_source(error),
+    }
+}
+
+/// Holds the result of a merge against what it read.
+fn check(outcome: &Outcome) {
+    let read: u64 = outcome.merged.iter().sum();
+    assert!(outcome.partitions <= read, "a merge writes no more partitions than it read");
+    let in_order = outcome.written.is_sorted_by(|one, next| {
+        one.bounds.as_ref().map(|(_, last)| last) < next.bounds.as_ref().map(|(first, _)| first)
+    });
+    assert!(in_order, "the outputs of a merge are disjoint and in ring order");
 }

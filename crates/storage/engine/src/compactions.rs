@@ -114,6 +114,7 @@ impl Compactions {
         let mut pauses = self.pauses.borrow_mut();
         let (failures, until) = pauses.entry(table).or_insert((0, Instant::START));
         *until = now + PAUSE_MAX.min(Duration::from_secs(1 << (*failures).min(6)));
+        assert!(*until > now, "a pause ends after it began");
         *failures += 1;
         drop(pauses);
         if *self.failure.borrow() != text {
@@ -145,6 +146,7 @@ impl Compactions {
 
     /// Has others see one until the result is dropped.
     pub(crate) fn show(&self, id: [u8; 16], table: Arc<Table>, sstables: usize) -> Rc<RunningTask> {
+        assert!(sstables > 0, "a compaction that is shown has inputs");
         let task = Rc::new(RunningTask { id, table, sstables, progress: Progress::default() });
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| task.strong_count() > 0);
@@ -189,13 +191,15 @@ pub(crate) struct RunningTask {
 
 impl RunningTask {
     fn record(&self) -> TaskRecord {
+        let (done, total) = (self.progress.bytes_read.get(), self.progress.bytes_total.get());
+        assert!(done <= total, "a compaction reads no more than its inputs have");
         TaskRecord {
             id: self.id,
             keyspace: self.table.keyspace.clone(),
             table: self.table.name.clone(),
             sstables: self.sstables as u64,
-            bytes_done: self.progress.bytes_read.get(),
-            bytes_total: self.progress.bytes_total.get(),
+            bytes_done: done,
+            bytes_total: total,
         }
     }
 }

@@ -53,6 +53,7 @@ pub(crate) async fn increment(
         let place = Some(row.clustering.position().to_vec());
         result.add_row(add(row, known.get(&place)));
     }
+    assert!(result.rows().len() <= update.rows().len(), "an increment writes only rows that it increments");
     let counted = result.clone();
     // An increment that the log did not take is in the memtable all the same, and the values above build on it: it goes
     // to the log with this one, so that after a crash all of its cells are there or none.

@@ -28,6 +28,7 @@ const VERSION: u8 = 1;
 const FILE_LEN: usize = 26;
 /// A longer file is not read.
 const FILE_LEN_MAX: usize = 256;
+const _: () = assert!(FILE_LEN <= FILE_LEN_MAX, "what is written is read");
 /// An id costs 34 bytes in every counter that was raised under it, for good. A shard that has renewed its id so often keeps the last
 /// one, and syncs every increment before its state leaves.
 pub(crate) const RENEWALS_MAX: u32 = 128;
@@ -57,6 +58,7 @@ impl Record {
         out.extend_from_slice(&self.id);
         out.extend_from_slice(&self.renewals.to_be_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_be_bytes());
+        assert_eq!(Self::decode(&out).as_ref(), Some(self), "an id is read as it was written");
         out
     }
 
@@ -88,6 +90,7 @@ impl Record {
             Some(Self { condition: Condition::Open, renewals, .. }) => (fresh, renewals.saturating_add(1)),
             Some(Self { id, renewals, .. }) => (id, renewals),
         };
+        assert!(before.is_none_or(|before| before.renewals <= renewals), "renewals of an id only rise");
         let synced = log_syncs || renewals >= RENEWALS_MAX;
         Self { condition: if synced { Condition::Synced } else { Condition::Open }, id, renewals }
     }
@@ -139,7 +142,8 @@ impl CounterIds {
                 };
                 let record = Record::next(before, self.log_syncs, fresh(rt));
                 rt.disk().write_atomically(&self.path, &record.encode()).await?;
-                *self.record.borrow_mut() = Some(record);
+                let before = self.record.borrow_mut().replace(record);
+                assert!(before.is_none(), "an id is chosen once in a process lifetime");
             }
         }
         let record = self.record.borrow().expect("it has just been made");
@@ -161,6 +165,7 @@ impl CounterIds {
     /// All that was counted in this process lifetime is on disk: the next one may go on under the same id.
     pub(crate) async fn close(&self, rt: &Rt) -> Result<(), DiskError> {
         let Some(record) = *self.record.borrow() else { return Ok(()) };
+        assert!(record.condition != Condition::Closed, "an id that is counted under is not closed");
         let closed = Record { condition: Condition::Closed, ..record };
         rt.disk().write_atomically(&self.path, &closed.encode()).await
     }

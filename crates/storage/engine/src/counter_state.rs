@@ -48,6 +48,7 @@ impl CounterState {
 
     /// The log did not take all that was counted in a partition.
     pub(crate) fn set_unlogged(&self, key: PartitionId, counted: PartitionUpdate) {
+        assert_eq!(counted.table.id, key.0, "increments are kept with their table");
         assert_eq!(counted.key.key, key.1, "increments of a partition are kept with it");
         self.unlogged.borrow_mut().insert(key, counted);
     }

@@ -37,7 +37,13 @@ impl Damages {
     /// Takes an SSTable out of service.
     pub(crate) fn add(&self, damage: Damage) {
         assert!(damage.tokens.0 <= damage.tokens.1, "a damaged SSTable has a first and a last token");
-        self.0.borrow_mut().push(damage);
+        assert!(!damage.reason.is_empty(), "a read that fails for a damage says why");
+        let mut all = self.0.borrow_mut();
+        assert!(
+            damage.descriptor.is_none() || all.iter().all(|known| known.descriptor != damage.descriptor),
+            "an SSTable is taken out of service once"
+        );
+        all.push(damage);
     }
 
     /// Whether there are none.

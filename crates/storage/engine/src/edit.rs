@@ -5,6 +5,7 @@
 //! SSTable that is added or removed, then one that commits. Without the last line the added ones are removed, with it
 //! the removed ones.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
@@ -24,6 +25,16 @@ pub(crate) struct Edit {
     file: File,
     len: u64,
     added: Vec<Descriptor>,
+    phase: Phase,
+}
+
+/// How far an edit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The lines that commit may be in the log.
+    Undetermined,
+    Committed,
 }
 
 /// What a line says.
@@ -50,7 +61,16 @@ impl Edit {
         let path = dir.join(format!("nb_txn_{operation}_{id}.log"));
         let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
         disk.sync_dir(dir).await?;
-        Ok(Self { disk: disk.clone(), dir: dir.to_owned(), path, id, file, len: 0, added: Vec::new() })
+        Ok(Self {
+            disk: disk.clone(),
+            dir: dir.to_owned(),
+            path,
+            id,
+            file,
+            len: 0,
+            added: Vec::new(),
+            phase: Phase::Open,
+        })
     }
 
     /// What no other edit is called.
@@ -60,6 +80,9 @@ impl Edit {
 
     /// Records that an SSTable is going to be written; must be done before its TOC is.
     pub(crate) async fn add(&mut self, descriptor: &Descriptor) -> Result<(), DiskError> {
+        assert_eq!(self.phase, Phase::Open, "an edit that commits adds nothing more");
+        assert_eq!(descriptor.dir, self.dir, "an edit is of one directory");
+        assert!(!self.added.contains(descriptor), "an edit adds an SSTable once");
         let line = line(Kind::Add, &base_name(descriptor), 0);
         self.added.push(descriptor.clone());
         self.append(line).await
@@ -68,12 +91,21 @@ impl Edit {
     /// Makes the edit happen: from here on the added SSTables exist and the removed ones do not. Gives the log, which
     /// is to be removed after the files. When it fails the edit may have happened or not: [`Edit::revoke`] it.
     pub(crate) async fn commit(&mut self, removed: &[Descriptor]) -> Result<PathBuf, DiskError> {
+        assert_eq!(self.phase, Phase::Open, "an edit is committed once");
+        let distinct: BTreeSet<&Descriptor> = removed.iter().collect();
+        assert_eq!(distinct.len(), removed.len(), "an edit removes an SSTable once");
+        assert!(
+            self.added.iter().all(|added| !distinct.contains(added)),
+            "an edit removes none that it adds"
+        );
+        self.phase = Phase::Undetermined;
         let lines: String = removed
             .iter()
             .map(|descriptor| line(Kind::Remove, &base_name(descriptor), Component::ALL.len()))
             .collect();
         self.append(lines).await?;
         self.append(line(Kind::Commit, "", 0)).await?;
+        self.phase = Phase::Committed;
         Ok(self.path.clone())
     }
 
@@ -81,6 +113,7 @@ impl Edit {
     /// others hold, while with it a crash would remove those. When this fails, nothing may build on the set as it was; it may be
     /// tried again.
     pub(crate) async fn revoke(&mut self) -> Result<(), SstableError> {
+        assert_eq!(self.phase, Phase::Undetermined, "an edit is revoked when its commit failed");
         match self.disk.remove(&self.path).await {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
@@ -96,6 +129,7 @@ impl Edit {
 
     /// Undoes the edit: what was added is removed.
     pub(crate) async fn abort(self) -> Result<(), SstableError> {
+        assert_eq!(self.phase, Phase::Open, "an edit that may have been committed is not undone by its log");
         drop(self.file);
         finish_one(&self.disk, &self.dir, &self.path).await
     }
@@ -104,6 +138,7 @@ impl Edit {
         if text.is_empty() {
             return Ok(());
         }
+        assert!(text.ends_with('\n'), "the log of an edit consists of whole lines");
         let len = text.len() as u64;
         self.file.write_at(self.len, IoBuf::copy_of(text.as_bytes())).await?;
         self.file.sync_all().await?;
@@ -119,7 +154,12 @@ fn base_name(descriptor: &Descriptor) -> String {
 
 fn line(kind: Kind, base: &str, files: usize) -> String {
     let name = KINDS.iter().find(|(known, _)| *known == kind).expect("every kind has a name").1;
-    format!("{name}:[{base},0,{files}][{}]\n", checksum(name, base, files as i32))
+    let line = format!("{name}:[{base},0,{files}][{}]\n", checksum(name, base, files as i32));
+    assert!(
+        parse(line.trim_end_matches('\n')).is_some_and(|(read, named)| (read, &*named) == (kind, base)),
+        "a line is read as it was written"
+    );
+    line
 }
 
 /// CRC-32 of path, kind, update time (always 0 here, low half first) and number of files.
@@ -137,11 +177,12 @@ fn checksum(name: &str, base: &str, files: i32) -> u32 {
 fn parse(text: &str) -> Option<(Kind, String)> {
     let (name, rest) = text.split_once(":[")?;
     let kind = KINDS.iter().find(|(_, known)| known.eq_ignore_ascii_case(name))?.0;
-    let (fields, crc) = rest.strip_suffix(']')?.split_once("][")?;
-    let mut fields = fields.split(',');
-    let base = fields.next()?;
-    let updated: i64 = fields.next()?.parse().ok()?;
+    // From the end: the path of the data directory may have commas and brackets.
+    let (fields, crc) = rest.strip_suffix(']')?.rsplit_once("][")?;
+    let mut fields = fields.rsplitn(3, ',');
     let files: i32 = fields.next()?.parse().ok()?;
+    let updated: i64 = fields.next()?.parse().ok()?;
+    let base = fields.next()?;
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(base.as_bytes());
     hasher.update(name.to_ascii_uppercase().as_bytes());
@@ -203,6 +244,8 @@ mod tests {
         let removed = line(Kind::Remove, &base_name(&descriptor), 9);
         assert_eq!(parse(removed.trim_end()).unwrap().0, Kind::Remove);
         assert_eq!(parse(line(Kind::Commit, "", 0).trim_end()).unwrap().0, Kind::Commit);
+        let odd = "/disk 1,2/[a][b]/ks/t-1/nb-7-big";
+        assert_eq!(parse(line(Kind::Add, odd, 3).trim_end()), Some((Kind::Add, odd.to_owned())));
         for cut in 0..added.len() - 1 {
             assert_eq!(parse(&added[..cut]), None, "{cut}");
         }

@@ -87,11 +87,13 @@ impl Edits {
 
     /// Whether what runs since a moment is to end.
     pub(crate) fn is_stopped_since(&self, moment: Moment) -> bool {
+        assert!(self.stops.get() >= moment.stops, "requests to stop are counted upwards");
         self.stops.get() != moment.stops
     }
 
     /// Whether what runs since a moment is to make way for something greater.
     pub(crate) fn makes_way_since(&self, moment: Moment) -> bool {
+        assert!(self.minor_stops.get() >= moment.minor_stops, "requests to make way are counted upwards");
         self.minor_stops.get() != moment.minor_stops
     }
 

@@ -249,6 +249,7 @@ impl Inner {
 
     /// Applies an update to its memtable.
     pub(crate) fn apply_to(&self, store: &Store, update: PartitionUpdate, number: Option<u64>) {
+        assert!(!store.dropped.get(), "a table that is dropped takes no writes");
         store.sample_write(&update.key);
         let (before, after) = store.memtables.apply(update, number, || self.rt.now());
         self.memory.changed(before, after);

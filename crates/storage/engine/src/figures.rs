@@ -55,6 +55,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         }
         levels[level] += 1;
     }
+    assert_eq!(levels.iter().sum::<u64>(), set.len() as u64, "each SSTable is in one level");
     let definition = store.table();
     let now = inner.now_seconds();
     let gc_before = store.purge_rule(now).gc_before_of(i64::MIN, i64::MAX);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mutation::{Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
+use mutation::{DecoratedKey, Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
 use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter, Version, WriterOptions};
 use topology::Sharder;
@@ -102,6 +102,7 @@ impl Engine {
         }
         let ranges = wanted.tokens.within(i64::MIN, i64::MAX);
         let tokens: u128 = ranges.iter().map(|(first, last)| u128::from(last.abs_diff(*first)) + 1).sum();
+        assert!(tokens <= 1 << 64, "wanted ranges are disjoint");
         // A node of more shards asks once for each that this one meets.
         let own_part = f64::from(self.0.rt.shard_count()) / f64::from(wanted.shards.max(1));
         bytes += store.memtables.bytes() as f64 * (tokens as f64 / 2_f64.powi(64)) * own_part.min(1.0);
@@ -253,6 +254,11 @@ impl HeldFiles {
             writer
         };
         let written = writer.finish().await.map_err(disk_or_source)?;
+        let is_wanted = |key: &DecoratedKey| wanted.contains(key.token);
+        assert!(
+            written.bounds.as_ref().is_none_or(|(first, last)| is_wanted(first) && is_wanted(last)),
+            "what is written for another node is wanted there"
+        );
         if written.bounds.is_none() {
             sstable::remove(rt.disk(), &written.descriptor).await.map_err(disk_or_source)?;
             return Ok(None);
@@ -300,5 +306,6 @@ fn wanted_share(sstable: &Sstable, wanted: &Wanted) -> f64 {
     }
     // One more sample than was met: the sample may miss everything.
     let share = (hits + 1) as f64 / (samples + 1) as f64;
-    share.min(1.0)
+    assert!(share > 0.0 && share <= 1.0, "a part is no more than the whole");
+    share
 }

@@ -15,6 +15,7 @@ use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, W
 use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::error::{RETRY_PAUSE, disk_or_source, is_shortage, log_failure};
+use crate::flushes::SLOTS;
 use crate::live::LiveSstable;
 use crate::memtables::Flushing;
 use crate::store::Store;
@@ -22,6 +23,7 @@ use crate::{Canaries, FailurePolicy, MaintenanceError};
 
 /// Flushes of different tables that are started at once for memory or the log.
 const FLUSHES_MAX: u64 = 2;
+const _: () = assert!(FLUSHES_MAX <= SLOTS as u64, "what is started for memory waits for no other flush");
 
 impl Inner {
     /// Begins to flush what a table holds; `before` is the number that its log entries lie below, the log's next one
@@ -141,6 +143,7 @@ impl Inner {
         store: &Rc<Store>,
         flushing: &Rc<Flushing>,
     ) -> Result<(), FlushError> {
+        assert!(!flushing.done.get(), "a memtable is flushed until it is in an SSTable, and not again");
         if store.dropped.get() {
             self.leave_orphan(store, flushing);
             return Ok(());
@@ -158,7 +161,8 @@ impl Inner {
             None => self.write_and_open(store, &flushing.memtable).await.map_err(disk_or_source)?,
         };
         *flushing.written.borrow_mut() = live.clone();
-        if flushing.first.is_some() {
+        if let Some(first) = flushing.first {
+            assert!(first < flushing.before, "what is recorded as flushed covers the memtable's first entry");
             self.rt.buggify("flush: the file is written, its note is not").await;
             // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
             let recorded = self.log.record_flushed(store.id, flushing.before).await;
@@ -235,6 +239,10 @@ impl Inner {
             Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, canaries).await,
             Err(error) => Err(error),
         };
+        if let Ok(written) = &written {
+            let partitions = memtable.partitions() as u64;
+            assert!(written.partitions <= partitions, "a flush writes partitions of its memtable");
+        }
         let empty = matches!(&written, Ok(written) if written.bounds.is_none());
         if written.is_err() || empty {
             self.discard(store, Descriptor::new(&store.dir, generation)).await;
@@ -260,7 +268,9 @@ impl Inner {
         }
         let needed =
             self.stores_in_order().iter().filter_map(|store| store.memtables.first_unflushed()).min();
-        let before = needed.unwrap_or_else(|| self.log.next_number());
+        let next = self.log.next_number();
+        assert!(needed.is_none_or(|needed| needed < next), "memtables hold entries that are in the log");
+        let before = needed.unwrap_or(next);
         // What cannot be removed now is tried again after the next flush.
         let _ = self.log.release_before(before).await;
     }
@@ -285,6 +295,7 @@ impl Inner {
         let mut stores = self.stores_in_order();
         let active = |store: &Rc<Store>| store.memtables.active_bytes();
         let mut total: usize = stores.iter().map(active).sum();
+        assert!(total <= self.memory.bytes(), "active memtables are counted in the shard's memory");
         stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
         for store in stores {
             if total <= self.config.memtable_bytes_max / 2 || self.flushes.running() >= FLUSHES_MAX {
@@ -295,6 +306,7 @@ impl Inner {
                 // The large ones are under way; many small ones would only make small SSTables.
                 return;
             }
+            assert!(bytes <= total, "each memtable is counted once");
             total -= bytes;
             self.start_flush(&store, None);
         }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use rt::sync::{Notify, Permit, Semaphore};
 
 /// Flushes of different tables that write at once, whoever asked for them: however many tables wait, so many have files open.
-const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 
 /// The flushes of a shard.
 pub(crate) struct Flushes {
@@ -59,6 +59,7 @@ impl Flushes {
 
     /// A memtable is in an SSTable; whether the one before had failed.
     pub(crate) fn succeeded(&self) -> bool {
+        assert!(self.running.get() > 0, "a memtable is written by a flush that was begun");
         self.done.set(self.done.get() + 1);
         self.shortage.set(false);
         self.failure.take().is_some()
@@ -66,6 +67,7 @@ impl Flushes {
 
     /// A memtable could not be written; whether the one before could.
     pub(crate) fn has_failed(&self, reason: String, is_shortage: bool) -> bool {
+        assert!(self.running.get() > 0, "an attempt is part of a flush that was begun");
         self.failed.set(self.failed.get() + 1);
         self.shortage.set(is_shortage);
         self.failure.replace(Some(reason)).is_none()

@@ -5,11 +5,18 @@ use sstable::{Component, Descriptor, Generation};
 /// The next generation of a shard after one that is taken.
 pub(crate) fn next_generation_after(taken: u64, shard: u16, count: u16) -> u64 {
     let (shard, count) = (u64::from(shard), u64::from(count.max(1)));
+    assert!(shard < count, "a shard is one of its node's");
     let round = taken / count;
     let candidate = round * count + shard;
     // Generations begin at 1.
-    if candidate > taken && candidate > 0 { candidate } else { candidate + count }
+    let next = if candidate > taken && candidate > 0 { candidate } else { candidate + count };
+    assert!(next > taken, "generations rise");
+    assert_eq!(next % count, shard, "a generation names its shard");
+    next
 }
+
+/// Generations from here on are not given out, and not counted on from: the names of files are not trusted.
+const GENERATION_MAX: u64 = 1 << 62;
 
 /// The shard that an SSTable's number belongs to; none for other kinds of generations.
 pub(crate) fn shard_of_generation(descriptor: &Descriptor, count: u16) -> Option<u16> {
@@ -24,7 +31,7 @@ pub(crate) fn generation_of_name(name: &str) -> Option<u64> {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     let (descriptor, _): (Descriptor, Component) = Descriptor::parse(name)?;
     match descriptor.generation {
-        Generation::Number(number) => Some(number),
+        Generation::Number(number) => Some(number).filter(|number| *number < GENERATION_MAX),
         Generation::Time(_) => None,
     }
 }
@@ -47,6 +54,7 @@ mod tests {
             }
         }
         assert_eq!(generation_of_name("nb-12-big-Data.db"), Some(12));
+        assert_eq!(generation_of_name(&format!("nb-{}-big-Data.db", u64::MAX)), None);
         assert_eq!(generation_of_name("nb-3gub_0a2o_2xnhc2ejdkv5ccufvt-big-Data.db"), None);
     }
 }

@@ -45,14 +45,17 @@ impl Health {
         if self.stop() {
             return false;
         }
-        *self.stop_reason.borrow_mut() = Some(reason.to_string());
+        let before = self.stop_reason.borrow_mut().replace(reason.to_string());
+        assert!(before.is_none(), "the first failure is what stopped the storage");
         true
     }
 
     /// The failure ends the process.
     pub(crate) fn die(&self, reason: String) {
         assert!(self.is_stopped(), "a node that ends takes no writes");
-        *self.died.borrow_mut() = Some(reason);
+        assert!(self.has_failed(), "a node ends for a failure that is noted");
+        let before = self.died.borrow_mut().replace(reason);
+        assert!(before.is_none(), "a node ends once");
     }
 
     /// Why the process ends, once.

@@ -135,6 +135,7 @@ impl IndexReader {
 
     /// Appends the next places; without one at the end.
     pub(crate) async fn fill(&mut self, out: &mut FragmentBuffer) -> Result<(), ReadError> {
+        assert!(!self.has_ended, "an index that has ended is not asked again");
         while out.is_empty() && !self.has_ended {
             for memtable in &self.sources.memtables {
                 self.search.ask_memory(memtable).await;

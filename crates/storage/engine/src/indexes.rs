@@ -48,6 +48,12 @@ impl LiveSstable {
         self.indexes.borrow().iter().find(|file| **file.definition() == *definition).cloned()
     }
 
+    /// Takes an index into use.
+    fn add_index(&self, file: Rc<IndexFile>) {
+        assert!(self.index(file.definition()).is_none(), "an SSTable has one index of a definition");
+        self.indexes.borrow_mut().push(file);
+    }
+
     /// Takes an index out of use; it is made again.
     pub(crate) fn drop_index(&self, file: &Rc<IndexFile>) {
         self.indexes.borrow_mut().retain(|other| !Rc::ptr_eq(other, file));
@@ -76,7 +82,7 @@ impl Inner {
             let Some(path) = path(&store.dir, descriptor, definition) else { continue };
             let Ok(identity) = self.identity(live).await else { continue };
             match IndexFile::open(self.rt.disk(), path, identity, definition.clone()).await {
-                Ok(file) => live.indexes.borrow_mut().push(file),
+                Ok(file) => live.add_index(file),
                 Err(IndexFileError::Disk(error)) if error.is_not_found() => {}
                 Err(error) => tracing::warn!("{error}; it is made again"),
             }
@@ -147,7 +153,7 @@ impl Inner {
         builder.finish().await?;
         self.rt.buggify("index: its file is written, nobody goes by it").await;
         match IndexFile::open(disk, path, identity, definition.clone()).await {
-            Ok(file) => live.indexes.borrow_mut().push(file),
+            Ok(file) => live.add_index(file),
             Err(IndexFileError::Disk(error)) => return Err(error.into()),
             Err(error) => tracing::error!("{error}, although it was just written; it is made again"),
         }
@@ -228,6 +234,7 @@ impl Inner {
                     has_failed = true;
                 }
                 done += live.sstable.data_len();
+                assert!(done <= bytes, "no more is indexed than lacked the index");
             }
             if is_long {
                 tracing::info!("index {name} of {table} is built on this shard");

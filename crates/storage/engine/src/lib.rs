@@ -53,6 +53,7 @@ mod sstables;
 pub mod stats;
 mod store;
 mod tables;
+mod taken;
 mod truncation;
 mod truncation_record;
 mod watermark;

@@ -127,6 +127,12 @@ impl LiveSstable {
         })
     }
 
+    /// Takes down that a mark covers it.
+    pub(crate) fn cover(&self, number: u64) {
+        let before = self.covered_by.replace(number);
+        assert_eq!(before, 0, "the first mark that covers an SSTable is kept");
+    }
+
     /// Says that a committed edit removed it: its files go when the last user does.
     pub(crate) fn obsolete(&self, removal: &Rc<Removal>) {
         let before = self.removal.borrow_mut().replace(removal.clone());
@@ -137,6 +143,7 @@ impl LiveSstable {
 
 /// What covers the merge of SSTables: the number that covers all of them, 0 where one is not covered.
 pub(crate) fn covers_all(inputs: &[Rc<LiveSstable>]) -> u64 {
+    assert!(!inputs.is_empty(), "a merge has inputs");
     let numbers = || inputs.iter().map(|live| live.covered_by.get());
     if numbers().any(|number| number == 0) { 0 } else { numbers().max().unwrap_or(0) }
 }
@@ -144,7 +151,9 @@ pub(crate) fn covers_all(inputs: &[Rc<LiveSstable>]) -> u64 {
 impl Drop for LiveSstable {
     fn drop(&mut self) {
         if let Some(removal) = self.removal.borrow_mut().take() {
-            self.trash.bytes.set(self.trash.bytes.get().saturating_sub(self.sstable.disk_len()));
+            let (bytes, len) = (self.trash.bytes.get(), self.sstable.disk_len());
+            assert!(bytes >= len, "bytes of obsolete SSTables were counted when they left the set");
+            self.trash.bytes.set(bytes - len);
             let indexes = self.indexes.borrow().iter().map(|file| file.path().to_owned()).collect();
             let descriptor = self.sstable.descriptor().clone();
             self.trash.queue.borrow_mut().push_back(Discarded { descriptor, indexes, removal });

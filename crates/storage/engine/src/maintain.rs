@@ -142,6 +142,7 @@ pub(crate) async fn drop_table(
     }
     store.dropped.set(true);
     inner.tables.begin_drop(store.id);
+    assert!(inner.store(store.id).is_none(), "no request finds a dropped table");
     store.edits.stop_compactions();
     // Memtables that were being flushed end without writing anything.
     while let Err(error) = inner.flush(store).await {
@@ -154,6 +155,8 @@ pub(crate) async fn drop_table(
     auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
     inner.remove_sstables(store, &doomed).await?;
     drop(doomed);
+    assert!(store.set().is_empty(), "a dropped table has no SSTables");
+    assert!(store.memtables.is_one() && store.memtables.active().is_empty(), "a dropped table has no rows");
     let orphans = store.sstables.orphans();
     for orphan in &orphans {
         sstable::remove(inner.rt.disk(), orphan).await.map_err(disk_or_source)?;

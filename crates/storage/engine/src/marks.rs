@@ -54,7 +54,7 @@ pub(crate) async fn take(
     if marks.last() == 0 || set.iter().any(|live| live.covered_by.get() == 0) {
         let number = marks.next();
         let uncovered = set.iter().filter(|live| live.covered_by.get() == 0);
-        uncovered.for_each(|live| live.covered_by.set(number));
+        uncovered.for_each(|live| live.cover(number));
     }
     let mark = RepairedWatermark { epoch: marks.epoch(), number: marks.last() };
     assert!(
@@ -113,7 +113,9 @@ async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
     if noted.epoch == 0 {
         return Ok(());
     }
-    inner.rt.disk().write_atomically(store.dir.join(file_name(inner)), &noted.encode()).await
+    let bytes = noted.encode();
+    assert_eq!(Noted::decode(&bytes).as_ref(), Ok(&noted), "marks are read as they were written");
+    inner.rt.disk().write_atomically(store.dir.join(file_name(inner)), &bytes).await
 }
 
 /// Reads what is known of the SSTables that a shard found.
@@ -133,7 +135,7 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
     store.marks.restore(noted.epoch, noted.last);
     for live in found.iter() {
         let number = noted.files.get(&generation(live)).map_or(0, |(_, number)| *number);
-        live.covered_by.set(number);
+        live.cover(number);
     }
     Ok(())
 }
@@ -168,7 +170,11 @@ impl Noted {
         let set = store.set();
         let file =
             |live: &Rc<LiveSstable>| (generation(live), (live.sstable.data_len(), live.covered_by.get()));
-        Self { epoch: store.marks.epoch(), last: store.marks.last(), files: set.iter().map(file).collect() }
+        let (epoch, last) = (store.marks.epoch(), store.marks.last());
+        let files: BTreeMap<String, (u64, u64)> = set.iter().map(file).collect();
+        assert_eq!(files.len(), set.len(), "SSTables of a table have different generations");
+        assert!(files.values().all(|(_, number)| *number <= last), "numbers that cover were given out");
+        Self { epoch, last, files }
     }
 
     /// Whether all that it names is there.
@@ -206,7 +212,8 @@ impl Noted {
             let generation = String::from_utf8_lossy(reader.bytes_vint()?).into_owned();
             files.insert(generation, (read_unsigned(&mut reader)?, read_unsigned(&mut reader)?));
         }
-        if reader.is_empty() && epoch != 0 { Ok(Self { epoch, last, files }) } else { Err(broken) }
+        let is_sound = epoch != 0 && files.values().all(|(_, number)| *number <= last);
+        if reader.is_empty() && is_sound { Ok(Self { epoch, last, files }) } else { Err(broken) }
     }
 }
 

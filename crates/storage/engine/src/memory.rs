@@ -42,13 +42,15 @@ impl Memory {
     /// A memtable took `before` bytes and takes `after`.
     #[inline]
     pub(crate) fn changed(&self, before: usize, after: usize) {
-        self.bytes.set((self.bytes.get() + after).saturating_sub(before));
+        let bytes = self.bytes.get() + after;
+        assert!(bytes >= before, "a memtable's bytes are part of the shard's");
+        self.bytes.set(bytes - before);
     }
 
     /// A memtable of so many bytes is in an SSTable. [`Memory::freed`] notifies whoever waits.
     pub(crate) fn give_back(&self, bytes: usize) {
-        debug_assert!(bytes <= self.bytes.get(), "memtables give back what they took");
-        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+        assert!(bytes <= self.bytes.get(), "memtables give back what they took");
+        self.bytes.set(self.bytes.get() - bytes);
     }
 
     /// Writes that wait for memory.

@@ -264,6 +264,7 @@ impl Memtables {
 
     /// Nobody writes them any more.
     pub(crate) fn end_flushing(&self) {
+        assert!(self.flushing.borrow().is_empty(), "flushing ends when no memtable waits for it");
         let was_flushing = self.is_flushing.replace(false);
         assert!(was_flushing, "flushing ends once");
     }
@@ -284,6 +285,7 @@ impl Memtables {
     /// Writing the oldest one failed. Those behind it wait for the same disk: whoever waits for any of them learns it.
     pub(crate) fn attempt_failed(&self, reason: &str) {
         for waiting in self.flushing.borrow().iter() {
+            assert!(!waiting.done.get(), "a memtable that is in an SSTable waits no more");
             let attempts = waiting.failure.borrow().0 + 1;
             *waiting.failure.borrow_mut() = (attempts, Some(reason.to_owned()));
             waiting.attempted.notify_all();

@@ -57,7 +57,12 @@ impl Inner {
             if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
                 continue;
             }
+            assert!(live.salvaged.borrow().is_none(), "an SSTable is salvaged once");
             let lost = self.salvage(store, &live.sstable, begun).await?;
+            assert!(
+                lost.is_sorted_by(|one, next| one.span.1 <= next.span.0),
+                "lost spans are disjoint and in ring order"
+            );
             drop(held);
             tracing::warn!(
                 "what can be read of the damaged SSTable {} of {} was written anew; lost are {} partitions or spans of tokens, {:?}",
@@ -125,6 +130,7 @@ impl Inner {
                     return Ok(lost);
                 };
                 let token = key.token;
+                assert!(token > done, "a salvage does not go back");
                 let source = sstable.read(&PartitionRange::single(&key), &slices, &columns, false);
                 let is_read = matches!(self.copy(store, source, begun).await?, Copied::All);
                 done = token;
@@ -196,6 +202,7 @@ impl Inner {
         if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
             return Ok(());
         }
+        assert!(live.suspect.get() && live.salvaged.borrow().is_some(), "what is set aside was salvaged");
         let descriptor = live.sstable.descriptor().clone();
         let snapshot = store.dir.join("snapshots").join(format!("damaged-{}", descriptor.generation));
         link_backup(self, &live, &snapshot).await?;

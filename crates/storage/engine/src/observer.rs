@@ -37,6 +37,7 @@ impl Observed {
 
     /// The write is durable; waits until it may be acknowledged. One that fails keeps no other from being carried out.
     pub(crate) async fn durable(self) -> Result<(), WriteError> {
+        assert!(self.held.is_empty(), "locks of partitions are released before a write is acknowledged");
         let mut outcome = Ok(());
         for follow_up in self.follow_ups {
             outcome = outcome.and(follow_up.durable().await);

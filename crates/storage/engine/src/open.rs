@@ -77,6 +77,8 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
         }
     }
     inner.release_log().await;
+    let bytes: usize = inner.stores_in_order().iter().map(|store| store.memtables.bytes()).sum();
+    assert_eq!(inner.memory.bytes(), bytes, "the memory of a shard is that of its memtables");
     start_tasks(&inner);
     Ok(Engine(inner))
 }
@@ -94,6 +96,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         crate::truncation_record::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
     store.truncated.set(truncated.here);
     inner.note_truncation(truncated.anywhere);
+    assert!(truncated.here <= truncated.anywhere, "a shard is one of those that truncated");
     let mut found = Vec::new();
     for descriptor in sstable::list_complete(disk, &store.dir).await? {
         if count > 1 && shard_of_generation(&descriptor, count) != Some(inner.rt.shard().0) {

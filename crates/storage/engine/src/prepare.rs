@@ -223,7 +223,8 @@ impl Node<'_> {
             }
         }
         for writer in writers.into_values() {
-            writer.finish().await?;
+            let written = writer.finish().await?;
+            assert!(written.partitions > 0, "a shard's part is begun with a partition");
         }
         Ok(())
     }

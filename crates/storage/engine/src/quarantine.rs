@@ -67,6 +67,7 @@ async fn why_unusable(rt: &Rt, found: &Found) -> Result<Option<String>, OpenErro
 
 /// Writes the TOC of an SSTable whose other files were verified.
 async fn restore_toc(disk: &Disk, found: &Found) -> Result<(), DiskError> {
+    assert!(!found.has(Component::Toc), "a TOC is made where there is none");
     let path = found.descriptor.path(Component::Toc);
     tracing::warn!(
         "{} is missing; the other files of the SSTable were verified and it is used, with a new TOC",

@@ -202,6 +202,7 @@ impl Inner {
         wanted: &Read<'_>,
         inputs: &mut Vec<Input>,
     ) {
+        assert!(!candidates.is_empty(), "files are read where one may hold the partition");
         count(&store.counters.bloom_positives, candidates.len() as u64);
         count(&store.counters.sstables_read, candidates.len() as u64);
         if wanted.bypasses_cache() {

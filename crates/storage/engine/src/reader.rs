@@ -89,6 +89,7 @@ impl EngineReader {
 
     /// Of several sources.
     pub(crate) fn of_merge(merger: Merger, inputs: Vec<Input>) -> Self {
+        assert!(!inputs.is_empty(), "a merge has sources");
         let merge = Merge { merger, inputs, pace: Pace::new() };
         Self { ready: FragmentBuffer::new(), rest: Rest::Merge(Box::new(merge)) }
     }
@@ -167,6 +168,7 @@ impl Merge {
     fn fill_now(&mut self, input: usize) -> Option<bool> {
         let buffer = self.merger.buffer(input);
         let filled = self.inputs[input].fill_now(buffer);
+        assert!(filled != Some(false) || buffer.is_empty(), "a source that has ended gives nothing");
         self.pace.count(buffer.len());
         filled
     }
@@ -183,6 +185,7 @@ impl Merge {
             Input::Populating(source) => source.fill(self.merger.buffer(input)).await?,
         };
         if !filled {
+            assert!(self.merger.buffer(input).is_empty(), "a file that has ended gives nothing");
             self.merger.end(input);
         }
         Ok(())

@@ -26,12 +26,22 @@ pub(crate) struct Salvaged {
 impl Salvaged {
     /// Takes out what was repaired.
     pub(crate) fn repaired(&mut self, (after, upto): TokenSpan) {
+        if after >= upto {
+            return;
+        }
+        let before = self.width();
         let lost = std::mem::take(&mut self.lost);
         let parts = lost.into_iter().flat_map(|lost| {
             let (from, to) = lost.span;
             [(from, to.min(after)), (from.max(upto), to)].map(|span| Lost { span, ..lost })
         });
         self.lost = parts.filter(|part| part.span.0 < part.span.1).collect();
+        assert!(self.width() <= before, "a repair loses nothing");
+    }
+
+    /// How many tokens are lost.
+    fn width(&self) -> u128 {
+        self.lost.iter().map(|lost| u128::from(lost.span.1.abs_diff(lost.span.0))).sum()
     }
 
     /// Whether nothing is lost of what this node owns.

@@ -47,6 +47,7 @@ impl TopKeys {
             inherited = count;
         }
         self.counts.insert(key.clone(), (inherited + 1, inherited));
+        assert!(self.counts.len() <= self.places, "a count takes a bounded number of places");
     }
 
     /// Keys in places now.

@@ -53,6 +53,7 @@ async fn sizes(disk: &Disk, table: &Path, snapshot: &Path) -> Result<(u64, u64),
         disk_bytes += file.len;
         true_bytes += if live.contains(&file.name) { 0 } else { file.len };
     }
+    assert!(true_bytes <= disk_bytes, "what only a snapshot holds is part of it");
     Ok((true_bytes, disk_bytes))
 }
 

@@ -40,10 +40,9 @@ impl Sstables {
         let before = set.len();
         set.retain(|live| !removed.iter().any(|gone| Rc::ptr_eq(live, gone)));
         assert_eq!(set.len() + removed.len(), before, "only members of the set are removed");
-        debug_assert!(
-            added.iter().all(|live| !set
-                .iter()
-                .any(|other| other.sstable.descriptor().generation == live.sstable.descriptor().generation)),
+        let is_member = |generation| set.iter().any(|one| one.sstable.descriptor().generation == generation);
+        assert!(
+            !added.iter().any(|live| is_member(live.sstable.descriptor().generation.clone())),
             "an SSTable enters the set once"
         );
         set.extend(added);
@@ -78,6 +77,8 @@ impl Sstables {
 
     /// An SSTable did not enter the set and could not be removed: it goes with the next edit.
     pub(crate) fn add_orphan(&self, orphan: Descriptor) {
+        let is_member = self.current().iter().any(|live| *live.sstable.descriptor() == orphan);
+        assert!(!is_member, "an SSTable of the set is no orphan");
         self.orphans.borrow_mut().push(orphan);
     }
 

@@ -38,10 +38,9 @@ pub(crate) struct Counters {
 impl Counters {
     /// A memtable became an SSTable of so many bytes of data.
     pub(crate) fn flushed(&self, bytes: u64) {
-        let average = match self.flush_bytes.get() {
-            0 => bytes,
-            before => before - before / 8 + bytes / 8,
-        };
+        let before = self.flush_bytes.get();
+        let average = if before == 0 { bytes } else { before - before / 8 + bytes / 8 };
+        assert!(average <= before.max(bytes), "an average is not above what it is of");
         self.flush_bytes.set(average);
     }
 }

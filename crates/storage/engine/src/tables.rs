@@ -53,8 +53,10 @@ impl Tables {
 
     /// A table is gone for everybody; its files are not yet.
     pub(crate) fn begin_drop(&self, table: TableId) {
-        self.dropping.borrow_mut().insert(table);
-        self.stores.borrow_mut().remove(&table);
+        let is_first = self.dropping.borrow_mut().insert(table);
+        assert!(is_first, "a table is dropped once at a time");
+        let store = self.stores.borrow_mut().remove(&table);
+        assert!(store.is_some(), "a table that is dropped was there");
     }
 
     /// The files of a table that is gone are removed.

@@ -49,6 +49,7 @@ pub(crate) async fn truncate(
     let committed = inner.commit_all(store, edit, &names).await?;
     // It has happened. Whoever asks from here on sees all of it at once.
     store.truncated.set(store.truncated.get().max(at_micros));
+    assert!(inner.truncated_latest.get() >= store.truncated.get(), "a truncation is known before it happens");
     inner.counters.forget_table(store.id);
     store.sstables.change(Vec::new(), &doomed);
     inner.cache.forget_table(store.id);
@@ -81,7 +82,8 @@ pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> R
     let name = Name { shard: inner.rt.shard().0, shards: inner.rt.shard_count(), edit: None };
     let path = store.dir.join(name.to_string());
     inner.rt.disk().write_atomically(path, encode(at_micros).as_bytes()).await?;
-    store.truncated.set(at_micros);
+    let before = store.truncated.replace(at_micros);
+    assert!(before < at_micros, "the time of a table's last truncation only rises");
     Ok(())
 }
 

@@ -52,7 +52,10 @@ impl std::fmt::Display for Name {
 /// The content of a record.
 pub(crate) fn encode(at_micros: i64) -> String {
     let text = format!("{VERSION} {at_micros}");
-    format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))
+    let record = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
+    assert!(record.len() <= RECORD_LEN_MAX, "a record that is written is read");
+    assert_eq!(decode(record.as_bytes()), Ok(at_micros), "a record is read as it was written");
+    record
 }
 
 /// Why a record cannot be used.
@@ -124,6 +127,8 @@ pub(crate) async fn read(
 
 /// Writes the record that an edit will put in force.
 pub(crate) async fn propose(disk: &Disk, dir: &Path, name: &Name, at_micros: i64) -> Result<(), DiskError> {
+    assert!(name.edit.is_some(), "a record that is proposed belongs to an edit");
+    assert!(name.shard < name.shards, "a record is that of a shard of the node");
     let file = disk.open(dir.join(name.to_string()), rt::OpenOptions::CREATE_NEW).await?;
     file.write_at(0, rt::IoBuf::copy_of(encode(at_micros).as_bytes())).await?;
     file.sync_all().await?;

@@ -81,6 +81,7 @@ impl Marks {
     /// Adopts what was noted before the shard opened.
     pub(crate) fn restore(&self, epoch: u64, last: u64) {
         assert!(self.epoch.get() == 0, "marks are restored before any is taken");
+        assert!(epoch != 0, "marks that are restored are those of an epoch");
         self.epoch.set(epoch);
         self.last.set(last);
     }

@@ -16,9 +16,12 @@ impl ChunkChecksums {
     pub const CHUNK_LEN: u32 = 64 << 10;
     /// The largest chunk that is accepted.
     pub const CHUNK_LEN_MAX: u32 = 64 << 20;
+    const WRITES_WHAT_IT_READS: () = assert!(Self::CHUNK_LEN <= Self::CHUNK_LEN_MAX, "chunks are accepted");
 
     /// The file's bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let () = Self::WRITES_WHAT_IT_READS;
+        assert!((1..=Self::CHUNK_LEN_MAX).contains(&self.chunk_len), "a chunk length that can be read again");
         let mut out = Vec::with_capacity(4 + self.crcs.len() * 4);
         out.extend_from_slice(&self.chunk_len.to_be_bytes());
         for crc in &self.crcs {

@@ -37,6 +37,8 @@ impl Compressor {
 
     /// Appends the compressed form of `chunk` to `out`.
     pub fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        assert!(!chunk.is_empty(), "a chunk has bytes");
+        assert!(chunk.len() <= Compression::CHUNK_LEN_MAX, "a chunk that can be read again");
         let start = out.len();
         match &mut self.kind {
             Kind::Lz4(table) => {
@@ -69,6 +71,7 @@ impl Compressor {
             }
             Kind::Noop => out.extend_from_slice(chunk),
         }
+        assert!(out.len() > start, "a compressed chunk has bytes");
     }
 }
 

@@ -59,6 +59,7 @@ impl ChunkOffsets {
             return false;
         };
         self.relative.push(relative);
+        assert_eq!(self.anchors.len(), self.relative.len().div_ceil(ANCHOR), "each offset has an anchor");
         true
     }
 
@@ -71,6 +72,8 @@ impl ChunkOffsets {
 impl CompressionInfo {
     /// What will describe a file compressed in this way.
     pub fn new(compression: &Compression) -> Self {
+        let lens = 1..=Compression::CHUNK_LEN_MAX;
+        assert!(lens.contains(&compression.chunk_len), "a chunk length that can be read again");
         let len = compression.chunk_len as f64;
         let compressed_len_max = if compression.min_ratio > 0.0 {
             (len / compression.min_ratio).ceil() as u32
@@ -167,6 +170,7 @@ impl CompressionInfo {
     /// Bytes of a chunk before compression.
     pub fn chunk_data_len(&self, chunk: u64) -> usize {
         let start = chunk * u64::from(self.chunk_len);
+        assert!(start < self.data_len, "a chunk begins in the data");
         self.data_len.saturating_sub(start).min(u64::from(self.chunk_len)) as usize
     }
 }

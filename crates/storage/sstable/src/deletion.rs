@@ -11,6 +11,7 @@ pub(crate) const LEN: usize = 12;
 
 /// The largest local deletion time of the format, which has 31 bits for it and keeps the largest value for "never".
 pub(crate) const LOCAL_MAX: Seconds = Limits::SIGNED.local_deletion_max;
+const _: () = assert!(LEN == size_of::<i32>() + size_of::<Timestamp>(), "what `write` appends");
 const _: () = assert!(Version::CURRENT.capabilities().limits.local_deletion_max == LOCAL_MAX);
 
 /// A local deletion time as the format's signed number.

@@ -113,6 +113,7 @@ pub struct Descriptor {
 impl Descriptor {
     /// The SSTable with this number, in the version that is written.
     pub fn new(dir: impl Into<PathBuf>, generation: u64) -> Self {
+        assert!(generation > 0, "generations begin at 1");
         Self { dir: dir.into(), generation: Generation::Number(generation), version: Version::CURRENT }
     }
 

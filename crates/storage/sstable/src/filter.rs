@@ -56,6 +56,8 @@ impl Filter {
         while hashes > 1 && chance(hashes - 1, bits) <= fp_chance {
             hashes -= 1;
         }
+        assert!((2..=BITS_PER_KEY_MAX).contains(&bits), "bits of a key are bounded");
+        assert!((1..=bits).contains(&hashes), "no more hashes than bits of a key");
         (hashes, bits)
     }
 

@@ -44,6 +44,7 @@ impl SerializationHeader {
     /// The header of a file of `table` in which `columns` occur (all of them when `None`).
     pub fn of_table(table: &Table, columns: Option<&[ColumnId]>, encoding: EncodingStats) -> Self {
         let key_types: Vec<CqlType> = table.partition_key().iter().map(|column| column.ty.clone()).collect();
+        assert!(!key_types.is_empty(), "a table has a partition key");
         let key_class = match key_types.as_slice() {
             [single] => single.class_name(false),
             several => {
@@ -79,6 +80,12 @@ impl SerializationHeader {
 
     /// The component's bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let clusterings = self.clustering_types.len();
+        assert_eq!(self.clustering_classes.len(), clusterings, "each clustering column has a class");
+        for columns in [&self.statics, &self.regulars] {
+            let names: HashSet<&str> = columns.iter().map(|column| &*column.name).collect();
+            assert_eq!(names.len(), columns.len(), "columns have different names");
+        }
         let mut out = Vec::with_capacity(256);
         let epoch = EncodingStats::NONE;
         let timestamp = self.encoding.min_timestamp.wrapping_sub(epoch.min_timestamp);

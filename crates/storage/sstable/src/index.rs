@@ -58,6 +58,9 @@ impl ReadPartition {
     /// Takes note of an item that begins at `start`.
     pub(crate) fn item(&mut self, start: u64, position: &[u8]) {
         if self.entry.as_ref().is_some_and(|entry| entry.row_index.is_some()) {
+            assert!(start >= self.rows_at, "items lie behind the head of their partition");
+            let rises = self.items.last().is_none_or(|(before, ..)| *before < start);
+            assert!(rises, "items are taken in the order of the file");
             self.items.push((start, position.to_vec(), self.open));
         }
     }

@@ -21,6 +21,7 @@ const MAGIC_WITH_LARGE: [u8; 8] = *b"TorcSST\x02";
 pub(crate) const PAGE_LEN: u32 = 16 << 10;
 /// The longest index page that is accepted.
 const PAGE_LEN_MAX: u32 = 1 << 20;
+const _: () = assert!(PAGE_LEN <= PAGE_LEN_MAX, "pages that are written are accepted");
 /// Longer files are not believed; this one has checksums of 4 TiB of index.
 const FILE_LEN_MAX: usize = 1 << 30;
 /// The largest component that is read as a whole.
@@ -83,6 +84,7 @@ impl PageHasher {
             let room = u64::from(PAGE_LEN) - self.len % u64::from(PAGE_LEN);
             let (now, later) = bytes.split_at(bytes.len().min(room as usize));
             self.hasher.update(now);
+            assert!(!now.is_empty(), "a page that is full was given its checksum");
             self.len += now.len() as u64;
             if self.len.is_multiple_of(u64::from(PAGE_LEN)) {
                 self.crcs.push(std::mem::take(&mut self.hasher).finalize());
@@ -104,6 +106,10 @@ impl PageHasher {
 impl Integrity {
     /// The file's bytes.
     pub fn encode(&self) -> Vec<u8> {
+        assert!((1..=PAGE_LEN_MAX).contains(&self.index.page_len), "a page length that can be read again");
+        let pages = self.index.file_len.div_ceil(u64::from(self.index.page_len));
+        assert_eq!(self.index.crcs.len() as u64, pages, "each page of the index has a checksum");
+        assert!(self.whole.len() <= usize::from(u8::MAX), "the number of components is a byte");
         let mut out = Vec::with_capacity(64 + self.index.crcs.len() * 4 + self.whole.len() * 13);
         out.extend_from_slice(if self.large.is_empty() { &MAGIC } else { &MAGIC_WITH_LARGE });
         out.extend_from_slice(&self.data_len.to_be_bytes());

@@ -122,6 +122,9 @@ impl LargeData {
             let last = self.records.iter().rposition(of_kind).expect("one was inserted");
             self.records.remove(last);
         }
+        let count = self.records.iter().filter(|known| of_kind(known)).count();
+        assert!(count <= RECORDS_MAX, "records of a kind are bounded");
+        assert!(self.records.is_sorted_by_key(rank), "the largest of each kind comes first");
     }
 
     /// Adds the records of another SSTable for one partition.
@@ -134,6 +137,7 @@ impl LargeData {
             out.extend_from_slice(&(text.len() as u32).to_be_bytes());
             out.extend_from_slice(text.as_bytes());
         };
+        assert!(self.records.len() <= 3 * RECORDS_MAX, "records of each kind are bounded");
         out.extend_from_slice(&(self.records.len() as u32).to_be_bytes());
         for record in &self.records {
             out.push(record.place() as u8);
@@ -253,6 +257,7 @@ impl LargeCollector {
         let rows = std::mem::take(&mut self.rows);
         let dead_rows = std::mem::take(&mut self.dead_rows);
         let range_tombstones = std::mem::take(&mut self.range_tombstones);
+        assert!(dead_rows <= rows, "dead rows are rows");
         if bytes > self.thresholds.partition_bytes || rows > self.thresholds.partition_rows {
             self.add(table, key, bytes, LargeKind::Partition { rows, dead_rows, range_tombstones });
         }
@@ -278,6 +283,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
             break;
         }
     }
+    assert!(text.len() <= KEY_TEXT_MAX, "the text of a key is cut");
     text
 }
 

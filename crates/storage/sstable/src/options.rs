@@ -129,6 +129,12 @@ impl Algorithm {
     }
 }
 
+const _: () = assert!(
+    Compression::DEFAULT.chunk_len.is_power_of_two()
+        && Compression::DEFAULT.chunk_len <= Compression::CHUNK_LEN_MAX,
+    "a chunk length that tables may have"
+);
+
 impl Compression {
     /// LZ4 with chunks of 16 KiB, as tables have when they say nothing.
     pub const DEFAULT: Self =

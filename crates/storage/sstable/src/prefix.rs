@@ -226,9 +226,11 @@ impl Kind {
 
 /// Appends a bound: its kind, the number of values, the values.
 pub(crate) fn write_bound(types: &[ValueType], bound: &Bound, kind: Kind, out: &mut Vec<u8>) {
+    assert_eq!(kind.side(), Some(bound.side()), "a marker lies on the side of its bound");
     out.push(kind as u8);
-    let count = bound.components().count() as u16;
-    out.extend_from_slice(&count.to_be_bytes());
+    let count = bound.components().count();
+    assert!(count <= types.len(), "a bound has no more values than there are clustering columns");
+    out.extend_from_slice(&(count as u16).to_be_bytes());
     write_values(types, bound.components(), out);
 }
 

@@ -9,7 +9,9 @@ pub fn encode_toc(components: &[Component]) -> Vec<u8> {
         out.push_str(component.name());
         out.push('\n');
     }
-    out.into_bytes()
+    let out = out.into_bytes();
+    assert_eq!(decode_toc(&out).as_deref(), Ok(components), "a list is read as it was written");
+    out
 }
 
 /// Reads what [`encode_toc`] wrote.
@@ -22,7 +24,9 @@ pub fn decode_toc(bytes: &[u8]) -> Result<Vec<Component>, DecodeError> {
 
 /// The content of `Digest.crc32`.
 pub fn encode_digest(crc: u32) -> Vec<u8> {
-    crc.to_string().into_bytes()
+    let out = crc.to_string().into_bytes();
+    assert_eq!(decode_digest(&out), Ok(crc), "a checksum is read as it was written");
+    out
 }
 
 /// Reads what [`encode_digest`] wrote.

@@ -145,6 +145,7 @@ async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> 
                 rt.maybe_yield().await;
             }
         }
+        assert!(end > found.bytes, "a scan goes forward");
         found.bytes = end;
         if found.problems.len() >= PROBLEMS_MAX {
             return Ok(());

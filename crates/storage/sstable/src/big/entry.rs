@@ -57,13 +57,16 @@ pub(crate) fn write_entry(
     deletion::write(header.deletion, &mut head);
     vint::write_unsigned(row_index.offsets.len() as u64, &mut head);
     assert!(head.len() <= ROW_INDEX_HEAD_MAX, "a head is read with its greatest length");
+    assert_eq!(row_index.offsets.first(), Some(&0), "the first block is described first");
     let len = head.len() + row_index.infos.len() + row_index.offsets.len() * 4;
     vint::write_unsigned(len as u64, out);
+    let begins = out.len();
     out.extend_from_slice(&head);
     out.extend_from_slice(&row_index.infos);
     for offset in &row_index.offsets {
         out.extend_from_slice(&offset.to_be_bytes());
     }
+    assert_eq!(out.len() - begins, len, "a row index is as long as its entry says");
 }
 
 /// Appends the entry of a partition whose row index, if it is not empty, is that of another file.
@@ -81,12 +84,20 @@ pub(crate) fn write_copied_entry(key: &[u8], position: u64, row_index: &[u8], ou
 pub(crate) struct RowIndexBuilder {
     infos: Vec<u8>,
     offsets: Vec<u32>,
+    /// Where the last block ends in the partition.
+    end: u64,
 }
 
 impl RowIndexBuilder {
     pub(crate) fn clear(&mut self) {
         self.infos.clear();
         self.offsets.clear();
+        self.end = 0;
+    }
+
+    /// Whether no block was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
     }
 
     /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force
@@ -101,6 +112,9 @@ impl RowIndexBuilder {
         open: DeletionTime,
     ) {
         assert!(first.position() <= last.position(), "a block's first item is not behind its last");
+        assert!(width > 0, "a block has bytes");
+        assert!(self.is_empty() || offset == self.end, "blocks of rows follow each other without gaps");
+        self.end = offset + width;
         self.offsets.push(u32::try_from(self.infos.len()).expect("a row index is below 4 GiB"));
         first.write(types, &mut self.infos);
         last.write(types, &mut self.infos);
@@ -221,14 +235,17 @@ mod tests {
             let header = PartitionHead { header_len: u64::from(header_len), deletion: DeletionTime::new(5, 6) };
             let mut builder = RowIndexBuilder::default();
             let mut expected = Vec::new();
-            for (c, d, offset, open) in &blocks {
+            // Blocks follow each other.
+            let mut offset = u64::from(header_len);
+            for (c, d, width, open) in &blocks {
                 let c = c.to_be_bytes();
                 let row = Clustering::new(&table, &[Some(&c), Some(d.as_bytes())]);
                 let bound = Bound::new(&table, &[Some(&c)], Side::After);
                 let open = if *open { DeletionTime::new(1, 2) } else { DeletionTime::LIVE };
-                let width = u64::from(*offset) / 2;
-                builder.push(&types, &Edge::Row(row.clone()), &Edge::Marker(bound.clone(), Kind::InclusiveEnd), u64::from(*offset), width, open);
-                expected.push(RowBlock { first: row.position().to_vec(), last: bound.position().to_vec(), offset: u64::from(*offset), width, open });
+                let width = u64::from(*width) + 1;
+                builder.push(&types, &Edge::Row(row.clone()), &Edge::Marker(bound.clone(), Kind::InclusiveEnd), offset, width, open);
+                expected.push(RowBlock { first: row.position().to_vec(), last: bound.position().to_vec(), offset, width, open });
+                offset += width;
             }
             let mut out = Vec::new();
             write_entry(&key, position, Some(&builder), header, &mut out);

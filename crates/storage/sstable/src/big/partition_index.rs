@@ -105,6 +105,7 @@ impl PartitionIndex {
                 .map_err(|error| error.in_file(&descriptor.path(Component::Summary), 0))?,
             None => sample_again(&file, table.options.min_index_interval.max(1)).await?,
         };
+        assert!(summary.first <= summary.last, "the first partition is not behind the last");
         Ok((Self { file, summary }, problem))
     }
 
@@ -141,8 +142,9 @@ impl PartitionIndex {
     /// The entry of a key. Without the key in the file: none, after a look at the next sample's key, which must lie beyond.
     pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<Entry>, SstableError> {
         let sample = self.summary.floor(key);
-        let start = self.summary.position(sample).expect("a sample that was found");
+        let start = self.position(sample);
         let end = self.summary.position(sample + 1).unwrap_or(u64::MAX);
+        assert!(start < end, "positions of samples rise");
         let mut index = IndexCursor::new(self.file.clone(), start, false);
         let mut order = self.order(sample);
         while !index.cursor.is_at_end() {
@@ -183,8 +185,7 @@ impl PartitionIndex {
             RingPosition::AfterToken(token) => self.summary.floor_token(token.saturating_add(1)),
             RingPosition::BeforeKey(key) | RingPosition::AfterKey(key) => self.summary.floor(key),
         };
-        let position = self.summary.position(sample).expect("a sample that was found");
-        let mut index = IndexCursor::new(self.file.clone(), position, scan);
+        let mut index = IndexCursor::new(self.file.clone(), self.position(sample), scan);
         let mut order = self.order(sample);
         while !index.cursor.is_at_end() {
             let head = match index.head() {
@@ -235,6 +236,13 @@ impl Order<'_> {
 }
 
 impl PartitionIndex {
+    /// Where the entry of a sample begins.
+    fn position(&self, sample: usize) -> u64 {
+        let position = self.summary.position(sample).expect("a sample that was found");
+        assert!(position < self.file.len(), "a sample lies in the index");
+        position
+    }
+
     fn order(&self, sample: usize) -> Order<'_> {
         Order { sample: self.summary.sampled_key(sample), last: None, is_needed: !self.file.is_checked() }
     }

@@ -35,6 +35,8 @@ impl RowIndex {
         cursor.extend(head_len).await?;
         match RowIndexPlaces::read(&cursor.bytes()[..head_len], at, len) {
             Ok(places) => {
+                assert!(places.infos_at <= places.offsets_at, "descriptions of blocks precede their offsets");
+                assert!(places.offsets_at < at + len, "a row index has a block");
                 Ok(Some(Self { cursor: Cursor::new(index.clone(), places.infos_at, false), places }))
             }
             Err(error) => Err(fail(&mut cursor, error).await),
@@ -121,6 +123,8 @@ impl RowIndex {
                 low = middle + 1;
             }
         }
+        let at = found.as_ref().map_or(self.places.blocks, |(block, _)| *block);
+        assert_eq!(at, low, "a search ends at the block that it gives");
         Ok(found)
     }
 }

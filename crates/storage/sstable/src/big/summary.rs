@@ -33,6 +33,11 @@ struct Entry {
     position: u64,
 }
 
+/// Bytes of so many samples with their offsets, whose keys have so many bytes.
+fn body_len(samples: usize, keys_len: usize) -> usize {
+    samples * (4 + 8) + keys_len
+}
+
 /// Collects a summary while the index is written.
 #[derive(Debug)]
 pub struct SummaryBuilder {
@@ -58,11 +63,12 @@ impl SummaryBuilder {
             self.entries.last().is_none_or(|last| last.position < position),
             "entries of the index follow each other"
         );
-        if self.keys_seen.is_multiple_of(u64::from(self.interval))
-            && let Ok(key_end) = u32::try_from(self.keys.len() + key.key.len())
-        {
+        let key_end = self.keys.len() + key.key.len();
+        // Offsets of samples have 32 bits.
+        let has_room = u32::try_from(body_len(self.entries.len() + 1, key_end)).is_ok();
+        if self.keys_seen.is_multiple_of(u64::from(self.interval)) && has_room {
             self.keys.extend_from_slice(&key.key);
-            self.entries.push(Entry { token: key.token, key_end, position });
+            self.entries.push(Entry { token: key.token, key_end: key_end as u32, position });
         }
         self.keys_seen += 1;
         if self.first.is_none() {
@@ -83,10 +89,13 @@ impl SummaryBuilder {
 
     /// The summary; none when there was no key.
     pub fn build(self) -> Option<Summary> {
+        let full_size = self.keys_seen.div_ceil(u64::from(self.interval));
+        assert!(self.entries.len() as u64 <= full_size, "no more keys are sampled than the interval says");
+        assert_eq!(self.entries.is_empty(), self.first.is_none(), "the first key is sampled");
         Some(Summary {
             interval: self.interval,
             sampling_level: FULL_SAMPLING,
-            full_size: u32::try_from(self.keys_seen.div_ceil(u64::from(self.interval))).unwrap_or(u32::MAX),
+            full_size: u32::try_from(full_size).unwrap_or(u32::MAX),
             first: self.first?,
             last: self.last?,
             entries: self.entries,
@@ -141,7 +150,9 @@ impl Summary {
                 high = middle
             }
         }
-        low.saturating_sub(1)
+        let at = low.saturating_sub(1);
+        assert!(at < self.entries.len(), "a search gives a sample");
+        at
     }
 
     /// The sampled keys in order, for drawing token boundaries.
@@ -157,7 +168,10 @@ impl Summary {
     /// The file's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let offsets_len = self.entries.len() * 4;
-        let body_len = offsets_len + self.keys.len() + self.entries.len() * 8;
+        let body_len = body_len(self.entries.len(), self.keys.len());
+        assert!(u32::try_from(body_len).is_ok(), "offsets of samples have 32 bits");
+        let keys_end = self.entries.last().map_or(0, |last| last.key_end as usize);
+        assert_eq!(keys_end, self.keys.len(), "every byte of the keys belongs to a sample");
         let mut out = Vec::with_capacity(body_len + 64);
         let count =
             u32::try_from(self.entries.len()).expect("samples were limited by the length of their keys");

@@ -19,6 +19,8 @@ pub(crate) struct IndexWriter {
     row_index: RowIndexBuilder,
     /// Bytes of the entry being written.
     entry: Vec<u8>,
+    /// The position of the last partition in the data.
+    last: Option<u64>,
 }
 
 /// A finished index.
@@ -40,7 +42,7 @@ impl IndexWriter {
     ) -> Result<Self, SstableError> {
         let file = AppendFile::create_checked(disk, descriptor.path(Component::Index)).await?;
         let summary = SummaryBuilder::new(interval);
-        Ok(Self { file, summary, row_index: RowIndexBuilder::default(), entry: Vec::new() })
+        Ok(Self { file, summary, row_index: RowIndexBuilder::default(), entry: Vec::new(), last: None })
     }
 
     /// The first and the last partition so far.
@@ -78,7 +80,7 @@ impl IndexWriter {
     ) -> Result<(), SstableError> {
         self.entry.clear();
         entry::write_entry(&key.key, position, Some(&self.row_index), head, &mut self.entry);
-        self.append(key).await
+        self.append(key, position).await
     }
 
     /// Adds a partition whose row index, if it is not empty, is that of another file of the format. Its places count from the
@@ -89,13 +91,16 @@ impl IndexWriter {
         position: u64,
         row_index: &[u8],
     ) -> Result<(), SstableError> {
+        assert!(self.row_index.is_empty(), "a partition that is copied has the row index of its source");
         self.entry.clear();
         entry::write_copied_entry(&key.key, position, row_index, &mut self.entry);
-        self.append(key).await
+        self.append(key, position).await
     }
 
-    async fn append(&mut self, key: &DecoratedKey) -> Result<(), SstableError> {
+    async fn append(&mut self, key: &DecoratedKey, position: u64) -> Result<(), SstableError> {
         assert!(!self.entry.is_empty(), "an entry has a key");
+        let before = self.last.replace(position);
+        assert!(before.is_none_or(|before| before < position), "partitions follow each other in the data");
         self.summary.add(key, self.file.len());
         self.file.append(&self.entry).await
     }
@@ -109,6 +114,7 @@ impl IndexWriter {
         let summary = self.summary.build().expect("there is a partition").encode();
         let files = vec![(Component::Summary, summary)];
         let (len, pages) = (self.file.len(), self.file.page_checksums());
+        assert!(len > 0, "an index has an entry");
         assert_eq!(pages.file_len, len, "the checksums are of the index that was written");
         Ok(WrittenIndex { len, pages, files })
     }

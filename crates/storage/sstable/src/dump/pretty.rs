@@ -43,6 +43,7 @@ impl Pretty {
     }
 
     pub(super) fn name(&mut self, name: &str) {
+        assert!(!self.named, "a name is followed by its value");
         let entries = self.open.last_mut().expect("a name lies in an object");
         *entries += 1;
         if *entries > 1 {
@@ -61,6 +62,7 @@ impl Pretty {
     }
 
     fn end(&mut self, bracket: char, compact: bool) {
+        assert!(!self.named, "an object ends with a value");
         let entries = self.open.pop().expect("what ends was started");
         match entries {
             0 => self.out.push(' '),

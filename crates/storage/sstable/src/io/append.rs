@@ -38,6 +38,7 @@ impl AppendFile {
     }
 
     pub(crate) async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
+        let end = self.len() + bytes.len() as u64;
         if let Some(pages) = &mut self.pages {
             pages.update(bytes);
         }
@@ -49,10 +50,12 @@ impl AppendFile {
         }
         self.buf.extend_from_slice(bytes);
         assert!(self.buf.len() < WRITE_LEN, "a full buffer is written");
+        assert_eq!(self.len(), end, "all that was appended is counted");
         Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), SstableError> {
+        assert!(self.flushed.is_multiple_of(WRITE_LEN as u64), "only the last write is short");
         let buf = std::mem::take(&mut self.buf);
         let len = buf.len() as u64;
         let mut buf = self.file.write_at(self.flushed, buf).await?;

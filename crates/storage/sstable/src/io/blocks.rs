@@ -13,10 +13,16 @@ use crate::{Block, BlockCache, BlockKey, SstableError};
 
 /// Bytes of an index page.
 const PAGE_LEN: u64 = 16 << 10;
+const _: () = assert!(PAGE_LEN == crate::integrity::PAGE_LEN as u64, "pages with and without checksums");
 /// Blocks of a data file without checksums.
 const PLAIN_LEN: u64 = 64 << 10;
 /// Bytes of one read of a scan.
 const AHEAD_LEN: u64 = 256 << 10;
+
+/// The most bytes that a block of so many may take in the file, its checksum included.
+pub(crate) fn max_len_on_disk(block_len: u64) -> u64 {
+    block_len * 2 + (64 << 10)
+}
 
 /// How the file's bytes become blocks.
 pub(crate) enum Layout {
@@ -86,6 +92,17 @@ impl BlockFile {
             return Err(SstableError::corrupt(file.path(), file_len, expected, format!("{file_len} bytes")));
         }
         assert!(block_len > 0, "decoders accept no blocks without a length");
+        let blocks = match &layout {
+            Layout::Pages(None) | Layout::Plain(None) => None,
+            Layout::Pages(Some(checksums)) => Some(checksums.crcs.len()),
+            Layout::Plain(Some(checksums)) => Some(checksums.crcs.len()),
+            Layout::Compressed(info) => Some(info.offsets.len()),
+        };
+        let expected = len.div_ceil(block_len);
+        assert!(
+            blocks.is_none_or(|blocks| blocks as u64 == expected),
+            "each block has a checksum or a place"
+        );
         let id = cache.new_file();
         Ok(Self { file, file_len, len, block_len, layout, cache, id })
     }
@@ -178,7 +195,7 @@ impl BlockFile {
                 (at.expect("there are as many chunks as the length says"), end.unwrap_or(self.file_len))
             }
         };
-        let chunk_max = self.block_len * 2 + (64 << 10);
+        let chunk_max = max_len_on_disk(self.block_len);
         if end <= at || end - at > chunk_max {
             let expected = format!("a chunk of 1 to {chunk_max} bytes");
             return Err(SstableError::corrupt(self.path(), at, expected, format!("one up to {end}")));
@@ -192,6 +209,7 @@ impl BlockFile {
             let found = format!("the end of the file after {}", buf.len());
             return Err(SstableError::corrupt(self.path(), at, format!("{len} bytes"), found));
         }
+        assert_eq!(buf.len(), len, "a read gives no more than was asked for");
         Ok(buf)
     }
 

@@ -98,6 +98,7 @@ impl Cursor {
                 self.at = 0;
             }
         }
+        assert_eq!(self.position(), position, "the cursor is where it was moved to");
         Ok(())
     }
 
@@ -134,6 +135,7 @@ impl Cursor {
             self.window = Window::Block(block);
             self.start = start;
             self.at = (end - start) as usize;
+            assert!(covers > end, "a block has the byte at the cursor");
             if covers >= wanted {
                 return Ok(());
             }
@@ -146,8 +148,10 @@ impl Cursor {
             let number = (position + joined.len() as u64) / block_len;
             let skip = (position + joined.len() as u64 - number * block_len) as usize;
             let block = self.block(number).await?;
+            assert!(skip < block.len(), "a block has the bytes that follow those at hand");
             joined.extend_from_slice(block.get(skip..).unwrap_or_default());
         }
+        assert!(joined.len() >= rest + missing, "as many bytes come as were missing");
         self.window = Window::Joined(joined);
         self.start = position;
         self.at = 0;

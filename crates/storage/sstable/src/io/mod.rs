@@ -5,5 +5,5 @@ mod blocks;
 mod cursor;
 
 pub(crate) use append::{AppendFile, rewrite, write_whole};
-pub(crate) use blocks::{BlockFile, Layout};
+pub(crate) use blocks::{BlockFile, Layout, max_len_on_disk};
 pub(crate) use cursor::Cursor;

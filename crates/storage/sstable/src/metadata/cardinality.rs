@@ -8,6 +8,7 @@ const SP: u32 = 25;
 const REGISTERS: usize = 1 << P;
 /// Registers of five bits, six to a word.
 const WORDS: usize = REGISTERS / 6 + 1;
+const _: () = assert!(WORDS * 6 >= REGISTERS, "every register lies in a word");
 /// A sparse set larger than this becomes registers.
 const SPARSE_MAX: usize = REGISTERS / 4 * 3;
 /// New entries that are gathered before they are merged into the sparse set.
@@ -88,6 +89,7 @@ impl Cardinality {
                 gathered.push(encode_hash(hash));
                 if gathered.len() > GATHERED_MAX {
                     merge_gathered(set, gathered);
+                    assert!(gathered.is_empty(), "gathered entries are merged into the set");
                     if set.len() > SPARSE_MAX {
                         self.make_dense();
                     }
@@ -162,6 +164,7 @@ impl Cardinality {
         write_varint(SP, &mut out);
         match &self.form {
             Form::Dense(words) => {
+                assert_eq!(words.len(), WORDS, "all registers are written");
                 write_varint(0, &mut out);
                 write_varint(WORDS as u32 * 4, &mut out);
                 words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));

@@ -28,6 +28,7 @@ impl SizeHistogram {
             Some(if rounded == *last { rounded + 1 } else { rounded })
         };
         let offsets: Vec<u64> = std::iter::successors(Some(1), next).take(count).collect();
+        assert!(offsets.is_sorted_by(|one, next| one < next), "bounds of buckets rise");
         Self { counts: vec![0; offsets.len() + 1], offsets }
     }
 
@@ -59,6 +60,7 @@ impl SizeHistogram {
 
     /// The bound below which a share of the values (0 to 1) lies.
     pub fn percentile(&self, share: f64) -> u64 {
+        assert!((0.0..=1.0).contains(&share), "a share of the values is asked for");
         let wanted = (self.count() as f64 * share).floor() as u64;
         let mut seen = 0u64;
         for (offset, count) in self.offsets.iter().zip(&self.counts) {
@@ -80,6 +82,7 @@ impl SizeHistogram {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        assert_eq!(self.counts.len(), self.offsets.len() + 1, "the last bucket has no bound");
         out.extend_from_slice(&(self.counts.len() as u32).to_be_bytes());
         for (at, count) in self.counts.iter().enumerate() {
             let offset = self.offsets[at.saturating_sub(1)];

@@ -74,6 +74,7 @@ impl Metadata {
             out.extend_from_slice(bytes);
             out.extend_from_slice(&crc32fast::hash(bytes).to_be_bytes());
         }
+        assert_eq!(out.len(), at, "the contents say where each part lies");
         out
     }
 

@@ -316,6 +316,7 @@ impl StatsCollector {
         let Some((first, last)) = edges else {
             return;
         };
+        assert!(first.position() <= last.position(), "a partition's first item is not behind its last");
         if self.min.as_ref().is_none_or(|min| first.position() < min.position()) {
             self.min = Some(first);
         }
@@ -336,6 +337,17 @@ impl StatsCollector {
         let (min_local_deletion, max_local_deletion) =
             self.local_deletions.unwrap_or((NO_DELETION, NO_DELETION));
         let (min_ttl, max_ttl) = self.ttls.unwrap_or((0, 0));
+        assert!(min_timestamp <= max_timestamp, "the smallest timestamp is not above the largest");
+        assert!(min_local_deletion <= max_local_deletion, "the first deletion is not later than the last");
+        assert!(min_ttl <= max_ttl, "the smallest time to live is not above the largest");
+        assert_eq!(self.partition_cells, 0, "cells are counted with their partition");
+        let partitions = self.partition_sizes.count();
+        assert_eq!(self.cell_counts.count(), partitions, "both histograms count each partition");
+        let clusterings = self.min.as_ref().zip(self.max.as_ref());
+        assert!(
+            clusterings.is_none_or(|(min, max)| min.position() <= max.position()),
+            "the smallest clustering is not above the largest"
+        );
         Stats {
             partition_sizes: self.partition_sizes,
             cell_counts: self.cell_counts,

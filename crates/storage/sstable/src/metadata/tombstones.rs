@@ -52,6 +52,7 @@ impl TombstoneHistogram {
         if self.bins.len() > BINS_MAX {
             self.merge_nearest();
         }
+        assert!(self.bins.len() <= BINS_MAX, "bins are bounded");
     }
 
     fn merge_nearest(&mut self) {
@@ -107,6 +108,8 @@ pub struct TombstoneHistogramBuilder {
     spool: BTreeMap<Seconds, u64>,
     /// The last time that was added, rounded, and how often in a row.
     run: (Seconds, u64),
+    /// Times that were added, those of the run apart.
+    added: u64,
     histogram: TombstoneHistogram,
 }
 
@@ -130,7 +133,9 @@ impl TombstoneHistogramBuilder {
             if self.spool.len() >= SPOOL_MAX {
                 self.flush();
             }
+            self.added += count;
         }
+        assert!(self.spool.len() < SPOOL_MAX, "distinct times are bounded");
     }
 
     fn flush(&mut self) {
@@ -143,6 +148,8 @@ impl TombstoneHistogramBuilder {
     pub fn build(mut self) -> TombstoneHistogram {
         self.end_run();
         self.flush();
+        let counted: u64 = self.histogram.bins().map(|(_, count)| count).sum();
+        assert_eq!(counted, self.added, "each time is counted in one bin");
         self.histogram
     }
 }

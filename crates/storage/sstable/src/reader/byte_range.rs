@@ -35,6 +35,8 @@ pub(crate) struct ByteRange {
     selection: Selection,
     index: IndexCursor,
     data: Cursor,
+    /// The partition before, to check the order.
+    last: Option<DecoratedKey>,
 }
 
 impl ByteRange {
@@ -47,6 +49,7 @@ impl ByteRange {
             decoder,
             index: sstable.index.entries_from(&range.start, true).await?,
             data: Cursor::new(sstable.data.clone(), 0, true),
+            last: None,
         })
     }
 
@@ -57,6 +60,10 @@ impl ByteRange {
     ) -> Result<Option<RangePartition>, SstableError> {
         while let Some(entry) = self.index.next().await? {
             let key = entry.key.clone().expect("entries read in order have their keys");
+            if self.last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(self.index.corrupt("keys in ring order", format!("{key:?}")));
+            }
+            self.last = Some(key.clone());
             if self.range.end.is_before(&key) {
                 return Ok(None);
             }

@@ -79,6 +79,7 @@ impl SstableSource {
     ) -> Result<(), SstableError> {
         let decoder = self.decoder.clone();
         let walk = self.reverse_walk();
+        assert!(walk.block.is_empty(), "a block is handed on before the next is read");
         let (mut open, mut at, mut info) = (DeletionTime::LIVE, walk.rows_at, None);
         if let Some(lookup) = &mut walk.lookup {
             let found: RowBlock = lookup.get(block, &decoder).await?;

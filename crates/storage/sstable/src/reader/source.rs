@@ -43,6 +43,7 @@ pub struct SstableSource {
 /// How much the first fill of a read appends: most reads want a row or a small page, and what one of many SSTables has
 /// decoded for nothing is dropped. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
 const FIRST_FILL_BYTES: usize = 1024;
+const _: () = assert!(FIRST_FILL_BYTES <= FILL_BYTES_MAX, "fills grow");
 
 /// How the next partition is found.
 enum Plan {
@@ -141,6 +142,15 @@ impl SstableSource {
     }
 
     fn end_partition(&mut self, out: &mut FragmentBuffer) {
+        let announced = match &self.walk {
+            Walk::Outside => None,
+            Walk::Forward(walk) => Some(walk.announced),
+            Walk::Reverse(walk) => Some(walk.announced),
+        };
+        assert!(
+            announced.is_some_and(|announced| announced.is_live()),
+            "a partition that ends has begun, and so have ended its range deletions"
+        );
         out.push_back(Fragment::PartitionEnd);
         self.walk = Walk::Outside;
     }
@@ -253,6 +263,7 @@ impl SstableSource {
         out.push_back(Fragment::PartitionStart { key, deletion });
         self.static_row(out).await?;
         if let Some(PartitionHead { header_len, deletion: noted }) = row_index.as_ref().map(RowIndex::head) {
+            assert!(self.data.position() >= entry.position, "a partition's head is behind its start");
             let len = self.data.position() - entry.position;
             if (header_len, noted) != (len, deletion) {
                 let expected =

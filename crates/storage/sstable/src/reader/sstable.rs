@@ -179,6 +179,7 @@ impl Sstable {
 
     /// Takes notice of a changed definition of its table, for reads that start from now on.
     pub fn set_table(&self, table: Arc<Table>) -> Result<(), SstableError> {
+        assert_eq!(table.id, self.table.borrow().id, "an SSTable stays with its table");
         let decoder = ItemDecoder::new(&self.metadata.header, &table).map_err(|what| {
             SstableError::WrongTable { file: self.descriptor.path(Component::Statistics), what }
         })?;

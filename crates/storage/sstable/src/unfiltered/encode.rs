@@ -31,6 +31,7 @@ impl Layout {
         let mut places: Vec<(ColumnId, u16)> =
             columns.iter().enumerate().map(|(place, column)| (id(column), place as u16)).collect();
         places.sort_unstable();
+        assert!(places.is_sorted_by(|(one, _), (next, _)| one < next), "a column has one place in the file");
         // Cells of unfrozen collections and user types always carry their length.
         let fixed = |column: &HeaderColumn| {
             if column.ty.is_multi_cell() { None } else { column.ty.fixed_len().map(|len| len as u32) }
@@ -106,6 +107,7 @@ impl ItemEncoder {
         if !self.picked.is_sorted() {
             self.picked.sort_unstable();
         }
+        assert!(self.picked.len() <= layout.fixed.len(), "a row has columns of the header");
         let flags = row_flags(row, is_static, self.picked.len() == layout.fixed.len(), has_complex_deletion);
 
         self.body.clear();
@@ -161,6 +163,7 @@ impl ItemEncoder {
                 self.encoding.write_deletion(deletion, &mut self.body);
             }
         }
+        assert!(!self.body.is_empty(), "a marker ends or starts a deletion");
         out.push(IS_MARKER);
         prefix::write_bound(&self.types, bound, kind, out);
         write_sizes(self.body.len(), previous_len, out);

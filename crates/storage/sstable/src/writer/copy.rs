@@ -58,6 +58,7 @@ impl SstableWriter {
         byte_range: &mut ByteRange,
         partition: &RangePartition,
     ) -> Result<(), SstableError> {
+        assert!(self.partition.is_none(), "partitions are copied whole");
         let key = &partition.key;
         let rises = self.index.bounds().is_none_or(|(_, last)| last < key);
         assert!(rises, "partitions are copied in ring order, got {key:?} after {:?}", self.index.bounds());
@@ -75,6 +76,7 @@ impl SstableWriter {
             filter.insert(key_hash(&key.key));
         }
         self.index.add_copied(key, start, &partition.row_index).await?;
+        assert!(self.data.position() > start, "a partition that was copied has bytes");
         self.stats.partition(&key.key, self.data.position() - start, None);
         if let Some(origin) = &mut self.origin {
             origin.add_rows(rows);

@@ -8,7 +8,7 @@ use rt::Disk;
 use crate::checksums::ChunkChecksums;
 use crate::compress::Compressor;
 use crate::compression_info::CompressionInfo;
-use crate::io::AppendFile;
+use crate::io::{AppendFile, max_len_on_disk};
 use crate::{Compression, SstableError};
 
 /// How chunks reach the file.
@@ -79,6 +79,7 @@ impl DataFile {
     /// Writes the whole chunks among the pending bytes.
     pub(crate) async fn cut(&mut self) -> Result<(), SstableError> {
         let chunk_len = self.chunk_len();
+        assert!(self.cut.is_multiple_of(chunk_len as u64), "only the last chunk is short");
         let pending = std::mem::take(&mut self.pending);
         let (whole, rest) = pending.split_at(pending.len() - pending.len() % chunk_len);
         for chunk in whole.chunks(chunk_len) {
@@ -96,6 +97,10 @@ impl DataFile {
     }
 
     async fn chunk(&mut self, data: &[u8]) -> Result<(), SstableError> {
+        assert!(
+            (1..=self.chunk_len()).contains(&data.len()),
+            "a chunk has bytes, and no more than its length"
+        );
         match &mut self.form {
             Form::Plain(checksums) => {
                 checksums.crcs.push(crc32fast::hash(data));
@@ -116,6 +121,8 @@ impl DataFile {
                 let crc = crc32fast::hash(chunk);
                 chunk.extend_from_slice(&crc.to_be_bytes());
                 self.digest.update(chunk);
+                let len_max = max_len_on_disk(u64::from(info.chunk_len));
+                assert!(chunk.len() as u64 <= len_max, "a chunk that can be read again");
                 assert!(info.offsets.push(self.file.len()), "chunks follow each other");
                 info.data_len += data.len() as u64;
                 self.file.append(chunk).await
@@ -133,11 +140,20 @@ impl DataFile {
         }
         self.file.finish().await?;
         assert_eq!(self.position(), self.cut, "nothing is left to cut");
+        let chunk_len = self.chunk_len() as u64;
         let form =
             std::mem::replace(&mut self.form, Form::Plain(ChunkChecksums { chunk_len: 1, crcs: Vec::new() }));
+        let expected = self.cut.div_ceil(chunk_len);
         let chunks = match form {
-            Form::Compressed { info, .. } => Chunks::Compressed(info),
-            Form::Plain(checksums) => Chunks::Plain(checksums),
+            Form::Compressed { info, .. } => {
+                assert_eq!(info.data_len, self.cut, "all that was cut is described");
+                assert_eq!(info.offsets.len() as u64, expected, "each chunk has a place");
+                Chunks::Compressed(info)
+            }
+            Form::Plain(checksums) => {
+                assert_eq!(checksums.crcs.len() as u64, expected, "each chunk has a checksum");
+                Chunks::Plain(checksums)
+            }
         };
         Ok((chunks, self.digest.clone().finalize()))
     }

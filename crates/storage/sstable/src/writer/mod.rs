@@ -24,8 +24,8 @@ use crate::metadata::stats::StatsCollector;
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::unfiltered::encode::ItemEncoder;
 use crate::{
-    Component, Descriptor, EncodingStats, Integrity, LargeData, Owner, SstableError, WriterOptions, deletion,
-    toc,
+    Component, Descriptor, EncodingStats, Integrity, LargeData, Owner, SstableError, Version, WriterOptions,
+    deletion, toc,
 };
 use data::{Chunks, DataFile};
 use origin::Origin;
@@ -249,6 +249,7 @@ impl SstableWriter {
         if partition.first.is_none() {
             partition.first = Some(edge.clone());
         }
+        assert!(end > partition.start + at, "an item has bytes");
         let start = partition.block.get_or_insert_with(|| (edge.clone(), at)).1;
         partition.last = Some(edge);
         if end - partition.start - start >= self.options.column_index_len as u64 {
@@ -308,6 +309,8 @@ impl SstableWriter {
     pub async fn finish(mut self) -> Result<Written, SstableError> {
         assert!(self.partition.is_none(), "the last partition ends before the file");
         let bounds = self.index.bounds().map(|(first, last)| (first.clone(), last.clone()));
+        assert_eq!(bounds.is_none(), self.index.partitions() == 0, "partitions have a first and a last");
+        assert_eq!(bounds.is_none(), self.data.position() == 0, "data is that of partitions");
         let mut written = Written {
             descriptor: self.descriptor.clone(),
             partitions: self.index.partitions(),
@@ -341,6 +344,11 @@ impl SstableWriter {
         let cardinality = self.stats.cardinality.clone();
         let options = &self.options;
         let stats = self.stats.build(ratio, options.level, options.repaired_at, options.host_id);
+        assert_eq!(
+            stats.partition_sizes.count(),
+            written.partitions,
+            "each partition of the index is counted"
+        );
         let metadata = Metadata {
             partitioner: PARTITIONER.to_owned(),
             bloom_fp_chance: options.bloom_fp_chance,
@@ -370,6 +378,11 @@ impl SstableWriter {
     }
 }
 
+const _: () = assert!(
+    Version::CURRENT.capabilities().has_metadata_checksums,
+    "statistics that are written have checksums of their own"
+);
+
 /// The checksums of what an SSTable consists of besides its data and its index.
 fn integrity_of(
     data_len: u64,
@@ -394,7 +407,8 @@ async fn complete(
     let mut components = vec![Component::Data, Component::Index, Component::Toc];
     components.extend(files.iter().map(|(component, _)| *component));
     components.sort();
-    assert!(components.windows(2).all(|pair| pair[0] != pair[1]), "each component is written once");
+    assert!(components.is_sorted_by(|one, next| one < next), "each component is written once");
+    assert_eq!(components.last(), Some(&Component::Toc), "the list of components comes last");
     let toc = toc::encode_toc(&components);
     try_join_all(
         files.iter().map(|(component, bytes)| write_whole(disk, descriptor.path(*component), bytes)),
