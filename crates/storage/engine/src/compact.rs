@@ -151,7 +151,7 @@ impl Inner {
                 if self.start_compaction(store) {
                     let running = self.compactions.running();
                     assert!(
-                        running <= self.config.compactors_max as u64,
+                        running <= self.settings.get().compactors_max as u64,
                         "compactions are limited in number"
                     );
                     self.compactions.set_last(store.id);
