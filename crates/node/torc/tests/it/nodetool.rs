@@ -285,7 +285,7 @@ fn every_answer_can_be_had_as_json() {
     }
     assert_eq!(asked.say(&["gettraceprobability"]), "Current trace probability: 0.5\n");
     let refused = asked.try_say(&["settraceprobability", "2", "--format", "json"]).unwrap_err();
-    assert!(refused.contains("Trace probability must be between 0 and 1"), "{refused}");
+    assert!(refused.contains("trace_probability: '2' is not valid"), "{refused}");
 }
 
 #[test]
