@@ -122,6 +122,7 @@ pub enum EditError {
 /// # Errors
 /// When an edit names a keyspace that is not there.
 pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditError> {
+    let version = schema.version();
     for edit in edits {
         if let Some(keyspace) = edit.needs_keyspace()
             && schema.keyspace(keyspace).is_none()
@@ -133,12 +134,19 @@ pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditE
                 if let Some(old) = schema.keyspace(&keyspace.name) {
                     keyspace = keyspace.with_content_of(old);
                 }
-                schema.with_keyspace(keyspace)
+                let name = keyspace.name.clone();
+                let before = schema.keyspace(&name).map_or(0, |known| known.tables.len());
+                let schema = schema.with_keyspace(keyspace);
+                let after = schema.keyspace(&name).map(|keyspace| keyspace.tables.len());
+                assert!(after >= Some(before), "other settings of a keyspace drop no table");
+                schema
             }
             SchemaEdit::DropKeyspace(name) => schema.without_keyspace(&name),
             SchemaEdit::PutTable(table) => {
                 let known = schema.table_by_id(table.id).map(|old| table.with_ids_of(old));
-                schema.with_table(known.unwrap_or(table))
+                let (id, schema) = (table.id, schema.with_table(known.unwrap_or(table)));
+                assert!(schema.table_by_id(id).is_some(), "a table that was put is found by its id");
+                schema
             }
             SchemaEdit::DropTable { keyspace, name } => schema.without_table(&keyspace, &name),
             SchemaEdit::PutType(ty) => schema.with_type(ty),
@@ -158,5 +166,6 @@ pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditE
             SchemaEdit::PutCdcGeneration(generation) => schema.with_cdc_generation(generation),
         };
     }
+    assert_eq!(schema.version(), version, "who stores a schema gives it its version");
     Ok(schema)
 }

@@ -80,6 +80,7 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
     let mut push = |change, object| {
         out.push(SchemaEvent { change, keyspace: after.name.clone(), object });
     };
+    assert!(before.is_none_or(|before| before.name == after.name), "a keyspace keeps its name");
     let Some(before) = before else {
         push(Change::Created, ChangedObject::Keyspace);
         after.types.keys().for_each(|name| push(Change::Created, ChangedObject::Type(name.clone())));

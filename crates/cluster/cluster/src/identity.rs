@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const FILE_NAME: &str = "node.json";
 const BYTES_MAX: usize = 1 << 20;
 const FORMAT_VERSION: u32 = 1;
+/// Generations are seconds since 1970, and stay far below it.
+const GENERATION_MAX: u64 = 1 << 62;
 
 /// A node's lasting identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +104,10 @@ impl NodeIdentity {
             return Err(IdentityError::Newer { path, found });
         }
         let identity: Self = serde_json::from_slice(&bytes).map_err(corrupt)?;
+        if identity.generation >= GENERATION_MAX {
+            let error = format!("generation {} lies too far ahead", identity.generation);
+            return Err(corrupt(serde::de::Error::custom(error)));
+        }
         if identity.cluster_name != cluster_name {
             return Err(IdentityError::OtherCluster {
                 expected: cluster_name.to_owned(),
@@ -120,7 +126,9 @@ impl NodeIdentity {
     /// Begins another generation. Its number is on disk before it is returned, for others must not see it twice.
     pub async fn begin_life(&mut self, rt: &Rt, directory: &Path) -> Result<u64, DiskError> {
         let now = u64::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
-        self.generation = now.max(self.generation + 1);
+        let last = self.generation;
+        self.generation = now.max(last + 1);
+        assert!(self.generation > last, "a process lifetime is later than the one before");
         self.save(rt, directory).await?;
         Ok(self.generation)
     }
@@ -136,6 +144,7 @@ impl NodeIdentity {
         };
         tokens.sort_unstable();
         tokens.dedup();
+        assert!(!tokens.is_empty(), "a node has a token");
         Self {
             format: FORMAT_VERSION,
             cluster_name: cluster_name.to_owned(),

@@ -13,7 +13,9 @@ pub fn own_schema() -> Schema {
     for table in [sessions(), events()] {
         traces.tables.insert(table.name.clone(), table);
     }
-    Schema::default().with_keyspace(traces)
+    let schema = Schema::default().with_keyspace(traces);
+    assert!(schema.keyspaces().all(|keyspace| keyspace.system), "the server's own keyspaces are not stored");
+    schema
 }
 
 fn id(text: &str) -> TableId {

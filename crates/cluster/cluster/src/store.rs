@@ -98,10 +98,12 @@ impl SchemaStore {
             return Err(EditError::Moved.into());
         }
         let changed = edit::apply(Schema::clone(&self.current), edits)?;
+        assert_eq!(changed.version(), base, "a change is planned against the stored schema");
         let body = codec::encode(&changed);
         let mut bytes = format!("{:016x}\n", checksum(&body)).into_bytes();
         bytes.extend_from_slice(&body);
-        let tables = self.current.tables();
+        let before = self.current.clone();
+        let tables = before.tables();
         let gone: Vec<&Table> =
             tables.filter(|table| changed.table_by_id(table.id).is_none()).map(|table| &**table).collect();
         if !gone.is_empty() {
@@ -109,6 +111,9 @@ impl SchemaStore {
         }
         self.rt.disk().write_atomically(&self.path, &bytes).await?;
         self.current = Arc::new(stamp(changed));
+        let unfinished = self.unfinished_drops();
+        let is_noted = |table: &&Table| unfinished.iter().any(|dropped| dropped.id == table.id);
+        assert!(gone.iter().all(is_noted), "a dropped table is noted until its files are removed");
         Ok(self.current.clone())
     }
 }

@@ -107,11 +107,15 @@ impl Context {
             return true;
         }
         self.count(|stats| stats.caught_up += 1);
-        self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await
+        let caught_up = self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await;
+        let has_it = self.view().ring_number() > ring;
+        assert!(has_it || !caught_up, "a topology version that is published is on every shard");
+        caught_up
     }
 
     /// Shard 0: waits until all shards have the ring of a number; whether they have.
     pub(crate) async fn reach_ring(&self, ring: u64, deadline: Instant) -> bool {
+        assert_eq!(self.shard(), 0, "shard 0 follows the cluster's log");
         let mut published = self.fence().published.reader();
         while *self.fence().published.get() < ring {
             self.ask_log();
@@ -128,6 +132,7 @@ impl Context {
             return false;
         }
         let drained = join_all(self.port().ask_each(Drain { deadline })).await;
+        assert_eq!(drained.len(), usize::from(self.rt().shard_count()), "each shard says whether it is done");
         drained.into_iter().all(|in_time| in_time)
     }
 
@@ -169,6 +174,7 @@ impl Context {
     /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
     async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
         let (ring, host) = (view.ring_number(), view.node(node).host);
+        assert!(ring <= self.view().ring_number(), "others are not asked for what this shard does not have");
         if self.fence().has_enforced(host, ring) {
             return Ok(());
         }

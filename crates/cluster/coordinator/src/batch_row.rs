@@ -158,6 +158,7 @@ impl StoredBatch {
     }
 
     fn header(&self) -> Vec<u8> {
+        assert_eq!(self.key.key.len(), ID_LEN, "a batch's key is a UUID");
         let mut body = vec![MESSAGE_VERSION];
         body.extend_from_slice(&self.key.key);
         body.extend_from_slice(&self.at_micros.to_be_bytes());
@@ -203,6 +204,8 @@ fn read_header(reader: &mut Reader<'_>) -> Result<(DecoratedKey, i64), Refusal> 
 
 /// The key of a list's element: time-based UUIDs that rise with the place, whichever way their bytes are compared.
 fn path(id: &[u8], place: usize) -> Vec<u8> {
+    assert_eq!(id.len(), ID_LEN, "a batch's key is a UUID");
+    assert!(place < 1 << 28, "the places of a batch's updates have 28 bits");
     let mut path = id.to_vec();
     if let Some(end) = path.last_chunk_mut::<4>() {
         *end = [21, 14, 7, 0].map(|shift| (place >> shift) as u8 & 0x7f);

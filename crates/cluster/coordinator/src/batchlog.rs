@@ -58,7 +58,8 @@ pub(crate) struct Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.log.0.active.borrow_mut().remove(&self.batch.key);
+        let was_active = self.log.0.active.borrow_mut().remove(&self.batch.key);
+        assert!(was_active, "a batch is applied by the one that has begun it");
     }
 }
 
@@ -109,7 +110,7 @@ impl Batchlog {
     /// A batch of several nodes that begins to be kept and applied here: until the result is dropped it is not replayed.
     pub(crate) fn begin<'a>(&self, updates: impl Iterator<Item = &'a PartitionUpdate>) -> Active {
         let (key, at_micros) = self.new_key();
-        self.0.active.borrow_mut().insert(key.clone());
+        assert!(self.0.active.borrow_mut().insert(key.clone()), "a batch has a key of its own");
         self.note_kept(key.clone(), at_micros);
         self.count(|stats| stats.logged += 1);
         let batch = StoredBatch::new(key, at_micros, updates);

@@ -32,6 +32,8 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration:
 /// How often the progress of a build is stored.
 const NOTE_PERIOD: Duration = Duration::from_secs(2);
 
+const _: () = assert!(RETRY_PAUSE.0.as_millis() < RETRY_PAUSE.1.as_millis(), "pauses grow up to the longest");
+
 /// The state that a build shares with those who request one, on shard 0.
 #[derive(Clone, Default)]
 pub(crate) struct ViewBuilds(Rc<State>);
@@ -230,6 +232,7 @@ impl Coordinator {
 
     /// The same, on shard 0.
     pub(crate) async fn view_build(&self, view: TableId) -> Result<ViewBuildStatus, String> {
+        assert_eq!(self.shard(), 0, "shard 0 builds views");
         let schema = self.schema();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
         rows.read().await.map(|builds| builds.status(view)).map_err(|error| error.to_string())
@@ -237,6 +240,7 @@ impl Coordinator {
 
     /// Has every node build the views of a table from the beginning.
     pub(crate) async fn rebuild_views_here(&self, base: TableId) -> Result<(), String> {
+        assert_eq!(self.shard(), 0, "shard 0 builds views");
         let state = &self.operations().view_builds.0;
         let schema = self.schema();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);

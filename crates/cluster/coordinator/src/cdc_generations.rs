@@ -75,6 +75,8 @@ pub fn cdc_generation(view: &ClusterView, start_millis: i64) -> CdcGeneration {
         .flat_map(|node| node.tokens.iter().map(|upto| CdcVnode { upto: *upto, shards: node.shards }))
         .collect();
     vnodes.sort_unstable_by_key(|vnode| vnode.upto);
+    let rises = vnodes.windows(2).all(|pair| pair[0].upto < pair[1].upto);
+    assert!(rises && !vnodes.is_empty(), "the ranges of a generation are those of a ring");
     CdcGeneration { start_millis, vnodes }
 }
 

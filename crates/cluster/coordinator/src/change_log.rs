@@ -105,6 +105,7 @@ impl ChangeObserver {
         let vnode = generation.vnodes[generation.vnode_of(token)];
         let shard = Sharder::new(vnode.shards).shard_of(token);
         let place = (generation.start_millis, vnode.upto, shard);
+        assert!(shard < vnode.shards, "a stream is of a shard of its range");
         *self.streams.borrow_mut().entry(place).or_insert_with(|| stream_of(generation, token))
     }
 }

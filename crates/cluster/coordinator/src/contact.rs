@@ -88,6 +88,8 @@ impl Needs {
     /// What both need.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        let mut both = self.0.iter().chain(&other.0);
+        assert!(both.all(|need| need.among.is_some()), "each of two quorums is among its own replicas");
         self.0.extend(other.0);
         self
     }
@@ -156,8 +158,16 @@ impl Needs {
             let counting = candidates.iter().filter(|node| need.counts(view, **node));
             chosen.extend(counting.take(need.required).copied());
         }
+        let is_enough = chosen.len() == self.required() || consistency == Consistency::Any;
+        assert!(is_enough, "as many replicas are asked as the consistency level needs");
+        debug_assert!(are_distinct(&chosen), "a replica is asked once");
         Ok(chosen)
     }
+}
+
+/// Whether no node stands there twice.
+pub(crate) fn are_distinct(nodes: &[NodeIndex]) -> bool {
+    nodes.iter().enumerate().all(|(at, node)| !nodes[..at].contains(node))
 }
 
 impl Need {
@@ -180,6 +190,8 @@ pub fn candidates(view: &ClusterView, replicas: &[NodeIndex], turn: usize, slow:
         let distance = view.distance(*node);
         (distance >= ClusterView::OTHER_DATACENTER, slow.contains(&view.node(*node).host), distance)
     });
+    assert!(out.len() <= replicas.len(), "only replicas are asked");
+    debug_assert!(are_distinct(&out), "a replica is a candidate once");
     out
 }
 
@@ -198,17 +210,24 @@ struct Group {
     acknowledged: usize,
     /// Of which an answer may still come.
     open: usize,
+    /// Of which an answer counts.
+    asked: usize,
 }
 
 impl Tally {
     /// For a request that was sent to `asked`.
     pub fn new(needs: &Needs, view: &ClusterView, asked: &[NodeIndex]) -> Self {
-        let group = |need: &Need| Group {
-            datacenter: need.datacenter,
-            among: need.among.clone(),
-            required: need.required,
-            acknowledged: 0,
-            open: asked.iter().filter(|node| need.counts(view, **node)).count(),
+        debug_assert!(are_distinct(asked), "a replica is asked once");
+        let group = |need: &Need| {
+            let open = asked.iter().filter(|node| need.counts(view, **node)).count();
+            Group {
+                datacenter: need.datacenter,
+                among: need.among.clone(),
+                required: need.required,
+                acknowledged: 0,
+                open,
+                asked: open,
+            }
         };
         Self { groups: needs.0.iter().map(group).collect(), received: 0 }
     }
@@ -220,6 +239,7 @@ impl Tally {
             assert!(group.open > 0, "a node answers once");
             group.open -= 1;
             group.acknowledged += 1;
+            assert!(group.acknowledged + group.open <= group.asked, "no more nodes answer than were asked");
             counted = true;
         }
         self.received += usize::from(counted);
@@ -230,6 +250,10 @@ impl Tally {
         for group in self.of(node, datacenter) {
             assert!(group.open > 0, "a node fails once, and not after it answered");
             group.open -= 1;
+            assert!(
+                group.acknowledged + group.open < group.asked,
+                "a node that failed does not count any more"
+            );
         }
     }
 

@@ -183,6 +183,9 @@ impl Context {
     /// Takes over a changed view of the cluster; the one before.
     pub(crate) fn use_view(&self, view: &Arc<ClusterView>) -> Arc<ClusterView> {
         let old = self.0.view.replace(view.clone());
+        assert!(view.ring_number() >= old.ring_number(), "a shard's topology version never goes back");
+        let own = view.node(view.own()).host;
+        assert_eq!(own, old.node(old.own()).host, "a node keeps its host id");
         self.0.erms.borrow_mut().clear();
         self.0.fence.take_over(view.ring_number(), view.fence());
         // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
@@ -229,6 +232,7 @@ impl Context {
     }
 
     pub(crate) fn set_group(&self, group: cluster::group::Group) {
+        assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 follows the cluster's log");
         assert!(self.0.group.set(group).is_ok(), "a coordinator follows one log");
     }
 
@@ -262,6 +266,7 @@ impl Context {
 
     /// Asks `gossip` what it knows from now on.
     pub(crate) fn set_gossip(&self, gossip: Gossip) {
+        assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 takes part in gossip");
         assert!(self.0.gossip.set(gossip).is_ok(), "gossip is set once");
     }
 

@@ -176,13 +176,20 @@ impl Copies {
         let (other, places) = self.other.as_ref().map_or(none, |(other, places)| (Some(&**other), places));
         let last = |placement: &Placement| placement.range_end(placement.range_count().wrapping_sub(1));
         let mut after = last(&self.now).max(other.and_then(last)).unwrap_or(i64::MAX);
+        let (end, mut is_first) = (after, true);
         let (mut here, mut there) = (0, 0);
         std::iter::from_fn(move || {
             let ends = (self.now.range_end(here), other.and_then(|other| other.range_end(there)));
             let upto = match ends {
                 (Some(here), Some(there)) => here.min(there),
+                (None, None) => {
+                    assert_eq!(after, end, "the pieces cover the ring once");
+                    return None;
+                }
                 (here, there) => here.or(there)?,
             };
+            assert!(is_first || upto > after, "the pieces of a ring are in its order and do not overlap");
+            is_first = false;
             let range = TokenRange { after, upto };
             let replicas = (self.now.at(here), other.map_or(&[] as &[NodeIndex], |other| other.at(there)));
             let piece = Piece { range, now: replicas.0, there: replicas.1, places };

@@ -60,6 +60,7 @@ impl<'a> CounterWrites<'a> {
                     alive: 0,
                 });
             };
+            assert!(replicas.contains(&leader), "a counter's leader is one of its replicas");
             // A truncation that comes while the leader counts removes what it has counted to.
             let age = Age::New(self.context.begin_write());
             let error = match self.count_at(&erm, leader, &update, options.deadline).await {

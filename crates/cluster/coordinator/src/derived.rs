@@ -35,6 +35,11 @@ const SYNCHRONOUS_TIME_MAX: Duration = Duration::from_secs(12);
 /// Between two attempts at that.
 const SYNCHRONOUS_PAUSE: Duration = Duration::from_millis(200);
 
+const _: () = assert!(
+    DELIVERY_TIMEOUT.as_millis() + SYNCHRONOUS_PAUSE.as_millis() < SYNCHRONOUS_TIME_MAX.as_millis(),
+    "a synchronous update is tried more than once"
+);
+
 impl Coordinator {
     /// Has views of this shard's tables follow their bases from now on.
     pub fn derive_views(&self) {
@@ -168,6 +173,7 @@ impl Pending {
 
 impl FollowUp for Pending {
     fn applied(&mut self) {
+        assert!(!self.is_applied, "a write is applied once");
         self.is_applied = true;
     }
 
@@ -203,7 +209,10 @@ impl ViewObserver {
         let now = Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0);
         let mut changes = Vec::new();
         for view in views.iter() {
-            changes.extend(view.changes(&before, update, now));
+            let derived = view.changes(&before, update, now);
+            let id = view.table().id;
+            assert!(derived.iter().all(|change| change.table.id == id), "a view's changes are of the view");
+            changes.extend(derived);
             rt::preempt::yield_now().await;
         }
         let is_here = |change: &PartitionUpdate| {

@@ -61,6 +61,7 @@ impl Fence {
 
     /// The shard's ring is the one of number `ring` from now on, by which rings before `least` are over.
     pub(crate) fn take_over(&self, ring: u64, least: u64) {
+        assert!(least <= ring, "a topology version does not refuse its own requests");
         self.least.set(self.least.get().max(least));
         if ring > self.newest.get() {
             self.newest.set(ring);
@@ -69,6 +70,7 @@ impl Fence {
             all.retain(|gate| gate.count() > 0);
             all.push(before);
         }
+        assert!(self.least.get() <= self.newest.get(), "the shard's own topology version is not over");
     }
 
     /// Whether a request was chosen by an earlier ring than the shard's own, which need not be over.
@@ -104,6 +106,7 @@ impl Fence {
 
     /// Every shard has the ring of this number.
     pub(crate) fn note_published(&self, ring: u64) {
+        assert!(ring <= self.newest.get(), "every shard has what this one has published");
         if ring > *self.published.get() {
             self.published.set(ring);
         }

@@ -66,6 +66,7 @@ fn share_out(
             return sources;
         };
         let (taken, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, nodes)| nodes.contains(&best));
+        assert!(!taken.is_empty(), "a node is asked for a range that it has");
         left = rest;
         let (node, ranges) = (view.node(best), taken.into_iter().map(|(range, _)| range).collect());
         sources.push(FileSource { host: node.host, shards: node.shards, ranges });

@@ -59,11 +59,14 @@ impl Coordinator {
     /// Hands a view to every shard, with the placements of its keyspaces: they are computed before, while requests use the view that there is.
     /// Views are handed over in the order of the calls.
     pub async fn publish_view(&self, view: ClusterView) {
+        assert_eq!(self.shard(), 0, "shard 0 hands views over");
         let publishing = self.operations().publishing.acquire(1).await;
         let view = Arc::new(view.placed(Some(&self.view())).await);
         // A view that waits is sent after this one: the calls are made before it is woken.
         drop(publishing);
         join_all(self.context().port().ask_each(UseView { view: view.clone() })).await;
+        let used = self.view().ring_number();
+        assert!(used >= view.ring_number(), "a view that was handed over is in use");
         self.context().fence().note_published(view.ring_number());
     }
 
@@ -114,6 +117,8 @@ impl Coordinator {
             self.context().rt().sleep(RETRY_PAUSE).await;
         }
         join_all(self.context().port().ask_each(UseSchema { schema: schema.clone() })).await;
+        let used = self.context().schema().version();
+        assert_eq!(used, schema.version(), "schemas are taken over one after the other");
         self.remove_tables(removals, dropped_tables(&old, schema)).await;
     }
 
@@ -123,6 +128,7 @@ impl Coordinator {
         base: [u8; 16],
         edits: Vec<SchemaEdit>,
     ) -> Result<(), SchemaChangeError> {
+        assert_eq!(self.shard(), 0, "shard 0 proposes schema changes");
         let Some(group) = self.context().group() else {
             return Err(SchemaChangeError::Failed("this node does not belong to a cluster yet".to_owned()));
         };

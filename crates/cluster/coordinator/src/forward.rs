@@ -65,8 +65,11 @@ pub(crate) fn routes(
             continue;
         }
         let first = members.remove(turn % members.len());
+        assert!(!members.is_empty(), "a node that forwards a write has others to send it to");
         forwarded.push(Route { first, others: members });
     }
+    let routed: usize = forwarded.iter().map(|route: &Route| 1 + route.others.len()).sum();
+    assert_eq!(direct.len() + routed, nodes.len(), "a write reaches each replica by one way");
     (direct, forwarded)
 }
 
@@ -88,7 +91,8 @@ impl Outcomes {
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
         let (sender, receiver) = oneshot::channel();
-        self.waiting.borrow_mut().insert(number, sender);
+        let known = self.waiting.borrow_mut().insert(number, sender);
+        assert!(known.is_none(), "an outcome that is waited for has a number of its own");
         (number, receiver)
     }
 

@@ -143,6 +143,7 @@ impl Handoff {
         for delivery in deliveries.into_values() {
             delivery.await;
         }
+        assert!(self.0.deliveries.borrow().is_empty(), "a shard that stops begins no delivery");
     }
 }
 
@@ -196,6 +197,8 @@ impl Inner {
             }
         }
         self.left.borrow_mut().retain(|host| new.index_of(*host).is_none());
+        let own = new.node(new.own()).host;
+        assert!(!self.down_since.borrow().contains_key(&own), "a node is not down to itself");
         self.changed.notify_one();
     }
 
@@ -219,7 +222,8 @@ impl Inner {
             }
             let inner = Rc::clone(self);
             let deliver = async move { inner.deliver_to(host).await };
-            deliveries.insert(host, self.context.rt().spawn(Group::Maintenance, deliver));
+            let known = deliveries.insert(host, self.context.rt().spawn(Group::Maintenance, deliver));
+            assert!(known.is_none(), "a node is brought its hints by one task at a time");
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn holders(
     let view = &erm.view;
     let all = erm.placement.replicas(token);
     let consistency = Consistency::Quorum;
-    match from {
+    let (replicas, written) = match from {
         PullFrom::Quorum => {
             let written = Needs::new(consistency, &erm.replication, view, &[]).required();
             (all.to_vec(), written)
@@ -57,5 +57,9 @@ pub(crate) fn holders(
             let written = replicas.len() / 2 + 1;
             (replicas, written)
         }
-    }
+    };
+    assert!(written > 0, "a write at QUORUM is on a replica");
+    let is_own = |node: &NodeIndex| *node == view.own();
+    assert!(from == PullFrom::Quorum || !replicas.iter().any(is_own), "a node does not fetch from itself");
+    (replicas, written)
 }

@@ -10,6 +10,8 @@ const BOUNDS: usize = 21;
 /// log2 of the first bound in microseconds.
 const FIRST_BOUND_BITS: u32 = 4;
 
+const _: () = assert!(FIRST_BOUND_BITS as usize + BOUNDS - 1 == 24, "the last bound is about 17 s");
+
 /// Durations by size, since start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {

@@ -33,6 +33,13 @@ pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// After a failure nobody asks again for so long.
 const FAILURE_COUNTS: Duration = Duration::from_secs(1);
 
+const _: () = assert!(
+    RENEWED_AFTER.as_secs() + ASK_TIMEOUT.as_secs() < LEASE.as_secs(),
+    "a confirmation is renewed before the lease ends"
+);
+const _: () =
+    assert!(FAILURE_COUNTS.as_secs() < ASK_TIMEOUT.as_secs(), "a failure is not shown longer than it took");
+
 /// Asks the cluster's log, until a deadline; whether it has confirmed.
 pub type Confirm = Box<dyn Fn(Instant) -> LocalBoxFuture<bool>>;
 
@@ -153,6 +160,7 @@ impl Lease {
 
     /// The log has confirmed that this node has heard everything up to `at`.
     pub(crate) fn note_confirmed(&self, at: Instant) {
+        assert!(at <= self.0.rt.now(), "a confirmation counts from when it was asked for");
         self.0.confirmed.set(self.0.confirmed.get().max(Some(at)));
     }
 
@@ -162,6 +170,7 @@ impl Lease {
         group: Option<&cluster::group::Group>,
         deadline: Instant,
     ) -> Option<Instant> {
+        assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 asks the cluster's log");
         let asked = self.0.rt.now();
         let confirmed = match (self.0.confirm.get(), group) {
             (Some(confirm), _) => confirm(deadline).await,

@@ -28,6 +28,8 @@ use crate::{ClusterView, Consistency, Phase, RequestError, WriteKind, WriteOptio
 
 /// Nodes beside the coordinator that keep a batch, at most.
 const HOLDERS_MAX: usize = 2;
+
+const _: () = assert!(HOLDERS_MAX >= 2, "two nodes store a batch also where the coordinator does not");
 /// The time that one update of a batch has when all are completed.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Updates of a batch that was left that are written at once, at most.
@@ -56,7 +58,9 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
         }
     }
     order.sort_by_key(|(rank, _)| *rank);
-    order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect()
+    let holders: Replicas = order.into_iter().map(|(_, node)| node).take(HOLDERS_MAX).collect();
+    assert!(!holders.contains(&view.own()), "a batch is kept by other nodes beside this one");
+    holders
 }
 
 /// The outcome of completing a stored batch.
@@ -86,6 +90,7 @@ impl<'a> Batches<'a> {
         updates: Vec<PartitionUpdate>,
         options: WriteOptions,
     ) -> Result<(), RequestError> {
+        assert!(updates.len() > 1, "a batch of one update needs no log");
         let writes = Writes::new(self.context).plan_with_lease(updates, &options).await?;
         let view = self.context.view();
         let holders = choose_holders(&view, self.context.next_turn());

@@ -43,10 +43,18 @@ pub(crate) const ASKS_TRUNCATION: u8 = 2;
 pub(crate) const REBUILDS_VIEWS: u8 = 3;
 /// Of `truncate`: how far the node is with building a view.
 pub(crate) const ASKS_VIEW_BUILD: u8 = 4;
+const _: () = assert!(
+    TRUNCATES < ASKS_TRUNCATION && ASKS_TRUNCATION < REBUILDS_VIEWS && REBUILDS_VIEWS < ASKS_VIEW_BUILD,
+    "each message of verb truncate has a version of its own"
+);
 /// Bytes of the topology version before a body.
 pub(crate) const STAMP_LEN: usize = 8;
 /// Bytes before the updates of a write: the topology version, and when the write began.
 pub(crate) const BEGUN_LEN: usize = STAMP_LEN + 8;
+
+const _: () = assert!(STAMP_LEN == size_of::<u64>(), "a topology version stands before a body");
+const _: () =
+    assert!(BEGUN_LEN == STAMP_LEN + size_of::<i64>(), "and the time of a write before its updates");
 
 /// The topology version by which a request chose its replicas; 0 when it has none.
 pub(crate) fn ring_of(body: &Bytes) -> u64 {

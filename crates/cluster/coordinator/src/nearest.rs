@@ -100,10 +100,14 @@ impl Nearest<'_> {
                 break;
             }
             let asked = wanted.iter().map(|node| self.ask_node(reader, *node));
+            let count = answers.len() + wanted.len();
             answers.extend(wanted.iter().copied().zip(join_all(asked).await));
+            assert_eq!(answers.len(), count, "a node is asked once");
+            assert!(count <= view.nodes().len(), "only nodes of the view are asked");
         }
         let mut found: Vec<Candidate> = answers.into_values().flatten().flatten().collect();
         Candidate::keep_nearest(&mut found, self.query.count);
+        assert!(found.len() <= self.query.count, "a search finds at most as many rows as it is asked for");
         Ok(found)
     }
 
@@ -128,6 +132,7 @@ fn not_enough(reader: &Reader<'_>, answers: &Answers, unavailable: RequestError)
     match (errors.is_empty(), unavailable) {
         (false, RequestError::Unavailable { required, .. }) => {
             let received = answers.len() - errors.len();
+            assert!(required > 0, "too few nodes are fewer than are needed");
             reader.not_enough(received.min(required as usize - 1), required as usize, false, &errors)
         }
         (_, unavailable) => unavailable,

@@ -122,6 +122,7 @@ impl Ongoing {
         table: &schema::Table,
         (verb, message, body): (Verb, Bytes, &Bytes),
     ) -> bool {
+        assert_ne!(node, self.erm.view.own(), "a node applies its own part of a write");
         let peer = self.erm.view.node(node);
         let remote = self.context.remote();
         let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
@@ -159,6 +160,7 @@ impl Ongoing {
     fn begin_behind(&self, at_micros: i64) -> i64 {
         self.context.replica().engine().note_truncation(at_micros);
         let begun_micros = self.context.begin_write();
+        assert!(begun_micros >= at_micros, "a write that begins again is not before the truncation");
         self.age.set(Age::New(begun_micros));
         begun_micros
     }
@@ -228,6 +230,7 @@ impl Ongoing {
     }
 
     pub(crate) fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {
+        assert_ne!(node, self.erm.view.own(), "hints are kept for other nodes");
         let update = body.slice(message::BEGUN_LEN..);
         // The state of a counter is no delta: it may come twice.
         let (host, begun_micros) = (self.erm.view.node(node).host, self.age.get().begun_micros());
@@ -274,6 +277,7 @@ impl Ongoing {
         let view = self.view();
         let named: Vec<(HostId, u64)> =
             others.iter().map(|(node, expected)| (view.node(*node).host, expected.number)).collect();
+        assert!(!others.is_empty(), "a write to one replica is sent to it directly");
         let message = encode(self.context.shard(), &named, &body);
         let broken = Notify::new();
         // Who is silent for half of the time is not waited for with the other half.

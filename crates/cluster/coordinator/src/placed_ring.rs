@@ -59,6 +59,8 @@ impl PlacedRing {
             };
             placements.push(((*replication).clone(), placement));
         }
+        let is_placed = |wanted: &&Replication| placements.iter().any(|(known, _)| known == *wanted);
+        assert!(replications.iter().all(is_placed), "each replication has a placement");
         let ring = same.map_or(self.ring, |same| same.ring.clone());
         Self { ring, placements: placements.into() }
     }

@@ -48,6 +48,7 @@ impl Placements {
         if let Some(placed) = self.by_table.borrow().get(&table.id) {
             return placed.copies.clone();
         }
+        assert_eq!(table.keyspace, keyspace.name, "a table lies with its keyspace");
         let own = self.own.get().and_then(|own| own.place(view, table)).map(Arc::new);
         let copies = own.unwrap_or_else(|| self.of_keyspace(view, keyspace));
         let placed = Placed { keyspace: keyspace.name.clone(), copies: copies.clone() };

@@ -118,6 +118,7 @@ fn neighbours(
     let datacenter = &view.node(view.own()).location.datacenter;
     let Some(factor) = factors.get(datacenter).map(|factor| *factor as usize) else { return Ok(0) };
     let required = factor - factor / 2;
+    assert!(required + (factor / 2 + 1) > factor, "the nodes that are read share one with each LOCAL_QUORUM");
     let near = |node: &&NodeIndex| view.datacenter(**node) == view.datacenter(view.own());
     let is_there = |node: NodeIndex| node == view.own() || have == Some(node) || view.is_alive(node);
     let (there, down): (Replicas, Replicas) =
@@ -171,6 +172,7 @@ fn sources(
         return Ok(Sources::Gone);
     }
     let is_here = |node: &NodeIndex| have == Some(*node);
+    assert!(required <= replicas.len(), "no more replicas are read than there are");
     let required = required - usize::from(replicas.iter().any(is_here));
     let is_near = |node: &NodeIndex| view.datacenter(*node) == view.datacenter(view.own());
     // Those who leave are asked first, then the near ones.
@@ -185,7 +187,10 @@ fn sources(
         let (required, alive) = (required as u32, candidates.len() as u32);
         return Err(RequestError::Unavailable { consistency, required, alive });
     }
-    Ok(Sources::These(candidates.into_iter().take(required).collect()))
+    let sources: Replicas = candidates.into_iter().take(required).collect();
+    debug_assert!(contact::are_distinct(&sources), "a source is asked once");
+    assert!(have.is_none_or(|have| !sources.contains(&have)), "a node whose data is here is not asked");
+    Ok(Sources::These(sources))
 }
 
 impl Coordinator {
@@ -225,6 +230,7 @@ impl Coordinator {
         if let Sources::These(sources) = &chosen {
             voters.extend(sources.iter().copied());
         }
+        debug_assert!(contact::are_distinct(&voters), "a node counts once");
         self.context().fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
         // Before the rows: what is committed by then is among them.
         self.lwt().carry_votes(&erm, table, range, &voters).await?;
@@ -284,7 +290,8 @@ async fn pull_step(
         return Ok((PullStats::default(), mine.more));
     }
     let (pages, agreed) = source_pages(reader, command, body, &others, token).await.map_err(failed)?;
-    let pages = std::iter::once(mine).chain(pages).collect();
+    assert!(agreed || pages.len() == others.len(), "sources that differ have sent their rows");
+    let pages: Vec<ReadPage> = std::iter::once(mine).chain(pages).collect();
     let Reconciled { page, mut repairs } = reconcile(command, pages);
     let lacking = std::mem::take(&mut repairs[0]);
     let stats = PullStats {

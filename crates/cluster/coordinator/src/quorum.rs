@@ -21,6 +21,8 @@ pub(crate) struct Quorum<'a> {
     reader: &'a Reader<'a>,
     table: &'a Arc<Table>,
     tally: Tally,
+    /// How many replicas there are to ask.
+    replicas: usize,
     /// Those that answered, in this order.
     answered: Replicas,
     errors: Vec<(NodeIndex, PeerError)>,
@@ -35,13 +37,19 @@ impl<'a> Quorum<'a> {
         all: &[NodeIndex],
     ) -> Self {
         let tally = Tally::new(needs, &reader.erm.view, all);
-        Self { reader, table, tally, answered: Replicas::new(), errors: Vec::new() }
+        Self { reader, table, tally, replicas: all.len(), answered: Replicas::new(), errors: Vec::new() }
     }
 
     /// Counts a replica that need not be asked.
     pub(crate) fn acknowledge(&mut self, node: NodeIndex) {
         self.tally.acknowledge(node, self.reader.erm.view.datacenter(node));
         self.answered.push(node);
+        self.assert_counted_once();
+    }
+
+    /// A replica has answered or failed, or neither.
+    fn assert_counted_once(&self) {
+        assert!(self.answered.len() + self.errors.len() <= self.replicas, "a replica is counted once");
     }
 
     /// Asks the `first` ones, and of the `spare` ones the next for each that fails or lets `speculative_retry` pass, until enough have
@@ -54,6 +62,7 @@ impl<'a> Quorum<'a> {
         ask: impl Fn(NodeIndex, &[NodeIndex]) -> Asked<'f, T>,
         mut take: impl FnMut(T) -> bool,
     ) {
+        debug_assert!(!spare.iter().any(|node| first.contains(node)), "a spare replica is asked later");
         let (context, view) = (self.reader.context, &self.reader.erm.view);
         let (rt, deadline) = (context.rt(), self.reader.options.deadline);
         let mut asked: FuturesUnordered<Asked<'f, T>> = FuturesUnordered::new();
@@ -86,6 +95,7 @@ impl<'a> Quorum<'a> {
                     true
                 }
             };
+            self.assert_counted_once();
             if wants_another && let Some(node) = spare.pop_front() {
                 asked.push(ask(node, &self.answered));
             }
@@ -100,10 +110,13 @@ impl<'a> Quorum<'a> {
     /// # Errors
     /// When those are not enough, or the answers are not `complete`. `data_present` goes into the client's error.
     pub(crate) fn answered(self, complete: bool, data_present: bool) -> Result<Replicas, RequestError> {
+        let received = self.tally.received() as usize;
+        assert!(received <= self.answered.len(), "no more answers count than came");
         if complete && self.tally.is_met() {
+            assert!(received >= self.tally.required() as usize, "a quorum has as many answers as it needs");
             return Ok(self.answered);
         }
-        let (received, required) = (self.tally.received() as usize, self.tally.required() as usize);
+        let required = self.tally.required() as usize;
         Err(self.reader.not_enough(received, required, data_present, &self.errors))
     }
 }

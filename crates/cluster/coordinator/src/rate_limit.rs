@@ -84,12 +84,14 @@ impl RateLimiter {
         bytes[24] = operation as u8;
         let [id, place] = stdx::murmur3::hash128(&bytes, 0);
         let id = id.max(1);
+        assert_eq!(sets.len(), SETS, "the limiter's memory is bounded");
         let set = &mut sets[place as usize % SETS];
         let at = set.iter().position(|slot| slot.id == id).unwrap_or_else(|| {
             let idle = (0..WAYS).min_by_key(|at| set[*at].busy_until).expect("a set has slots");
             set[idle] = Slot { id, busy_until: 0 };
             idle
         });
+        assert!(set.iter().filter(|slot| slot.id == id).count() == 1, "a partition has one slot");
         let busy_until = set[at].busy_until.max(now) + WINDOW / u64::from(limit);
         if decision == Decision::Here && busy_until > now + WINDOW {
             return false;
@@ -115,6 +117,8 @@ impl Context {
         limit: u32,
         decision: Decision,
     ) -> bool {
+        let owner = self.replica().shard_of(partition.1);
+        assert_eq!(owner, self.shard(), "the shard that owns a partition counts its operations");
         self.rate_limiter().count(partition, limit, decision, self.rt().now())
     }
 

@@ -90,6 +90,7 @@ impl Reader<'_> {
     /// One partition.
     async fn key(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let Partitions::Keys(keys) = &command.partitions else { unreachable!("only called for a key") };
+        assert_eq!(keys.len(), 1, "the replicas of one partition are asked");
         let token = keys[0].token;
         self.part(command, self.erm.placement.replicas(token), token).await
     }
@@ -120,10 +121,16 @@ impl Reader<'_> {
         let mut at = start;
         while let Some(page) = reads.next().await {
             at += 1;
+            assert!(at <= keys.len(), "a partition is read once");
             if assembly.push(page?, at == keys.len()) {
                 break;
             }
         }
+        let is_last = at == keys.len();
+        assert!(
+            is_last || assembly.page.more.is_some(),
+            "a page that is not the last says where the next begins"
+        );
         Ok(assembly.page)
     }
 
@@ -147,8 +154,12 @@ impl Reader<'_> {
                 .collect();
             let reads = now.iter().map(|(command, replicas)| self.part(command, replicas, token_of(command)));
             let count = now.len();
+            assert!(count > 0, "a round reads a part");
             for (at, page) in try_join_all(reads).await?.into_iter().enumerate() {
-                if assembly.push(page, parts.is_empty() && at + 1 == count) {
+                let is_last = parts.is_empty() && at + 1 == count;
+                if assembly.push(page, is_last) {
+                    let goes_on = assembly.page.more.is_some();
+                    assert!(is_last || goes_on, "a page that is not the last says where the next begins");
                     return Ok(assembly.page);
                 }
             }
@@ -250,6 +261,7 @@ impl Gather<'_> {
         let Gathered { page, digests } = gathered;
         let has_rows = page.is_some();
         let answered = quorum.answered(has_rows, has_rows)?;
+        assert_eq!(digests.len() + 1, answered.len(), "each replica beside the first has a digest");
         let Some(rows) = page.as_ref().filter(|_| !digests.is_empty()) else { return Ok((answered, page)) };
         let own = context.digest_of(&self.command, rows);
         let same = digests.iter().all(|digest| *digest == own);
@@ -299,6 +311,7 @@ impl<'a> Assembly<'a> {
                 Some(resume) if resume.key == partition.key => resume.rows_in_partition,
                 _ => 0,
             };
+            assert!(self.rows <= limits.rows, "a page has at most as many rows as its limit");
             let room = usize::try_from(limits.rows - self.rows).unwrap_or(usize::MAX);
             let cut = partition.rows.len() > room;
             if cut {
@@ -356,8 +369,11 @@ pub(crate) fn parts(
                 out.push_back((part, replicas.iter().copied().collect()));
             }
         }
+        assert!(order(&end) > order(&from), "the parts of a range follow each other");
         from = end;
     }
+    let is_covered = order(&from) >= order(&range.end) || placement.range_count() == 0;
+    assert!(is_covered, "the parts of a range cover it");
     // The place to resume from counts within the first part only, whose range begins where the client's does.
     if let (Some((first, _)), Some(_)) = (out.front_mut(), resume) {
         first.start = range.start.clone();

@@ -66,6 +66,7 @@ impl Reader<'_> {
             // A replica that was read may have to do yet what another has done: what it had must not come back there.
             let truncated_at = pages.iter().map(|page| page.truncated_at).min().unwrap_or(i64::MIN);
             let Reconciled { page, repairs } = reconcile_injected(&command, pages, injected);
+            assert_eq!(repairs.len(), nodes.len(), "what a replica lacks is known of each");
             // Rows read before a truncation are not sent after it.
             if replica.truncated_at(command.table.id) != truncated {
                 continue;
@@ -103,6 +104,7 @@ impl Reader<'_> {
         };
         quorum.ask(nodes, participants.spare(nodes), ask, take).await;
         let answered = quorum.answered(true, !pages.is_empty())?;
+        assert_eq!(answered.len(), pages.len(), "each replica that answered has a page");
         Ok((answered, pages))
     }
 
@@ -121,6 +123,7 @@ impl Reader<'_> {
         if lacking.is_empty() {
             return Ok(nodes);
         }
+        assert!(lacking.len() <= nodes.len(), "only replicas that were read are repaired");
         let count = lacking.len() + pending.len();
         self.context.count(|stats| stats.repaired += count as u64);
         let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);

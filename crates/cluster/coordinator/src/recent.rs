@@ -22,6 +22,10 @@ const PARTS: usize = 1 << PARTS_BITS;
 /// Microseconds have buckets up to about 2^26, a minute.
 const BUCKETS: usize = (26 - PARTS_BITS as usize) * PARTS + PARTS;
 
+const _: () =
+    assert!(FRESH.as_millis() < WINDOW.as_millis(), "a percentile is computed anew within a window");
+const _: () = assert!(BUCKETS.is_multiple_of(PARTS), "each doubling has its buckets");
+
 /// The latest reads of all tables, as one shard coordinated them.
 #[derive(Debug, Default)]
 pub(crate) struct RecentReads {
@@ -110,6 +114,7 @@ fn bucket_of(took: Duration) -> usize {
 
 /// The first duration that is above a bucket.
 fn upper_end(bucket: usize) -> Duration {
+    assert!(bucket < BUCKETS, "a duration has a bucket");
     if bucket < PARTS {
         return Duration::from_micros(bucket as u64 + 1);
     }

@@ -39,6 +39,7 @@ pub(crate) fn reconcile_injected(
         !matches!(&command.partitions, Partitions::Keys(keys) if keys.len() != 1),
         "one partition or a range"
     );
+    assert!(!pages.is_empty(), "there is a page to merge");
     let end = pages
         .iter()
         .filter_map(|page| page.more.as_ref())
@@ -69,9 +70,11 @@ pub(crate) fn reconcile_injected(
         }
     }
     let merged = merged.finish().partitions;
-    let repairs = pages.iter().map(|page| lacks(&command.table, page, &merged, command.reversed)).collect();
+    let repairs: Vec<Vec<PartitionUpdate>> =
+        pages.iter().map(|page| lacks(&command.table, page, &merged, command.reversed)).collect();
     let mut page = wanted.finish();
     page.tombstones = tombstones;
+    assert_eq!(repairs.len(), pages.len(), "what a replica lacks is known of each");
     Reconciled { page, repairs }
 }
 

@@ -139,7 +139,8 @@ impl Calls<'_> {
         let table = update.table.clone();
         let mut updates = decode_updates(&answer, |id| (id == table.id).then(|| table.clone()))
             .map_err(|refusal| unreadable(&refusal))?;
-        updates.pop().ok_or_else(|| unreadable(&"no state of the counter"))
+        let state = updates.pop().filter(|state| updates.is_empty() && state.key == update.key);
+        state.ok_or_else(|| unreadable(&"no state of the counter"))
     }
 
     pub(crate) async fn truncate(

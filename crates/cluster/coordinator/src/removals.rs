@@ -48,6 +48,7 @@ impl Removals {
 impl Coordinator {
     /// Has the files of these tables removed, which no shard uses any more, and looks again at those of earlier drops. Waits a while for it.
     pub(crate) async fn remove_tables(&self, removals: &Removals, tables: Vec<TableId>) {
+        assert_eq!(self.shard(), 0, "shard 0 removes tables");
         removals.waiting.borrow_mut().extend(tables);
         removals.is_asked.set(true);
         removals.wake.notify_one();
@@ -58,18 +59,19 @@ impl Coordinator {
 
     /// Removes what it is asked for, until it is cancelled.
     pub(crate) async fn run_removals(&self, removals: &Removals, group: &Group) {
+        assert_eq!(self.shard(), 0, "shard 0 removes tables");
         loop {
             while !removals.is_asked.replace(false) {
                 removals.wake.notified().await;
             }
-            removals.is_running.set(true);
+            assert!(!removals.is_running.replace(true), "the files of tables are removed by one task");
             let tables = removals.waiting.take();
             let at_micros = self.context().rt().wall_micros();
             iter(tables)
                 .for_each_concurrent(TABLES_AT_ONCE, |table| self.remove_table(table, at_micros))
                 .await;
             self.finish_drops(group, &self.context().schema()).await;
-            removals.is_running.set(false);
+            assert!(removals.is_running.replace(false), "a removal ends once");
             removals.ended.notify_all();
         }
     }

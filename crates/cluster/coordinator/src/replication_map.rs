@@ -73,6 +73,7 @@ pub(crate) fn targets(
         }
     };
     replicas.extend(pending);
+    debug_assert!(crate::contact::are_distinct(&replicas), "a write is sent to a replica once");
     if erm.injected.long_write {
         let count = replicas.len();
         return (replicas, needs.one_more(count));

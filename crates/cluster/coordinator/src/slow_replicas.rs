@@ -38,6 +38,8 @@ impl Context {
         };
         let mut all = slow(false);
         all.extend(slow(true));
+        assert!(all.len() <= replicas.len(), "only replicas are slow ones");
+        debug_assert!(!all.contains(&view.node(view.own()).host), "a node does not wait for itself");
         all
     }
 

@@ -21,6 +21,11 @@ const SLOW_MIN: Duration = Duration::from_millis(5);
 /// An answer counts as one of so many.
 const SHARE: u32 = 4;
 
+const _: () = assert!(SHARE >= 2, "one answer does not decide alone");
+const _: () = assert!(TIMES > 1, "of equals none is slow");
+const _: () =
+    assert!(SLOW_MIN.as_millis() < PENALTY.as_millis(), "a read that was in vain makes a node slow");
+
 /// Few hosts.
 pub(crate) type Hosts = SmallVec<[HostId; 4]>;
 

@@ -27,6 +27,10 @@ const ROUNDS: usize = 2;
 /// And at most, while their times differ: votes and hints of later times may come in between.
 const ROUNDS_MAX: usize = 6;
 
+const _: () =
+    assert!(ROUNDS >= 2, "what a node was given before the others truncated is removed by the second round");
+const _: () = assert!(ROUNDS <= ROUNDS_MAX, "a truncation ends");
+
 /// Truncations by one shard's coordinator.
 pub(crate) struct Truncations<'a> {
     context: &'a Context,
@@ -54,13 +58,21 @@ impl<'a> Truncations<'a> {
 
     /// The time of the last truncation of a table on each shard of this node: rows read elsewhere before it are not written here after it.
     pub(crate) async fn truncated_at(&self, table: TableId) -> Vec<i64> {
-        join_all(self.context.port().ask_each(shard_calls::TruncatedAt { table })).await
+        let times = join_all(self.context.port().ask_each(shard_calls::TruncatedAt { table })).await;
+        assert_eq!(times.len(), self.shards(), "each shard says when it truncated the table");
+        times
+    }
+
+    /// How many shards this node has.
+    fn shards(&self) -> usize {
+        usize::from(self.context.rt().shard_count())
     }
 
     /// A time behind every write, logged batch and hint that any shard has taken up, however the wall clock was moved meanwhile;
     /// [`i64::MIN`] when there was none.
     pub(crate) async fn behind_pending(&self) -> i64 {
         let latest = join_all(self.context.port().ask_each(shard_calls::LatestPending {})).await;
+        assert_eq!(latest.len(), self.shards(), "each shard says when its last write began");
         let known = latest.into_iter().filter(|latest| *latest > i64::MIN);
         known.map(|latest| latest.saturating_add(1)).max().unwrap_or(i64::MIN)
     }
@@ -155,8 +167,11 @@ impl<'a> Truncations<'a> {
         // the truncation before: whoever reads on both sides of this one is to see that there was one.
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
+        assert!(at_micros >= before, "the time of a truncation never goes back");
         let operation = TableOperation::Truncate { at_micros };
-        outcome(&self.context.replica().table_operation_on_each(table, operation).await).map(|()| at_micros)
+        let outcomes = self.context.replica().table_operation_on_each(table, operation).await;
+        assert_eq!(outcomes.len(), self.shards(), "each shard truncates its part of the table");
+        outcome(&outcomes).map(|()| at_micros)
     }
 }
 
@@ -166,6 +181,7 @@ fn judge(
     nodes: &[NodeIndex],
     results: Vec<Result<i64, PeerError>>,
 ) -> Result<Vec<i64>, RequestError> {
+    assert_eq!(nodes.len(), results.len(), "each node that is asked has a result");
     let received = results.iter().filter(|result| result.is_ok()).count();
     let mut times = Vec::with_capacity(received);
     for (node, result) in nodes.iter().zip(results) {
@@ -183,6 +199,7 @@ fn judge(
             }
         }
     }
+    assert_eq!(times.len(), nodes.len(), "a truncation is done when every node has done it");
     Ok(times)
 }
 

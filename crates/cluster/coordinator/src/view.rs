@@ -163,6 +163,13 @@ impl ClusterView {
         let own = NodeIndex(own as u16);
         let mut by_host: Vec<NodeIndex> = (0..nodes.len() as u16).map(NodeIndex).collect();
         by_host.sort_unstable_by_key(|index| nodes[usize::from(index.0)].host);
+        let host = |index: NodeIndex| nodes[usize::from(index.0)].host;
+        assert!(by_host.windows(2).all(|two| host(two[0]) < host(two[1])), "a host is one node");
+        // Reads choose nodes by their indexes in the ring.
+        let is_placed = |(node, of_ring): (&ViewNode, &RingNode)| node.host == of_ring.host;
+        let read = ring.ring().nodes();
+        assert!(nodes.iter().zip(read).all(is_placed), "the nodes of the ring come first, in its order");
+        assert!(!nodes[read.len()..].iter().any(is_read), "every node that reads ask is in the ring");
         Ok(Self {
             ring,
             nodes,
@@ -200,6 +207,8 @@ impl ClusterView {
         if !is_same {
             return Self::of(before.node(before.own).host, nodes, switched);
         }
+        let own = before.own;
+        assert_eq!(nodes[usize::from(own.0)].host, before.node(own).host, "a node keeps its place");
         Ok(Self {
             ring: before.ring.clone(),
             nodes,
@@ -246,7 +255,12 @@ impl ClusterView {
     /// The same with nodes that have left: nobody is to ask them, and connections to them stay until the cluster's log forgets them,
     /// for what they were asked by the previous topology version.
     #[must_use]
+    ///
+    /// # Panics
+    /// When one of them is a node of the view.
     pub fn with_departed(self, departed: Vec<ViewNode>) -> Self {
+        let has_left = |node: &ViewNode| self.index_of(node.host).is_none();
+        assert!(departed.iter().all(has_left), "a node that has left is no node of the view");
         Self { departed, ..self }
     }
 
@@ -272,7 +286,11 @@ impl ClusterView {
     /// The same with the number of its ring, which rises with every change, and the least one by which replicas may still be
     /// chosen.
     #[must_use]
+    ///
+    /// # Panics
+    /// When its own ring may not be used.
     pub fn numbered(self, ring_number: u64, fence: u64) -> Self {
+        assert!(fence <= ring_number, "requests of the view's own topology version are not refused");
         Self { ring_number, fence, ..self }
     }
 

@@ -43,6 +43,8 @@ const REMEMBERED_MAX: usize = 16;
 /// Differences that a report lists, at most.
 const LISTED_MAX: usize = 10_000;
 
+const _: () = assert!(RUNNING_MAX < REMEMBERED_MAX, "a check that has ended makes room for another");
+
 /// The tokens that a check goes over, of the base and of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedTokens {
@@ -236,7 +238,10 @@ impl Coordinator {
         let id = checks.latest.get() + 1;
         checks.latest.set(id);
         run.check.status.borrow_mut().id = id;
+        let is_later = all.back().is_none_or(|last| last.status.borrow().id < id);
+        assert!(is_later, "a check has a number of its own");
         all.push_back(run.check.clone());
+        assert!(all.len() <= REMEMBERED_MAX, "checks that are remembered are bounded");
         let check = run.check.clone();
         let task = self.context().rt().spawn(Group::Maintenance, async move { run.run().await });
         *check.task.borrow_mut() = Some(task);
@@ -337,6 +342,8 @@ impl CheckRun {
             self.table(self.view.table(), part).await?;
             let mut status = self.check.status.borrow_mut();
             status.parts_done += 1;
+            assert!(status.parts_done <= status.parts, "a part is done once");
+            assert!(status.last_token < Some(part.upto), "a check does not go back");
             status.last_token = Some(part.upto);
         }
         Ok(())
@@ -411,6 +418,7 @@ impl CheckRun {
             self.coordinator.context().rt().sleep(self.wanted.pause).await;
             let at_micros = self.coordinator.context().begin_write();
             let again = self.look(differing.iter().map(|look| look.place.clone()).collect()).await?;
+            assert_eq!(again.len(), differing.len(), "each place is looked at again");
             let (mut settled, mut changed) = (Vec::new(), Vec::new());
             for (before, look) in differing.into_iter().zip(again) {
                 match before.base == look.base {
@@ -453,6 +461,8 @@ impl CheckRun {
                 status.listed.push(FoundDifference { difference, key, clustering, repaired });
             }
         }
+        assert!(status.repaired <= status.differences(), "only rows that differ are repaired");
+        assert!(status.listed.len() <= LISTED_MAX, "a report is bounded");
         Ok(())
     }
 
@@ -590,6 +600,8 @@ fn parts(ranges: &[TokenRange]) -> Vec<TokenRange> {
         let end = |part: i128| (i128::from(after) + width * part / each) as i64;
         parts.extend((0..each).map(|part| TokenRange { after: end(part), upto: end(part + 1) }));
     }
+    assert!(parts.iter().all(|part| part.after < part.upto), "a part has a token");
+    assert!(parts.windows(2).all(|two| two[0].upto <= two[1].after), "parts are ordered and do not overlap");
     parts
 }
 

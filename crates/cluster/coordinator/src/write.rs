@@ -166,6 +166,7 @@ impl<'a> Writes<'a> {
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
         // A replica that has the write counts also when it has been convicted since.
+        assert!(has_it.is_none_or(|node| replicas.contains(&node)), "a node that has a write is a replica");
         let counted = |node: &NodeIndex| view.is_alive(*node) || has_it == Some(*node);
         let asked: Replicas = replicas.iter().copied().filter(counted).collect();
         let mut tally = Tally::new(&needs, &view, &asked);
@@ -175,6 +176,7 @@ impl<'a> Writes<'a> {
         let ongoing = Ongoing::new(self.context, erm, tally, (options, age));
         let token = update.key.token;
         let own = view.own();
+        assert!(!away.contains(&own), "a node is not down to itself");
         let others: Replicas =
             live.iter().copied().filter(|node| *node != own && Some(*node) != has_it).collect();
         // What comes late reaches each by itself.

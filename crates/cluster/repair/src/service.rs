@@ -153,6 +153,7 @@ pub(crate) struct Inner {
     pub(crate) replica: Replica,
     pub(crate) context: Rc<dyn ClusterContext>,
     pub(crate) config: RepairConfig,
+    pub(crate) bytes_per_second: Cell<u64>,
     pub(crate) host: HostId,
     follower: Follower<Own>,
     serving: Semaphore,
@@ -249,6 +250,7 @@ impl Repair {
             serving: Semaphore::new(config.serving_max.max(1)),
             replica,
             context,
+            bytes_per_second: Cell::new(config.bytes_per_second),
             config,
             host,
             history,
@@ -294,6 +296,11 @@ impl Repair {
         if self.0.config.automatic {
             self.begin_automatic();
         }
+    }
+
+    /// Changes the rate of what is exchanged by the repairs that this node leads, bytes a second; 0 for no limit.
+    pub fn set_rate(&self, bytes_per_second: u64) {
+        self.0.bytes_per_second.set(bytes_per_second);
     }
 
     /// The repair history, on shard 0.

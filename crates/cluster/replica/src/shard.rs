@@ -1,5 +1,6 @@
 //! One shard's replica: its engine, and the way to the engines of the other shards.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ struct Inner {
     sharder: Sharder,
     engine: Engine,
     port: Port<ShardRequest, ShardResponse>,
-    config: ReplicaConfig,
+    config: Cell<ReplicaConfig>,
 }
 
 impl Replica {
@@ -53,7 +54,7 @@ impl Replica {
             sharder: Sharder::new(rt.shard_count()),
             engine,
             port: port.clone(),
-            config,
+            config: Cell::new(config),
         };
         let replica = Self(Rc::new(inner));
         let server = replica.clone();
@@ -103,6 +104,11 @@ impl Replica {
         }
     }
 
+    /// Changes the settings, for the reads that begin from now on.
+    pub fn set_config(&self, config: ReplicaConfig) {
+        self.0.config.set(config);
+    }
+
     /// Reads what this shard owns.
     pub(crate) async fn read_own(&self, read: &Read<'_>) -> Result<ReadPage, ReplicaError> {
         let above = match read.scope {
@@ -110,7 +116,7 @@ impl Replica {
             Scope::ShardAbove(mark) => Some(mark),
         };
         let tombstones_max = match read.tombstones {
-            TombstoneLimit::Configured => self.0.config.tombstone_failure_threshold,
+            TombstoneLimit::Configured => self.0.config.get().tombstone_failure_threshold,
             TombstoneLimit::Unlimited => u64::MAX,
         };
         let command = read.command;

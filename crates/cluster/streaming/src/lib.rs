@@ -151,6 +151,11 @@ impl Streaming {
         Ok(Self(inner))
     }
 
+    /// Changes the limit of the bytes a second that this shard sends, for transfers that are under way too; none for no limit.
+    pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
+        self.0.sender.set_bandwidth(bytes_per_second);
+    }
+
     /// What is under way.
     pub fn progress(&self) -> StreamingProgress {
         let inner = &self.0;

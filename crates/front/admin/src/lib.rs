@@ -19,7 +19,7 @@ pub use alternator_metrics::AlternatorFigures;
 pub use guard::{Access, Changes};
 pub use http::{HttpServer, HttpServerConfig};
 pub use metrics::exposition;
-pub use node::{Mode, Node, NodeInfo, ShardFigures, TransportFigures};
+pub use node::{Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures, TransportFigures};
 pub use rest::{MetricsService, RestService, load};
 
 use rt::LocalBoxFuture;

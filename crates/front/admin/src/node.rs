@@ -166,6 +166,28 @@ pub struct ShardFigures {
     pub rpc: RpcStats,
 }
 
+/// A setting of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its value as `torc.yaml` would have it.
+    pub value: String,
+    /// The type of the value.
+    pub kind: SettingKind,
+}
+
+/// The type of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    /// A text, also a duration or a size with its unit.
+    Text,
+    /// `true` or `false`.
+    Truth,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Float,
+}
+
 /// A node as administration sees it.
 pub trait Node {
     /// The facts that do not change.
@@ -223,10 +245,13 @@ pub trait Node {
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {
         None
     }
-    /// The share of requests that are traced although their client does not ask for it.
-    fn trace_probability(&self) -> f64;
-    /// Sets that share, from 0 to 1, on all shards.
-    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()>;
+    /// A setting as it is now; none when none has this name.
+    fn setting(&self, name: &str) -> Option<Setting>;
+    /// Changes a setting on all shards, until the node ends.
+    ///
+    /// # Errors
+    /// When there is no such setting, it counts at the start only, or does not take this value: the operator's message.
+    fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>>;
     /// Asks the node to stop.
     fn request_stop(&self);
     /// Microseconds since the epoch.

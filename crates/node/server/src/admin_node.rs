@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use admin::{
     Access, Changes, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo, RestService,
-    Service, ShardFigures,
+    Service, Setting, SettingKind, ShardFigures,
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
@@ -23,7 +23,7 @@ use rt::{DiskError, Group, LocalBoxFuture, Rt, Task};
 use schema::{Schema, TableId};
 
 use crate::node::Boot;
-use crate::orders::{Figures, Order, Quiesce, Report, Trace};
+use crate::orders::{Configure, Figures, Order, Quiesce, Report};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};
 
@@ -43,7 +43,7 @@ impl AdminNode {
     /// Opens the ports.
     pub(crate) async fn start(
         rt: &Rt,
-        boot: &Boot,
+        boot: &Arc<Boot>,
         shard: Rc<RunningShard>,
         port: Port<Order, Report>,
         membership: &Membership,
@@ -64,6 +64,7 @@ impl AdminNode {
         };
         let view: Rc<dyn Node> = Rc::new(View {
             rt: rt.clone(),
+            boot: boot.clone(),
             info,
             shard,
             port,
@@ -135,6 +136,7 @@ async fn tell_load(rt: Rt, node: Rc<dyn Node>, membership: Membership) {
 
 struct View {
     rt: Rt,
+    boot: Arc<Boot>,
     info: NodeInfo,
     shard: Rc<RunningShard>,
     port: Port<Order, Report>,
@@ -142,6 +144,16 @@ struct View {
     changes: TopologyChanges,
     data: PathBuf,
     mode: Rc<Cell<Mode>>,
+}
+
+/// The type of an option's value.
+fn kind_of(name: &str) -> SettingKind {
+    match Config::kinds().into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind) {
+        Some("bool") => SettingKind::Truth,
+        Some("integer") => SettingKind::Integer,
+        Some("double") => SettingKind::Float,
+        _ => SettingKind::Text,
+    }
 }
 
 impl Node for View {
@@ -255,13 +267,19 @@ impl Node for View {
         self.shard.coordinator().cancel_view_check(id)
     }
 
-    fn trace_probability(&self) -> f64 {
-        self.shard.front().trace_probability()
+    fn setting(&self, name: &str) -> Option<Setting> {
+        let option = Config::option(name).ok()?;
+        let value = self.boot.settings.current().value_of(option.name)?;
+        Some(Setting { value, kind: kind_of(option.name) })
     }
 
-    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()> {
+    fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>> {
+        let changed = self.boot.settings.change(name, value).map_err(|error| error.to_string());
         let port = self.port.clone();
-        Box::pin(async move { drop(join_all(port.ask_each(Trace { probability })).await) })
+        Box::pin(async move {
+            join_all(port.ask_each(Configure { config: changed? })).await;
+            Ok(())
+        })
     }
 
     fn repair(&self) -> Option<repair::Repair> {

@@ -129,7 +129,8 @@ fn share_prepared(rt: &Rt, executor: &ShardFrontend, endpoint: StatementsEndpoin
     }));
 }
 
-fn limits(config: &Config) -> ExecLimits {
+/// The settings of statements.
+pub(crate) fn limits(config: &Config) -> ExecLimits {
     let bytes = |size: crate::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     ExecLimits {
         read_timeout: config.read_request_timeout,
@@ -143,6 +144,7 @@ fn limits(config: &Config) -> ExecLimits {
         batch_partitions_warn: config.unlogged_batch_across_partitions_warn_threshold as usize,
         prepared_bytes: bytes(config.prepared_statements_cache_size),
         tombstone_warn_threshold: u32::try_from(config.tombstone_warn_threshold).unwrap_or(u32::MAX),
+        trace_probability: config.trace_probability,
         slow_after: config.slow_query_log_timeout,
         authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),

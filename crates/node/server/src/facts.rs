@@ -107,7 +107,6 @@ pub(crate) fn runtime(
     shards: &[EngineStats],
     boot: &Boot,
     now_micros: i64,
-    trace_probability: f64,
 ) -> Vec<(&'static str, &'static str, String)> {
     let sum = |of: fn(&EngineStats) -> u64| shards.iter().map(of).sum::<u64>();
     let tables = |of: fn(&engine::TableStats) -> u64| {
@@ -116,12 +115,12 @@ pub(crate) fn runtime(
     let (hits, misses) = (tables(|t| t.cache_hits), tables(|t| t.cache_misses));
     let cached = sum(|s| s.row_cache_bytes) + sum(|s| s.block_cache_bytes);
     let (total, used) = (sum(|s| s.memtable_bytes_max), sum(|s| s.memtable_bytes));
-    let capacity = boot.config.cache_size.0;
+    let (settings, capacity) = (boot.settings.current(), boot.config.cache_size.0);
     let uptime = now_micros.saturating_sub(boot.started_micros).max(0) / 1_000_000;
     let mut items = vec![
-        ("generic", "incremental_backup_enabled", boot.config.incremental_backups.to_string()),
+        ("generic", "incremental_backup_enabled", settings.incremental_backups.to_string()),
         ("generic", "load", tables(|t| t.disk_bytes).to_string()),
-        ("generic", "trace_probability", trace_probability.to_string()),
+        ("generic", "trace_probability", settings.trace_probability.to_string()),
         ("generic", "uptime", format!("{uptime} seconds")),
         ("memtable", "entries", tables(|t| t.memtable_partitions).to_string()),
         ("memtable", "memory_free", total.saturating_sub(used).to_string()),

@@ -57,8 +57,8 @@ pub(crate) struct Front {
     executor: ShardFrontend,
     alternator: dynamo::Server<Coordinator>,
     announcer: Announcer,
-    /// Names slow statements in the log; none when nobody wants to know.
-    _slow: Option<Task<()>>,
+    /// Names slow statements in the log.
+    _slow: Task<()>,
 }
 
 impl Front {
@@ -113,9 +113,8 @@ impl Front {
             ttl_period,
             endpoint.alternator,
         );
-        let watches = !boot.config.slow_query_log_timeout.is_zero();
         Self {
-            _slow: watches.then(|| executor::tell_slow(rt, &executor)),
+            _slow: executor::tell_slow(rt, &executor),
             rt: rt.clone(),
             config: boot.config.clone(),
             client_tls: boot.client_tls.clone(),
@@ -162,14 +161,9 @@ impl Front {
         Ok(())
     }
 
-    /// The share of requests that are traced although their client does not ask for it.
-    pub(crate) fn trace_probability(&self) -> f64 {
-        self.executor.executor().trace_probability()
-    }
-
-    /// Sets that share.
-    pub(crate) fn set_trace_probability(&self, probability: f64) {
-        self.executor.executor().set_trace_probability(probability);
+    /// Uses changed settings for the requests that begin from now on.
+    pub(crate) fn configure(&self, config: &Config) {
+        self.executor.executor().set_limits(executor::limits(config));
     }
 
     /// Figures of this moment.
@@ -359,7 +353,7 @@ impl ComputedTables for Tables {
             let mut facts = no_facts(&boot, &coordinator);
             // Only the columns that the table needs are gathered: drivers ask for system.local all the time.
             match table.name.as_str() {
-                "settings" => facts.settings = facts::settings(&boot.config),
+                "settings" => facts.settings = facts::settings(&boot.settings.current()),
                 "clients" => facts.clients = facts::clients(&sessions.connections().await),
                 "prepared_statements" => {
                     facts.prepared = facts::prepared(&executor.prepared_statements().all());
@@ -395,11 +389,10 @@ impl ComputedTables for Tables {
                 "large_partitions" | "large_rows" | "large_cells" => {
                     facts.large = facts::large(&coordinator.replica().stats().await);
                 }
-                "config" => facts.options = facts::options(&boot.config),
+                "config" => facts.options = facts::options(&boot.settings.current()),
                 "runtime_info" => {
                     let shards = coordinator.replica().stats().await;
-                    let traced = executor.executor().trace_probability();
-                    facts.runtime = facts::runtime(&shards, &boot, rt.wall_micros(), traced);
+                    facts.runtime = facts::runtime(&shards, &boot, rt.wall_micros());
                 }
                 "size_estimates"
                 | "table_estimates"

@@ -17,6 +17,7 @@ mod node;
 mod orders;
 mod repairing;
 mod security;
+mod settings;
 mod shard;
 
 pub use canaries::Canaries;

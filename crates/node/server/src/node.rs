@@ -26,6 +26,7 @@ use crate::admin_node::AdminNode;
 use crate::member::{self, Shards};
 use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
+use crate::settings::Settings;
 use crate::shard::ShardSetup;
 use crate::{Canaries, Config, NodeError};
 
@@ -44,7 +45,10 @@ const MEMORY_ASSUMED: u64 = 4 << 30;
 /// The configuration of every shard before it opens.
 #[derive(Debug)]
 pub(crate) struct Boot {
+    /// As it was at the start.
     pub(crate) config: Config,
+    /// As it is now.
+    pub(crate) settings: Settings,
     /// Injected bugs; only the simulator plants any.
     pub(crate) canaries: Canaries,
     pub(crate) directories: Directories,
@@ -267,6 +271,7 @@ async fn begin(
     let boot = Boot {
         client_tls: security.clients(&config),
         alternator_tls: security.alternator(),
+        settings: Settings::new(config.clone()),
         config,
         canaries,
         directories,

@@ -12,9 +12,9 @@ use rt::ShardCall;
 use rt::mesh::{Endpoint, Port};
 use rt::sync::Notify;
 
-use crate::NodeError;
 use crate::node::Boot;
 use crate::shard::{RunningShard, ShardSetup};
+use crate::{Config, NodeError};
 
 rt::shard_calls! {
     /// What shard 0 has the shards do.
@@ -54,10 +54,10 @@ rt::shard_calls! {
             Some(shard) => Box::new(shard.figures(&follower.rt)),
             None => Box::default(),
         },
-        /// Trace this share (0-1) of the requests.
+        /// Use changed settings.
         #[derive(Clone)]
-        Trace { probability: f64 } -> () = if let Some(shard) = follower.running() {
-            shard.front().set_trace_probability(probability);
+        Configure { config: Arc<Config> } -> () = if let Some(shard) = follower.running() {
+            shard.configure(&follower.rt, &config);
         },
         /// Take no more requests, and finish those under way.
         #[derive(Clone)]

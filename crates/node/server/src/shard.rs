@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use commitlog::{CommitLogConfig, SyncMode};
 use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse};
-use engine::{Engine, EngineConfig, FailurePolicy};
+use engine::{Engine, EngineConfig, EngineSettings, FailurePolicy};
 use hints::{Hints, HintsConfig};
 use membership::RangeStreamer;
 use repair::Repair;
@@ -78,9 +78,7 @@ impl RunningShard {
         let config = &boot.config;
         let engine =
             Engine::open(rt.clone(), engine_config(&boot, rt), Arc::new(boot.schema.stored())).await?;
-        let replica_config =
-            ReplicaConfig { tombstone_failure_threshold: config.tombstone_failure_threshold };
-        let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config);
+        let replica = Replica::new(rt, engine.clone(), setup.replica.attach(rt), replica_config(config));
         let coordinator = Coordinator::new(
             rt.clone(),
             boot.view.clone(),
@@ -120,6 +118,19 @@ impl RunningShard {
         })
     }
 
+    /// Uses changed settings from now on.
+    pub(crate) fn configure(&self, rt: &Rt, config: &Config) {
+        let shards = u64::from(rt.shard_count());
+        self.engine.set_settings(engine_settings(config, shards));
+        self.replica.set_config(replica_config(config));
+        self.front.configure(config);
+        self.handoff.hints().set_enabled(config.hinted_handoff_enabled);
+        self.handoff.hints().set_window(config.max_hint_window);
+        self.handoff.set_throttle(hints_throttle(config, shards));
+        self.transfers.set_bandwidth(stream_bandwidth(config, shards));
+        self.repair.set_rate(config.stream_throughput_outbound.0);
+    }
+
     /// Completes the logged batches that a crash interrupted.
     pub(crate) async fn replay_batches(&self) -> Result<(), NodeError> {
         let replayed = self.coordinator.replay_batches().await;
@@ -143,11 +154,6 @@ impl RunningShard {
     /// Lets clients in.
     pub(crate) async fn listen(&self) -> Result<(), NodeError> {
         self.front.listen().await
-    }
-
-    /// The client side.
-    pub(crate) fn front(&self) -> &Front {
-        &self.front
     }
 
     /// The coordinator.
@@ -230,8 +236,7 @@ fn hints_config(boot: &Boot, rt: &Rt) -> HintsConfig {
         flush_period: config.hints_flush_period,
         file_bytes_max: config.max_hints_file_size.0,
         host_bytes_max: config.max_hints_size_per_host.0.div_ceil(u64::from(rt.shard_count())),
-        // Each shard delivers its hints.
-        throttle_bytes: config.hinted_handoff_throttle.0.div_ceil(u64::from(rt.shard_count())),
+        throttle_bytes: hints_throttle(config, rt.shard_count().into()),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
         canaries: boot.canaries.hints,
         ..HintsConfig::default()
@@ -239,12 +244,25 @@ fn hints_config(boot: &Boot, rt: &Rt) -> HintsConfig {
 }
 
 fn transfer_config(boot: &Boot, rt: &Rt) -> StreamingConfig {
-    let shards = u64::from(rt.shard_count());
-    let bytes = boot.config.stream_throughput_outbound.0;
     StreamingConfig {
-        bytes_per_second: (bytes > 0).then(|| bytes.div_ceil(shards)),
+        bytes_per_second: stream_bandwidth(&boot.config, rt.shard_count().into()),
         ..StreamingConfig::new(boot.directories.node.join("streams"))
     }
+}
+
+fn replica_config(config: &Config) -> ReplicaConfig {
+    ReplicaConfig { tombstone_failure_threshold: config.tombstone_failure_threshold }
+}
+
+/// Each shard delivers its hints, and so has its part of the rate.
+fn hints_throttle(config: &Config, shards: u64) -> u64 {
+    config.hinted_handoff_throttle.0.div_ceil(shards)
+}
+
+/// This shard's part of what the node may send of SSTables, bytes a second; none for no limit.
+fn stream_bandwidth(config: &Config, shards: u64) -> Option<u64> {
+    let bytes = config.stream_throughput_outbound.0;
+    (bytes > 0).then(|| bytes.div_ceil(shards))
 }
 
 fn failure_policy(name: &str) -> FailurePolicy {
@@ -293,6 +311,18 @@ fn large_thresholds(config: &Config) -> engine::LargeThresholds {
     }
 }
 
+/// The settings of a shard's engine that may change while it runs.
+fn engine_settings(config: &Config, shards: u64) -> EngineSettings {
+    EngineSettings {
+        // A limit that leaves a shard less than a byte is a limit all the same.
+        compaction_bytes_per_second: config.compaction_throughput.0.div_ceil(shards),
+        compactors_max: usize::from(config.concurrent_compactors).max(1),
+        auto_snapshot: config.auto_snapshot,
+        incremental_backups: config.incremental_backups,
+        large: large_thresholds(config),
+    }
+}
+
 /// The engine's settings for one shard: its part of the node's.
 pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
     let config = &boot.config;
@@ -310,14 +340,10 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         commitlog,
         memtable_bytes_max: part(config.memtable_space.0),
         cache_bytes_max: part(config.cache_size.0),
-        compaction_bytes_per_second: config.compaction_throughput.0 / shards,
-        compactors_max: usize::from(config.concurrent_compactors).max(1),
-        auto_snapshot: config.auto_snapshot,
-        incremental_backups: config.incremental_backups,
+        settings: engine_settings(config, shards),
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
         host_id: boot.identity.host_id,
-        large: large_thresholds(config),
         canaries: boot.canaries.engine,
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
     }

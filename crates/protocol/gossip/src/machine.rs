@@ -382,7 +382,8 @@ impl Gossip {
         self.forget_strangers(now.monotonic, effects);
         let quarantine = self.config.quarantine;
         self.quarantine.retain(|_, since| now.monotonic.saturating_sub(*since) <= quarantine);
-        let verdict = own::judge_silence(&mut self.double, self.config.double_silence_max, now.monotonic);
+        let silence_max = self.config.double_silence_max;
+        let verdict = own::judge_silence(&self.own, &mut self.double, silence_max, now.monotonic);
         self.follow(verdict, effects);
         let targets = self.targets(below);
         self.turn_to(&targets, effects);
@@ -847,6 +848,7 @@ impl Gossip {
         match verdict {
             Verdict::Nothing => {}
             Verdict::Raise(generation) => {
+                assert!(generation > self.own.generation, "a generation never goes back");
                 self.own.generation = generation;
                 effects.push(Effect::Generation(generation));
             }

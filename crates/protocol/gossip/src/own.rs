@@ -73,10 +73,16 @@ pub(crate) fn judge(own: &Endpoint, double: &mut Option<Double>, heard: &Delta, 
     }
 }
 
-/// Judges a double that was silent for `silence_max`: it was this node's own past, or it is gone.
-pub(crate) fn judge_silence(double: &mut Option<Double>, silence_max: Duration, now: Duration) -> Verdict {
+/// Judges a double that was silent for `silence_max`: it was this node's own past, or it is gone. This node may have raised its own
+/// generation above the double's since.
+pub(crate) fn judge_silence(
+    own: &Endpoint,
+    double: &mut Option<Double>,
+    silence_max: Duration,
+    now: Duration,
+) -> Verdict {
     match double.take_if(|double| now.saturating_sub(double.seen) > silence_max) {
-        Some(gone) => Verdict::Raise(gone.generation + 1),
-        None => Verdict::Nothing,
+        Some(gone) if gone.generation >= own.generation => Verdict::Raise(gone.generation + 1),
+        _ => Verdict::Nothing,
     }
 }

@@ -1,6 +1,6 @@
 //! The executor of one shard: runs plans with the values of a request, and hands their rows to a sink.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,10 +46,10 @@ pub struct Executor<C> {
     call: CallContext,
     functions: udf::Runtime,
     node: NodeInfo,
-    limits: ExecLimits,
+    limits: RefCell<Rc<ExecLimits>>,
     access: Access,
     /// Whether there is any guardrail.
-    is_guarded: bool,
+    is_guarded: Cell<bool>,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
     default_service_level: Rc<ServiceLevel>,
@@ -67,10 +67,10 @@ impl<C: Coordinator> Executor<C> {
             clock,
             functions,
             node,
-            watch: Watch::new(limits.slow_after),
+            watch: Watch::new(&limits),
             access: Access::new(limits.authorizes, limits.data_masking),
-            is_guarded: limits.guardrails != Guardrails::default(),
-            limits,
+            is_guarded: Cell::new(limits.guardrails != Guardrails::default()),
+            limits: RefCell::new(Rc::new(limits)),
             default_service_level: Rc::default(),
             last_timestamp: Cell::new(0),
         }
@@ -81,9 +81,17 @@ impl<C: Coordinator> Executor<C> {
         &self.coordinator
     }
 
-    /// The node's settings.
-    pub fn limits(&self) -> &ExecLimits {
-        &self.limits
+    /// The node's settings as they are now. A request keeps those that it began with.
+    pub fn limits(&self) -> Rc<ExecLimits> {
+        self.limits.borrow().clone()
+    }
+
+    /// Takes over changed settings, for the requests that begin from now on. How roles are authorized, the size of the cache of prepared
+    /// statements and the limits of user-defined functions stay those of the start.
+    pub fn set_limits(&self, limits: ExecLimits) {
+        self.watch.configure(&limits);
+        self.is_guarded.set(limits.guardrails != Guardrails::default());
+        self.limits.replace(Rc::new(limits));
     }
 
     /// How the requests of a client are served: by the service levels of its role under the present schema.
@@ -97,16 +105,6 @@ impl<C: Coordinator> Executor<C> {
     /// The service level of clients that have none of their own.
     pub fn default_service_level(&self) -> &ServiceLevel {
         &self.default_service_level
-    }
-
-    /// The share of requests that are traced although their client does not ask for it.
-    pub fn trace_probability(&self) -> f64 {
-        self.watch.trace_probability()
-    }
-
-    /// Sets that share, from 0 to 1.
-    pub fn set_trace_probability(&self, probability: f64) {
-        self.watch.set_trace_probability(probability);
     }
 
     /// What the log is to say of statements that were slow since the last time.
@@ -155,7 +153,7 @@ impl<C: Coordinator> Executor<C> {
         let options = WriteOptions {
             consistency: Consistency::One,
             kind: WriteKind::UnloggedBatch,
-            deadline: self.clock.now() + self.limits.write_timeout,
+            deadline: self.clock.now() + self.limits().write_timeout,
         };
         updates.is_empty() || self.coordinator.write(updates, options).await.is_ok()
     }
@@ -168,7 +166,7 @@ impl<C: Coordinator> Executor<C> {
         keyspace: Option<&'a str>,
         trace: Option<&'a Trace>,
     ) -> Request<'a> {
-        Request::new(caller, parameters, keyspace, trace, &*self.clock, &self.limits)
+        Request::new(caller, parameters, keyspace, trace, &*self.clock, self.limits())
     }
 
     /// Time and randomness.
@@ -256,12 +254,12 @@ impl<C: Coordinator> Executor<C> {
     }
 
     /// The guardrails over a request, where there are any and they bind its role.
-    fn guard(&self, request: &Request<'_>) -> Option<Guard<'_>> {
-        if !self.is_guarded {
+    fn guard<'r>(&self, request: &'r Request<'_>) -> Option<Guard<'r>> {
+        if !self.is_guarded.get() {
             return None;
         }
         let performer = self.access.performer(&self.coordinator.schema(), &request.caller.principal)?;
-        (!performer.access.is_superuser).then(|| Guard::new(&self.limits.guardrails))
+        (!performer.access.is_superuser).then(|| Guard::new(&request.limits.guardrails))
     }
 
     /// Refuses a plan that breaks a guardrail; changes of the schema are looked at when they are planned.
@@ -480,7 +478,7 @@ impl<C: Coordinator> Executor<C> {
             plan.updates(&self.coordinator, request, &env, timestamp, target).await?;
         }
         let (updates, increments) = (batch::merge(updates).await, batch::merge_increments(increments));
-        let warnings = batch::check_size(kind, &updates, &self.limits)?;
+        let warnings = batch::check_size(kind, &updates, &request.limits)?;
         self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));
         let write_kind = match kind {
@@ -535,7 +533,7 @@ impl<C: Coordinator> Executor<C> {
         let Some(performer) = self.access.performer(schema, &request.caller.principal) else {
             return unauthorized(ANONYMOUS);
         };
-        Ok(RoleContext { schema, performer, keyspace: request.keyspace, view, limits: &self.limits })
+        Ok(RoleContext { schema, performer, keyspace: request.keyspace, view, limits: &request.limits })
     }
 
     /// Carries out a statement that changes roles. A password is hashed once, whatever else changes meanwhile.
@@ -556,7 +554,7 @@ impl<C: Coordinator> Executor<C> {
                         Password::Plain(text) => text,
                         _ => generated.insert(auth::password::generated(self.clock.random())).clone(),
                     };
-                    let made = Hash::new(&password, self.limits.bcrypt_cost, self.clock.random()).await;
+                    let made = Hash::new(&password, request.limits.bcrypt_cost, self.clock.random()).await;
                     hash = Some(made.to_string());
                     continue;
                 }
@@ -642,9 +640,9 @@ impl<C: Coordinator> Executor<C> {
                 view: &view,
                 table_id: self.call.time_uuid(),
                 now_micros: self.timestamp(),
-                functions: &self.limits.functions,
-                materialized_views: self.limits.materialized_views,
-                data_masking: self.limits.data_masking,
+                functions: &request.limits.functions,
+                materialized_views: request.limits.materialized_views,
+                data_masking: request.limits.data_masking,
             };
             let mut outcome = ddl::plan(statement, &context)?;
             if let Some(mut guard) = self.guard(request) {

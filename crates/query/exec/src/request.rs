@@ -2,6 +2,7 @@
 //! limits that the node's configuration sets.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use coordinator::Consistency;
@@ -42,6 +43,8 @@ pub struct ExecLimits {
     pub batch_partitions_warn: usize,
     /// `tombstone_warn_threshold`
     pub tombstone_warn_threshold: u32,
+    /// `trace_probability`: the share of requests, from 0 to 1, that are traced although their client does not ask for it.
+    pub trace_probability: f64,
     /// `slow_query_log_timeout`; zero for none.
     pub slow_after: Duration,
     /// `prepared_statements_cache_size`, in bytes.
@@ -75,6 +78,7 @@ impl Default for ExecLimits {
             batch_fail_bytes: 50 << 10,
             batch_partitions_warn: 10,
             tombstone_warn_threshold: 1000,
+            trace_probability: 0.0,
             slow_after: Duration::from_millis(500),
             prepared_bytes: 10 << 20,
             authorizes: false,
@@ -181,7 +185,7 @@ pub struct Request<'a> {
     /// The clock that deadlines are made of.
     clock: &'a dyn Clock,
     /// The node's settings.
-    pub limits: &'a ExecLimits,
+    pub limits: Rc<ExecLimits>,
     /// The steps of a traced request.
     pub trace: Option<&'a Trace>,
 }
@@ -194,7 +198,7 @@ impl<'a> Request<'a> {
         keyspace: Option<&'a str>,
         trace: Option<&'a Trace>,
         clock: &'a dyn Clock,
-        limits: &'a ExecLimits,
+        limits: Rc<ExecLimits>,
     ) -> Self {
         let present = || u32::try_from(clock.wall_micros().div_euclid(1_000_000)).unwrap_or(0);
         Self {

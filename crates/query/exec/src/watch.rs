@@ -8,6 +8,7 @@ use std::time::Duration;
 use rt::Instant;
 
 use crate::backend::Clock;
+use crate::request::ExecLimits;
 
 /// Different slow statements that are stored between two reports; of more only the number is logged.
 const SLOW_MAX: usize = 50;
@@ -17,7 +18,7 @@ const TEXT_MAX: usize = 1_000;
 /// What a shard watches.
 pub(crate) struct Watch {
     trace_probability: Cell<f64>,
-    slow_after: Duration,
+    slow_after: Cell<Duration>,
     slow: RefCell<Slow>,
 }
 
@@ -38,18 +39,19 @@ struct Times {
 }
 
 impl Watch {
-    /// Names statements that take longer than this, none with zero; traces nothing.
-    pub(crate) fn new(slow_after: Duration) -> Self {
-        Self { trace_probability: Cell::new(0.0), slow_after, slow: RefCell::default() }
+    /// Names statements that take longer than `slow_after`, and traces the share `trace_probability`.
+    pub(crate) fn new(limits: &ExecLimits) -> Self {
+        Self {
+            trace_probability: Cell::new(limits.trace_probability),
+            slow_after: Cell::new(limits.slow_after),
+            slow: RefCell::default(),
+        }
     }
 
-    /// The share of requests that are traced.
-    pub(crate) fn trace_probability(&self) -> f64 {
-        self.trace_probability.get()
-    }
-
-    pub(crate) fn set_trace_probability(&self, probability: f64) {
-        self.trace_probability.set(probability);
+    /// The same with changed settings.
+    pub(crate) fn configure(&self, limits: &ExecLimits) {
+        self.trace_probability.set(limits.trace_probability);
+        self.slow_after.set(limits.slow_after);
     }
 
     /// Whether a request that nobody wants traced is traced all the same.
@@ -66,7 +68,7 @@ impl Watch {
 
     /// When a statement begins; none when nobody wants to know.
     pub(crate) fn begin(&self, clock: &dyn Clock) -> Option<Instant> {
-        (!self.slow_after.is_zero()).then(|| clock.now())
+        (!self.slow_after.get().is_zero()).then(|| clock.now())
     }
 
     /// A statement has ended, and is kept for the report when it was slow.
@@ -74,7 +76,7 @@ impl Watch {
         let Some(began) = began else { return };
         let now = clock.now();
         let took = now.duration_since(began);
-        if took <= self.slow_after {
+        if took <= self.slow_after.get() {
             return;
         }
         let mut slow = self.slow.borrow_mut();
@@ -98,7 +100,7 @@ impl Watch {
         let during = now.duration_since(slow.since?).as_millis();
         let count = slow.more + slow.statements.values().map(|times| u64::from(times.count)).sum::<u64>();
         let mut out = format!("{count} operations were slow in the last {during} msecs:");
-        let limit = self.slow_after.as_millis();
+        let limit = self.slow_after.get().as_millis();
         for (text, times) in &slow.statements {
             let millis = |time: Duration| time.as_millis();
             let line = match times.count {
@@ -123,6 +125,10 @@ impl Watch {
 mod tests {
     use super::*;
 
+    fn limits(slow_after: Duration, trace_probability: f64) -> ExecLimits {
+        ExecLimits { slow_after, trace_probability, ..ExecLimits::default() }
+    }
+
     /// A clock that only the test advances; its random numbers are all the same.
     struct Hand(Cell<Duration>, u8);
 
@@ -142,7 +148,7 @@ mod tests {
 
     #[test]
     fn slow_statements_are_told_in_cassandras_words() {
-        let (watch, clock) = (Watch::new(Duration::from_millis(500)), Hand(Cell::default(), 0));
+        let (watch, clock) = (Watch::new(&limits(Duration::from_millis(500), 0.0)), Hand(Cell::default(), 0));
         let took = |text: &str, millis: u64| {
             let began = watch.begin(&clock);
             clock.0.set(clock.0.get() + Duration::from_millis(millis));
@@ -165,14 +171,14 @@ mod tests {
         assert!(report.starts_with("60 operations were slow"), "{report}");
         assert!(report.ends_with("\n... (10 were dropped)"), "{report}");
         assert!(report.lines().all(|line| line.len() < TEXT_MAX + 100), "long texts are cut");
-        assert_eq!(Watch::new(Duration::ZERO).begin(&clock), None);
+        assert_eq!(Watch::new(&limits(Duration::ZERO, 0.0)).begin(&clock), None);
     }
 
     #[test]
     fn a_share_is_drawn() {
-        let watch = Watch::new(Duration::ZERO);
+        let watch = Watch::new(&limits(Duration::ZERO, 0.0));
         let drawn = |random, probability| {
-            watch.set_trace_probability(probability);
+            watch.configure(&limits(Duration::ZERO, probability));
             watch.draws(&Hand(Cell::default(), random))
         };
         assert!(!drawn(0, 0.0), "none");

@@ -10,6 +10,7 @@ use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
 use rt::Rt;
 use schema::{Schema, Table, TableId};
 
+use crate::config::EngineSettings;
 use crate::engine::Engine;
 use crate::error::log_failure;
 use crate::figures;
@@ -245,6 +246,13 @@ impl Engine {
         // The next table of the keyspace may be about to make its directory.
         let in_use = self.0.tables.current().values().any(|store| store.dir.parent() == dir.parent());
         crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir, in_use).await
+    }
+
+    /// Changes the settings of a running engine. Compactions under way keep their thresholds and go on, at the new rate.
+    pub fn set_settings(&self, settings: EngineSettings) {
+        self.0.settings.set(settings);
+        self.0.compactions.throttle.set(settings.compaction_bytes_per_second);
+        self.0.start_compactions();
     }
 
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.

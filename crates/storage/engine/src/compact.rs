@@ -145,13 +145,13 @@ impl Inner {
         while is_started {
             is_started = false;
             for store in &stores {
-                if self.compactions.running() >= self.config.compactors_max as u64 {
+                if self.compactions.running() >= self.settings.get().compactors_max as u64 {
                     return;
                 }
                 if self.start_compaction(store) {
                     let running = self.compactions.running();
                     assert!(
-                        running <= self.config.compactors_max as u64,
+                        running <= self.settings.get().compactors_max as u64,
                         "compactions are limited in number"
                     );
                     self.compactions.set_last(store.id);
@@ -518,7 +518,7 @@ async fn merge(
         edit.set(Some(taken));
         added?;
         let mut options = WriterOptions::for_table(&table, partitions);
-        (options.level, options.large) = (choice.level, inner.config.large);
+        (options.level, options.large) = (choice.level, inner.settings.get().large);
         options.host_id = Some(inner.config.host_id);
         options.owner = Some(inner.owner());
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await

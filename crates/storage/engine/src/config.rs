@@ -48,6 +48,33 @@ pub struct Canaries {
     pub late_after_truncate: bool,
 }
 
+/// Settings of one shard's engine that may change while it runs ([`crate::Engine::set_settings`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Rate of compaction, bytes a second; 0 for no limit (`compaction_throughput`).
+    pub compaction_bytes_per_second: u64,
+    /// Compactions that run at once on this shard (`concurrent_compactors`).
+    pub compactors_max: usize,
+    /// Snapshot before DROP and TRUNCATE (`auto_snapshot`); a table may opt out.
+    pub auto_snapshot: bool,
+    /// Hard-link every flushed SSTable into `backups/` (`incremental_backups`); a table may say otherwise.
+    pub incremental_backups: bool,
+    /// Thresholds from which partitions, rows and cells are noted as large when SSTables are written.
+    pub large: LargeThresholds,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            compaction_bytes_per_second: 64 << 20,
+            compactors_max: 2,
+            auto_snapshot: true,
+            incremental_backups: false,
+            large: LargeThresholds::DEFAULT,
+        }
+    }
+}
+
 /// Settings of one shard's engine. Byte limits are this shard's part of the node's.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -60,24 +87,16 @@ pub struct EngineConfig {
     pub memtable_bytes_max: usize,
     /// What rows, index pages and chunks may take in the cache, bytes.
     pub cache_bytes_max: usize,
-    /// Rate of compaction, bytes a second; 0 for no limit (`compaction_throughput`).
-    pub compaction_bytes_per_second: u64,
-    /// Compactions that run at once on this shard (`concurrent_compactors`).
-    pub compactors_max: usize,
+    /// The settings that may change while the engine runs, as they are at the start.
+    pub settings: EngineSettings,
     /// Whether compactions start by themselves.
     pub auto_compaction: bool,
-    /// Snapshot before DROP and TRUNCATE (`auto_snapshot`); a table may opt out.
-    pub auto_snapshot: bool,
-    /// Hard-link every flushed SSTable into `backups/` (`incremental_backups`); a table may say otherwise.
-    pub incremental_backups: bool,
     /// When data files fail.
     pub disk_failure_policy: FailurePolicy,
     /// When the commit log fails.
     pub commit_failure_policy: FailurePolicy,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
-    /// Thresholds from which partitions, rows and cells are noted as large when SSTables are written.
-    pub large: LargeThresholds,
     /// Injected bugs; none outside of tests.
     pub canaries: Canaries,
 }
@@ -90,15 +109,11 @@ impl EngineConfig {
             commitlog: CommitLogConfig::new(commitlog_directory),
             memtable_bytes_max: 256 << 20,
             cache_bytes_max: 256 << 20,
-            compaction_bytes_per_second: 64 << 20,
-            compactors_max: 2,
+            settings: EngineSettings::default(),
             auto_compaction: true,
-            auto_snapshot: true,
-            incremental_backups: false,
             disk_failure_policy: FailurePolicy::Stop,
             commit_failure_policy: FailurePolicy::Stop,
             host_id: [0; 16],
-            large: LargeThresholds::DEFAULT,
             canaries: Canaries::default(),
         }
     }

@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::request::{Origin, Updates, Write};
 use crate::store::{Store, count};
 use crate::tables::Tables;
-use crate::{EngineConfig, FailurePolicy, ReadError, WriteError};
+use crate::{EngineConfig, EngineSettings, FailurePolicy, ReadError, WriteError};
 
 /// The consequences of a write beside the updates that are applied with it.
 pub trait FollowUp {
@@ -127,6 +127,7 @@ pub struct Engine(pub(crate) Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) config: EngineConfig,
+    pub(crate) settings: Cell<EngineSettings>,
     pub(crate) log: CommitLog,
     pub(crate) tables: Tables,
     pub(crate) cache: Cache,
@@ -155,10 +156,11 @@ impl Inner {
         Rc::new(Self {
             counters: CounterState::new(CounterIds::new(&rt, &config)),
             memory: Memory::new(config.memtable_bytes_max, config.canaries.unlimited_memtables),
-            compactions: Compactions::new(Throttle::new(config.compaction_bytes_per_second)),
+            compactions: Compactions::new(Throttle::new(config.settings.compaction_bytes_per_second)),
             blocks: Rc::new(Blocks(cache.clone())),
             flushes: Flushes::new(),
             index_check: Notify::new(),
+            settings: Cell::new(config.settings),
             rt,
             config,
             log,

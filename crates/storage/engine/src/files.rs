@@ -221,7 +221,7 @@ impl HeldFiles {
         let mut options = WriterOptions::for_table(&self.table, estimated_partitions(sstable, wanted));
         options.level = sstable.level();
         options.host_id = Some(self.inner.config.host_id);
-        options.large = self.inner.config.large;
+        options.large = self.inner.settings.get().large;
         options.owner = Some(Owner { shard: wanted.shard, shards: wanted.shards });
         let ranges: Vec<PartitionRange> = wanted
             .tokens

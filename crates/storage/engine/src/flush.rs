@@ -185,7 +185,9 @@ impl Inner {
     }
 
     fn incremental_backups(&self, store: &Store) -> bool {
-        store.of_table(|table| table.options.incremental_backups).unwrap_or(self.config.incremental_backups)
+        store
+            .of_table(|table| table.options.incremental_backups)
+            .unwrap_or(self.settings.get().incremental_backups)
     }
 
     /// Writes a memtable to an SSTable; none when it holds nothing worth a file.
@@ -227,7 +229,7 @@ impl Inner {
         let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
         options.host_id = Some(self.config.host_id);
         options.owner = Some(self.owner());
-        options.large = self.config.large;
+        options.large = self.settings.get().large;
         let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();

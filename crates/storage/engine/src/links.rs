@@ -19,7 +19,7 @@ pub(crate) fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
 
 /// Whether a table has a snapshot made before it is dropped or truncated.
 pub(crate) fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
-    inner.config.auto_snapshot && store.of_table(|table| table.options.allow_auto_snapshot)
+    inner.settings.get().auto_snapshot && store.of_table(|table| table.options.allow_auto_snapshot)
 }
 
 pub(crate) async fn auto_snapshot(

@@ -241,7 +241,7 @@ impl Node<'_> {
         options.level = sstable.level();
         options.repaired_at = sstable.repaired_at();
         options.host_id = Some(self.config.host_id);
-        options.large = self.config.large;
+        options.large = self.config.settings.large;
         options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
         let encoding = sstable.metadata().header.encoding;
         let dir = sstable.descriptor().dir.clone();
@@ -311,7 +311,7 @@ impl Node<'_> {
             let generation = next_generation_after(taken, owner, self.sharder.shard_count());
             let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
             options.host_id = Some(self.config.host_id);
-            options.large = self.config.large;
+            options.large = self.config.settings.large;
             options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
             let encoding = encoding_stats(&memtable);
             let writer =

@@ -51,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) enabled: Cell<bool>,
     pub(crate) paused: Cell<bool>,
     pub(crate) throttle_bytes: Cell<u64>,
+    window: Cell<Duration>,
     pub(crate) state: RefCell<State>,
     /// Held while files are made, written and ended.
     pub(crate) io: Semaphore,
@@ -133,6 +134,7 @@ impl Hints {
             enabled: Cell::new(config.enabled),
             paused: Cell::new(false),
             throttle_bytes: Cell::new(config.throttle_bytes),
+            window: Cell::new(config.window),
             state: RefCell::new(state),
             io: Semaphore::new(1),
             syncs: Semaphore::new(1),
@@ -173,6 +175,11 @@ impl Hints {
     /// Whether new hints are kept.
     pub fn is_enabled(&self) -> bool {
         self.0.enabled.get()
+    }
+
+    /// Changes for how long a host that is down gets hints.
+    pub fn set_window(&self, window: Duration) {
+        self.0.window.set(window);
     }
 
     /// Ends the replays under way and lets none begin, or lets them again.
@@ -270,9 +277,9 @@ impl Inner {
     /// Whether the host is down for too long, or its oldest hint is too old. A wall clock that jumps forward makes no hint older than
     /// this process has stored hints for the host.
     fn window_passed(&self, hint: &Hint, kept: &HintFigures, stored_since: Option<Instant>) -> bool {
-        let window = i64::try_from(self.config.window.as_micros()).unwrap_or(i64::MAX);
+        let window = i64::try_from(self.window.get().as_micros()).unwrap_or(i64::MAX);
         let passed = |since: i64| hint.now_micros.saturating_sub(since) >= window;
-        let may_be_older = stored_since.is_none_or(|since| self.rt.now() - since >= self.config.window);
+        let may_be_older = stored_since.is_none_or(|since| self.rt.now() - since >= self.window.get());
         let oldest_passed =
             self.config.window_persistent && kept.count > 0 && may_be_older && passed(kept.oldest_micros);
         hint.down_since_micros.is_some_and(passed) || oldest_passed

@@ -192,7 +192,7 @@ impl Canary {
         checked(
             "unmoved-replication",
             "nodes that become replicas by ALTER KEYSPACE fetch neither data nor votes",
-            (Focus::Rows, 10, Some(3)),
+            (Focus::Rows, 20, Some(15)),
             "lwt",
             |injected| injected.coordinator.unmoved_replication = true,
         ),
@@ -309,7 +309,7 @@ impl Canary {
         checked(
             "leaked-bytes",
             "of every sixteenth request the bytes in flight are not given back",
-            (Focus::Scarce, 5, Some(0)),
+            (Focus::Scarce, 10, Some(0)),
             "overloaded",
             |injected| injected.session.leaked_bytes = true,
         ),

@@ -8,9 +8,9 @@ use std::path::Path;
 pub const FILE: &str = "crates/tools/xtask/tidy-exceptions.txt";
 
 const HEAD: &str =
-    "# Files over 1,000 production lines and functions over 70, each with the reason that it is not split.
+    "# Files over 1,000 production lines, functions over 70 and files in circles of a crate, each with the reason that it is so.
 # This list may only shrink: `cargo xtask tidy` refuses an entry that is no longer needed or too generous.
-# file PATH LINES reason | fn PATH::NAME LINES reason
+# file PATH LINES reason | fn PATH::NAME LINES reason | circles CRATE FILES reason
 ";
 
 /// The subject of an entry: `file PATH` or `fn PATH::NAME`.
@@ -43,7 +43,7 @@ pub fn read(root: &Path) -> std::io::Result<(BTreeMap<Key, Entry>, Vec<usize>)> 
         let mut fields = line.splitn(4, ' ');
         let (kind, target, lines, reason) = (fields.next(), fields.next(), fields.next(), fields.next());
         match (kind, target, lines.and_then(|lines| lines.parse().ok()), reason) {
-            (Some(kind @ ("file" | "fn")), Some(target), Some(lines), Some(reason))
+            (Some(kind @ ("file" | "fn" | "circles")), Some(target), Some(lines), Some(reason))
                 if !reason.trim().is_empty() =>
             {
                 let entry = Entry { line: index + 1, lines, reason: reason.trim().to_string() };

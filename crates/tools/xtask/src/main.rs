@@ -3,6 +3,8 @@
 //! `cargo xtask tidy` holds the rules that a compiler does not know (CONTRIBUTING.md lists them). It also runs as
 //! a test of this crate, so that `cargo test` fails when a rule is broken.
 
+mod assertions;
+mod circles;
 mod edges;
 mod exceptions;
 mod guarantees;
@@ -15,11 +17,12 @@ mod words;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy [--write-exceptions]
+const USAGE: &str = "usage: cargo xtask tidy [--write-exceptions] | cargo xtask shape
 
   tidy                      check the repository's rules; one line a finding
   tidy --write-exceptions   rewrite crates/tools/xtask/tidy-exceptions.txt: lower what shrank, drop what is not needed,
-                            and add what is new (a reviewer will ask why); lower the numbers of tidy-words.txt";
+                            and add what is new (a reviewer will ask why); lower the numbers of tidy-words.txt
+  shape                     the files that use each other in circles, and how densely each crate asserts";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +37,16 @@ fn main() -> ExitCode {
             }
             Err(error) => {
                 eprintln!("tidy: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        ["shape"] => match tidy::shape(&root) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("shape: cannot read the repository: {error}");
                 ExitCode::FAILURE
             }
         },

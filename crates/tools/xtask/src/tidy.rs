@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::exceptions::{self, Entry, Key};
 use crate::size::{self, FILE_LINES_MAX, FUNCTION_LINES_MAX};
 use crate::source::Source;
-use crate::{edges, guarantees, manifest, rules, words};
+use crate::{assertions, circles, edges, guarantees, manifest, rules, words};
 
 /// Folders that are not part of the repository's text.
 const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", "data"];
@@ -54,6 +54,7 @@ pub fn check(root: &Path) -> io::Result<Outcome> {
     findings.extend(tree.architecture());
     findings.extend(tree.guarantees());
     findings.extend(tree.words());
+    findings.extend(tree.assertions());
     findings.extend(too_long(root, &tree.sizes())?);
     findings.sort_by(|left, right| (&left.path, left.line).cmp(&(&right.path, right.line)));
     Ok(Outcome { files: tree.files.len(), findings })
@@ -73,8 +74,35 @@ pub fn write_exceptions(root: &Path) -> io::Result<usize> {
     exceptions::write(root, &known, &too_long)
 }
 
+/// The circles of files and the density of assertions of every crate, for a reader.
+pub fn shape(root: &Path) -> io::Result<String> {
+    let tree = Tree::read(root)?;
+    let mut text = String::new();
+    let mut say = |line: String| text.push_str(&(line + "\n"));
+    for (krate, circles) in tree.circles() {
+        for circle in circles {
+            let prefix = format!("{krate}/src/");
+            let names: Vec<&str> = circle.iter().map(|file| file.trim_start_matches(&prefix)).collect();
+            say(format!("{krate}: a circle of {}: {}", circle.len(), names.join(", ")));
+        }
+    }
+    for (krate, files) in tree.crates() {
+        let counted = assertions::count(files.into_iter().map(|(_, source)| source));
+        let (lines, assertions) = (counted.lines, counted.assertions);
+        say(format!(
+            "{krate}: {assertions} assertions in {lines} lines of code, {} a thousand",
+            counted.per_thousand()
+        ));
+    }
+    Ok(text)
+}
+
 fn limit(key: &Key) -> usize {
-    if key.0 == "file" { FILE_LINES_MAX } else { FUNCTION_LINES_MAX }
+    match key.0.as_str() {
+        "file" => FILE_LINES_MAX,
+        "circles" => 0,
+        _ => FUNCTION_LINES_MAX,
+    }
 }
 
 /// Holds sizes against the list of exceptions.
@@ -84,9 +112,19 @@ fn too_long(root: &Path, sizes: &BTreeMap<Key, Size>) -> io::Result<Vec<Finding>
         |line: usize, message: String| Finding { path: exceptions::FILE.to_string(), line, message };
     let mut findings: Vec<Finding> = malformed
         .into_iter()
-        .map(|line| in_list(line, "not `file PATH LINES reason` or `fn PATH::NAME LINES reason`".to_string()))
+        .map(|line| {
+            in_list(
+                line,
+                "not `file PATH LINES reason`, `fn PATH::NAME LINES reason` or `circles CRATE FILES reason`"
+                    .to_string(),
+            )
+        })
         .collect();
     for (key, Size { lines, line }) in sizes.iter().filter(|(key, size)| size.lines > limit(key)) {
+        if key.0 == "circles" {
+            findings.extend(in_circles(key, *lines, known.get(key)));
+            continue;
+        }
         let (path, name) = key.1.split_once("::").unwrap_or((&key.1, ""));
         let what = if name.is_empty() { "the file".to_string() } else { format!("function `{name}`") };
         let at = |message: String| Finding { path: path.to_string(), line: *line, message };
@@ -108,6 +146,18 @@ fn too_long(root: &Path, sizes: &BTreeMap<Key, Size>) -> io::Result<Vec<Finding>
         }
     }
     Ok(findings)
+}
+
+/// Files of a crate that stand in circles, when they are more than before.
+fn in_circles(key: &Key, files: usize, known: Option<&Entry>) -> Option<Finding> {
+    let allowed = known.map_or(0, |entry| entry.lines);
+    (files > allowed).then(|| Finding {
+        path: key.1.clone(),
+        line: 1,
+        message: format!(
+            "{files} files use each other in circles, {allowed} are allowed (`cargo xtask shape` shows them): move what one needs of the other"
+        ),
+    })
 }
 
 /// How long something is, and where it begins.
@@ -141,7 +191,8 @@ impl Tree {
             let Some(source) = &file.source else { continue };
             let in_test_folder =
                 file.path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz"));
-            if in_test_folder {
+            // `#[path = "…_tests.rs"] mod tests;`
+            if in_test_folder || file.path.ends_with("_tests.rs") {
                 tests.insert(file.path.clone());
             }
             for name in &source.test_modules {
@@ -214,7 +265,57 @@ impl Tree {
                 }
             }
         }
+        for (krate, circles) in self.circles() {
+            let lines = circles.iter().map(Vec::len).sum();
+            sizes.insert(("circles".to_string(), krate), Size { lines, line: 1 });
+        }
         sizes
+    }
+
+    /// The production code of each crate.
+    fn crates(&self) -> BTreeMap<String, Vec<(&File, &Source)>> {
+        let mut crates: BTreeMap<String, Vec<(&File, &Source)>> = BTreeMap::new();
+        for (file, source) in self.rust().filter(|(file, _)| !self.is_test(&file.path)) {
+            if let Some((krate, _)) = file.path.split_once("/src/")
+                && krate.starts_with("crates/")
+            {
+                crates.entry(krate.to_string()).or_default().push((file, source));
+            }
+        }
+        crates
+    }
+
+    /// The circles of files in each crate that has some.
+    fn circles(&self) -> BTreeMap<String, Vec<Vec<&str>>> {
+        let mut all = BTreeMap::new();
+        for (krate, files) in self.crates() {
+            let mut modules = circles::Modules::default();
+            for (file, source) in files {
+                modules.add(&file.path[krate.len() + "/src/".len()..], &file.path, source);
+            }
+            let circles = modules.circles();
+            if !circles.is_empty() {
+                all.insert(krate, circles);
+            }
+        }
+        all
+    }
+
+    /// Crates that assert less than they have to.
+    fn assertions(&self) -> Vec<Finding> {
+        let too_few = |(krate, files): (String, Vec<(&File, &Source)>)| {
+            let counted = assertions::count(files.into_iter().map(|(_, source)| source));
+            let wanted = assertions::wanted(&krate)?;
+            (counted.per_thousand() < wanted).then(|| Finding {
+                message: format!(
+                    "{} assertions in {} lines of code are {} a thousand, and {wanted} are wanted: assert what must hold",
+                    counted.assertions, counted.lines, counted.per_thousand()
+                ),
+                path: krate,
+                line: 1,
+            })
+        };
+        self.crates().into_iter().filter_map(too_few).collect()
     }
 
     /// Paths that exist on one developer's machine only.

@@ -45,6 +45,10 @@ const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// Events between two batches.
 const EVENTS_MAX: usize = 256;
 
+const _: () = assert!(VOTERS_MAX % 2 == 1, "an even number of votes survives no further failure");
+const _: () =
+    assert!(ASK_TICKS < ORPHAN_TICKS, "a node asks for its leader before it asks whether it was removed");
+
 /// The driver's own state.
 pub(crate) struct Driver {
     inner: Rc<Inner>,
@@ -111,6 +115,7 @@ impl Driver {
             driver.node.campaign();
             driver.pump().await?;
         }
+        assert!(driver.index >= index, "the entries after the snapshot are applied on top of it");
         driver.publish();
         Ok(driver)
     }
@@ -193,7 +198,11 @@ impl Driver {
                 let read = self.next_read;
                 self.next_read += 1;
                 match self.node.read(read) {
-                    Ok(()) => drop(self.reads.insert(read, reply)),
+                    Ok(()) => {
+                        assert!(self.node.is_leader(), "only the leader answers reads");
+                        let known = self.reads.insert(read, reply);
+                        assert!(known.is_none(), "a read has a number of its own");
+                    }
                     // The caller retries, or another one does.
                     Err(_) => drop(reply.send(None)),
                 }
@@ -261,7 +270,10 @@ impl Driver {
             return;
         }
         match self.node.propose(bytes) {
-            Ok(_) => drop(self.waiting.insert(id, vec![reply])),
+            Ok(proposed) => {
+                assert!(proposed.index > self.index, "an entry is proposed after those that are applied");
+                self.waiting.insert(id, vec![reply]);
+            }
             // The waiting caller may have gone.
             Err(raft::Refused::NotLeader) => drop(reply.send(Proposed::NotLeader)),
             Err(_) => drop(reply.send(Proposed::Busy)),
@@ -281,6 +293,7 @@ impl Driver {
                 tracing::info!("the cluster's state arrives as a snapshot of entry {}", snapshot.index);
                 let read = self.state.decode_after(&snapshot.data);
                 let next = read.map_err(|error| GroupError::Snapshot { index: snapshot.index, error })?;
+                assert!(snapshot.index >= self.index, "a snapshot contains the entries that are applied");
                 self.replace(next).await?;
                 self.index = snapshot.index;
             }
@@ -289,11 +302,18 @@ impl Driver {
             }
             for read in effects.reads {
                 if let Some(reply) = self.reads.remove(&read.read) {
+                    let commit = self.node.status().commit;
+                    assert!(read.index <= commit, "a read waits for committed entries only");
                     // The waiting caller may have gone.
                     let _ = reply.send(Some(read.index));
                 }
             }
         }
+        let status = self.node.status();
+        assert_eq!(self.index, status.applied, "every entry that was handed out is applied");
+        assert!(status.applied <= status.commit, "only committed entries are applied");
+        assert!(status.commit <= status.last, "an entry is in the log before it is committed");
+        assert!(status.first <= status.last + 1, "the log has no gap after its snapshot");
         let leads = self.node.is_leader();
         if self.led && !leads {
             self.answer_lost();
@@ -307,6 +327,7 @@ impl Driver {
     }
 
     async fn write(&mut self, persist: &Persist) -> Result<(), GroupError> {
+        assert_promises_stay(&self.hard_state, persist);
         loop {
             match self.log.write(persist, self.hard_state).await {
                 Ok(()) => break,
@@ -332,6 +353,11 @@ impl Driver {
 
     async fn apply(&mut self, entry: raft::Committed) -> Result<(), GroupError> {
         let index = entry.index;
+        assert_eq!(index, self.index + 1, "entries are applied one after the other");
+        assert!(
+            index <= self.hard_state.commit,
+            "that an entry is committed is durable before it is applied"
+        );
         if let raft::Outcome::Command(bytes) = entry.outcome {
             let proposal = Proposal::decode(&bytes);
             yield_if_large(bytes.len()).await;
@@ -372,7 +398,12 @@ impl Driver {
     }
 
     fn publish(&self) {
-        let moved = self.inner.state().topology_version != self.state.topology_version;
+        let shown = self.inner.applied.get().clone();
+        assert!(self.index >= shown.index, "the published state never goes back");
+        let (next, known) = (&self.state, &shown.state);
+        assert!(next.topology_version >= known.topology_version, "the topology version never goes back");
+        assert!(next.schema_number >= known.schema_number, "the schema's number never goes back");
+        let moved = next.topology_version != known.topology_version;
         if self.state.cluster_id != [0; 16] {
             self.inner.cluster_id.set(self.state.cluster_id);
         }
@@ -384,6 +415,11 @@ impl Driver {
 
     fn publish_status(&self) {
         let status = self.node.status();
+        if let Some(known) = self.inner.status.get() {
+            assert!(status.term >= known.term, "the term never goes back");
+            assert!(status.commit >= known.commit, "what is committed stays committed");
+            assert!(status.applied >= known.applied, "what is applied stays applied");
+        }
         let leader = status.leader.and_then(|number| self.inner.host_of(number));
         if leader != self.inner.leader.get() {
             match leader {
@@ -405,6 +441,14 @@ impl Driver {
         let snapshot = self.node.snapshot(self.state.encode().into());
         assert_eq!(snapshot.index, self.index, "everything that was handed out is applied");
         let (hard_state, entries) = self.node.log_after(snapshot.index);
+        assert!(hard_state.commit >= self.hard_state.commit, "a shorter log keeps what is committed");
+        assert_eq!(
+            (hard_state.term, hard_state.vote),
+            (self.hard_state.term, self.hard_state.vote),
+            "a shorter log keeps this node's vote"
+        );
+        let first = entries.first().map_or(snapshot.index + 1, |entry| entry.index);
+        assert_eq!(first, snapshot.index + 1, "the log goes on after its snapshot");
         loop {
             match self.log.restart(&snapshot, hard_state, &entries).await {
                 Ok(()) => break,
@@ -456,10 +500,34 @@ impl Driver {
             }
             (None, None, None) => self.votes(&membership, &staying),
         };
+        self.assert_sound(&membership, &changes);
         if !changes.is_empty() {
             // Refused while another change is under way; the next tick tries again.
             let _ = self.node.change_membership(&changes);
         }
+    }
+
+    /// Asserts that changes of the group leave it able to decide.
+    fn assert_sound(&self, membership: &raft::Membership, changes: &[Change]) {
+        let of = |change: &Change| match *change {
+            Change::AddVoter(number) | Change::AddLearner(number) | Change::Remove(number) => number,
+        };
+        let numbers: BTreeSet<u64> = changes.iter().map(of).collect();
+        assert_eq!(numbers.len(), changes.len(), "a step changes a node once");
+        let own = self.log.member();
+        assert!(!numbers.contains(&own), "the leader keeps its vote");
+        let mut voters = membership.voters.clone();
+        for change in changes {
+            match *change {
+                Change::AddVoter(number) => voters.insert(number),
+                Change::AddLearner(number) | Change::Remove(number) => voters.remove(&number),
+            };
+        }
+        assert!(!voters.is_empty(), "somebody has a vote");
+        assert!(
+            voters.len().abs_diff(membership.voters.len()) <= 2,
+            "a step gives or takes at most two votes"
+        );
     }
 
     /// The numbers of the members that belong to the cluster and have not left it: only these are to have a vote. A node that has left may be
@@ -634,6 +702,30 @@ impl Driver {
             let _ = reply.send(Proposed::Lost);
         }
         self.reads.clear();
+    }
+}
+
+/// Asserts that a write goes back on nothing that is durable: others count on it.
+fn assert_promises_stay(durable: &HardState, persist: &Persist) {
+    if let Some(next) = &persist.hard_state {
+        assert!(next.term >= durable.term, "the durable term never goes back");
+        assert!(next.commit >= durable.commit, "what is committed stays committed");
+        let votes_twice = next.term == durable.term && durable.vote != 0 && next.vote != durable.vote;
+        assert!(!votes_twice, "a node votes once in a term");
+    }
+    if let Some(snapshot) = &persist.snapshot {
+        assert!(snapshot.index >= durable.commit, "a snapshot contains the entries that are committed");
+    }
+    if let Some(first) = persist.entries.first() {
+        assert!(first.index > durable.commit, "a committed entry is not overwritten");
+    }
+    for pair in persist.entries.windows(2) {
+        assert_eq!(pair[1].index, pair[0].index + 1, "entries follow each other");
+        assert!(pair[1].term >= pair[0].term, "terms never go back along the log");
+    }
+    if let Some(last) = persist.entries.last() {
+        let term = persist.hard_state.map_or(durable.term, |next| next.term);
+        assert!(last.term <= term, "an entry is of a term that this node has seen");
     }
 }
 

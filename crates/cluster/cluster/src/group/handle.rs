@@ -265,6 +265,7 @@ impl Group {
 
     /// Reports that all shards of this node use the schema of a number: other nodes wait for that.
     pub fn schema_in_use(&self, number: u64) {
+        assert!(number <= self.inner.state().schema_number, "shards use a schema that is applied");
         let known = *self.inner.in_use.get();
         if number > known {
             self.inner.in_use.set(number);
@@ -286,6 +287,7 @@ impl Group {
                     topology::allocate(&ring, location, usize::from(count.max(1)), seed)
                 }
             };
+            assert!(replaced.is_some() || !tokens.is_empty(), "a node that joins takes tokens");
             let base = state.topology_version;
             match self.propose(Command::SetTokens { host, tokens, base }, deadline).await? {
                 // Somebody else joined meanwhile: choose again.

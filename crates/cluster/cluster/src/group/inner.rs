@@ -12,7 +12,7 @@ use bytes::Bytes;
 use raft::Status;
 use rpc::{Incoming, Messenger, Near, PeerInfo, Peers, Refusal};
 use rt::sync::{Notify, Watch, oneshot};
-use rt::{DiskError, Rt};
+use rt::{DiskError, Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
@@ -152,6 +152,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(rt: &Rt, messenger: &Messenger, config: GroupConfig, applied: Applied) -> Rc<Self> {
+        assert_eq!(rt.shard(), ShardId(0), "the cluster's log lives on shard 0");
         Rc::new(Self {
             rt: rt.clone(),
             messenger: messenger.clone(),

@@ -41,6 +41,8 @@ pub(crate) struct RaftLog {
     /// The position of the next record.
     position: u64,
     records: u64,
+    /// The last entry, or the one that the log begins after.
+    last: u64,
 }
 
 impl RaftLog {
@@ -61,6 +63,7 @@ impl RaftLog {
             None
         };
         let file = disk.open(&path, OpenOptions::READ_WRITE).await?;
+        assert!(content.len <= bytes.len(), "records are inside of their file");
         if content.len < bytes.len() {
             tracing::info!(
                 "{}: {} bytes of a torn write are cut off",
@@ -76,8 +79,9 @@ impl RaftLog {
         disk.sync_dir(directory).await?;
         remove_others(&disk, directory, number, header.has_snapshot).await?;
         let stored = Stored { hard_state: content.hard_state, snapshot, entries: content.entries };
-        let (position, records) = (content.len as u64, content.records);
-        Ok(Some((Self { disk, directory: directory.to_owned(), header, file, position, records }, stored)))
+        let (position, records, directory) = (content.len as u64, content.records, directory.to_owned());
+        let last = last_of(stored.snapshot.as_ref(), &stored.entries);
+        Ok(Some((Self { disk, directory, header, file, position, records, last }, stored)))
     }
 
     /// Makes a log for a node that has none: with a snapshot to begin after, or blank.
@@ -93,7 +97,8 @@ impl RaftLog {
         let (file, position, records) =
             begin(&disk, directory, header, stored.snapshot.as_ref(), stored.hard_state, &stored.entries)
                 .await?;
-        Ok(Self { disk, directory: directory.to_owned(), header, file, position, records })
+        let last = last_of(stored.snapshot.as_ref(), &stored.entries);
+        Ok(Self { disk, directory: directory.to_owned(), header, file, position, records, last })
     }
 
     /// The node's number in the group.
@@ -110,13 +115,17 @@ impl RaftLog {
         if persist.is_empty() {
             return Ok(());
         }
+        let first = persist.entries.first().map_or(self.last, |entry| entry.index);
+        assert!(first <= self.last + 1, "the log on disk has no gap");
         let record = Record { hard_state: persist.hard_state, entries: persist.entries.clone() };
         let bytes = record.encode(self.records);
+        assert!(self.position >= HEADER_LEN as u64, "a record does not overwrite the header");
         self.file.write_at(self.position, IoBuf::copy_of(&bytes)).await?;
         // Always: a later record says that this one is durable.
         self.file.sync_data().await?;
         self.position += bytes.len() as u64;
         self.records += 1;
+        self.last = persist.entries.last().map_or(self.last, |entry| entry.index);
         Ok(())
     }
 
@@ -132,6 +141,7 @@ impl RaftLog {
         let (file, position, records) =
             begin(&self.disk, &self.directory, header, Some(snapshot), hard_state, entries).await?;
         (self.header, self.file, self.position, self.records) = (header, file, position, records);
+        self.last = last_of(Some(snapshot), entries);
         remove_others(&self.disk, &self.directory, header.file, true).await?;
         Ok(())
     }
@@ -146,18 +156,24 @@ async fn begin(
     hard_state: HardState,
     entries: &[Entry],
 ) -> Result<(File, u64, u64), LogError> {
+    assert_eq!(header.has_snapshot, snapshot.is_some(), "the header says whether there is a snapshot");
     if let Some(snapshot) = snapshot {
         let bytes = log_format::encode_snapshot(snapshot);
         disk.write_atomically(snapshot_path(directory, header.file), &bytes).await?;
     }
     let mut bytes = header.encode();
-    assert_eq!(bytes.len(), HEADER_LEN, "a header has one length");
     let record = Record { hard_state: Some(hard_state), entries: entries.to_vec() };
     bytes.extend(record.encode(0));
     let path = log_path(directory, header.file);
     disk.write_atomically(&path, &bytes).await?;
     let file = disk.open(&path, OpenOptions::READ_WRITE).await?;
     Ok((file, bytes.len() as u64, 1))
+}
+
+/// The last entry of a log, or the one that it begins after.
+fn last_of(snapshot: Option<&Snapshot>, entries: &[Entry]) -> u64 {
+    let base = snapshot.map_or(0, |snapshot| snapshot.index);
+    entries.last().map_or(base, |entry| entry.index.max(base))
 }
 
 fn log_path(directory: &Path, number: u64) -> PathBuf {

@@ -31,6 +31,10 @@ const FLAG_SNAPSHOT: u8 = 1;
 const FLAG_HARD_STATE: u8 = 1;
 const FLAG_ENTRIES: u8 = 2;
 
+const _: () = assert!(HEADER_LEN == 8 + 4 + 8 + 8 + 1 + 4, "the header's length is that of its fields");
+const _: () = assert!(RECORD_HEADER_LEN == 4 + 8 + 4 + 4 + 4, "and so is a record's");
+const _: () = assert!(FLAG_HARD_STATE & FLAG_ENTRIES == 0, "a record's flags are bits of their own");
+
 /// Damage of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
@@ -90,6 +94,7 @@ impl Header {
         out.push(u8::from(self.has_snapshot) * FLAG_SNAPSHOT);
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_be_bytes());
+        assert_eq!(out.len(), HEADER_LEN, "a header has one length");
         out
     }
 
@@ -132,6 +137,7 @@ impl Record {
         if !self.entries.is_empty() {
             codec::put_entries(&mut body, &self.entries);
         }
+        assert!(u32::try_from(body.len()).is_ok(), "a record's length has 32 bits");
         let mut out = Vec::with_capacity(RECORD_HEADER_LEN + body.len());
         out.extend_from_slice(&RECORD_MAGIC);
         out.extend_from_slice(&sequence.to_be_bytes());
@@ -139,6 +145,7 @@ impl Record {
         out.extend_from_slice(&crc32fast::hash(&body).to_be_bytes());
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_be_bytes());
+        assert_eq!(out.len(), RECORD_HEADER_LEN, "a record's header has one length");
         out.extend_from_slice(&body);
         out
     }

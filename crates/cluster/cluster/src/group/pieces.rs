@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::Message;
-use raft::codec::SNAPSHOT_BYTES_MAX;
+use raft::codec::{ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX};
 use rpc::{Incoming, Refusal, Target, Verb};
 use rt::Group as Tasks;
 use topology::HostId;
@@ -22,6 +22,9 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: u32 = 3;
 /// A message's size apart from the state in it: its members, above all.
 const HEAD_BYTES_MAX: usize = 1 << 20;
+
+const _: () =
+    assert!(PIECE_BYTES <= ENTRY_BYTES_MAX, "a part of a snapshot fits into a frame, as an entry does");
 
 /// A snapshot's message that is coming in.
 pub(crate) struct Receiving {
@@ -49,15 +52,19 @@ pub(crate) fn send(inner: &Rc<Inner>, host: HostId, message: &Message) {
         if let Err(error) = send_pieces(&sender, host, &body).await {
             tracing::info!("a snapshot for {host} was not sent, and is tried again: {error}");
         }
-        sender.sending.borrow_mut().remove(&host);
+        assert!(sender.sending.borrow_mut().remove(&host), "a host is sent one snapshot at a time");
     };
     inner.rt.spawn(Tasks::Maintenance, task).detach();
 }
 
 async fn send_pieces(inner: &Inner, host: HostId, body: &Bytes) -> Result<(), rpc::RpcError> {
+    assert!(!body.is_empty(), "a message of a snapshot has bytes");
     let (transfer, total) = (inner.rt.random_u64(), body.len());
+    let mut sent = 0;
     for at in (0..total).step_by(PIECE_BYTES) {
         let bytes = body.slice(at..total.min(at + PIECE_BYTES));
+        assert_eq!(at, sent, "a part follows the one before");
+        sent += bytes.len();
         let piece = Piece { transfer, total: total as u64, at: at as u64, bytes };
         let piece = inner.sign(&piece.encode());
         for left in (0..TRIES).rev() {
@@ -73,6 +80,7 @@ async fn send_pieces(inner: &Inner, host: HostId, body: &Bytes) -> Result<(), rp
             }
         }
     }
+    assert_eq!(sent, total, "the parts are the whole message");
     Ok(())
 }
 
@@ -105,6 +113,8 @@ pub(crate) fn take(inner: &Inner, incoming: &Incoming) -> Result<Bytes, Refusal>
         return Err(bad("a piece is missing"));
     }
     known.bytes.extend_from_slice(&piece.bytes);
+    assert_eq!(known.bytes.len() as u64, end, "parts are joined without a gap");
+    assert!(known.bytes.len() <= SNAPSHOT_BYTES_MAX + HEAD_BYTES_MAX, "a snapshot's bytes are bounded");
     if end < piece.total {
         return Ok(Bytes::new());
     }

@@ -75,7 +75,8 @@ impl JoinResponder {
     }
 
     pub(crate) fn set(&self, state: JoinState) {
-        self.0.replace(state);
+        let known = self.0.replace(state);
+        assert!(!matches!(known, JoinState::Member(..)), "a node that is in a cluster stays in it");
     }
 
     fn group(&self) -> Result<Group, Refusal> {

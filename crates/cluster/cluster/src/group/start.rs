@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use raft::{Membership, Snapshot, Stored};
 use rpc::{Messenger, Refusal, RpcError, Target, Verb};
-use rt::{Group as Tasks, Instant, Rt};
+use rt::{Group as Tasks, Instant, Rt, ShardId};
 
 use super::driver::Driver;
 use super::error::{GroupError, JoinError};
@@ -65,6 +65,7 @@ impl Group {
     /// Opens this node's part of the group; its committed entries are applied again when this returns. To be called once a
     /// messenger, on shard 0.
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
+        assert_eq!(rt.shard(), ShardId(0), "the cluster's log lives on shard 0");
         let directory = config.directory.join(FOLDER);
         let responder = JoinResponder::open(messenger);
         let blank = |config: GroupConfig| {
@@ -158,6 +159,8 @@ impl Blank {
         let log = RaftLog::create(&rt, &config.directory.join(FOLDER), 1, &stored).await?;
         put_away_old_schema(&rt, &config.directory).await?;
         let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;
+        let founder = group.inner.host_of(1);
+        assert_eq!(founder, Some(group.inner.config.host), "the founder has the number of the only vote");
         run(&group, driver, &responder);
         Ok(group)
     }
@@ -288,6 +291,7 @@ impl Blank {
                 (log.map_err(GroupError::from)?, stored)
             }
         };
+        assert_eq!(log.member(), answer.number, "the log is of the number that the cluster gave");
         let own = config.info.internode;
         let host = config.host;
         let (group, driver) = begin(&rt, &messenger, config, log, stored).await?;

@@ -254,6 +254,8 @@ impl StoppedLog {
             membership: Membership { learners, ..Membership::alone(own) },
             data: Bytes::from(after.encode()),
         };
+        let others = snapshot.membership.learners.len() + 1;
+        assert_eq!(others, snapshot.membership.all().len(), "the only voter is no learner");
         let hard_state = raft::HardState { term, vote: 0, commit: base + 1 };
         self.stored = Stored { hard_state, snapshot: Some(snapshot), entries: Vec::new() };
         self.rewrite().await?;

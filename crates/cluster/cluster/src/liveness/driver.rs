@@ -39,6 +39,10 @@ const LOOKS_MAX: usize = 5;
 /// A part of the interval by which rounds are shifted at random, so that nodes do not beat in step.
 const JITTER: f64 = 0.1;
 
+const _: () =
+    assert!(ANOTHER_LIFE != UNREADABLE && STOPPING != ANOTHER_LIFE, "a refusal has a code of its own");
+const _: () = assert!(LOOKS_MAX >= 2, "a host counts as gone when two looks are refused");
+
 /// How the driver works.
 #[derive(Clone, Debug)]
 pub struct LivenessConfig {
@@ -325,7 +329,12 @@ impl Inner {
         let Some(guard) = &self.config.rollback else { return };
         self.remember(guard);
         let told = progress(&self.machine.borrow());
-        if guard.is_low(told) && guard.record(told).await && self.unrecorded.replace(false) {
+        if !guard.is_low(told) || !guard.record(told).await {
+            return;
+        }
+        // While the disk was slow another generation may have begun, or more versions than were recorded.
+        let told = progress(&self.machine.borrow());
+        if !guard.is_low(told) && self.unrecorded.replace(false) {
             self.step(Event::Set(vec![unrecorded_state(false)]));
         }
     }
@@ -386,14 +395,31 @@ impl Inner {
                 Effect::Refused(refusal) => tracing::warn!("gossip refused: {refusal}"),
             }
         }
+        self.assert_recorded();
         if changed {
             self.publish();
         }
     }
 
+    /// Other nodes remember the versions that they hear of. Were one above the limit on this node's disk, the next process would
+    /// find that its disk was rolled back.
+    fn assert_recorded(&self) {
+        let Some(guard) = &self.config.rollback else { return };
+        let machine = self.machine.borrow();
+        let is_marked = machine.own().get(Key::UNRECORDED) == Some(UNRECORDED);
+        let is_recorded = guard.is_recorded(progress(&machine));
+        assert!(
+            is_marked || is_recorded,
+            "a version is on disk, or marked as not recorded, before it is sent"
+        );
+    }
+
     fn publish(&self) {
-        let version = self.current.borrow().version + 1;
+        let known = self.current.borrow().clone();
+        let version = known.version + 1;
         let value = describe(&self.machine.borrow(), &self.rt, version);
+        assert_eq!(value.own.host, known.own.host, "a node keeps its host id");
+        assert!(value.own.generation >= known.own.generation, "a generation never goes back");
         *self.current.borrow_mut() = Arc::new(value);
         self.changed.notify_all();
     }
@@ -438,7 +464,7 @@ impl Inner {
         let looking = async move {
             let refused = refuses_twice(&rt, address).await;
             let Some(inner) = weak.upgrade() else { return };
-            inner.suspected.borrow_mut().remove(&host);
+            assert!(inner.suspected.borrow_mut().remove(&host), "a host is looked at once at a time");
             if refused {
                 inner.step(Event::Gone { host, generation });
             }

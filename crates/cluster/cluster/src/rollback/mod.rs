@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use rpc::{Incoming, Messenger, Refusal, Target, Verb};
 use rt::sync::{Watch, oneshot};
-use rt::{DiskError, Group, Instant, Rt};
+use rt::{DiskError, Group, Instant, Rt, ShardId};
 use topology::HostId;
 
 pub use progress::Progress;
@@ -44,6 +44,9 @@ const ASK_PAUSE: Duration = Duration::from_millis(200);
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
 const LATER_PAUSE: Duration = Duration::from_secs(5);
 const UNREADABLE: u16 = Refusal::FIRST_FREE;
+
+const _: () = assert!(VERSIONS_LEFT_MIN < VERSIONS_AHEAD, "a fresh record has versions left");
+const _: () = assert!(ASK_TIMEOUT.as_millis() < START_TIMEOUT.as_millis(), "a start asks more than once");
 
 /// The disk of a node went back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,6 +125,7 @@ impl RollbackGuard {
         generation: u64,
         allowed: bool,
     ) -> Result<Self, DiskError> {
+        assert_eq!(rt.shard(), ShardId(0), "the record of the disk's progress lives on shard 0");
         let path = directory.join(FILE_NAME);
         let read = match rt.disk().read_to_end(&path, BYTES_MAX).await {
             Ok(bytes) => progress::decode_file(&bytes).or_else(|| {
@@ -307,9 +311,11 @@ impl RollbackGuard {
             return false;
         }
         let bound = Progress { version: told.version + VERSIONS_AHEAD, ..told };
+        let recorded = inner.recorded.get();
+        assert!(recorded.is_none_or(|recorded| recorded <= bound), "the recorded limit never goes back");
         inner.generations.borrow_mut().insert(bound.generation);
         let mut own = inner.own.borrow().clone().unwrap_or_else(|| Own::unknown_within(0));
-        match inner.recorded.get().is_some_and(|recorded| recorded.generation == bound.generation) {
+        match recorded.is_some_and(|recorded| recorded.generation == bound.generation) {
             true => own.recorded = bound,
             false => own.begin(bound),
         }
@@ -320,7 +326,7 @@ impl RollbackGuard {
         let writing = async move {
             let inner = &this.0;
             let result = inner.rt.disk().write_atomically(&inner.path, &bytes).await;
-            inner.writing.set(false);
+            assert!(inner.writing.replace(false), "the record is written by one task at a time");
             match &result {
                 Ok(()) => {
                     inner.own.replace(Some(own));

@@ -53,6 +53,7 @@ impl Own {
             (self.base, self.lifetimes) = (self.recorded, Vec::new());
         }
         self.lifetimes.push(recorded.generation);
+        assert!(self.lifetimes.len() <= LIFETIMES_MAX, "remembered lifetimes are bounded");
         (self.recorded, self.confirmed) = (recorded, false);
     }
 
@@ -93,6 +94,10 @@ impl Heard {
             known.before = Some(known.last);
         }
         known.last = known.last.max(progress);
+        let (last, before) = (known.last, known.before);
+        assert!(last >= progress, "what was heard of a node never goes back");
+        let is_earlier = before.is_none_or(|before| before.generation < last.generation);
+        assert!(is_earlier, "the lifetime before is an earlier one");
     }
 
     /// The memory of a node, later lifetimes first.

@@ -9,7 +9,7 @@ use topology::HostId;
 use super::change::ChangeStep;
 use super::command::{Command, Outcome, Proposal, Refused};
 use super::member::{Member, MemberInfo, MemberStatus};
-use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION};
+use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION, transition};
 use crate::edit::{self, EditError, SchemaEdit};
 
 impl ClusterState {
@@ -30,6 +30,7 @@ impl ClusterState {
         if next.recent.len() > OUTCOMES_MAX {
             next.recent.pop_front();
         }
+        transition::assert_follows(self, &next, &outcome);
         (next, outcome)
     }
 
@@ -218,6 +219,9 @@ impl ClusterState {
             if replaced.tokens != tokens {
                 return Err(Refused::MembersMoved);
             }
+            if !replaced.status.may_become(MemberStatus::Removing) {
+                return Err(Refused::NotReplaceable { host: old, status: replaced.status });
+            }
             replaced.status = MemberStatus::Removing;
         }
         self.members.get_mut(&host).expect("it was found above").tokens = tokens;
@@ -259,7 +263,7 @@ impl ClusterState {
     }
 
     /// The owners whose tokens are in force.
-    fn owners(&self) -> impl Iterator<Item = HostId> + '_ {
+    pub(super) fn owners(&self) -> impl Iterator<Item = HostId> + '_ {
         let owns = |member: &Member| {
             matches!(member.status, MemberStatus::Normal | MemberStatus::Leaving | MemberStatus::Removing)
         };

@@ -77,6 +77,8 @@ impl ClusterState {
 
     /// Begins a change, unless the same is under way. The caller raises the version of the topology.
     pub(super) fn begin_change(&mut self, joins: Option<HostId>, leaves: Option<HostId>) {
+        assert!(joins.is_some() || leaves.is_some(), "a change of places has a host");
+        assert_ne!(joins, leaves, "a node does not replace itself");
         let same = |change: &TopologyChange| change.joins == joins && change.leaves == leaves;
         if !self.change.as_ref().is_some_and(same) {
             self.last_change += 1;
@@ -91,12 +93,13 @@ impl ClusterState {
         let ended = self.change.take_if(|change| of(change));
         if let Some(change) = ended.as_ref().filter(|change| change.step == ChangeStep::Switched) {
             // A node that does not read by the pending topology version by now would read from replicas that get no writes any more.
-            self.fence = change.since;
+            self.fence = self.fence.max(change.since);
         }
         if let Some(change) = ended
             && let Some(leaves) = change.leaves
             && leaves != host
             && let Some(member) = self.members.get_mut(&leaves)
+            && member.status == MemberStatus::Removing
         {
             // Its replacement has gone, and it gets its former status back.
             member.status = MemberStatus::Normal;
@@ -144,6 +147,8 @@ impl ClusterState {
 
     /// Begins to move the replicas of keyspaces.
     pub(super) fn begin_alteration(&mut self, alters: BTreeMap<String, Replication>) {
+        assert!(self.change.is_none(), "replicas move for one reason at a time");
+        assert!(!alters.is_empty(), "an alteration moves the replicas of a keyspace");
         self.last_change += 1;
         self.topology_version += 1;
         let change = TopologyChange::new(self.last_change, None, None, self.topology_version);
@@ -174,7 +179,8 @@ impl ClusterState {
         if change.alters.is_empty() || change.step != ChangeStep::Switched {
             return Err(Refused::ChangeOver);
         }
-        self.fence = change.since;
+        let since = change.since;
+        self.fence = self.fence.max(since);
         self.change = None;
         self.topology_version += 1;
         Ok(self.done())
@@ -213,7 +219,7 @@ impl ClusterState {
             }
             if from == ChangeStep::Announced {
                 // A node that does not know the change by now would not write to pending replicas.
-                self.fence = since;
+                self.fence = self.fence.max(since);
             }
             self.topology_version = next;
         }

@@ -191,11 +191,22 @@ impl StoredState {
                 return Err(StateCodecError::Impossible { what, found });
             }
         }
-        let since = self.change.as_ref().map_or(0, |change| change.since);
-        for (what, found) in [("fence", self.fence), ("since", since)] {
-            if found > self.topology_version {
+        let (since, change) = self.change.as_ref().map_or((0, 0), |change| (change.since, change.number));
+        for (what, found, limit) in [
+            ("fence", self.fence, self.topology_version),
+            ("since", since, self.topology_version),
+            ("number of the change", change, self.last_change),
+        ] {
+            if found > limit {
                 return Err(StateCodecError::Impossible { what, found });
             }
+        }
+        if let Some(stored) = self.members.iter().find(|stored| stored.member.replaces == Some(stored.host)) {
+            let found = stored.member.number;
+            return Err(StateCodecError::Impossible {
+                what: "a member that replaces itself, whose number",
+                found,
+            });
         }
         let mut numbers: Vec<u64> = self.members.iter().map(|stored| stored.member.number).collect();
         numbers.sort_unstable();
@@ -440,10 +451,19 @@ impl ClusterState {
     /// their columns.
     ///
     /// # Errors
-    /// Bytes that are no state, or one to which no commands lead: the next command could not be applied to it.
+    /// Bytes that are no state, or one to which no commands lead, from nothing or from `self`: the next command could not be applied
+    /// to it.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
         let stored: StoredState = decode(bytes)?;
         stored.check_numbers()?;
+        for (what, known, found) in [
+            ("schema_number", self.schema_number, stored.schema_number),
+            ("topology_version", self.topology_version, stored.topology_version),
+        ] {
+            if found < known {
+                return Err(StateCodecError::Impossible { what, found });
+            }
+        }
         let schema = codec::load(stored.schema, self.own.clone())?;
         Ok(Self {
             cluster_name: stored.cluster_name,
@@ -477,6 +497,7 @@ fn keep_ids(schema: Schema, old: &Schema) -> Schema {
         for table in keyspace.tables.values_mut() {
             if let Some(known) = old.table_by_id(table.id) {
                 let kept = table.with_ids_of(known);
+                assert_eq!(kept.columns().len(), table.columns().len(), "ids of columns change no column");
                 *table = if kept == **known { known.clone() } else { Arc::new(kept) };
             }
         }

@@ -10,6 +10,7 @@ mod codec;
 mod command;
 mod member;
 pub(crate) mod text;
+mod transition;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -146,7 +147,12 @@ impl ClusterState {
     }
 
     /// The same cluster under this id.
+    ///
+    /// # Panics
+    /// When the cluster has an id, or this one stands for none.
     pub fn with_id(self, cluster_id: [u8; 16]) -> Self {
+        assert_eq!(self.cluster_id, [0; 16], "a cluster gets its id once");
+        assert_ne!(cluster_id, [0; 16], "zeros stand for an id that is not known");
         Self { cluster_id, ..self }
     }
 

@@ -38,14 +38,21 @@ async fn change(rt: &Rt, directory: &Path, life: u32) -> Duration {
         u64::from(1 + life * CHANGES),
         "the changes of earlier processes"
     );
+    let user = group.clone();
+    let uses = rt.spawn(rt::Group::Maintenance, async move {
+        let mut applied = user.subscribe();
+        while applied.changed().await.is_ok() {
+            user.schema_in_use(user.applied().state.schema_number);
+        }
+    });
     let began = rt.now();
     for number in 0..CHANGES {
         let base = group.applied().state.schema.version();
-        group.schema_in_use(group.applied().state.schema_number + 1);
         let edits = keyspace(&format!("ks{life}_{number}"));
         group.change_schema(base, edits, rt.now() + 10 * SECOND, |_| true).await.unwrap();
     }
     let took = (rt.now() - began) / CHANGES;
+    drop(uses);
     group.stop().await;
     messenger.stop().await;
     took

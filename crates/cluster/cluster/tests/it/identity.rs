@@ -29,3 +29,18 @@ fn each_life_is_later_than_the_one_before() {
     let later = sim.block_on(begin).unwrap();
     assert!(later.abs_diff(wall(&sim)) <= 1 && later > first + 3_000);
 }
+
+#[test]
+fn a_generation_that_no_process_had_is_damage() {
+    let sim = Simulation::new(1, Config::default());
+    let error = sim.block_on(|rt: Rt| async move {
+        let directory = Path::new("/data");
+        rt.disk().create_dir_all(directory).await.unwrap();
+        let mut identity = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await.unwrap();
+        identity.generation = u64::MAX;
+        identity.save(&rt, directory).await.unwrap();
+        let opened = NodeIdentity::open(&rt, directory, "c", &NewTokens::Random(4)).await;
+        opened.unwrap_err().to_string()
+    });
+    assert!(error.unwrap().contains("lies too far ahead"));
+}

@@ -132,6 +132,22 @@ fn a_snapshot_with_impossible_numbers_is_refused() {
 }
 
 #[test]
+fn a_snapshot_that_goes_back_or_replaces_itself_is_refused() {
+    let mut later = founded();
+    apply(&mut later, Command::AddMember { host: host(2), info: info(2), replaces: None });
+    let error = later.decode_after(&founded().encode()).unwrap_err().to_string();
+    assert_eq!(error, "no state of a cluster: topology_version is 1");
+    let own = later.encode();
+    assert!(later.decode_after(&own).is_ok(), "the same state again");
+    let mut document: serde_json::Value = serde_json::from_slice(&own[1..]).unwrap();
+    let joining = &mut document["members"][0];
+    joining["member"]["replaces"] = joining["host"].clone();
+    let bytes = [&own[..1], &serde_json::to_vec(&document).unwrap()].concat();
+    let error = later.decode_after(&bytes).unwrap_err().to_string();
+    assert!(error.contains("a member that replaces itself"), "{error}");
+}
+
+#[test]
 fn a_node_joins_takes_tokens_serves_and_leaves() {
     let mut state = founded();
     assert_eq!(

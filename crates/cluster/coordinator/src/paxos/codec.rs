@@ -98,6 +98,7 @@ fn end(reader: &Reader<'_>) -> Result<(), CodecError> {
 
 /// Appends a proposal.
 pub(crate) fn put_proposal(proposal: &Proposal<Value>, out: &mut Vec<u8>) {
+    assert!(proposal.after.len() <= AFTER_MAX, "a proposal that nobody can read is not sent");
     put_ballot(proposal.ballot, out);
     put_ballot(proposal.id, out);
     write_unsigned(proposal.after.len() as u64, out);

@@ -59,9 +59,11 @@ impl Driver<'_> {
         proposal: Proposal<Value>,
         consistency: Consistency,
     ) -> (Rc<Committing>, Result<(), RequestError>) {
+        assert!(proposal.value.is_some(), "what is committed is a write");
         let view = erm.view.clone();
         let (replicas, needs) = targets(&erm, self.key.token, consistency);
         let (live, away): (Replicas, Replicas) = replicas.into_iter().partition(|node| view.is_alive(*node));
+        assert!(!away.contains(&view.own()), "a node is not down to itself");
         let committing = Rc::new(Committing {
             lwt: self.lwt.clone(),
             tally: RefCell::new(Tally::new(&needs, &view, &live)),
@@ -128,6 +130,7 @@ impl Committing {
 
     /// Keeps the write for a replica that is away. Its voter learns of it from the next round.
     fn hint(&self, node: NodeIndex) {
+        assert_ne!(node, self.erm.view.own(), "hints are kept for other nodes");
         let Some(update) = &self.proposal.value else { return };
         if self.proposal.id <= self.lwt.truncation_floor(update.table.id) {
             return;

@@ -26,6 +26,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
+const _: () = assert!(PAUSE_FIRST.as_micros() <= PAUSE_MAX.as_micros(), "pauses grow up to the longest");
+
 /// Why a request ended without an answer.
 pub(super) enum Failure<E> {
     /// The replicas did not do their part.
@@ -83,6 +85,8 @@ impl<'a> Driver<'a> {
         let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
         needs.check(quorum, view, &live)?;
         let required = needs.required_of(&voters);
+        assert!(required <= voters.len(), "a quorum of the voters is no more than all of them");
+        assert!(2 * required > voters.len(), "two quorums share a voter");
         let met_later_ring = Cell::new(false);
         Ok(Self { lwt, erm, command, key, options, voters, required, is_read, met_later_ring })
     }
@@ -194,13 +198,19 @@ impl<'a> Driver<'a> {
                     }
                     proposer.begin(self.ballot(above))
                 }
-                Action::Chosen(proposal) => return Ok(Decided::Chosen(proposal)),
+                Action::Chosen(proposal) => return Ok(self.chosen(proposal)),
                 Action::Nothing => return Ok(Decided::Nothing(found)),
                 Action::Failed(failure) => {
                     return Err(Failure::Request(self.expired(contentions, failure)));
                 }
             };
         }
+    }
+
+    fn chosen(&self, proposal: Proposal<Value>) -> Decided {
+        assert!(proposal.value.is_some(), "what is chosen is a write");
+        assert!(!self.is_read, "a read proposes nothing of its own");
+        Decided::Chosen(proposal)
     }
 
     /// Records the next step of a traced request, in Cassandra's words.
@@ -220,7 +230,9 @@ impl<'a> Driver<'a> {
     }
 
     fn ballot(&self, above: Ballot) -> Ballot {
-        self.lwt.state.next_ballot(self.lwt.context.rt().wall_micros(), above)
+        let ballot = self.lwt.state.next_ballot(self.lwt.context.rt().wall_micros(), above);
+        assert!(ballot.micros >= above.micros, "ballots never go back");
+        ballot
     }
 
     async fn ask(&self, sending: u32, voter: usize, request: Request<Value>) -> Heard {

@@ -31,6 +31,7 @@ impl PartitionLocks {
         // Dropped with the future when a waiter is cancelled, so that no entry is left.
         let mut lock = PartitionLock { locks: self.clone(), key, gate, permit: None };
         let permit = lock.gate.acquire(1).await;
+        assert_eq!(lock.gate.available(), 0, "one request at a time holds a partition");
         lock.permit = Some(permit.expect("the gate of a partition is never closed"));
         lock
     }
@@ -47,7 +48,8 @@ impl Drop for PartitionLock {
         drop(self.permit.take());
         // Only the map and this lock hold it: the partition has no other owner or waiter.
         if Rc::strong_count(&self.gate) == 2 {
-            self.locks.0.borrow_mut().remove(&self.key);
+            let known = self.locks.0.borrow_mut().remove(&self.key);
+            assert!(known.is_some(), "a lock that is held is known until it is released");
         }
     }
 }

@@ -117,6 +117,8 @@ impl Lwt {
 
     async fn carry(&self, of: &Votes<'_>, key: &DecoratedKey, row: &Row) -> Result<(), PeerError> {
         let Votes { votes, table, .. } = of;
+        let shards = usize::from(of.voter.shards);
+        assert_eq!(of.truncated_at.len(), shards, "each shard of a voter says when it truncated the table");
         let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
         let truncated_at = of.truncated_at[usize::from(of.voter.shard_of(key.token))];
         let state = state.above(truncation_floor(truncated_at));
@@ -128,12 +130,16 @@ impl Lwt {
     /// On the shard that owns the partition: remembers what another voter does, besides what this one remembers.
     pub(crate) async fn remember_vote(&self, carried: MigratedVote) -> Result<(), ReplicaError> {
         let MigratedVote { table, key, state } = carried;
+        self.assert_owner(&key);
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
         let remembered = store.load(self.context.replica(), self.seconds()).await?;
         let both = remembered.state.clone().merged(state.above(self.truncation_floor(table.id)));
+        assert!(both.promised >= remembered.state.promised, "a voter does not go back on a promise");
+        let committed = (both.committed_ballot(), remembered.state.committed_ballot());
+        assert!(committed.0 >= committed.1, "a commit that was seen is not forgotten for another's");
         let rounds = |state: &AcceptorState<Value>| {
             (state.promised, state.accepted.as_ref().map(|open| open.ballot), state.committed_ballot())
         };

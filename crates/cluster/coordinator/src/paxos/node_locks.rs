@@ -61,6 +61,8 @@ impl Lwt {
 
     /// Leases a lock to another shard; whether it was granted in time.
     pub(crate) async fn lease_lock(&self, table: TableId, key: &DecoratedKey, request: LockRequest) -> bool {
+        self.assert_owner(key);
+        assert_ne!(request.from, self.context.rt().shard(), "a lock is leased to another shard");
         let name = (request.from.0, request.number);
         let leases = &self.state.leases;
         {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, Seconds};
-use paxos::{Ballot, Proposal, Reply, Request, step};
+use paxos::{AcceptorState, Ballot, Proposal, Reply, Request, Step, step};
 use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::{Instant, ShardId};
@@ -40,6 +40,7 @@ impl Lwt {
     /// Votes; to be called on the shard that owns the partition.
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
         let Ballotage { table, key, request } = asked;
+        self.assert_owner(&key);
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
@@ -49,14 +50,8 @@ impl Lwt {
         let remembered = store.load(self.context.replica(), seconds).await?;
         // What was voted on before a TRUNCATE is not to come back after it.
         let floor = self.truncation_floor(table.id);
-        let above;
-        let known = match floor.is_none() {
-            true => &remembered.state,
-            false => {
-                above = remembered.state.clone().above(floor);
-                &above
-            }
-        };
+        let above = (!floor.is_none()).then(|| remembered.state.clone().above(floor));
+        let known = above.as_ref().unwrap_or(&remembered.state);
         if let Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) = &request {
             self.state.note_voted(*ballot);
         }
@@ -77,6 +72,7 @@ impl Lwt {
             Request::Prepare(_) | Request::Propose(_) => None,
         };
         let step = step(known, request, now, memory);
+        assert_promises_hold(known, &step);
         let apply = step.apply.map(|update| canaries::committed(self.context.injected(), &update));
         let mut changes: Vec<_> =
             step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
@@ -106,6 +102,12 @@ impl Lwt {
             (false, false) => self.context.replica().apply(Write::all(Origin::System, changes)).await?,
         }
         Ok(step.reply)
+    }
+
+    /// One shard votes on a partition, so that no two votes on it overlap.
+    pub(super) fn assert_owner(&self, key: &DecoratedKey) {
+        let owner = self.context.replica().shard_of(key.token);
+        assert_eq!(owner, self.context.shard(), "the shard that owns a partition votes on it");
     }
 
     /// Rounds up to this one ended with a table's last truncation on this shard.
@@ -163,6 +165,16 @@ impl Lwt {
             self.context.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
         place.reply(&answer).map_err(|error| peer_error::unreadable(&error))
     }
+}
+
+/// Asserts that a voter follows no round below one that it has promised to follow.
+fn assert_promises_hold(known: &AcceptorState<Value>, step: &Step<Value>) {
+    if !matches!(step.reply, Reply::Promised { .. } | Reply::Accepted) {
+        return;
+    }
+    let next = step.state.as_ref().map(|state| state.promised);
+    assert!(next.is_some(), "a promise and an acceptance are remembered");
+    assert!(next >= Some(known.promised), "a voter does not go back on a promise");
 }
 
 /// Answers a vote that another node asks for, which uses a topology version.

@@ -5,6 +5,7 @@ mod figures;
 mod nodes;
 mod ring;
 mod samples;
+mod settings;
 mod tables;
 
 use std::rc::Rc;
@@ -95,6 +96,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     if let Some(answer) = view_checks::answer(&node, &call, &segments) {
         return answer;
     }
+    if let Some(answer) = settings::answer(&node, &call, &segments).await {
+        return answer;
+    }
     match (call.method.as_str(), segments.as_slice()) {
         ("GET", [] | [""]) => Ok(greeting(
             "Torc: administration under /storage_service and others; metrics are on the port prometheus_port\n",
@@ -117,24 +121,12 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
             node.drain().await.map_err(|error| Answer::error(500, error.to_string()))?;
             Ok(Answer::json(&Value::Null))
         }
-        ("POST", ["storage_service", "trace_probability"]) => set_trace_probability(&node, &call).await,
         ("POST", ["storage_service", "stop_daemon"]) => {
             node.request_stop();
             Ok(Answer::json(&Value::Null))
         }
         ("GET", rest) => Ok(Answer::json(&question(&node, &call, rest).await?)),
         _ => Err(unknown(&call)),
-    }
-}
-
-async fn set_trace_probability(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    let given = call.parameter("probability").unwrap_or_default();
-    match given.parse::<f64>() {
-        Ok(probability) if (0.0..=1.0).contains(&probability) => {
-            node.set_trace_probability(probability).await;
-            Ok(Answer::json(&Value::Null))
-        }
-        _ => Err(Answer::error(400, format!("Trace probability must be between 0 and 1, not '{given}'"))),
     }
 }
 
@@ -206,7 +198,6 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["nodes", state] => ring::in_state(node, state).ok_or_else(|| unknown(call))?,
         ["load"] => json!(figures::load(node).await),
         ["load_map"] => ring::loads(node).await,
-        ["trace_probability"] => json!(node.trace_probability()),
         ["generation_number"] => json!(ring::generation(node)),
         ["schema_version"] => json!(uuid(&node.schema().version())),
         ["partitioner_name"] => json!("org.apache.cassandra.dht.Murmur3Partitioner"),

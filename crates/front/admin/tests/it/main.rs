@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use admin::{Answer, Call, MetricsService, Mode, Node, NodeInfo, RestService, Service, ShardFigures};
+use admin::{
+    Answer, Call, MetricsService, Mode, Node, NodeInfo, RestService, Service, Setting, SettingKind,
+    ShardFigures,
+};
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, Phase, ViewNode};
@@ -163,13 +166,23 @@ impl Node for Fake {
         Box::pin(std::future::ready(Ok(records)))
     }
 
-    fn trace_probability(&self) -> f64 {
-        0.25
+    fn setting(&self, name: &str) -> Option<Setting> {
+        let (value, kind) = match name {
+            "trace_probability" => ("0.25", SettingKind::Float),
+            "incremental_backups" => ("true", SettingKind::Truth),
+            "compaction_throughput" => ("64MiB", SettingKind::Text),
+            "concurrent_compactors" => ("2", SettingKind::Integer),
+            _ => return None,
+        };
+        Some(Setting { value: value.to_owned(), kind })
     }
 
-    fn set_trace_probability(&self, probability: f64) -> LocalBoxFuture<()> {
-        assert_eq!(probability, 0.125);
-        Box::pin(std::future::ready(()))
+    fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>> {
+        let done = match (name, value) {
+            ("trace_probability", "0.125") | ("compaction_throughput", "8MiB") => Ok(()),
+            _ => Err(format!("{name} is never {value}")),
+        };
+        Box::pin(std::future::ready(done))
     }
 
     fn request_stop(&self) {
@@ -312,15 +325,22 @@ fn nodes_are_told_one_by_one() {
 }
 
 #[test]
-fn a_share_that_is_traced_lies_between_none_and_all() {
+fn settings_are_shown_and_changed_by_name() {
     assert_eq!(get("/storage_service/trace_probability"), json!(0.25));
-    let set = |given: &str| {
-        ask(false, "POST", &format!("/storage_service/trace_probability?probability={given}")).status
+    assert_eq!(get("/storage_service/incremental_backups"), json!(true));
+    assert_eq!(get("/v2/config/compaction_throughput"), json!("64MiB"));
+    assert_eq!(get("/v2/config/concurrent_compactors"), json!(2));
+    assert_eq!(refused("/v2/config/nope"), (404, "No such setting: nope".to_owned()));
+    let set = |path: &str| {
+        let answer = ask(false, "POST", path);
+        (answer.status, answer.body)
     };
-    assert_eq!(set("0.125"), 200);
-    for wrong in ["1.5", "-0.1", "NaN", "half", ""] {
-        assert_eq!(set(wrong), 400, "{wrong}");
-    }
+    assert_eq!(set("/storage_service/trace_probability?probability=0.125").0, 200);
+    assert_eq!(set("/v2/config/compaction_throughput?value=8MiB").0, 200);
+    let (status, body) = set("/v2/config/compaction_throughput?value=much");
+    assert!(status == 400 && body.contains("compaction_throughput is never much"), "{status} {body}");
+    let (status, body) = set("/storage_service/trace_probability?value=1");
+    assert!(status == 400 && body.contains("the parameter probability is missing"), "{status} {body}");
 }
 
 #[test]

@@ -42,6 +42,12 @@ pub enum ConfigError {
         /// The expected form.
         expected: String,
     },
+    /// An option that counts at the start only.
+    #[error("{name} cannot be changed while the node runs: set it in torc.yaml and start the node again")]
+    NotLive {
+        /// The option.
+        name: &'static str,
+    },
     /// Not YAML, or not of the expected shape.
     #[error("the configuration file is not valid: {0}")]
     Yaml(String),

@@ -14,12 +14,23 @@ pub struct OptionInfo {
     pub name: &'static str,
     /// Other names that are understood, each with the unit that its numbers are in (empty for none).
     pub aliases: &'static [(&'static str, &'static str)],
+    /// Whether it can be changed while the node runs.
+    pub is_live: bool,
     /// Its effect, in a sentence.
     pub help: &'static str,
 }
 
+macro_rules! is_live {
+    () => {
+        false
+    };
+    (live) => {
+        true
+    };
+}
+
 macro_rules! options {
-    ($($(#[alias($alias:literal, $unit:literal)])* $name:ident: $ty:ty = $default:expr, $help:literal;)*) => {
+    ($($(#[alias($alias:literal, $unit:literal)])* $name:ident: $ty:ty = $default:expr, $($live:ident)? $help:literal;)*) => {
         /// Every option of a node.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
@@ -35,7 +46,12 @@ macro_rules! options {
         impl Config {
             /// All options in the order of the help text.
             pub const OPTIONS: &'static [OptionInfo] = &[
-                $(OptionInfo { name: stringify!($name), aliases: &[$(($alias, $unit)),*], help: $help },)*
+                $(OptionInfo {
+                    name: stringify!($name),
+                    aliases: &[$(($alias, $unit)),*],
+                    is_live: is_live!($($live)?),
+                    help: $help,
+                },)*
             ];
 
             /// Sets one option by name.
@@ -59,16 +75,37 @@ macro_rules! options {
                 Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
             }
 
+            /// The option of this name or alias.
+            ///
+            /// # Errors
+            /// When there is none: the nearest name.
+            pub fn option(name: &str) -> Result<&'static OptionInfo, ConfigError> {
+                let is_it = |option: &&OptionInfo| {
+                    option.name == name || option.aliases.iter().any(|(alias, _)| *alias == name)
+                };
+                let known = || Self::OPTIONS.iter().map(|option| option.name);
+                let unknown = || ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known()) };
+                Self::OPTIONS.iter().find(is_it).ok_or_else(unknown)
+            }
+
             /// Whether an option has this name, or an alias of it.
             pub(super) fn has(&self, name: &str) -> bool {
-                Self::OPTIONS.iter().any(|option| {
-                    option.name == name || option.aliases.iter().any(|(alias, _)| *alias == name)
-                })
+                Self::option(name).is_ok()
             }
 
             /// The type of each option's value, as ScyllaDB's `system.config` names it.
             pub fn kinds() -> Vec<(&'static str, &'static str)> {
                 vec![$((stringify!($name), <$ty as OptionValue>::KIND),)*]
+            }
+
+            /// The value of one option as `torc.yaml` would have it; none when no option has this name.
+            pub fn value_of(&self, name: &str) -> Option<String> {
+                $(
+                    if name == stringify!($name) {
+                        return Some(self.$name.show());
+                    }
+                )*
+                None
             }
 
             /// Every option with its value as `torc.yaml` would have it, in name order.
@@ -129,12 +166,12 @@ options! {
     internode_compression: String = "dc".to_owned(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
     internode_compressor: String = "lz4".to_owned(), "How that is compressed: lz4, or zstd for fewer bytes and more work.";
     phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
-    hinted_handoff_enabled: bool = true, "Keep writes for replicas that are down until they are back.";
+    hinted_handoff_enabled: bool = true, live "Keep writes for replicas that are down until they are back.";
     #[alias("max_hint_window_in_ms", "ms")]
-    max_hint_window: Duration = Duration::from_secs(3 * 3600), "Down for longer, a replica gets no more hints.";
+    max_hint_window: Duration = Duration::from_secs(3 * 3600), live "Down for longer, a replica gets no more hints.";
     hint_window_persistent_enabled: bool = true, "The age of a replica's oldest hint counts against max_hint_window too.";
     #[alias("hinted_handoff_throttle_in_kb", "KiB")]
-    hinted_handoff_throttle: Size = Size(1 << 20), "Bytes of hints a second that are delivered to a node; 0 for no limit.";
+    hinted_handoff_throttle: Size = Size(1 << 20), live "Bytes of hints a second that are delivered to a node; 0 for no limit.";
     max_hints_delivery_threads: u16 = 2, "Nodes that hints are delivered to at once, from each shard.";
     #[alias("hints_flush_period_in_ms", "ms")]
     hints_flush_period: Duration = Duration::from_secs(10), "Time between syncs of hints.";
@@ -151,7 +188,7 @@ options! {
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]
     repair_session_space: Size = Size(0), "Limit of the pages of repairs that a shard caches between two requests; 0 for 8MiB.";
-    stream_throughput_outbound: Size = Size::mib(24), "Bytes a second that this node sends of SSTables to nodes that gain ranges, and that the repairs that it leads exchange with others; 0 for no limit.";
+    stream_throughput_outbound: Size = Size::mib(24), live "Bytes a second that this node sends of SSTables to nodes that gain ranges, and that the repairs that it leads exchange with others; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
@@ -192,89 +229,90 @@ options! {
     commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse reads and writes), stop_commit (refuse writes), ignore (fail the writes concerned) or die (end the process).";
     disk_failure_policy: String = "stop".to_owned(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
-    compaction_throughput: Size = Size::mib(64), "Bytes a second that compaction may write; 0 for no limit.";
-    concurrent_compactors: u16 = 2, "Compactions at once on a shard.";
-    compaction_large_partition_warning_threshold_mb: u32 = 1000, "Partitions of more MiB are listed in system.large_partitions, and logged, when an SSTable is written.";
-    compaction_rows_count_warning_threshold: u32 = 100_000, "So are partitions of more rows.";
-    compaction_large_row_warning_threshold_mb: u32 = 10, "Rows of more MiB are listed in system.large_rows.";
-    compaction_large_cell_warning_threshold_mb: u32 = 1, "Cells and collections of more MiB are listed in system.large_cells.";
-    compaction_collection_elements_count_warning_threshold: u32 = 10_000, "So are collections of more elements.";
-    auto_snapshot: bool = true, "Snapshot before DROP and TRUNCATE.";
-    incremental_backups: bool = false, "Link every flushed SSTable into backups/.";
+    compaction_throughput: Size = Size::mib(64), live "Bytes a second that compaction may write; 0 for no limit.";
+    concurrent_compactors: u16 = 2, live "Compactions at once on a shard.";
+    compaction_large_partition_warning_threshold_mb: u32 = 1000, live "Partitions of more MiB are listed in system.large_partitions, and logged, when an SSTable is written.";
+    compaction_rows_count_warning_threshold: u32 = 100_000, live "So are partitions of more rows.";
+    compaction_large_row_warning_threshold_mb: u32 = 10, live "Rows of more MiB are listed in system.large_rows.";
+    compaction_large_cell_warning_threshold_mb: u32 = 1, live "Cells and collections of more MiB are listed in system.large_cells.";
+    compaction_collection_elements_count_warning_threshold: u32 = 10_000, live "So are collections of more elements.";
+    auto_snapshot: bool = true, live "Snapshot before DROP and TRUNCATE.";
+    incremental_backups: bool = false, live "Link every flushed SSTable into backups/.";
     #[alias("read_request_timeout_in_ms", "ms")]
-    read_request_timeout: Duration = Duration::from_secs(5), "How long a read of partitions may take.";
+    read_request_timeout: Duration = Duration::from_secs(5), live "How long a read of partitions may take.";
     #[alias("range_request_timeout_in_ms", "ms")]
-    range_request_timeout: Duration = Duration::from_secs(10), "How long a page of a scan may take.";
+    range_request_timeout: Duration = Duration::from_secs(10), live "How long a page of a scan may take.";
     #[alias("write_request_timeout_in_ms", "ms")]
-    write_request_timeout: Duration = Duration::from_secs(2), "How long a write may take.";
+    write_request_timeout: Duration = Duration::from_secs(2), live "How long a write may take.";
     #[alias("cas_contention_timeout_in_ms", "ms")]
-    cas_contention_timeout: Duration = Duration::from_millis(1800), "How long a conditional statement may wait for others of its partition.";
+    cas_contention_timeout: Duration = Duration::from_millis(1800), live "How long a conditional statement may wait for others of its partition.";
     #[alias("counter_write_request_timeout_in_ms", "ms")]
-    counter_write_request_timeout: Duration = Duration::from_secs(5), "How long a counter update may take.";
+    counter_write_request_timeout: Duration = Duration::from_secs(5), live "How long a counter update may take.";
     #[alias("truncate_request_timeout_in_ms", "ms")]
-    truncate_request_timeout: Duration = Duration::from_secs(60), "How long TRUNCATE may take.";
+    truncate_request_timeout: Duration = Duration::from_secs(60), live "How long TRUNCATE may take.";
     #[alias("request_timeout_in_ms", "ms")]
     request_timeout: Duration = Duration::from_secs(10), "How long anything else may take.";
     #[alias("slow_query_log_timeout_in_ms", "ms")]
-    slow_query_log_timeout: Duration = Duration::from_millis(500), "Statements that take longer are named in the log; 0 for none.";
-    tombstone_warn_threshold: u64 = 1_000, "Tombstones in a read from which it is logged.";
-    tombstone_failure_threshold: u64 = 100_000, "Tombstones in a read from which it fails.";
+    slow_query_log_timeout: Duration = Duration::from_millis(500), live "Statements that take longer are named in the log; 0 for none.";
+    trace_probability: f64 = 0.0, live "Share of the requests that are traced although their client does not ask for it, from 0 to 1.";
+    tombstone_warn_threshold: u64 = 1_000, live "Tombstones in a read from which it is logged.";
+    tombstone_failure_threshold: u64 = 100_000, live "Tombstones in a read from which it fails.";
     #[alias("batch_size_warn_threshold_in_kb", "KiB")]
-    batch_size_warn_threshold: Size = Size(5 << 10), "Size of a batch from which the client is warned.";
+    batch_size_warn_threshold: Size = Size(5 << 10), live "Size of a batch from which the client is warned.";
     #[alias("batch_size_fail_threshold_in_kb", "KiB")]
-    batch_size_fail_threshold: Size = Size(50 << 10), "Size of a batch from which it is refused.";
-    keyspaces_warn_threshold: i32 = -1, "Guardrail: keyspaces beyond which an ordinary role is warned; -1 for none.";
-    keyspaces_fail_threshold: i32 = -1, "Guardrail: keyspaces beyond which an ordinary role is refused; -1 for none.";
-    tables_warn_threshold: i32 = -1, "Guardrail: tables beyond which an ordinary role is warned; -1 for none.";
-    tables_fail_threshold: i32 = -1, "Guardrail: tables beyond which an ordinary role is refused; -1 for none.";
-    columns_per_table_warn_threshold: i32 = -1, "Guardrail: columns of a table beyond which an ordinary role is warned; -1 for none.";
-    columns_per_table_fail_threshold: i32 = -1, "Guardrail: columns of a table beyond which an ordinary role is refused; -1 for none.";
-    secondary_indexes_per_table_warn_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is warned; -1 for none.";
-    secondary_indexes_per_table_fail_threshold: i32 = -1, "Guardrail: secondary indexes of a table beyond which an ordinary role is refused; -1 for none.";
-    materialized_views_per_table_warn_threshold: i32 = -1, "Guardrail: materialized views of a table beyond which an ordinary role is warned; -1 for none.";
-    materialized_views_per_table_fail_threshold: i32 = -1, "Guardrail: materialized views of a table beyond which an ordinary role is refused; -1 for none.";
-    fields_per_udt_warn_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is warned; -1 for none.";
-    fields_per_udt_fail_threshold: i32 = -1, "Guardrail: fields of a user type beyond which an ordinary role is refused; -1 for none.";
-    vector_dimensions_warn_threshold: i32 = -1, "Guardrail: dimensions of a vector beyond which an ordinary role is warned; -1 for none.";
-    vector_dimensions_fail_threshold: i32 = -1, "Guardrail: dimensions of a vector beyond which an ordinary role is refused; -1 for none.";
-    minimum_replication_factor_warn_threshold: i32 = -1, "Guardrail: least replication factor without a warning for an ordinary role; -1 for none.";
-    minimum_replication_factor_fail_threshold: i32 = -1, "Guardrail: least replication factor that an ordinary role may give; -1 for none.";
-    maximum_replication_factor_warn_threshold: i32 = -1, "Guardrail: greatest replication factor without a warning for an ordinary role; -1 for none.";
-    maximum_replication_factor_fail_threshold: i32 = -1, "Guardrail: greatest replication factor that an ordinary role may give; -1 for none.";
-    page_size_warn_threshold: i32 = -1, "Guardrail: rows of a page that a client asks for beyond which an ordinary role is warned; -1 for none.";
-    page_size_fail_threshold: i32 = -1, "Guardrail: rows of a page that a client asks for beyond which an ordinary role is refused; -1 for none.";
-    partition_keys_in_select_warn_threshold: i32 = -1, "Guardrail: partitions that a SELECT names beyond which an ordinary role is warned; -1 for none.";
-    partition_keys_in_select_fail_threshold: i32 = -1, "Guardrail: partitions that a SELECT names beyond which an ordinary role is refused; -1 for none.";
-    in_select_cartesian_product_warn_threshold: i32 = -1, "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is warned; -1 for none.";
-    in_select_cartesian_product_fail_threshold: i32 = -1, "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is refused; -1 for none.";
-    items_per_collection_warn_threshold: i32 = -1, "Guardrail: items of a collection that is written beyond which an ordinary role is warned; -1 for none.";
-    items_per_collection_fail_threshold: i32 = -1, "Guardrail: items of a collection that is written beyond which an ordinary role is refused; -1 for none.";
-    collection_size_warn_threshold: Option<Size> = None, "Guardrail: bytes of a collection that is written beyond which an ordinary role is warned.";
-    collection_size_fail_threshold: Option<Size> = None, "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
-    column_value_size_warn_threshold: Option<Size> = None, "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
-    column_value_size_fail_threshold: Option<Size> = None, "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
-    table_properties_warned: String = String::new(), "Guardrail: options of tables that an ordinary role is warned of.";
-    table_properties_disallowed: String = String::new(), "Guardrail: options of tables that an ordinary role may not use.";
-    read_consistency_levels_warned: String = String::new(), "Guardrail: consistency levels of reads that an ordinary role is warned of.";
-    read_consistency_levels_disallowed: String = String::new(), "Guardrail: consistency levels of reads that an ordinary role may not use.";
-    write_consistency_levels_warned: String = String::new(), "Guardrail: consistency levels of writes that an ordinary role is warned of.";
-    write_consistency_levels_disallowed: String = String::new(), "Guardrail: consistency levels of writes that an ordinary role may not use.";
-    user_timestamps_enabled: bool = true, "Guardrail: whether an ordinary role may use USING TIMESTAMP.";
-    alter_table_enabled: bool = true, "Guardrail: whether an ordinary role may change the columns of tables.";
-    group_by_enabled: bool = true, "Guardrail: whether an ordinary role may use GROUP BY.";
-    drop_truncate_table_enabled: bool = true, "Guardrail: whether an ordinary role may drop and truncate tables.";
-    drop_keyspace_enabled: bool = true, "Guardrail: whether an ordinary role may drop keyspaces.";
-    secondary_indexes_enabled: bool = true, "Guardrail: whether an ordinary role may create secondary indexes.";
-    uncompressed_tables_enabled: bool = true, "Guardrail: whether an ordinary role may create tables without compression.";
-    compact_tables_enabled: bool = true, "Guardrail: whether an ordinary role may create tables with COMPACT STORAGE.";
-    read_before_write_list_operations_enabled: bool = true, "Guardrail: whether an ordinary role may change lists by index or by value, which reads them first.";
-    allow_filtering_enabled: bool = true, "Guardrail: whether an ordinary role may use ALLOW FILTERING.";
-    simplestrategy_enabled: bool = true, "Guardrail: whether an ordinary role may use SimpleStrategy.";
-    vector_type_enabled: bool = true, "Guardrail: whether an ordinary role may use vectors.";
-    unlogged_batch_across_partitions_warn_threshold: u32 = 10, "Partitions of an unlogged batch from which the client is warned.";
+    batch_size_fail_threshold: Size = Size(50 << 10), live "Size of a batch from which it is refused.";
+    keyspaces_warn_threshold: i32 = -1, live "Guardrail: keyspaces beyond which an ordinary role is warned; -1 for none.";
+    keyspaces_fail_threshold: i32 = -1, live "Guardrail: keyspaces beyond which an ordinary role is refused; -1 for none.";
+    tables_warn_threshold: i32 = -1, live "Guardrail: tables beyond which an ordinary role is warned; -1 for none.";
+    tables_fail_threshold: i32 = -1, live "Guardrail: tables beyond which an ordinary role is refused; -1 for none.";
+    columns_per_table_warn_threshold: i32 = -1, live "Guardrail: columns of a table beyond which an ordinary role is warned; -1 for none.";
+    columns_per_table_fail_threshold: i32 = -1, live "Guardrail: columns of a table beyond which an ordinary role is refused; -1 for none.";
+    secondary_indexes_per_table_warn_threshold: i32 = -1, live "Guardrail: secondary indexes of a table beyond which an ordinary role is warned; -1 for none.";
+    secondary_indexes_per_table_fail_threshold: i32 = -1, live "Guardrail: secondary indexes of a table beyond which an ordinary role is refused; -1 for none.";
+    materialized_views_per_table_warn_threshold: i32 = -1, live "Guardrail: materialized views of a table beyond which an ordinary role is warned; -1 for none.";
+    materialized_views_per_table_fail_threshold: i32 = -1, live "Guardrail: materialized views of a table beyond which an ordinary role is refused; -1 for none.";
+    fields_per_udt_warn_threshold: i32 = -1, live "Guardrail: fields of a user type beyond which an ordinary role is warned; -1 for none.";
+    fields_per_udt_fail_threshold: i32 = -1, live "Guardrail: fields of a user type beyond which an ordinary role is refused; -1 for none.";
+    vector_dimensions_warn_threshold: i32 = -1, live "Guardrail: dimensions of a vector beyond which an ordinary role is warned; -1 for none.";
+    vector_dimensions_fail_threshold: i32 = -1, live "Guardrail: dimensions of a vector beyond which an ordinary role is refused; -1 for none.";
+    minimum_replication_factor_warn_threshold: i32 = -1, live "Guardrail: least replication factor without a warning for an ordinary role; -1 for none.";
+    minimum_replication_factor_fail_threshold: i32 = -1, live "Guardrail: least replication factor that an ordinary role may give; -1 for none.";
+    maximum_replication_factor_warn_threshold: i32 = -1, live "Guardrail: greatest replication factor without a warning for an ordinary role; -1 for none.";
+    maximum_replication_factor_fail_threshold: i32 = -1, live "Guardrail: greatest replication factor that an ordinary role may give; -1 for none.";
+    page_size_warn_threshold: i32 = -1, live "Guardrail: rows of a page that a client asks for beyond which an ordinary role is warned; -1 for none.";
+    page_size_fail_threshold: i32 = -1, live "Guardrail: rows of a page that a client asks for beyond which an ordinary role is refused; -1 for none.";
+    partition_keys_in_select_warn_threshold: i32 = -1, live "Guardrail: partitions that a SELECT names beyond which an ordinary role is warned; -1 for none.";
+    partition_keys_in_select_fail_threshold: i32 = -1, live "Guardrail: partitions that a SELECT names beyond which an ordinary role is refused; -1 for none.";
+    in_select_cartesian_product_warn_threshold: i32 = -1, live "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is warned; -1 for none.";
+    in_select_cartesian_product_fail_threshold: i32 = -1, live "Guardrail: keys that the INs of a SELECT come to beyond which an ordinary role is refused; -1 for none.";
+    items_per_collection_warn_threshold: i32 = -1, live "Guardrail: items of a collection that is written beyond which an ordinary role is warned; -1 for none.";
+    items_per_collection_fail_threshold: i32 = -1, live "Guardrail: items of a collection that is written beyond which an ordinary role is refused; -1 for none.";
+    collection_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is warned.";
+    collection_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
+    column_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
+    column_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
+    table_properties_warned: String = String::new(), live "Guardrail: options of tables that an ordinary role is warned of.";
+    table_properties_disallowed: String = String::new(), live "Guardrail: options of tables that an ordinary role may not use.";
+    read_consistency_levels_warned: String = String::new(), live "Guardrail: consistency levels of reads that an ordinary role is warned of.";
+    read_consistency_levels_disallowed: String = String::new(), live "Guardrail: consistency levels of reads that an ordinary role may not use.";
+    write_consistency_levels_warned: String = String::new(), live "Guardrail: consistency levels of writes that an ordinary role is warned of.";
+    write_consistency_levels_disallowed: String = String::new(), live "Guardrail: consistency levels of writes that an ordinary role may not use.";
+    user_timestamps_enabled: bool = true, live "Guardrail: whether an ordinary role may use USING TIMESTAMP.";
+    alter_table_enabled: bool = true, live "Guardrail: whether an ordinary role may change the columns of tables.";
+    group_by_enabled: bool = true, live "Guardrail: whether an ordinary role may use GROUP BY.";
+    drop_truncate_table_enabled: bool = true, live "Guardrail: whether an ordinary role may drop and truncate tables.";
+    drop_keyspace_enabled: bool = true, live "Guardrail: whether an ordinary role may drop keyspaces.";
+    secondary_indexes_enabled: bool = true, live "Guardrail: whether an ordinary role may create secondary indexes.";
+    uncompressed_tables_enabled: bool = true, live "Guardrail: whether an ordinary role may create tables without compression.";
+    compact_tables_enabled: bool = true, live "Guardrail: whether an ordinary role may create tables with COMPACT STORAGE.";
+    read_before_write_list_operations_enabled: bool = true, live "Guardrail: whether an ordinary role may change lists by index or by value, which reads them first.";
+    allow_filtering_enabled: bool = true, live "Guardrail: whether an ordinary role may use ALLOW FILTERING.";
+    simplestrategy_enabled: bool = true, live "Guardrail: whether an ordinary role may use SimpleStrategy.";
+    vector_type_enabled: bool = true, live "Guardrail: whether an ordinary role may use vectors.";
+    unlogged_batch_across_partitions_warn_threshold: u32 = 10, live "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
-    materialized_views_enabled: bool = true, "Allow materialized views to be created.";
+    materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
     dynamic_data_masking_enabled: bool = false, "Let columns have masks, which readers without the permission UNMASK see in place of values; without, masks are neither attached nor applied.";
     #[alias("enable_user_defined_functions", "")]
     user_defined_functions_enabled: bool = false, "Allow user-defined functions and aggregates.";
@@ -299,7 +337,7 @@ options! {
     network_authorizer: String = "AllowAllNetworkAuthorizer".to_owned(), "Whether roles may log in only in their datacenters: AllowAllNetworkAuthorizer (no) or CassandraNetworkAuthorizer.";
     auth_superuser_name: String = "cassandra".to_owned(), "Name of the superuser that is created where there is no role yet.";
     auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
-    auth_bcrypt_gensalt_log2_rounds: u32 = 10, "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
+    auth_bcrypt_gensalt_log2_rounds: u32 = 10, live "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
     auth_failed_logins_max: u32 = 20, "Failed logins in a row after which a shard refuses an address; 0 for no limit.";
     auth_lockout_duration: Duration = Duration::from_secs(30), "How long an address is refused then.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
@@ -309,6 +347,9 @@ options! {
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
     log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
+
+/// A shorter time would refuse every request.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 impl Config {
     /// Gives every option that is 0 for "a part of the memory" its value; `memory` is that of the machine.
@@ -460,6 +501,27 @@ impl Config {
             let expected = format!("expected a number from {min} to {max}");
             Err(ConfigError::Value { name: name.to_owned(), value: value.to_string(), expected })
         };
+        if !(0.0..=1.0).contains(&self.trace_probability) {
+            let (name, value) = ("trace_probability".to_owned(), self.trace_probability.to_string());
+            return Err(ConfigError::Value {
+                name,
+                value,
+                expected: "expected a number from 0 to 1".to_owned(),
+            });
+        }
+        for (name, timeout) in [
+            ("read_request_timeout", self.read_request_timeout),
+            ("range_request_timeout", self.range_request_timeout),
+            ("write_request_timeout", self.write_request_timeout),
+            ("counter_write_request_timeout", self.counter_write_request_timeout),
+            ("cas_contention_timeout", self.cas_contention_timeout),
+            ("truncate_request_timeout", self.truncate_request_timeout),
+        ] {
+            if timeout < TIMEOUT_MIN {
+                let expected = format!("expected at least {}", TIMEOUT_MIN.show());
+                return Err(ConfigError::Value { name: name.to_owned(), value: timeout.show(), expected });
+            }
+        }
         within("num_tokens", self.num_tokens.into(), 1, 1024)?;
         within("shards", self.shards.into(), 0, 1024)?;
         within("concurrent_compactors", self.concurrent_compactors.into(), 1, 128)?;

@@ -11,6 +11,7 @@ mod node;
 mod repair;
 mod ring;
 mod samples;
+mod settings;
 mod snapshots;
 mod tables;
 mod topology;
@@ -48,9 +49,18 @@ const VERBS: &[Verb] = &[
     topology::DECOMMISSION,
     cluster::DESCRIBECLUSTER,
     ring::DESCRIBERING,
+    settings::DISABLEBACKUP,
+    settings::DISABLEHANDOFF,
     node::DRAIN,
+    settings::ENABLEBACKUP,
+    settings::ENABLEHANDOFF,
     tables::FLUSH,
+    settings::GETCOMPACTIONTHROUGHPUT,
+    settings::GETCONCURRENTCOMPACTORS,
     ring::GETENDPOINTS,
+    settings::GETMAXHINTWINDOW,
+    settings::GETSTREAMTHROUGHPUT,
+    settings::GETTIMEOUT,
     node::GETTRACEPROBABILITY,
     cluster::GOSSIPINFO,
     node::INFO,
@@ -63,9 +73,17 @@ const VERBS: &[Verb] = &[
     repair::REPAIR,
     repair::REPAIR_ADMIN,
     ring::RING,
+    settings::SETCOMPACTIONTHROUGHPUT,
+    settings::SETCONCURRENTCOMPACTORS,
+    settings::SETHINTEDHANDOFFTHROTTLEKB,
+    settings::SETMAXHINTWINDOW,
+    settings::SETSTREAMTHROUGHPUT,
+    settings::SETTIMEOUT,
     node::SETTRACEPROBABILITY,
     snapshots::SNAPSHOT,
     ring::STATUS,
+    settings::STATUSBACKUP,
+    settings::STATUSHANDOFF,
     tables::TABLESTATS,
     samples::TOPPARTITIONS,
     load::TPSTATS,
@@ -213,10 +231,20 @@ mod tests {
             "cleanup",
             "compact",
             "decommission",
+            "disablebackup",
+            "disablehandoff",
             "drain",
+            "enablebackup",
+            "enablehandoff",
             "flush",
             "join",
             "rebuild",
+            "setcompactionthroughput",
+            "setconcurrentcompactors",
+            "sethintedhandoffthrottlekb",
+            "setmaxhintwindow",
+            "setstreamthroughput",
+            "settimeout",
             "settraceprobability",
         ];
         let missing: Vec<_> =

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
+use wire::Version;
+
 use crate::node::{Setup, torc};
 
 /// The tool's output, and its errors when it failed.
@@ -102,6 +104,78 @@ fn a_node_tells_about_itself() {
     assert!(table["sstable_count"].as_u64() > Some(0));
     assert!(asked.say(&["tablestats"]).contains("\t\tTable: t\n"));
     assert!(!asked.say(&["tablestats", "-i", "ks"]).contains("Keyspace: ks\n"));
+}
+
+#[test]
+fn settings_change_while_the_node_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut clients = [node.client(0, Version::V4), node.client(1, Version::V4)];
+    clients[0]
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    clients[0].query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    let mut shown = |name: &str| {
+        let rows = clients.each_mut().map(|client| {
+            client.texts(&format!("SELECT value FROM system_views.settings WHERE name = '{name}'"))
+        });
+        assert_eq!(rows[0], rows[1], "every shard shows the same");
+        rows[0][0][0].clone()
+    };
+
+    assert_eq!(asked.say(&["gettimeout", "read"]), "Current timeout for type read: 5000 ms\n");
+    assert_eq!(asked.say(&["settimeout", "read", "700"]), "");
+    assert_eq!(asked.say(&["gettimeout", "read"]), "Current timeout for type read: 700 ms\n");
+    assert_eq!(shown("read_request_timeout"), "700ms");
+    assert!(asked.try_say(&["settimeout", "read", "0"]).unwrap_err().contains("at least 1ms"));
+    assert!(asked.try_say(&["settimeout", "misc", "5"]).unwrap_err().contains("requires one of (read,"));
+
+    asked.say(&["setcompactionthroughput", "8"]);
+    assert_eq!(asked.say(&["getcompactionthroughput"]), "Current compaction throughput: 8 MB/s\n");
+    asked.say(&["setstreamthroughput", "80"]);
+    assert_eq!(asked.say(&["getstreamthroughput"]), "Current stream throughput: 80 Mb/s\n");
+    asked.say(&["setstreamthroughput", "-m", "3"]);
+    assert_eq!(asked.say(&["getstreamthroughput", "-m"]), "Current stream throughput: 3.0 MiB/s\n");
+    assert!(asked.try_say(&["getstreamthroughput"]).unwrap_err().contains("Use the -d flag"));
+    asked.say(&["setconcurrentcompactors", "4"]);
+    assert!(asked.say(&["getconcurrentcompactors"]).ends_with("\n4\n"));
+    assert!(asked.try_say(&["setconcurrentcompactors", "0"]).unwrap_err().contains("from 1 to 128"));
+    asked.say(&["setmaxhintwindow", "60000"]);
+    assert_eq!(asked.say(&["getmaxhintwindow"]), "Current max hint window: 60000 ms\n");
+    asked.say(&["sethintedhandoffthrottlekb", "512"]);
+    assert_eq!(shown("hinted_handoff_throttle"), "512KiB");
+    asked.say(&["disablehandoff"]);
+    assert_eq!(asked.say(&["statushandoff"]), "Hinted handoff is not running\n");
+    asked.say(&["enablehandoff"]);
+    assert_eq!(asked.say(&["statushandoff"]), "Hinted handoff is running\n");
+
+    let backups = || {
+        let tables = std::fs::read_dir(dir.path().join("data/ks")).unwrap();
+        let table = tables.map(|entry| entry.unwrap().path()).next().expect("there is one table");
+        std::fs::read_dir(table.join("backups")).map_or(0, Iterator::count)
+    };
+    let mut write = |k: i32| {
+        clients[0].query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));
+        asked.say(&["flush", "ks", "t"]);
+        backups()
+    };
+    assert_eq!(write(1), 0);
+    asked.say(&["enablebackup"]);
+    let linked = write(2);
+    assert!(linked > 0);
+    asked.say(&["disablebackup"]);
+    assert_eq!((write(3), asked.say(&["statusbackup"])), (linked, "not running\n".to_owned()));
+
+    // Any other setting by its name; every shard uses it.
+    let value = "v".repeat(2_000);
+    let insert = |k: i32| format!("INSERT INTO ks.t (k, v) VALUES ({k}, '{value}')");
+    let large = format!("BEGIN BATCH {}; {}; APPLY BATCH", insert(1), insert(2));
+    clients.iter_mut().for_each(|client| drop(client.query(&large)));
+    node.http(10000, "POST", "/v2/config/batch_size_warn_threshold?value=1KiB");
+    node.http(10000, "POST", "/v2/config/batch_size_fail_threshold?value=1KiB");
+    for client in &mut clients {
+        assert_eq!(client.error(&large).message, "Batch too large");
+    }
 }
 
 /// Two nodes may share an address, with ports of their own.
@@ -211,7 +285,7 @@ fn every_answer_can_be_had_as_json() {
     }
     assert_eq!(asked.say(&["gettraceprobability"]), "Current trace probability: 0.5\n");
     let refused = asked.try_say(&["settraceprobability", "2", "--format", "json"]).unwrap_err();
-    assert!(refused.contains("Trace probability must be between 0 and 1"), "{refused}");
+    assert!(refused.contains("trace_probability: '2' is not valid"), "{refused}");
 }
 
 #[test]

@@ -319,3 +319,16 @@ fn a_value_is_set_once() {
     assert!(case.gossip.own().version() > version);
     assert_eq!(case.gossip.own().text(Key::LOAD), Some("2"));
 }
+
+#[test]
+fn a_silent_double_does_not_take_a_generation_back() {
+    let mut case = Case::plain();
+    let double = Delta { address: address(6), ..delta(1, WALL + 5, 3) };
+    case.hear(vec![double]);
+    let effects = case.hear(vec![delta(1, WALL + 9, 3)]);
+    assert!(effects.contains(&Effect::Generation(WALL + 10)), "{effects:?}");
+    let silence = Config::new("c", vec![]).double_silence_max;
+    let effects = case.pass(silence.as_secs() + 2);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Generation(_))), "{effects:?}");
+    assert_eq!(case.gossip.own().generation, WALL + 10);
+}

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Canaries, Engine, EngineConfig, EngineStats, Origin, SyncMode, Write};
+use engine::{Canaries, Engine, EngineConfig, EngineSettings, EngineStats, Origin, SyncMode, Write};
 use mutation::{Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, Row};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskConfig, NodeConfig, Simulation};
@@ -136,8 +136,11 @@ async fn throttled(rt: Rt, rate: u64) -> (u64, Duration) {
     let table = schema.table("ks", "t1").unwrap().clone();
     let config = EngineConfig {
         auto_compaction: false,
-        compaction_bytes_per_second: rate,
-        auto_snapshot: false,
+        settings: EngineSettings {
+            compaction_bytes_per_second: rate,
+            auto_snapshot: false,
+            ..EngineSettings::default()
+        },
         ..engine_config()
     };
     let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
@@ -175,7 +178,14 @@ fn the_throttle_counts_bytes_of_files() {
 async fn unfair(rt: Rt) -> u64 {
     let schema = schema((1..=6).map(|id| crate::model::table(id, 864_000)));
     let table = |id: u8| schema.table("ks", &format!("t{id}")).unwrap().clone();
-    let config = EngineConfig { compactors_max: 1, compaction_bytes_per_second: 8 << 10, ..engine_config() };
+    let config = EngineConfig {
+        settings: EngineSettings {
+            compactors_max: 1,
+            compaction_bytes_per_second: 8 << 10,
+            ..EngineSettings::default()
+        },
+        ..engine_config()
+    };
     let engine = Engine::open(rt.clone(), config, schema.clone()).await.unwrap();
     let (first, last) = (table(1), table(6));
     let write = |number: i32| {
@@ -264,7 +274,10 @@ async fn crowded(rt: Rt, left: Arc<Mutex<Option<(usize, EngineStats)>>>) {
         table
     }]);
     let table = schema.table("ks", "t1").unwrap().clone();
-    let config = EngineConfig { auto_snapshot: false, ..engine_config() };
+    let config = EngineConfig {
+        settings: EngineSettings { auto_snapshot: false, ..EngineSettings::default() },
+        ..engine_config()
+    };
     let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
     for turn in 0..4i64 {
         for pk in 0..100 {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use engine::{
-    Canaries, Engine, EngineConfig, LargeKind, LargeRecord, LargeThresholds, Origin, SyncMode, Write,
+    Canaries, Engine, EngineConfig, EngineSettings, LargeKind, LargeRecord, LargeThresholds, Origin,
+    SyncMode, Write,
 };
 use rt::Rt;
 
@@ -22,7 +23,12 @@ fn settings() -> EngineConfig {
         cell_bytes: 3_500,
         elements: 1_000,
     };
-    EngineConfig { large, auto_compaction: false, memtable_bytes_max: 8 << 20, ..config(&plan) }
+    EngineConfig {
+        settings: EngineSettings { large, ..EngineSettings::default() },
+        auto_compaction: false,
+        memtable_bytes_max: 8 << 20,
+        ..config(&plan)
+    }
 }
 
 fn shown(engine: &Engine) -> Vec<LargeRecord> {

@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Truncation, Write, WriteError, prepare};
+use engine::{
+    Canaries, Engine, EngineConfig, EngineSettings, Origin, SyncMode, Truncation, Write, WriteError, prepare,
+};
 use mutation::{PartitionRange, PartitionUpdate};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
@@ -23,7 +25,10 @@ fn plan(sync: SyncMode) -> Plan {
 }
 
 fn engine_config(sync: SyncMode) -> EngineConfig {
-    EngineConfig { auto_snapshot: true, ..config(&plan(sync)) }
+    EngineConfig {
+        settings: EngineSettings { auto_snapshot: true, ..EngineSettings::default() },
+        ..config(&plan(sync))
+    }
 }
 
 /// One cell of a partition of its own, written at `ts`.

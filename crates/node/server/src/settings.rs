@@ -1,0 +1,71 @@
+//! The settings that an operator changes while the node runs: the options of [`Config::OPTIONS`] that are live. They last until the
+//! node ends; `torc.yaml` holds what it starts with.
+//!
+//! A change is made on shard 0, against the whole configuration as it then is, and handed to every shard ([`crate::orders::Configure`]),
+//! which derives the settings of its parts from it as it does at its start.
+
+use std::sync::Arc;
+
+use rt::Replaceable;
+
+use crate::Config;
+use crate::config::ConfigError;
+
+/// The configuration of a node as it is now, shared by the shards.
+#[derive(Debug)]
+pub(crate) struct Settings(Replaceable<Config>);
+
+impl Settings {
+    /// That of the start.
+    pub(crate) fn new(config: Config) -> Self {
+        Self(Replaceable::new(config))
+    }
+
+    /// The configuration as it is now.
+    pub(crate) fn current(&self) -> Arc<Config> {
+        self.0.get()
+    }
+
+    /// Changes one option, by its name or an alias. On shard 0, so that no change is lost to another.
+    ///
+    /// # Errors
+    /// When there is no such option, it is not live, or the configuration would not be valid with that value.
+    pub(crate) fn change(&self, name: &str, value: &str) -> Result<Arc<Config>, ConfigError> {
+        let option = Config::option(name)?;
+        if !option.is_live {
+            return Err(ConfigError::NotLive { name: option.name });
+        }
+        let mut next = Config::clone(&self.0.get());
+        next.set(name, value)?;
+        next.check()?;
+        tracing::info!("{} is {} from now on", option.name, next.value_of(option.name).unwrap_or_default());
+        self.0.replace(next);
+        Ok(self.0.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_checked_like_the_file() {
+        let settings = Settings::new(Config::default());
+        let changed = settings.change("read_request_timeout_in_ms", "700").unwrap();
+        assert_eq!(changed.read_request_timeout, Duration::from_millis(700));
+        assert_eq!(settings.current(), changed);
+        let refused = |name, value| settings.change(name, value).unwrap_err().to_string();
+        assert_eq!(
+            refused("native_transport_port", "1"),
+            "native_transport_port cannot be changed while the node runs: set it in torc.yaml and start the node again"
+        );
+        assert!(refused("read_request_timout", "1s").contains("did you mean 'read_request_timeout'?"));
+        assert!(refused("concurrent_compactors", "0").contains("from 1 to 128"));
+        assert!(refused("tombstone_warn_threshold", "200000").contains("must not be below"));
+        assert!(refused("trace_probability", "1.5").contains("from 0 to 1"));
+        assert!(refused("trace_probability", "NaN").contains("from 0 to 1"));
+        assert_eq!(settings.current(), changed);
+    }
+}
