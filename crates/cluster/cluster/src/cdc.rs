@@ -5,7 +5,7 @@
 use schema::{Cdc, CdcGeneration, CdcPreimage, CdcVnode};
 use serde::{Deserialize, Serialize};
 
-use crate::codec::SchemaCodecError;
+use crate::error::SchemaCodecError;
 
 /// The option `cdc`. Of a table that never had it, it is the word `false`, as versions wrote it that had no more.
 #[derive(Serialize, Deserialize)]

@@ -8,60 +8,19 @@ use std::sync::Arc;
 
 use schema::{
     ColumnKind, DroppedColumn, Keyspace, RateLimit, Replication, Schema, SpeculativeRetry, Table,
-    TableBuilder, TableId, TableOptions, TombstoneGc,
+    TableBuilder, TableOptions, TombstoneGc,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use types::{CqlType, UserType};
+use types::UserType;
 
 use crate::cdc::{StoredCdc, StoredCdcGeneration};
+use crate::error::{FORMAT_VERSION, SchemaCodecError};
 use crate::objects::{
     self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredMask, StoredRole,
     StoredServiceLevel, StoredTrigger,
 };
-
-/// Version of the form; a file with a later one is refused.
-const FORMAT_VERSION: u32 = 1;
-
-/// A stored schema that cannot be understood.
-#[derive(Debug, thiserror::Error)]
-pub enum SchemaCodecError {
-    /// Not the JSON that was expected.
-    #[error("not a schema: {0}")]
-    Json(#[from] serde_json::Error),
-    /// Written by a later version of the server.
-    #[error(
-        "written by a newer version (format {found}, this version reads up to {FORMAT_VERSION}); upgrade"
-    )]
-    Newer {
-        /// The format found.
-        found: u32,
-    },
-    /// A type that does not parse.
-    #[error("type of {what}: {error}")]
-    Type {
-        /// The field with the type.
-        what: String,
-        /// The parser's error.
-        error: types::ClassNameError,
-    },
-    /// A table that breaks a rule.
-    #[error("table {table}: {error}")]
-    Table {
-        /// Which table.
-        table: String,
-        /// Which rule.
-        error: schema::InvalidSchema,
-    },
-    /// A value outside its domain.
-    #[error("{what}: {found:?} is not valid")]
-    Value {
-        /// Which value.
-        what: &'static str,
-        /// The value.
-        found: String,
-    },
-}
+use crate::stored_value::{load_type, parse_id};
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredSchema {
@@ -318,13 +277,6 @@ pub(crate) fn load_user_type(keyspace: &str, stored: StoredType) -> Result<UserT
     Ok(UserType { keyspace: keyspace.to_owned(), name: stored.name.clone(), fields })
 }
 
-pub(crate) fn load_type(class: &str, what: impl FnOnce() -> String) -> Result<CqlType, SchemaCodecError> {
-    match CqlType::parse_class_name(class) {
-        Ok((ty, _)) => Ok(ty),
-        Err(error) => Err(SchemaCodecError::Type { what: what(), error }),
-    }
-}
-
 fn kind_name(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::PartitionKey => "partition_key",
@@ -402,19 +354,6 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
     builder
         .build()
         .map_err(|error| SchemaCodecError::Table { table: format!("{keyspace}.{}", stored.name), error })
-}
-
-/// The id that a text in the form of a UUID stands for.
-pub fn parse_id(text: &str) -> Option<TableId> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    let mut id = [0; 16];
-    for (i, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(TableId(id))
 }
 
 fn store_retry(retry: &SpeculativeRetry) -> StoredRetry {

@@ -9,7 +9,7 @@ use rt::{Disk, DiskError};
 use schema::{Table, TableId};
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
+use crate::error::StoreError;
 
 const FILE_NAME: &str = "dropped.json";
 const BYTES_MAX: usize = 64 << 20;
@@ -102,7 +102,7 @@ impl DropLog {
 fn decode(bytes: &[u8]) -> Result<Vec<DroppedTable>, crate::SchemaCodecError> {
     let stored: Vec<Stored> = serde_json::from_slice(bytes)?;
     let table = |stored: Stored| {
-        let id = crate::codec::parse_id(&stored.id)
+        let id = crate::stored_value::parse_id(&stored.id)
             .ok_or_else(|| crate::SchemaCodecError::Value { what: "table id", found: stored.id.clone() })?;
         let Stored { keyspace, name, at_micros, allow_snapshot, .. } = stored;
         Ok(DroppedTable { keyspace, name, id, at_micros, allow_snapshot })

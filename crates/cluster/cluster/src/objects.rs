@@ -14,7 +14,8 @@ use schema::{
 use serde::{Deserialize, Serialize};
 use types::CqlType;
 
-use crate::codec::{SchemaCodecError, load_type, parse_id};
+use crate::error::SchemaCodecError;
+use crate::stored_value::{load_type, parse_id};
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredFunction {

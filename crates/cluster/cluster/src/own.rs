@@ -19,7 +19,7 @@ pub fn own_schema() -> Schema {
 }
 
 fn id(text: &str) -> TableId {
-    crate::codec::parse_id(text).expect("a UUID written in the code")
+    crate::stored_value::parse_id(text).expect("a UUID written in the code")
 }
 
 /// `system_traces.sessions`: one row a traced request.

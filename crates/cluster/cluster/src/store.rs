@@ -8,44 +8,13 @@ use std::sync::Arc;
 use rt::{DiskError, Rt};
 use schema::{Schema, Table, TableId};
 
-use crate::codec::{self, SchemaCodecError};
+use crate::codec;
 use crate::dropped::{DropLog, DroppedTable};
 use crate::edit::{self, EditError, SchemaEdit};
+use crate::error::StoreError;
 
 pub(crate) const FILE_NAME: &str = "schema.json";
 const BYTES_MAX: usize = 256 << 20;
-
-/// A schema that could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The disk refused.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// The file's content is damaged.
-    #[error("{path}: {error}; restore it from a backup of this node, nothing was changed")]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: SchemaCodecError,
-    },
-    /// The file's checksum does not match.
-    #[error(
-        "{path}: checksum is {found:016x}, expected {expected:016x}; restore it from a backup of this node, nothing \
-         was changed"
-    )]
-    Checksum {
-        /// The file.
-        path: PathBuf,
-        /// The checksum that it names.
-        expected: u64,
-        /// The checksum of its content.
-        found: u64,
-    },
-    /// The change does not fit.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-}
 
 /// Holds the schema and makes changes durable before anyone sees them. Lives on one shard of a node.
 pub struct SchemaStore {

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
+use crate::error::StoreError;
 use crate::group::log::LogError;
 use crate::rollback::RolledBack;
 use crate::state::StateCodecError;
-use crate::store::StoreError;
 use rt::DiskError;
 
 /// The group of this node cannot go on: nothing is decided at this node until it is started again.

@@ -15,8 +15,8 @@ use super::error::GroupError;
 use super::log::{LogError, RaftLog};
 use super::start::FOLDER;
 use crate::dropped::DropLog;
+use crate::error::StoreError;
 use crate::state::{self, ClusterState, Member, Proposal, Recovery};
-use crate::store::StoreError;
 
 /// Terms that the group made anew is ahead of all that the lost voters can have seen.
 const TERMS_AHEAD: u64 = 1_000;

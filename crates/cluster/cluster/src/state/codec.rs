@@ -17,8 +17,9 @@ use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
 use super::{ClusterState, Recovery, text};
 use crate::cdc::StoredCdcGeneration;
-use crate::codec::{self, SchemaCodecError, StoredKeyspace, StoredSchema, StoredTable, StoredType};
+use crate::codec::{self, StoredKeyspace, StoredSchema, StoredTable, StoredType};
 use crate::edit::SchemaEdit;
+use crate::error::SchemaCodecError;
 use crate::objects::{
     self, StoredAggregate, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
 };

@@ -11,7 +11,7 @@ pub fn uuid(bytes: &[u8; 16]) -> String {
 
 /// The sixteen bytes of a UUID.
 pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    crate::codec::parse_id(text).map(|id| id.0)
+    crate::stored_value::parse_id(text).map(|id| id.0)
 }
 
 pub(crate) mod id {
