@@ -2,7 +2,7 @@
 
 use mutation::{Seconds, Timestamp};
 
-/// What a strategy knows of an SSTable that takes part in no compaction.
+/// The view that a strategy has of an SSTable that takes part in no compaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The caller's name for it.

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use raft::ENTRY_BYTES_MAX;
 use raft::Message;
-use raft::codec::{ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX};
+use raft::codec::SNAPSHOT_BYTES_MAX;
 use rpc::{Incoming, Refusal, Target, Verb};
 use rt::Group as Tasks;
 use topology::HostId;
