@@ -146,12 +146,12 @@ struct View {
     mode: Rc<Cell<Mode>>,
 }
 
-/// The type of an option's value.
+/// The type of an option's value by its name in `system.config`.
 fn kind_of(name: &str) -> SettingKind {
-    match Config::kinds().into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind) {
-        Some("bool") => SettingKind::Truth,
-        Some("integer") => SettingKind::Integer,
-        Some("double") => SettingKind::Float,
+    match name {
+        "bool" => SettingKind::Truth,
+        "integer" => SettingKind::Integer,
+        "double" => SettingKind::Float,
         _ => SettingKind::Text,
     }
 }
@@ -270,7 +270,7 @@ impl Node for View {
     fn setting(&self, name: &str) -> Option<Setting> {
         let option = Config::option(name).ok()?;
         let value = self.boot.settings.current().value_of(option.name)?;
-        Some(Setting { value, kind: kind_of(option.name) })
+        Some(Setting { value, kind: kind_of(option.kind) })
     }
 
     fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>> {

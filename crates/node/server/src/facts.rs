@@ -64,7 +64,8 @@ fn servers(config: &Config) -> Vec<ServerFacts> {
 
 pub(crate) fn options(config: &Config) -> Vec<OptionFacts> {
     let defaults: BTreeMap<&str, String> = Config::default().show().into_iter().collect();
-    let kinds: BTreeMap<&str, &'static str> = Config::kinds().into_iter().collect();
+    let kinds: BTreeMap<&str, &'static str> =
+        Config::OPTIONS.iter().map(|option| (option.name, option.kind)).collect();
     let one = |(name, value): (&'static str, String)| {
         let kind = kinds[name];
         OptionFacts {

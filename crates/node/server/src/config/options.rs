@@ -14,6 +14,8 @@ pub struct OptionInfo {
     pub name: &'static str,
     /// Other names that are understood, each with the unit that its numbers are in (empty for none).
     pub aliases: &'static [(&'static str, &'static str)],
+    /// The type of its value, as ScyllaDB's `system.config` names it.
+    pub kind: &'static str,
     /// Whether it can be changed while the node runs.
     pub is_live: bool,
     /// Its effect, in a sentence.
@@ -49,6 +51,7 @@ macro_rules! options {
                 $(OptionInfo {
                     name: stringify!($name),
                     aliases: &[$(($alias, $unit)),*],
+                    kind: <$ty as OptionValue>::KIND,
                     is_live: is_live!($($live)?),
                     help: $help,
                 },)*
@@ -71,8 +74,7 @@ macro_rules! options {
                         }
                     }
                 )*
-                let known = Self::OPTIONS.iter().map(|option| option.name);
-                Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+                Err(Self::unknown(name))
             }
 
             /// The option of this name or alias.
@@ -83,9 +85,12 @@ macro_rules! options {
                 let is_it = |option: &&OptionInfo| {
                     option.name == name || option.aliases.iter().any(|(alias, _)| *alias == name)
                 };
-                let known = || Self::OPTIONS.iter().map(|option| option.name);
-                let unknown = || ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known()) };
-                Self::OPTIONS.iter().find(is_it).ok_or_else(unknown)
+                Self::OPTIONS.iter().find(is_it).ok_or_else(|| Self::unknown(name))
+            }
+
+            fn unknown(name: &str) -> ConfigError {
+                let known = Self::OPTIONS.iter().map(|option| option.name);
+                ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) }
             }
 
             /// Whether an option has this name, or an alias of it.
@@ -93,19 +98,9 @@ macro_rules! options {
                 Self::option(name).is_ok()
             }
 
-            /// The type of each option's value, as ScyllaDB's `system.config` names it.
-            pub fn kinds() -> Vec<(&'static str, &'static str)> {
-                vec![$((stringify!($name), <$ty as OptionValue>::KIND),)*]
-            }
-
             /// The value of one option as `torc.yaml` would have it; none when no option has this name.
             pub fn value_of(&self, name: &str) -> Option<String> {
-                $(
-                    if name == stringify!($name) {
-                        return Some(self.$name.show());
-                    }
-                )*
-                None
+                self.show().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
             }
 
             /// Every option with its value as `torc.yaml` would have it, in name order.
@@ -348,6 +343,11 @@ options! {
     log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
 
+/// A value that an option does not take.
+fn refused(name: &str, value: impl Into<String>, expected: impl Into<String>) -> ConfigError {
+    ConfigError::Value { name: name.to_owned(), value: value.into(), expected: expected.into() }
+}
+
 /// A shorter time would refuse every request.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
@@ -377,8 +377,7 @@ impl Config {
             if allowed.iter().any(|a| a.eq_ignore_ascii_case(short)) {
                 return Ok(());
             }
-            let expected = format!("expected {}", allowed.join(" or "));
-            Err(ConfigError::Value { name: name.to_owned(), value: value.to_owned(), expected })
+            Err(refused(name, value, format!("expected {}", allowed.join(" or "))))
         };
         one_of("commitlog_sync", &self.commitlog_sync, &["periodic", "batch", "group"])?;
         let policies = ["stop", "stop_commit", "ignore", "die"];
@@ -431,20 +430,18 @@ impl Config {
     /// A node that authenticates CQL clients does not serve others without.
     fn check_alternator(&self) -> Result<(), ConfigError> {
         if dynamo::Isolation::from_name(&self.alternator_write_isolation).is_none() {
-            let expected = "expected always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw".to_owned();
-            let (name, value) =
-                ("alternator_write_isolation".to_owned(), self.alternator_write_isolation.clone());
-            return Err(ConfigError::Value { name, value, expected });
+            let expected = "expected always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw";
+            return Err(refused("alternator_write_isolation", &self.alternator_write_isolation, expected));
         }
-        let refused = |text: &str| Err(ConfigError::Conflict(text.to_owned()));
+        let conflict = |text: &str| Err(ConfigError::Conflict(text.to_owned()));
         if self.alternator_ttl_period.is_zero() {
-            return refused("alternator_ttl_period must be longer than nothing");
+            return conflict("alternator_ttl_period must be longer than nothing");
         }
         if self.alternator_https_port != 0 && self.alternator_https_port == self.alternator_port {
-            return refused("alternator_https_port and alternator_port are the same: no port serves both");
+            return conflict("alternator_https_port and alternator_port are the same: no port serves both");
         }
         if self.has_alternator() && !self.asks_nobody() && !self.alternator_enforce_authorization {
-            return refused(
+            return conflict(
                 "alternator_port and alternator_https_port with an authenticator would serve everybody: set alternator_enforce_authorization, too",
             );
         }
@@ -469,18 +466,15 @@ impl Config {
     }
 
     fn check_functions(&self) -> Result<(), ConfigError> {
-        let refused = |name: &str, value: String, expected: &str| {
-            Err(ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() })
-        };
         let fail = self.user_defined_functions_fail_timeout;
         if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&fail) {
             let expected = "expected a time from 1ms to 1h";
-            return refused("user_defined_functions_fail_timeout", format!("{fail:?}"), expected);
+            return Err(refused("user_defined_functions_fail_timeout", format!("{fail:?}"), expected));
         }
         let bytes = self.user_defined_function_allocation_limit_bytes.0;
         if !(64 << 10..=256 << 20).contains(&bytes) {
             let expected = "expected a size from 64 KiB to 256 MiB";
-            return refused("user_defined_function_allocation_limit_bytes", bytes.to_string(), expected);
+            return Err(refused("user_defined_function_allocation_limit_bytes", bytes.to_string(), expected));
         }
         Ok(())
     }
@@ -498,16 +492,11 @@ impl Config {
             if (min..=max).contains(&value) {
                 return Ok(());
             }
-            let expected = format!("expected a number from {min} to {max}");
-            Err(ConfigError::Value { name: name.to_owned(), value: value.to_string(), expected })
+            Err(refused(name, value.to_string(), format!("expected a number from {min} to {max}")))
         };
         if !(0.0..=1.0).contains(&self.trace_probability) {
-            let (name, value) = ("trace_probability".to_owned(), self.trace_probability.to_string());
-            return Err(ConfigError::Value {
-                name,
-                value,
-                expected: "expected a number from 0 to 1".to_owned(),
-            });
+            let value = self.trace_probability.to_string();
+            return Err(refused("trace_probability", value, "expected a number from 0 to 1"));
         }
         for (name, timeout) in [
             ("read_request_timeout", self.read_request_timeout),
@@ -518,8 +507,11 @@ impl Config {
             ("truncate_request_timeout", self.truncate_request_timeout),
         ] {
             if timeout < TIMEOUT_MIN {
-                let expected = format!("expected at least {}", TIMEOUT_MIN.show());
-                return Err(ConfigError::Value { name: name.to_owned(), value: timeout.show(), expected });
+                return Err(refused(
+                    name,
+                    timeout.show(),
+                    format!("expected at least {}", TIMEOUT_MIN.show()),
+                ));
             }
         }
         within("num_tokens", self.num_tokens.into(), 1, 1024)?;
@@ -531,18 +523,14 @@ impl Config {
             if value.0 == 0 || value >= min {
                 return Ok(());
             }
-            let expected = format!("expected at least {}", min.show());
-            Err(ConfigError::Value { name: name.to_owned(), value: value.show(), expected })
+            Err(refused(name, value.show(), format!("expected at least {}", min.show())))
         };
         at_least("memory_size", self.memory_size, Size::mib(64))?;
         at_least("memtable_space", self.memtable_space, Size::mib(1))?;
         at_least("native_transport_max_frame_size", self.native_transport_max_frame_size, Size(256 << 10))?;
         if self.data_file_directories.to_string_lossy().contains(',') {
-            return Err(ConfigError::Value {
-                name: "data_file_directories".to_owned(),
-                value: self.data_file_directories.show(),
-                expected: "expected one directory; put several disks together with RAID or LVM".to_owned(),
-            });
+            let expected = "expected one directory; put several disks together with RAID or LVM";
+            return Err(refused("data_file_directories", self.data_file_directories.show(), expected));
         }
         Ok(())
     }
