@@ -37,7 +37,7 @@ impl Coordinator {
         self.context().set_group(group.clone());
         let (coordinator, group) = (self.clone(), group.clone());
         let task = async move {
-            let removals = Removals::default();
+            let removals = Removals::new();
             join3(
                 coordinator.run_following(&group, view, &removals),
                 coordinator.run_removals(&removals, &group),

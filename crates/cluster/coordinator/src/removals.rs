@@ -12,7 +12,7 @@ use cluster::group::Group;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use replica::TableOperation;
-use rt::sync::Notify;
+use rt::sync::{Notify, Watch};
 use schema::{Schema, TableId};
 
 use crate::Coordinator;
@@ -22,26 +22,25 @@ const TABLES_AT_ONCE: usize = 4;
 /// How long a schema change waits for the removal: most end before, and who asked for a DROP finds the snapshot there.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// The tables whose files shard 0 has yet to remove.
-#[derive(Default)]
+/// The tables whose files shard 0 has yet to remove, round by round.
 pub(crate) struct Removals {
     waiting: RefCell<Vec<TableId>>,
+    /// The last round that was asked for.
+    asked: Cell<u64>,
     wake: Notify,
-    /// A schema was taken over since the last look.
-    is_asked: Cell<bool>,
-    is_running: Cell<bool>,
-    ended: Notify,
+    /// The last round that has ended.
+    done: Watch<u64>,
 }
 
 impl Removals {
-    fn is_idle(&self) -> bool {
-        !self.is_asked.get() && !self.is_running.get()
+    /// Nothing is asked for yet.
+    pub(crate) fn new() -> Self {
+        Self { waiting: RefCell::default(), asked: Cell::new(0), wake: Notify::new(), done: Watch::new(0) }
     }
 
-    async fn idle(&self) {
-        while !self.is_idle() {
-            self.ended.notified().await;
-        }
+    async fn ended(&self, round: u64) {
+        let mut done = self.done.reader();
+        while *self.done.get() < round && done.changed().await.is_ok() {}
     }
 }
 
@@ -50,9 +49,10 @@ impl Coordinator {
     pub(crate) async fn remove_tables(&self, removals: &Removals, tables: Vec<TableId>) {
         assert_eq!(self.shard(), 0, "shard 0 removes tables");
         removals.waiting.borrow_mut().extend(tables);
-        removals.is_asked.set(true);
+        let round = removals.asked.get() + 1;
+        removals.asked.set(round);
         removals.wake.notify_one();
-        if self.context().rt().timeout(WAIT_MAX, removals.idle()).await.is_err() {
+        if self.context().rt().timeout(WAIT_MAX, removals.ended(round)).await.is_err() {
             tracing::info!("the files of dropped tables are still being removed; schema changes go on");
         }
     }
@@ -61,18 +61,19 @@ impl Coordinator {
     pub(crate) async fn run_removals(&self, removals: &Removals, group: &Group) {
         assert_eq!(self.shard(), 0, "shard 0 removes tables");
         loop {
-            while !removals.is_asked.replace(false) {
+            let (round, done) = (removals.asked.get(), *removals.done.get());
+            assert!(done <= round, "a round ends after it was asked for");
+            if done == round {
                 removals.wake.notified().await;
+                continue;
             }
-            assert!(!removals.is_running.replace(true), "the files of tables are removed by one task");
             let tables = removals.waiting.take();
             let at_micros = self.context().rt().wall_micros();
             iter(tables)
                 .for_each_concurrent(TABLES_AT_ONCE, |table| self.remove_table(table, at_micros))
                 .await;
             self.finish_drops(group, &self.context().schema()).await;
-            assert!(removals.is_running.replace(false), "a removal ends once");
-            removals.ended.notify_all();
+            removals.done.set(round);
         }
     }
 
