@@ -24,37 +24,25 @@ const TIMEOUTS: &[(&str, &str)] = &[
     ("truncate", "truncate_request_timeout"),
 ];
 
-pub(super) const DISABLEBACKUP: Verb = Verb {
-    name: "disablebackup",
-    about: "Disable incremental backup",
-    arguments: Vec::new,
-    ask: |api, _| change(api, "incremental_backups", "false"),
-    show: silent,
-};
+pub(super) const DISABLEBACKUP: Verb =
+    setter("disablebackup", "Disable incremental backup", Vec::new, |api, _| {
+        change(api, "incremental_backups", "false")
+    });
 
-pub(super) const DISABLEHANDOFF: Verb = Verb {
-    name: "disablehandoff",
-    about: "Disable storing hinted handoffs",
-    arguments: Vec::new,
-    ask: |api, _| change(api, "hinted_handoff_enabled", "false"),
-    show: silent,
-};
+pub(super) const DISABLEHANDOFF: Verb =
+    setter("disablehandoff", "Disable storing hinted handoffs", Vec::new, |api, _| {
+        change(api, "hinted_handoff_enabled", "false")
+    });
 
-pub(super) const ENABLEBACKUP: Verb = Verb {
-    name: "enablebackup",
-    about: "Enable incremental backup",
-    arguments: Vec::new,
-    ask: |api, _| change(api, "incremental_backups", "true"),
-    show: silent,
-};
+pub(super) const ENABLEBACKUP: Verb =
+    setter("enablebackup", "Enable incremental backup", Vec::new, |api, _| {
+        change(api, "incremental_backups", "true")
+    });
 
-pub(super) const ENABLEHANDOFF: Verb = Verb {
-    name: "enablehandoff",
-    about: "Reenable future hints storing on the current node",
-    arguments: Vec::new,
-    ask: |api, _| change(api, "hinted_handoff_enabled", "true"),
-    show: silent,
-};
+pub(super) const ENABLEHANDOFF: Verb =
+    setter("enablehandoff", "Reenable future hints storing on the current node", Vec::new, |api, _| {
+        change(api, "hinted_handoff_enabled", "true")
+    });
 
 pub(super) const GETCOMPACTIONTHROUGHPUT: Verb = Verb {
     name: "getcompactionthroughput",
@@ -143,71 +131,63 @@ pub(super) const GETTIMEOUT: Verb = Verb {
     },
 };
 
-pub(super) const SETCOMPACTIONTHROUGHPUT: Verb = Verb {
-    name: "setcompactionthroughput",
-    about: "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling",
-    arguments: || vec![value("value", "Value in MiB/s, 0 to disable throttling")],
-    ask: |api, arguments| {
-        change(api, "compaction_throughput", &format!("{}MiB", number(arguments, "value")?))
-    },
-    show: silent,
-};
+pub(super) const SETCOMPACTIONTHROUGHPUT: Verb = setter(
+    "setcompactionthroughput",
+    "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling",
+    || vec![value("value", "Value in MiB/s, 0 to disable throttling")],
+    |api, arguments| change(api, "compaction_throughput", &format!("{}MiB", number(arguments, "value")?)),
+);
 
-pub(super) const SETCONCURRENTCOMPACTORS: Verb = Verb {
-    name: "setconcurrentcompactors",
-    about: "Set the number of concurrent compactors of each shard",
-    arguments: || vec![value("value", "Number of concurrent compactors, at least 1")],
-    ask: |api, arguments| change(api, "concurrent_compactors", &number(arguments, "value")?.to_string()),
-    show: silent,
-};
+pub(super) const SETCONCURRENTCOMPACTORS: Verb = setter(
+    "setconcurrentcompactors",
+    "Set the number of concurrent compactors of each shard",
+    || vec![value("value", "Number of concurrent compactors, at least 1")],
+    |api, arguments| change(api, "concurrent_compactors", &number(arguments, "value")?.to_string()),
+);
 
-pub(super) const SETHINTEDHANDOFFTHROTTLEKB: Verb = Verb {
-    name: "sethintedhandoffthrottlekb",
-    about: "Set hinted handoff throttle in KiB/s, or 0 to disable throttling",
-    arguments: || vec![value("throttle_in_kb", "Value in KiB/s")],
-    ask: |api, arguments| {
+pub(super) const SETHINTEDHANDOFFTHROTTLEKB: Verb = setter(
+    "sethintedhandoffthrottlekb",
+    "Set hinted handoff throttle in KiB/s, or 0 to disable throttling",
+    || vec![value("throttle_in_kb", "Value in KiB/s")],
+    |api, arguments| {
         let kibibytes = number(arguments, "throttle_in_kb")?;
         change(api, "hinted_handoff_throttle", &format!("{kibibytes}KiB"))
     },
-    show: silent,
-};
+);
 
-pub(super) const SETMAXHINTWINDOW: Verb = Verb {
-    name: "setmaxhintwindow",
-    about: "Set the specified max hint window in ms",
-    arguments: || vec![value("value_in_ms", "Value of maxhintwindow in ms")],
-    ask: |api, arguments| change(api, "max_hint_window", &format!("{}ms", number(arguments, "value_in_ms")?)),
-    show: silent,
-};
+pub(super) const SETMAXHINTWINDOW: Verb = setter(
+    "setmaxhintwindow",
+    "Set the specified max hint window in ms",
+    || vec![value("value_in_ms", "Value of maxhintwindow in ms")],
+    |api, arguments| change(api, "max_hint_window", &format!("{}ms", number(arguments, "value_in_ms")?)),
+);
 
-pub(super) const SETSTREAMTHROUGHPUT: Verb = Verb {
-    name: "setstreamthroughput",
-    about: "Set throughput cap for streaming in the system in megabits/s or MiB/s, or 0 to disable throttling",
-    arguments: || {
+pub(super) const SETSTREAMTHROUGHPUT: Verb = setter(
+    "setstreamthroughput",
+    "Set throughput cap for streaming in the system in megabits/s or MiB/s, or 0 to disable throttling",
+    || {
         vec![
             value("value_in_mb", "Value in megabits/s, 0 to disable throttling"),
             flag("mib", 'm', "The value is in MiB/s"),
         ]
     },
-    ask: |api, arguments| {
+    |api, arguments| {
         let given = number(arguments, "value_in_mb")?;
         let unit = if arguments.get_flag("mib") { 1 << 20 } else { MEGABIT as u64 };
         let bytes = given.checked_mul(unit).ok_or_else(|| format!("{given} is too large"))?;
         change(api, "stream_throughput_outbound", &format!("{bytes}B"))
     },
-    show: silent,
-};
+);
 
-pub(super) const SETTIMEOUT: Verb = Verb {
-    name: "settimeout",
-    about: "Set the specified timeout in ms",
-    arguments: || vec![timeout_type(), value("timeout_in_ms", "Value in ms")],
-    ask: |api, arguments| {
+pub(super) const SETTIMEOUT: Verb = setter(
+    "settimeout",
+    "Set the specified timeout in ms",
+    || vec![timeout_type(), value("timeout_in_ms", "Value in ms")],
+    |api, arguments| {
         let (_, name) = timeout(arguments)?;
         change(api, name, &format!("{}ms", number(arguments, "timeout_in_ms")?))
     },
-    show: silent,
-};
+);
 
 pub(super) const STATUSBACKUP: Verb = Verb {
     name: "statusbackup",
@@ -227,6 +207,16 @@ pub(super) const STATUSHANDOFF: Verb = Verb {
         format!("Hinted handoff is {running}\n")
     },
 };
+
+/// A verb that changes a setting, and prints nothing.
+const fn setter(
+    name: &'static str,
+    about: &'static str,
+    arguments: fn() -> Vec<Arg>,
+    ask: fn(&Api, &ArgMatches) -> Result<Value, Failure>,
+) -> Verb {
+    Verb { name, about, arguments, ask, show: silent }
+}
 
 fn setting(api: &Api, name: &str) -> Result<Value, Failure> {
     api.get(&format!("/v2/config/{name}"))
