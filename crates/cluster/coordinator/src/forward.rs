@@ -75,6 +75,7 @@ pub(crate) fn routes(
 
 /// This shard's writes that other nodes forward, until their outcomes arrive.
 pub(crate) struct Outcomes {
+    first: u64,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
 }
@@ -83,7 +84,13 @@ impl Outcomes {
     /// The outcomes of one process lifetime. Its numbers begin at random: an outcome that was sent to the lifetime before, and
     /// arrives after a restart, must not name a write of this one.
     pub(crate) fn new(rt: &Rt) -> Self {
-        Self { next: Cell::new(rt.random_u64()), waiting: RefCell::default() }
+        let first = rt.random_u64();
+        Self { first, next: Cell::new(first), waiting: RefCell::default() }
+    }
+
+    /// A random number that names this lifetime of the process.
+    pub(crate) fn lifetime(&self) -> u64 {
+        self.first
     }
 
     /// A number, and what its outcome will come through.

@@ -72,7 +72,7 @@ fn messages_come_back_and_what_is_cut_is_refused() {
 
 #[test]
 fn an_outcome_is_told_once_and_forgotten() {
-    let outcomes = Outcomes { next: Cell::new(u64::MAX), waiting: RefCell::default() };
+    let outcomes = Outcomes { first: 0, next: Cell::new(u64::MAX), waiting: RefCell::default() };
     let mut one = Expected::new(&outcomes);
     let other = Expected::new(&outcomes);
     assert_ne!(one.number, other.number);

@@ -59,6 +59,7 @@ mod table_figures;
 mod topology_change;
 mod traced;
 mod truncate;
+mod truncation_permit;
 mod view;
 mod view_builds;
 mod view_checks;

@@ -35,16 +35,23 @@ use stdx::Reader;
 use crate::peer_error::{PeerError, code, malformed, unreadable};
 use crate::view::ClusterView;
 
-/// Of a message of verb truncate that truncates.
-pub(crate) const TRUNCATES: u8 = 1;
 /// Of a message of verb truncate that asks when a table was truncated.
 pub(crate) const ASKS_TRUNCATION: u8 = 2;
 /// Of `truncate`: build the table's views from the beginning.
 pub(crate) const REBUILDS_VIEWS: u8 = 3;
 /// Of `truncate`: how far the node is with building a view.
 pub(crate) const ASKS_VIEW_BUILD: u8 = 4;
+/// Of `truncate`: a permit to truncate, which the node takes back after a while.
+pub(crate) const ASKS_TRUNCATION_PERMIT: u8 = 5;
+/// Of a message of verb truncate that truncates, with a permit. (1 was the same without.)
+pub(crate) const TRUNCATES: u8 = 6;
+/// All versions of `truncate`.
+pub(crate) const TRUNCATE_VERSIONS: std::ops::RangeInclusive<u8> = ASKS_TRUNCATION..=TRUNCATES;
 const _: () = assert!(
-    TRUNCATES < ASKS_TRUNCATION && ASKS_TRUNCATION < REBUILDS_VIEWS && REBUILDS_VIEWS < ASKS_VIEW_BUILD,
+    ASKS_TRUNCATION < REBUILDS_VIEWS
+        && REBUILDS_VIEWS < ASKS_VIEW_BUILD
+        && ASKS_VIEW_BUILD < ASKS_TRUNCATION_PERMIT
+        && ASKS_TRUNCATION_PERMIT < TRUNCATES,
     "each message of verb truncate has a version of its own"
 );
 /// Bytes of the topology version before a body.

@@ -1,6 +1,7 @@
 //! The way to the replicas of other nodes: who they are, and one function for each thing that they are asked (`message` has the bodies).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
@@ -13,10 +14,12 @@ use stdx::Reader;
 use topology::NodeIndex;
 
 use crate::message::{
-    ASKS_TRUNCATION, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates, put_updates, stamp,
+    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates,
+    put_updates, stamp,
 };
 use crate::peer_error::{PeerError, unreadable};
 use crate::traced::{TRACED_VERBS, encode, message_name};
+use crate::truncation_permit::TruncationPermit;
 use crate::view::{ClusterView, ViewNode};
 use crate::view_builds::ViewBuildStatus;
 
@@ -147,15 +150,31 @@ impl Calls<'_> {
         self,
         (view, node): (&ClusterView, NodeIndex),
         table: TableId,
-        at_micros: i64,
+        (at_micros, permit): (i64, TruncationPermit),
         deadline: Instant,
     ) -> Result<i64, PeerError> {
-        let mut body = stamp(view, 32);
+        let mut body = stamp(view, 48);
         body.push(TRUNCATES);
         body.extend_from_slice(&table.0);
         body.extend_from_slice(&at_micros.to_be_bytes());
+        permit.encode(&mut body);
         let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
         Reader::new(&answer).i64().map_err(|short| unreadable(&short))
+    }
+
+    /// Asks a node for a permit to truncate a table on it, which lasts as long as this request may take.
+    pub(crate) async fn permit_truncation(
+        self,
+        (view, node): (&ClusterView, NodeIndex),
+        table: TableId,
+        (duration, deadline): (Duration, Instant),
+    ) -> Result<TruncationPermit, PeerError> {
+        let mut body = stamp(view, 32);
+        body.push(ASKS_TRUNCATION_PERMIT);
+        body.extend_from_slice(&table.0);
+        body.extend_from_slice(&u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).to_be_bytes());
+        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        TruncationPermit::decode(&mut Reader::new(&answer)).map_err(|short| unreadable(&short))
     }
 
     /// Has a node build the views of a table from the beginning.

@@ -4,8 +4,12 @@
 //! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
 //! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
 //!
+//! What a node is asked for late it refuses (`truncation_permit`): a TRUNCATE that failed takes effect within twice its time limit or not at all.
+//!
 //! Whatever their clocks say, all nodes end with the same time: rounds of Paxos up to it are over (docs/design/lwt.md, *TRUNCATE*), and a
 //! write that one voter takes for truncated and another for chosen afterwards would be neither.
+
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use replica::{ReplicaError, TableOperation};
@@ -16,6 +20,7 @@ use topology::NodeIndex;
 use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
+use crate::truncation_permit::TruncationPermit;
 use crate::{ClusterView, Consistency, RequestError};
 
 /// A suffix of the client's error when it cannot name the shards that have truncated.
@@ -50,7 +55,7 @@ impl<'a> Truncations<'a> {
         }
         let now = self.context.rt().wall_micros();
         let _under_way = self.context.fence().enter();
-        match self.context.rt().timeout_at(deadline, self.truncate_here(table.id, now)).await {
+        match self.context.rt().timeout_at(deadline, self.truncate_here(table.id, now, deadline)).await {
             Ok(outcome) => outcome.map(|_| ()).map_err(RequestError::Truncate),
             Err(_) => Err(timed_out(0)),
         }
@@ -92,7 +97,7 @@ impl<'a> Truncations<'a> {
         };
         let nodes: Vec<NodeIndex> = view.indexes().collect();
         let results = join_all(nodes.iter().map(|node| one(*node))).await;
-        judge(&view, &nodes, results.into_iter().map(|result| result.map(|()| 0)).collect()).map(drop)
+        judge(&view, &nodes, results).map(drop)
     }
 
     /// Has this node build the views of a table from the beginning.
@@ -113,17 +118,18 @@ impl<'a> Truncations<'a> {
             let (required, alive) = (nodes.len() as u32, alive as u32);
             return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
         }
+        let permits = self.permits(view, &nodes, table.id, deadline).await;
+        if self.is_superseded(view, &permits, deadline).await? {
+            return Box::pin(self.truncate(table, deadline)).await;
+        }
+        let permits = judge(view, &nodes, permits)?;
+        let permits: Vec<(NodeIndex, TruncationPermit)> = nodes.iter().copied().zip(permits).collect();
         let mut at_micros = i64::MIN;
         for round in 1..=ROUNDS_MAX {
             let began = self.context.rt().now();
-            let results = self.truncate_once(view, &nodes, (table.id, at_micros), deadline).await;
-            let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
+            let results = self.truncate_once(view, &permits, (table.id, at_micros), deadline).await;
             // Who came meanwhile is to do it as often as the others.
-            let is_later = self.context.view().ring_number() > view.ring_number();
-            if is_later && self.context.rt().now() >= deadline {
-                return Err(timed_out(0));
-            }
-            if is_later || met_later_ring && self.context.catch_up(view.ring_number(), deadline).await {
+            if self.is_superseded(view, &results, deadline).await? {
                 return Box::pin(self.truncate(table, deadline)).await;
             }
             let times = judge(view, &nodes, results)?;
@@ -138,55 +144,113 @@ impl<'a> Truncations<'a> {
         Ok(())
     }
 
-    /// What became of it on each node: at which time it truncated, not before `at_micros`.
-    async fn truncate_once(
+    /// Whether this node knows of a later topology version, or hears of it now because others refused this one.
+    async fn is_superseded<T>(
+        &self,
+        view: &ClusterView,
+        results: &[Result<T, PeerError>],
+        deadline: Instant,
+    ) -> Result<bool, RequestError> {
+        let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
+        let is_later = self.context.view().ring_number() > view.ring_number();
+        if is_later && self.context.rt().now() >= deadline {
+            return Err(timed_out(0));
+        }
+        Ok(is_later || met_later_ring && self.context.catch_up(view.ring_number(), deadline).await)
+    }
+
+    /// Each node's permit to truncate on it. All of them first: where one cannot be asked, nothing is truncated.
+    async fn permits(
         &self,
         view: &ClusterView,
         nodes: &[NodeIndex],
-        (table, at_micros): (TableId, i64),
+        table: TableId,
         deadline: Instant,
-    ) -> Vec<Result<i64, PeerError>> {
-        let at_micros = at_micros.max(self.context.rt().wall_micros()).max(self.behind_pending().await);
+    ) -> Vec<Result<TruncationPermit, PeerError>> {
+        let duration = deadline.duration_since(self.context.rt().now());
         let one = |node: NodeIndex| async move {
-            if node != view.own() {
-                return self.context.remote().truncate((view, node), table, at_micros, deadline).await;
+            if node == view.own() {
+                return Ok(self.permit(duration));
             }
-            if self.context.fence().is_earlier(view.ring_number()) {
-                return Err(PeerError::OldRing(peer_error::old_ring(view.ring_number()).message));
-            }
-            let truncated = async { self.truncate_here(table, at_micros).await.map_err(PeerError::Invalid) };
-            self.context.here(deadline, truncated).await
+            self.context.remote().permit_truncation((view, node), table, (duration, deadline)).await
         };
         join_all(nodes.iter().map(|node| one(*node))).await
     }
 
+    /// A permit to truncate on this node, for so long.
+    pub(crate) fn permit(&self, duration: Duration) -> TruncationPermit {
+        TruncationPermit::give(self.lifetime(), self.context.rt().now(), duration)
+    }
+
+    fn lifetime(&self) -> u64 {
+        self.context.forwarded().lifetime()
+    }
+
+    /// What became of it on each node: at which time it truncated, not before `at_micros`.
+    async fn truncate_once(
+        &self,
+        view: &ClusterView,
+        permits: &[(NodeIndex, TruncationPermit)],
+        (table, at_micros): (TableId, i64),
+        deadline: Instant,
+    ) -> Vec<Result<i64, PeerError>> {
+        let at_micros = at_micros.max(self.context.rt().wall_micros()).max(self.behind_pending().await);
+        let one = |(node, permit): (NodeIndex, TruncationPermit)| async move {
+            if node != view.own() {
+                let remote = self.context.remote();
+                return remote.truncate((view, node), table, (at_micros, permit), deadline).await;
+            }
+            if self.context.fence().is_earlier(view.ring_number()) {
+                return Err(PeerError::OldRing(peer_error::old_ring(view.ring_number()).message));
+            }
+            let truncated =
+                async { self.truncate_by(permit, table, at_micros).await.map_err(PeerError::Invalid) };
+            self.context.here(deadline, truncated).await
+        };
+        join_all(permits.iter().map(|of| one(*of))).await
+    }
+
+    /// [`Truncations::truncate_here`] by a permit of this node.
+    pub(crate) async fn truncate_by(
+        &self,
+        permit: TruncationPermit,
+        table: TableId,
+        at_micros: i64,
+    ) -> Result<i64, String> {
+        let Some(expires) = permit.expires(self.lifetime()) else {
+            return Err("the truncation began before this node was started".to_owned());
+        };
+        self.truncate_here(table, at_micros, expires).await
+    }
+
     /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
-    /// has taken up at all, does not come back. The time that it remembers; the error is a sentence for the client.
-    pub(crate) async fn truncate_here(&self, table: TableId, at_micros: i64) -> Result<i64, String> {
+    /// has taken up at all, does not come back. Nothing is removed after `expires`. The time that it remembers; the error is a sentence
+    /// for the client.
+    async fn truncate_here(&self, table: TableId, at_micros: i64, expires: Instant) -> Result<i64, String> {
         // Not behind this node's own clock: what another keeps from a moment later must not count as older than this. And behind
         // the truncation before: whoever reads on both sides of this one is to see that there was one.
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         assert!(at_micros >= before, "the time of a truncation never goes back");
-        let operation = TableOperation::Truncate { at_micros };
+        let operation = TableOperation::Truncate { at_micros, expires };
         let outcomes = self.context.replica().table_operation_on_each(table, operation).await;
         assert_eq!(outcomes.len(), self.shards(), "each shard truncates its part of the table");
         outcome(&outcomes).map(|()| at_micros)
     }
 }
 
-/// At which time each node truncated, or the first failure.
-fn judge(
+/// What each node answered, or the first failure.
+fn judge<T>(
     view: &ClusterView,
     nodes: &[NodeIndex],
-    results: Vec<Result<i64, PeerError>>,
-) -> Result<Vec<i64>, RequestError> {
+    results: Vec<Result<T, PeerError>>,
+) -> Result<Vec<T>, RequestError> {
     assert_eq!(nodes.len(), results.len(), "each node that is asked has a result");
     let received = results.iter().filter(|result| result.is_ok()).count();
-    let mut times = Vec::with_capacity(received);
+    let mut answers = Vec::with_capacity(received);
     for (node, result) in nodes.iter().zip(results) {
         match result {
-            Ok(at_micros) => times.push(at_micros),
+            Ok(answer) => answers.push(answer),
             Err(PeerError::Silent(_)) => return Err(timed_out(received)),
             Err(
                 PeerError::Failed { message, .. }
@@ -199,8 +263,8 @@ fn judge(
             }
         }
     }
-    assert_eq!(times.len(), nodes.len(), "a truncation is done when every node has done it");
-    Ok(times)
+    assert_eq!(answers.len(), nodes.len(), "a truncation is done when every node has done it");
+    Ok(answers)
 }
 
 fn timed_out(received: usize) -> RequestError {

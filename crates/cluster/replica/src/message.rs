@@ -10,7 +10,7 @@ use engine::{
     Candidate, Engine, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TokenSpan,
 };
 use mutation::{PartitionUpdate, Repaired};
-use rt::Group;
+use rt::{Group, Instant};
 use schema::{Schema, TableId};
 
 use crate::{ReadCommand, ReadPage, Replica, ReplicaError, TombstoneLimit, TraceEvent, TraceLog};
@@ -27,6 +27,8 @@ pub enum TableOperation {
         /// Now, microseconds since the epoch: what was taken up until then and comes late is left out from now on. Names the
         /// automatic snapshot, too.
         at_micros: i64,
+        /// After this it is refused: what was written meanwhile was written behind it.
+        expires: Instant,
     },
     /// Forget the table.
     Drop {
@@ -124,7 +126,9 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
     match operation {
         TableOperation::Flush => engine.flush(table).await?,
         TableOperation::Compact => engine.compact(table).await?,
-        TableOperation::Truncate { at_micros } => engine.truncate(table, at_micros).await?,
+        TableOperation::Truncate { at_micros, expires } => {
+            engine.truncate(table, at_micros, expires).await?;
+        }
         TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
         TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
         TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,

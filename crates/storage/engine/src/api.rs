@@ -7,7 +7,7 @@ use compaction::OwnedRanges;
 use memtable::OnlyRow;
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
-use rt::Rt;
+use rt::{Instant, Rt};
 use schema::{Schema, Table, TableId};
 
 use crate::config::EngineSettings;
@@ -195,9 +195,17 @@ impl Engine {
     /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names
     /// the automatic snapshot. All of it happens or nothing; when it fails because the disk did, and it could not be undone
     /// either, the shard stops and the next start tells.
-    pub async fn truncate(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Expired`] when it cannot be carried out until `expires`: what is written later stays.
+    pub async fn truncate(
+        &self,
+        table: TableId,
+        at_micros: i64,
+        expires: Instant,
+    ) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::truncation::truncate(&self.0, &store, at_micros).await
+        crate::truncation::truncate(&self.0, &store, at_micros, expires).await
     }
 
     /// When this shard truncated a table last, microseconds since the epoch; [`i64::MIN`] for never.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use rt::Instant;
 use rt::sync::Permit;
 use sstable::Descriptor;
 
@@ -17,6 +18,7 @@ pub(crate) async fn truncate(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
     at_micros: i64,
+    expires: Instant,
 ) -> Result<(), MaintenanceError> {
     inner.note_truncation(at_micros);
     // A salvage of a damaged SSTable holds truncations back, and ends.
@@ -28,6 +30,10 @@ pub(crate) async fn truncate(
     let _alone = store.edits.alone().await?;
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
+    }
+    // From here on it is decided what is removed: what was written by now. The process may have been paused on the way.
+    if inner.rt.now() > expires {
+        return Err(MaintenanceError::Expired);
     }
     let mut doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     if inner.config.canaries.partial_truncate {

@@ -6,6 +6,7 @@ mod traced;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
@@ -23,12 +24,13 @@ use crate::context::Context;
 use crate::counter::add_here;
 use crate::logged::Batches;
 use crate::message::{
-    ASKS_TRUNCATION, ASKS_VIEW_BUILD, REBUILDS_VIEWS, STAMP_LEN, TRUNCATES, decode_received, encode_updates,
-    ring_of, split_begun,
+    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, STAMP_LEN, TRUNCATE_VERSIONS,
+    decode_received, encode_updates, ring_of, split_begun,
 };
 use crate::paxos;
 use crate::peer_error::{code, malformed, not_heard, old_ring, refusal, unread};
 use crate::truncate::Truncations;
+use crate::truncation_permit::TruncationPermit;
 use crate::{Coordinator, Operation};
 
 impl Coordinator {
@@ -140,10 +142,7 @@ impl Server {
             }
             // A node that joins by a later ring would not be told.
             Verb::Truncate if self.coordinator.context().fence().is_earlier(ring) => Err(old_ring(ring)),
-            Verb::Truncate => {
-                let times = self.truncate(&body).await?;
-                Ok(times.into_iter().flat_map(i64::to_be_bytes).collect())
-            }
+            Verb::Truncate => self.truncate(&body).await,
             Verb::BatchStore => {
                 let kept = self.batches().keep_batch_of_another(&body)?.await;
                 kept.map(|()| Bytes::new()).map_err(|error| refusal(&error))
@@ -253,30 +252,40 @@ impl Server {
         decode_received(&body, |id| schema.table_by_id(id).cloned())
     }
 
-    async fn truncate(&self, body: &Bytes) -> Result<Vec<i64>, Refusal> {
+    async fn truncate(&self, body: &Bytes) -> Result<Bytes, Refusal> {
         let mut reader = Reader::new(body);
         let short = |_| malformed("the message ends too early");
         let version = reader.u8().map_err(short)?;
-        if ![TRUNCATES, ASKS_TRUNCATION, REBUILDS_VIEWS, ASKS_VIEW_BUILD].contains(&version) {
+        if !TRUNCATE_VERSIONS.contains(&version) {
             return Err(malformed("a version of truncations that this node does not know"));
         }
         let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
-        if version == ASKS_TRUNCATION {
-            return Ok(Truncations::new(self.coordinator.context()).truncated_at(table).await);
+        let failed = |message| Refusal::new(code::STORAGE, message);
+        let truncations = Truncations::new(self.coordinator.context());
+        match version {
+            ASKS_TRUNCATION => {
+                let times = truncations.truncated_at(table).await;
+                Ok(times.into_iter().flat_map(i64::to_be_bytes).collect())
+            }
+            ASKS_VIEW_BUILD => {
+                let status = self.coordinator.view_build_here(table).await.map_err(failed)?;
+                Ok(Bytes::copy_from_slice(&status.number().to_be_bytes()))
+            }
+            REBUILDS_VIEWS => {
+                truncations.rebuild_views_here(table).await.map(|()| Bytes::new()).map_err(failed)
+            }
+            ASKS_TRUNCATION_PERMIT => {
+                let mut answer = Vec::with_capacity(16);
+                truncations.permit(Duration::from_nanos(reader.u64().map_err(short)?)).encode(&mut answer);
+                Ok(answer.into())
+            }
+            _ => {
+                let at_micros = reader.i64().map_err(short)?;
+                let permit = TruncationPermit::decode(&mut reader).map_err(short)?;
+                let truncated = truncations.truncate_by(permit, table, at_micros).await;
+                truncated.map(|at| Bytes::copy_from_slice(&at.to_be_bytes())).map_err(failed)
+            }
         }
-        if version == ASKS_VIEW_BUILD {
-            let status = self.coordinator.view_build_here(table).await;
-            return status
-                .map(|status| vec![status.number()])
-                .map_err(|message| Refusal::new(code::STORAGE, message));
-        }
-        if version == REBUILDS_VIEWS {
-            let rebuilt = Truncations::new(self.coordinator.context()).rebuild_views_here(table).await;
-            return rebuilt.map(|()| Vec::new()).map_err(|message| Refusal::new(code::STORAGE, message));
-        }
-        let at_micros = reader.i64().map_err(short)?;
-        let truncated = Truncations::new(self.coordinator.context()).truncate_here(table, at_micros).await;
-        truncated.map(|at_micros| vec![at_micros]).map_err(|message| Refusal::new(code::STORAGE, message))
     }
 }
 

@@ -228,7 +228,10 @@ fn a_write_is_not_lost_to_a_truncation_that_its_coordinator_has_not_heard_of() {
         let truncated = world.on(node, 0, {
             let id = t.id;
             move |rt, coordinator| async move {
-                let truncate = TableOperation::Truncate { at_micros: rt.wall_micros() + 60_000_000 };
+                let truncate = TableOperation::Truncate {
+                    at_micros: rt.wall_micros() + 60_000_000,
+                    expires: rt::Instant::MAX,
+                };
                 coordinator.replica().table_operation_on_each(id, truncate).await
             }
         });

@@ -16,5 +16,6 @@ mod rates;
 mod replication;
 mod table_placement;
 mod traces;
+mod truncations;
 mod votes;
 mod world;

@@ -438,7 +438,12 @@ fn a_read_between_two_truncations_repairs_nothing() {
             let id = t.id;
             world.on(node, shard, |rt, coordinator| async move {
                 let at_micros = rt.wall_micros();
-                coordinator.replica().engine().truncate(id, at_micros).await.expect("the disk is well");
+                coordinator
+                    .replica()
+                    .engine()
+                    .truncate(id, at_micros, rt::Instant::MAX)
+                    .await
+                    .expect("the disk is well");
             });
         }
     };

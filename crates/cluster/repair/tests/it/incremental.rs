@@ -213,7 +213,7 @@ fn after_a_loss_everything_is_compared() {
     // A truncation that one node has missed.
     let world = repaired_world(40, &[1, 2, 1], &table);
     let at_micros = world.sim.wall_micros(world.sim.node(2));
-    world.maintain(2, &table, TableOperation::Truncate { at_micros });
+    world.maintain(2, &table, TableOperation::Truncate { at_micros, expires: rt::Instant::MAX });
     assert_eq!(repair(&world, 0, &table).units_incremental, 0);
     assert_equal(&world, &table);
 }

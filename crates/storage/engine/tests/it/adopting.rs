@@ -10,7 +10,7 @@ use engine::{
     Wanted, Write,
 };
 use mutation::PartitionRange;
-use rt::{OpenOptions, Rt, shard_mains};
+use rt::{Instant, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
 
@@ -151,7 +151,7 @@ fn of_an_sstable_that_is_wanted_in_part_the_token_ranges_go() {
             let expected: Visible = all.into_iter().filter(|(place, _)| kept(&place.0)).collect();
             assert!(!expected.is_empty() && expected.len() < KEYS as usize);
             assert_eq!(found, expected);
-            target.truncate(table.id, rt.wall_micros()).await.unwrap();
+            target.truncate(table.id, rt.wall_micros(), Instant::MAX).await.unwrap();
         }
     });
 }
@@ -211,7 +211,7 @@ fn what_was_truncated_or_deleted_meanwhile_does_not_come_back() {
         assert_eq!(content(&target, &table).await.len(), KEYS as usize - 50);
 
         let awaited = target.await_files(table.id).unwrap();
-        target.truncate(table.id, rt.wall_micros()).await.unwrap();
+        target.truncate(table.id, rt.wall_micros(), Instant::MAX).await.unwrap();
         let refused = target.adopt(&awaited, &incoming, &everything()).await;
         assert!(matches!(refused, Err(MaintenanceError::Truncated)), "{refused:?}");
         let awaited = target.await_files(table.id).unwrap();

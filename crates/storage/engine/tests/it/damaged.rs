@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
-use rt::{IoBuf, OpenOptions, Rt, shard_mains};
+use rt::{Instant, IoBuf, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use topology::Sharder;
 
@@ -93,7 +93,7 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shown>>, files: Files, work: Work) -> Re
         engine.flush(table.id).await.map_err(|error| error.to_string())?;
     }
     if work == Work::Truncate {
-        engine.truncate(table.id, rt.wall_micros()).await.map_err(|error| error.to_string())?;
+        engine.truncate(table.id, rt.wall_micros(), Instant::MAX).await.map_err(|error| error.to_string())?;
     }
     let scan = read(&engine, &table, &PartitionRange::all(), false).await;
     let mut partitions = BTreeMap::new();

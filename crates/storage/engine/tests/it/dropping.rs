@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, MaintenanceError, Origin, SyncMode, Write, WriteError};
 use mutation::PartitionRange;
-use rt::{Group, Rt, shard_mains};
+use rt::{Group, Instant, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema};
 
@@ -137,7 +137,7 @@ async fn client(rt: Rt, engine: Engine, decided: Arc<Mutex<Decided>>) {
             }
             3 | 4 => {
                 decided.lock().unwrap().truncations += 1;
-                engine.truncate(id, rt.wall_micros()).await
+                engine.truncate(id, rt.wall_micros(), Instant::MAX).await
             }
             5 | 6 => engine.flush(id).await,
             7 => engine.compact(id).await,

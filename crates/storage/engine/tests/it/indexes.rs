@@ -12,7 +12,7 @@ use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
     PartitionRange, PartitionUpdate, RingPosition, Row, Seconds, Slices,
 };
-use rt::{OpenOptions, Rt, shard_mains};
+use rt::{Instant, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Index, IndexTarget, IndexedPart, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -358,7 +358,7 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
             0 | 1 => engine.flush(table.id).await.expect("the disk is well"),
             2 => engine.compact(table.id).await.expect("the disk is well"),
             3 if rt.random_below(8) == 0 => {
-                engine.truncate(table.id, rt.wall_micros()).await.expect("the disk is well");
+                engine.truncate(table.id, rt.wall_micros(), Instant::MAX).await.expect("the disk is well");
             }
             4 => {
                 let indexes = if rt.random_below(4) == 0 { 0 } else { INDEXES.len().min(indexes + 2) };

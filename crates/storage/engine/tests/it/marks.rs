@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, Origin, Read, ReadScope, RepairedWatermark, SyncMode, Write};
 use mutation::{Fragment, PartitionRange, Slices};
-use rt::{Rt, shard_mains};
+use rt::{Instant, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
 
@@ -118,7 +118,7 @@ async fn life(rt: Rt, carried: Arc<Mutex<Carried>>) {
     carried.lock().unwrap().after = after;
     if life == 3 {
         let fresh = engine.take_mark(table.id, true).await.expect("the disk works").mark;
-        engine.truncate(table.id, 1_700_000_000_000_000).await.expect("the disk works");
+        engine.truncate(table.id, 1_700_000_000_000_000, Instant::MAX).await.expect("the disk works");
         assert_eq!(above(&engine, &table, fresh).await, None, "a truncation ends the epoch");
     }
     engine.stop().await.expect("the disk works");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, Origin, Read, ReadScope, RepairedWatermark, SyncMode, Write};
 use mutation::{PartitionRange, Slices};
-use rt::{Group, IoBuf, OpenOptions, Rt};
+use rt::{Group, Instant, IoBuf, OpenOptions, Rt};
 use schema::Table;
 use sstable::{Component, Descriptor};
 
@@ -221,7 +221,7 @@ async fn truncated(rt: Rt, pause: Duration) -> (bool, Visible) {
     let (repairing, id) = (engine.clone(), table.id);
     let mark = rt.spawn(rt::Group::Maintenance, async move { repairing.take_mark(id, true).await.is_ok() });
     rt.sleep(pause).await;
-    engine.truncate(table.id, rt.wall_micros()).await.unwrap();
+    engine.truncate(table.id, rt.wall_micros(), Instant::MAX).await.unwrap();
     let marked = mark.await;
     (marked, read(&engine, &table, &PartitionRange::all(), false).await.unwrap())
 }

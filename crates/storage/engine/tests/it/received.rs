@@ -14,7 +14,7 @@ use mutation::codec::{DecodedUpdates, decode_updates, encode_update};
 use mutation::{
     Cell, Clustering, ColumnData, Fragment, LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
-use rt::{Rt, shard_mains};
+use rt::{Instant, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -175,7 +175,7 @@ fn what_a_truncation_leaves_out_is_not_logged() {
     let found = on_a_node(2, |rt: Rt| async move {
         let (schema, tables) = schema();
         let engine = Engine::open(rt.clone(), config(), schema).await.unwrap();
-        engine.truncate(tables[0].id, TRUNCATED).await.unwrap();
+        engine.truncate(tables[0].id, TRUNCATED, Instant::MAX).await.unwrap();
         let late = |write: Write| write.with_truncation(Truncation::LeavesOut(TRUNCATED - 1));
         engine.apply(late(write(&tables, &[(0, 1), (1, 2)]))).await.unwrap();
         engine.apply(late(write(&tables, &[(1, 3)]))).await.unwrap();

@@ -8,7 +8,7 @@ use engine::{
     Canaries, Engine, EngineConfig, EngineSettings, Origin, SyncMode, Truncation, Write, WriteError, prepare,
 };
 use mutation::{PartitionRange, PartitionUpdate};
-use rt::{Rt, shard_mains};
+use rt::{Instant, Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
 use schema::Table;
 
@@ -71,7 +71,7 @@ async fn first_life(rt: Rt, shared: Arc<Mutex<Shared>>, sync: SyncMode) {
         }
     }
     shared.lock().unwrap().filled = true;
-    let done = engine.truncate(table.id, TRUNCATED).await.map_err(|error| error.to_string());
+    let done = engine.truncate(table.id, TRUNCATED, Instant::MAX).await.map_err(|error| error.to_string());
     if done.is_ok() {
         assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new());
     }
@@ -206,7 +206,7 @@ async fn orphan_lifetime(rt: Rt, filled: Arc<Mutex<u32>>) {
     *filled.lock().unwrap() = 2;
     rt.sleep(Duration::from_millis(1)).await;
     engine.flush(table.id).await.unwrap();
-    engine.truncate(table.id, TRUNCATED).await.unwrap();
+    engine.truncate(table.id, TRUNCATED, Instant::MAX).await.unwrap();
     *filled.lock().unwrap() = 3;
     std::future::pending::<()>().await;
 }
@@ -263,8 +263,8 @@ async fn reshard_life(rt: Rt, life: Arc<Mutex<u32>>, done: Arc<Mutex<u16>>) {
     match number {
         0 => {
             // The second truncation has the earlier time: the clock went back.
-            engine.truncate(table.id, TRUNCATED).await.unwrap();
-            engine.truncate(table.id, TRUNCATED - 1_000).await.unwrap();
+            engine.truncate(table.id, TRUNCATED, Instant::MAX).await.unwrap();
+            engine.truncate(table.id, TRUNCATED - 1_000, Instant::MAX).await.unwrap();
         }
         _ => assert_eq!(engine.truncated_latest(), TRUNCATED, "life {number}"),
     }
@@ -314,7 +314,7 @@ async fn fills_and_truncates(rt: Rt, at_micros: i64, done: Arc<Mutex<Vec<Result<
             .unwrap();
     }
     engine.flush(table.id).await.unwrap();
-    let result = engine.truncate(table.id, at_micros).await.map_err(|error| error.to_string());
+    let result = engine.truncate(table.id, at_micros, Instant::MAX).await.map_err(|error| error.to_string());
     done.lock().unwrap().push(result);
     std::future::pending::<()>().await;
 }
@@ -339,4 +339,34 @@ fn truncations_of_one_millisecond_have_snapshots_of_their_own() {
         sim.kill(node);
     }
     assert_eq!(*done.lock().unwrap(), [Ok(()), Ok(()), Ok(())]);
+}
+
+async fn late_lifetime(rt: Rt, done: Arc<Mutex<bool>>) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(SyncMode::Batch), schema).await.unwrap();
+    engine.apply(Write::all(Origin::Client, cell(&table, 1, 1))).await.unwrap();
+    let expires = rt.now() + Duration::from_secs(1);
+    rt.sleep(Duration::from_secs(2)).await;
+    let refused = engine.truncate(table.id, TRUNCATED, expires).await;
+    assert!(matches!(refused, Err(engine::MaintenanceError::Expired)), "{refused:?}");
+    assert_eq!(engine.truncated_at(table.id), i64::MIN);
+    assert_eq!(partitions(&engine, &table).await, vec![1]);
+    engine.truncate(table.id, TRUNCATED, rt.now() + Duration::from_secs(1)).await.unwrap();
+    assert_eq!(partitions(&engine, &table).await, Vec::<i32>::new());
+    *done.lock().unwrap() = true;
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn a_truncation_that_comes_too_late_changes_nothing() {
+    let sim = Simulation::new(10, Config::default());
+    let done = Arc::new(Mutex::new(false));
+    let of_node = done.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let done = of_node.clone();
+        shard_mains(1, move |rt| late_lifetime(rt, done.clone()))
+    });
+    sim.start(node);
+    sim.run_until(move || *done.lock().unwrap()).unwrap();
 }

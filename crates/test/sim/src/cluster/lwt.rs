@@ -11,7 +11,8 @@
 //!
 //! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
 //! truncates each replica at least twice: what overlaps with it, is answered or not, may be there afterwards or not, each transaction
-//! whole, whatever it built on; a transaction that had been answered before it began may not.
+//! whole, whatever it built on; a transaction that had been answered before it began may not. One that is answered with an error is over
+//! soon; one without an answer may still be on its way to a node, and overlaps with everything until the quiescent phase.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +84,8 @@ pub(crate) struct LwtTable {
     closed: Vec<(u64, History)>,
     /// A truncation is under way, or may be.
     truncating: bool,
+    /// One was not answered: it may be carried out as long as the network or a node stands still.
+    is_unanswered: bool,
     /// When the last one ended.
     truncated: u64,
 }
@@ -313,6 +316,7 @@ impl LwtTable {
             histories: BTreeMap::new(),
             closed: Vec::new(),
             truncating: false,
+            is_unanswered: false,
             truncated: 0,
         }
     }
@@ -410,9 +414,19 @@ impl LwtTable {
 
     /// It is acknowledged; or it failed, and may have been carried out in part: then its partitions are of no more use.
     fn end_truncation(&mut self, acknowledged: bool, now: u64) {
+        if self.is_unanswered {
+            return;
+        }
         (self.truncating, self.truncated) = (false, now);
         if !acknowledged {
             self.retire();
+        }
+    }
+
+    /// The network is whole and nodes run: no truncation is on its way any more.
+    fn end_unanswered(&mut self, now: u64) {
+        if std::mem::take(&mut self.is_unanswered) {
+            self.end_truncation(false, now);
         }
     }
 
@@ -425,19 +439,25 @@ impl LwtTable {
     }
 }
 
-/// Truncates a table; after a failure, waits until it cannot go on any more.
+/// A TRUNCATE with a time limit of its own: what it asks of nodes is over after twice that.
+pub(crate) fn truncate_text(table: &str) -> String {
+    format!("TRUNCATE {table} USING TIMEOUT 5s")
+}
+
+/// Truncates a table; after an error, waits until it cannot go on any more.
 pub(crate) async fn truncate(
     (rt, world, lwt): (&Rt, &SharedWorld, &SharedLwt),
     connection: &mut Connection,
     given_up: Duration,
 ) -> Result<(), Failure> {
     lwt.borrow_mut().begin_truncation();
-    let text = format!("TRUNCATE {}", lwt.borrow().table);
+    let text = truncate_text(lwt.borrow().table);
     let answer = connection.query(&Query::text(text), None).await;
-    match answer {
+    match &answer {
         Ok(_) => world.borrow_mut().stats.truncations += 1,
         // A node is down, or is convicted: a truncation needs all of them.
-        Err(_) => rt.sleep(given_up).await,
+        Err(Failure::Error(_)) => rt.sleep(given_up).await,
+        Err(_) => lwt.borrow_mut().is_unanswered = true,
     }
     lwt.borrow_mut().end_truncation(answer.is_ok(), world.borrow().now());
     answer.map(drop)
@@ -582,6 +602,7 @@ async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<
         }
     }
     // A judged history is not searched again: new partitions take over.
+    lwt.end_unanswered(director.world.borrow().now());
     lwt.retire();
     Ok(())
 }
@@ -614,17 +635,25 @@ mod tests {
     }
 
     fn insert(table: &mut LwtTable, now: u64, value: i64) -> Begun {
+        insert_at(table, 0, now, value)
+    }
+
+    fn insert_at(table: &mut LwtTable, key: u64, now: u64, value: i64) -> Begun {
         let changes = vec![Change::Insert(0), Change::Set(Cell::Regular(0, 0), Some(value))];
         let conditions = vec![Condition::NotExists(0)];
-        table.begin(0, ConditionalInput::Transaction { conditions, changes, shown: Vec::new() }, true, now)
+        table.begin(key, ConditionalInput::Transaction { conditions, changes, shown: Vec::new() }, true, now)
     }
 
     fn is_linear(table: &LwtTable, first: Option<i64>) -> bool {
+        is_linear_at(table, 0, first)
+    }
+
+    fn is_linear_at(table: &LwtTable, key: u64, first: Option<i64>) -> bool {
         let view = ConditionalView {
             rows: [first.map(|value| [Some(value), None]), None, None],
             ..ConditionalView::default()
         };
-        let mut history = table.histories[&0].operations.clone();
+        let mut history = table.histories[&key].operations.clone();
         let output = Some(ConditionalOutput::View(view));
         history.push(Operation { invoked: 1_000, ended: 1_001, input: ConditionalInput::Read, output });
         matches!(check(&ConditionalPartition, &history), Linearity::Linear(_))
@@ -648,5 +677,22 @@ mod tests {
         let fourth = insert(&mut table, 60, 4);
         table.end(fourth, ConditionalOutput::Applied, Vec::new(), 70);
         assert!(!is_linear(&table, None) && is_linear(&table, Some(4)), "later rows stay");
+    }
+
+    #[test]
+    fn a_truncation_without_an_answer_may_come_until_the_quiescent_phase() {
+        let plan = ClusterPlan::draw(&mut Rng::new(1, 1), 3);
+        let mut table = LwtTable::new(CUT_TABLE, Levels::of(&plan));
+        table.begin_truncation();
+        table.is_unanswered = true;
+        table.end_truncation(false, 10);
+        let first = insert(&mut table, 200, 1);
+        table.end(first, ConditionalOutput::Applied, Vec::new(), 210);
+        assert!([None, Some(1)].into_iter().all(|value| is_linear(&table, value)));
+        table.end_unanswered(300);
+        let key = table.first;
+        let second = insert_at(&mut table, key, 310, 2);
+        table.end(second, ConditionalOutput::Applied, Vec::new(), 320);
+        assert!(!is_linear_at(&table, key, None) && is_linear_at(&table, key, Some(2)));
     }
 }

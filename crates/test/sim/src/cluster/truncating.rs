@@ -22,7 +22,7 @@ use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 const TABLE: &str = "k0.cut";
-/// Longer than a truncation that a client has given up on may go on.
+/// Longer than a truncation that was answered with an error may go on: twice its time limit ([`lwt::truncate_text`]).
 const GIVEN_UP: Duration = Duration::from_secs(15);
 /// One step in so many truncates the table of lightweight transactions.
 const LWT_ONE_IN: u64 = 16;
@@ -35,8 +35,10 @@ pub(crate) struct Cut {
     next: i64,
     /// Acknowledged, and not truncated since.
     there: BTreeSet<i64>,
-    /// There before a truncation that was not acknowledged.
+    /// There before or during a truncation that was not acknowledged.
     open: BTreeSet<i64>,
+    /// A truncation was not answered: it may be carried out as long as the network or a node stands still.
+    is_unanswered: bool,
     /// Rows before an acknowledged truncation. Rows that were not acknowledged themselves may come later than it.
     gone: BTreeSet<i64>,
 }
@@ -52,6 +54,15 @@ impl Cut {
 
     fn maybe_truncated(&mut self) {
         self.open.append(&mut self.there);
+    }
+
+    /// A row was acknowledged.
+    fn insert(&mut self, k: i64) {
+        if self.is_unanswered {
+            self.open.insert(k)
+        } else {
+            self.there.insert(k)
+        };
     }
 
     /// The violation in the rows of a reading; whether it has to show all acknowledged rows.
@@ -128,7 +139,7 @@ impl Truncater {
         connection.consistency = *pick(&mut self.rng, &self.plan.levels.strong_writes);
         match connection.query(&Query::text(&text), None).await {
             Ok(_) => {
-                self.cut.borrow_mut().there.insert(k);
+                self.cut.borrow_mut().insert(k);
                 Ok(())
             }
             Err(failure) => {
@@ -158,7 +169,7 @@ impl Truncater {
     }
 
     async fn truncate(&mut self, connection: &mut Connection) -> Result<(), Failure> {
-        let answer = connection.query(&Query::text(format!("TRUNCATE {TABLE}")), None).await;
+        let answer = connection.query(&Query::text(lwt::truncate_text(TABLE)), None).await;
         match answer {
             Ok(_) => {
                 self.world.borrow_mut().stats.truncations += 1;
@@ -166,9 +177,15 @@ impl Truncater {
                 Ok(())
             }
             // A node is down, or is convicted: a truncation needs all of them.
-            Err(failure) => {
+            Err(failure @ Failure::Error(_)) => {
                 self.cut.borrow_mut().maybe_truncated();
                 self.rt.sleep(GIVEN_UP).await;
+                Err(failure)
+            }
+            Err(failure) => {
+                let mut cut = self.cut.borrow_mut();
+                cut.maybe_truncated();
+                cut.is_unanswered = true;
                 Err(failure)
             }
         }
@@ -185,6 +202,8 @@ async fn shown(connection: &mut Connection, page: i32) -> Result<BTreeSet<i64>, 
 /// Reads the table at a strong level and at every node alone, truncates it, and looks again.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     compare(director).await?;
+    // The network is whole and nodes run.
+    director.cut.borrow_mut().is_unanswered = false;
     let begun = director.sim.now();
     loop {
         let nth = director.any_node();
@@ -230,7 +249,11 @@ mod tests {
         cut.maybe_truncated();
         assert_eq!(cut.problem(&[1].into(), true), None, "a truncation without an answer may take rows");
         cut.truncated();
-        cut.there.insert(4);
+        cut.is_unanswered = true;
+        cut.insert(5);
+        assert_eq!(cut.problem(&[].into(), true), None, "one that has no answer may come any time");
+        cut.is_unanswered = false;
+        cut.insert(4);
         assert!(cut.problem(&[3, 4].into(), false).is_some_and(|problem| problem.contains("[3] are there")));
     }
 }
