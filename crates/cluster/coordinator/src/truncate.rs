@@ -4,7 +4,7 @@
 //! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
 //! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
 //!
-//! What a node is asked for late it refuses (`truncation_permit`): a TRUNCATE that failed takes effect within twice its time limit or not at all.
+//! A node refuses a request that reaches it late (`truncation_permit`): a TRUNCATE that failed takes effect within twice its time limit or not at all.
 //!
 //! Whatever their clocks say, all nodes end with the same time: rounds of Paxos up to it are over (docs/design/lwt.md, *TRUNCATE*), and a
 //! write that one voter takes for truncated and another for chosen afterwards would be neither.
@@ -194,6 +194,7 @@ impl<'a> Truncations<'a> {
         (table, at_micros): (TableId, i64),
         deadline: Instant,
     ) -> Vec<Result<i64, PeerError>> {
+        assert!(!permits.is_empty(), "this node is one of those that truncate");
         let at_micros = at_micros.max(self.context.rt().wall_micros()).max(self.behind_pending().await);
         let one = |(node, permit): (NodeIndex, TruncationPermit)| async move {
             if node != view.own() {
@@ -239,7 +240,7 @@ impl<'a> Truncations<'a> {
     }
 }
 
-/// What each node answered, or the first failure.
+/// The answer of each node, or the first failure.
 fn judge<T>(
     view: &ClusterView,
     nodes: &[NodeIndex],

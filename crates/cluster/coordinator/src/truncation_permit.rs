@@ -1,7 +1,7 @@
 //! Until when a node carries out a truncation that another node coordinates.
 //!
 //! A request may lie on the way or in a paused process for as long as that takes: carried out then, it would remove what was written after its
-//! client was told that it failed. Clocks of different nodes cannot be compared. So a node gives a permit, which ends by its own monotonic
+//! client received an error. Clocks of different nodes cannot be compared. So a node gives a permit, which ends by its own monotonic
 //! clock, and truncates with a permit that has not ended only. The coordinator uses it before its own time limit, so that all is over one
 //! duration of the permit behind that at the latest.
 
@@ -22,7 +22,9 @@ pub(crate) struct TruncationPermit {
 impl TruncationPermit {
     /// A permit of this lifetime that ends so long after `now`.
     pub(crate) fn give(lifetime: u64, now: Instant, duration: Duration) -> Self {
-        Self { lifetime, expires: now.saturating_add(duration) }
+        let expires = now.saturating_add(duration);
+        assert!(expires >= now, "a permit lasts from now on");
+        Self { lifetime, expires }
     }
 
     /// When it ends; none when an earlier lifetime of the process gave it.
