@@ -159,7 +159,7 @@ impl Batchlog {
         loop {
             let mut id = [0; 16];
             rt.fill_random(&mut id[8..]);
-            let ticks = (at_micros * 10 + UUID_EPOCH) as u64;
+            let ticks = at_micros.saturating_mul(10).saturating_add(UUID_EPOCH) as u64;
             id[..4].copy_from_slice(&(ticks as u32).to_be_bytes());
             id[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
             id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());

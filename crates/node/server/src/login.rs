@@ -104,7 +104,8 @@ fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
     let mut parts = token.rsplitn(3, |byte| *byte == 0);
     let password = parts.next().unwrap_or_default();
     let user = parts.next();
-    if parts.next().is_some_and(|rest| rest.contains(&0)) {
+    let identity = parts.next();
+    if identity.is_some_and(|rest| rest.contains(&0)) {
         return Err(bad_credentials(
             "Credential format error: username or password is empty or contains NUL(\\0) character",
         ));
@@ -112,6 +113,8 @@ fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
     if user.is_none() || password.is_empty() {
         return Err(bad_credentials("Password must not be null"));
     }
+    // As Cassandra reads it: a name stands between two NULs.
+    let user = user.filter(|_| identity.is_some());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec());
     match (text(user.unwrap_or_default()), text(password)) {
         (Ok(user), _) if user.is_empty() => Err(bad_credentials("Authentication ID must not be null")),
@@ -298,7 +301,7 @@ mod tests {
         };
         assert_eq!(read(b"\0ann\0secret"), "ann:secret");
         assert_eq!(read(b"zid\0ann\0secret"), "ann:secret");
-        assert_eq!(read(b"ann\0secret"), "ann:secret");
+        assert_eq!(read(b"ann\0secret"), "Authentication ID must not be null");
         for bad in [&b""[..], b"\0ann\0", b"secret", b"\0\0"] {
             assert_eq!(read(bad), "Password must not be null", "{bad:?}");
         }

@@ -97,4 +97,15 @@ mod tests {
             Err(ConfigError::Unknown { nearest: None, .. })
         ));
     }
+
+    #[test]
+    fn a_directory_has_a_name_of_one_line() {
+        for (path, is_good) in
+            [("/data/a b", true), ("/a,/b", false), ("/data\n/x", false), ("/data\u{7f}", false)]
+        {
+            let config = Config { data_file_directories: path.into(), ..Config::default() };
+            let checked = config.check().map_err(|error| error.to_string());
+            assert_eq!(checked.is_ok(), is_good, "{path:?}: {checked:?}");
+        }
+    }
 }

@@ -532,6 +532,11 @@ impl Config {
             let expected = "expected one directory; put several disks together with RAID or LVM";
             return Err(refused("data_file_directories", self.data_file_directories.show(), expected));
         }
+        // Records of edits name files a line each.
+        if self.data_file_directories.to_string_lossy().contains(char::is_control) {
+            let expected = "expected a path without line breaks and other control characters";
+            return Err(refused("data_file_directories", self.data_file_directories.show(), expected));
+        }
         Ok(())
     }
 
