@@ -326,6 +326,7 @@ impl Context {
             replication,
             other_replication,
             injected: self.injected(),
+            kind: self.kind(table)?,
         });
         self.0.erms.borrow_mut().insert(table.id, erm.clone());
         Ok(erm)
@@ -495,7 +496,7 @@ impl Context {
 }
 
 /// Where a table's rows come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// On this node alone, as each node has its own (`LocalStrategy`).
     Local,

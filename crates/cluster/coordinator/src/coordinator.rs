@@ -12,8 +12,8 @@ use cluster::liveness::Liveness;
 use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use hints::HintFigures;
-use mutation::PartitionUpdate;
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, TraceLog};
+use mutation::{PartitionUpdate, Row};
+use replica::{ReadCommand, ReadPage, Replica, ReplicaError, RowLookup, TraceLog};
 use rt::sync::Semaphore;
 use rt::{Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
@@ -230,6 +230,18 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         self.operations.reads.read(&self.context, command, consistency, deadline).await
+    }
+
+    /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
+    /// has all of it in memory; what that gives, and the tombstones in the row. None when [`Coordinator::read`] is to be asked.
+    #[inline]
+    pub fn row_here<T>(
+        &self,
+        lookup: &RowLookup<'_>,
+        consistency: Consistency,
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        self.operations.reads.row_here(&self.context, lookup, consistency, visit)
     }
 
     /// [`Coordinator::read`] that tells its steps.

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use replica::{Partitions, ReadCommand, ReadPage};
+use mutation::Row;
+use replica::{Partitions, ReadCommand, ReadPage, RowLookup};
 use rt::Instant;
 
 use crate::computed::{self, ComputedTables};
@@ -30,6 +31,35 @@ impl Reads {
     /// Reads, those of computed tables apart.
     pub(crate) fn figures(&self) -> RequestFigures {
         self.counters.figures()
+    }
+
+    /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
+    /// has all of it in memory; what that gives, and the tombstones in the row. None when it has to be read, of which nothing was counted:
+    /// also when the read is to fail.
+    #[inline]
+    pub(crate) fn row_here<T>(
+        &self,
+        context: &Context,
+        lookup: &RowLookup<'_>,
+        consistency: Consistency,
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        let table = lookup.table;
+        if table.is_rate_limited() || context.trace().is_some() {
+            return None;
+        }
+        let erm = context.erm(table).ok()?;
+        if !erm.is_replicated() || !erm.is_only_here(lookup.key.token) {
+            return None;
+        }
+        erm.check_only_here(consistency).ok()?;
+        let _under_way = context.admit_own(&erm.view).ok()?;
+        let began = context.rt().now();
+        let seen = context.replica().row_here(lookup, began, visit)?;
+        let now = context.rt().now();
+        self.counters.ended(now - began, &Ok(()));
+        context.count_request(table.id, table_figures::Kind::Read, began, now);
+        Some(seen)
     }
 
     /// Reads.

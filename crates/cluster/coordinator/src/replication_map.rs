@@ -7,6 +7,7 @@ use schema::Replication;
 use topology::Replicas;
 
 use crate::contact::Needs;
+use crate::context::Kind;
 use crate::copies::Copies;
 use crate::view::ClusterView;
 use crate::{Canaries, Consistency, RequestError};
@@ -20,9 +21,17 @@ pub(crate) struct EffectiveReplicationMap {
     /// How it will be, or was, while the keyspace's replicas move.
     pub(crate) other_replication: Option<Replication>,
     pub(crate) injected: Canaries,
+    /// Where the table's rows come from.
+    pub(crate) kind: Kind,
 }
 
 impl EffectiveReplicationMap {
+    /// Whether the table's rows are on replicas: neither computed nor each node's own.
+    #[inline]
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.kind == Kind::Replicated
+    }
+
     /// Whether this node is the only replica of a token, and no replica moves: a request of it concerns no other node.
     #[inline]
     pub(crate) fn is_only_here(&self, token: i64) -> bool {

@@ -119,6 +119,21 @@ impl ReadCommand {
     }
 }
 
+/// A look for the only row that slices of one partition have, without paging and limits.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLookup<'a> {
+    /// Which table.
+    pub table: &'a Table,
+    /// Which partition.
+    pub key: &'a DecoratedKey,
+    /// Which rows of it.
+    pub slices: &'a Slices,
+    /// The time at which cells are live or expired, in seconds.
+    pub now: Seconds,
+    /// Leave the row cache as it is.
+    pub bypass_cache: bool,
+}
+
 /// What a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every
 /// row is live at the command's `now`, but may hold dead cells beside live ones.
 #[derive(Clone, Debug, PartialEq)]

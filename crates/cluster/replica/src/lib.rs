@@ -30,7 +30,9 @@ pub use engine::{
     RepairedWatermark, TokenSpan, Updates, WriteError, WriteObserver,
 };
 
-pub use command::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+pub use command::{
+    Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup,
+};
 pub use digest::digest;
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};

@@ -1,12 +1,12 @@
 //! Reads of partitions that this shard owns.
 
-use engine::{Engine, OnlyRow, ReadScope, RepairedWatermark, SyncStep};
+use engine::{Engine, ReadScope, RepairedWatermark, SyncStep};
 use mutation::purge::Purger;
-use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices, Timestamp};
+use mutation::{Fragment, FragmentBuffer, PartitionRange, RingPosition, Row, Slices, Timestamp};
 use rt::preempt::Pace;
 
 use crate::page::{PageBuilder, Progress};
-use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume};
+use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume, RowLookup};
 
 /// Carries out a read on this shard's engine, or on what in it came after a mark. Fails when more than `tombstones_max` tombstones are
 /// met.
@@ -80,20 +80,45 @@ fn only_row(
     if limits.rows < 2 || limits.rows_per_partition < 2 || !command.table.dropped_columns.is_empty() {
         return Ok(None);
     }
-    let row = match engine.only_row(&command.table, key, &command.slices, command.bypass_cache)? {
-        OnlyRow::More => return Ok(None),
-        OnlyRow::Absent => return Ok(Some(ReadPage::default())),
-        OnlyRow::Row(row) => row,
+    let page = |row: Option<&Row>| {
+        let Some(row) = row else { return Some(ReadPage::default()) };
+        let tombstones = row.tombstones(command.now) as u64;
+        if tombstones > tombstones_max || row.memory_size() >= limits.bytes {
+            return None;
+        }
+        let mut page = ReadPage { tombstones, ..ReadPage::default() };
+        if row.is_live(command.now) {
+            let rows = vec![row.clone()];
+            page.partitions = vec![PartitionResult { rows, ..PartitionResult::new(key.clone()) }];
+        }
+        Some(page)
     };
-    let tombstones = row.tombstones(command.now) as u64;
-    if tombstones > tombstones_max || row.memory_size() >= limits.bytes {
-        return Ok(None);
+    Ok(engine.visit_only_row(&command.table, key, &command.slices, command.bypass_cache, page)?)
+}
+
+/// Hands the live row that a lookup finds to `visit` where it lies; what that gives, and the tombstones in the row. None when memory does
+/// not know all of it, when tombstones are too many and when the engine refuses: then [`read`] is to be asked.
+#[inline]
+pub(crate) fn row_here<T>(
+    engine: &Engine,
+    lookup: &RowLookup<'_>,
+    tombstones_max: u64,
+    visit: impl FnOnce(Option<&Row>) -> T,
+) -> Option<(T, bool, u64)> {
+    // Memory may still hold what belongs to dropped columns.
+    if !lookup.table.dropped_columns.is_empty() {
+        return None;
     }
-    let mut page = ReadPage { tombstones, ..ReadPage::default() };
-    if row.is_live(command.now) {
-        page.partitions = vec![PartitionResult { rows: vec![row], ..PartitionResult::new(key.clone()) }];
-    }
-    Ok(Some(page))
+    let seen = |row: Option<&Row>| {
+        let Some(row) = row else { return Some((visit(None), false, 0)) };
+        let tombstones = row.tombstones(lookup.now) as u64;
+        if tombstones > tombstones_max {
+            return None;
+        }
+        let live = Some(row).filter(|row| row.is_live(lookup.now));
+        Some((visit(live), live.is_some(), tombstones))
+    };
+    engine.visit_only_row(lookup.table, lookup.key, lookup.slices, lookup.bypass_cache, seen).ok().flatten()
 }
 
 struct Reader<'a> {

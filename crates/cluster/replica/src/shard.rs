@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
-use mutation::{PartitionUpdate, Repaired};
+use mutation::{PartitionUpdate, Repaired, Row};
 use rt::mesh::Port;
-use rt::{Rt, ShardCall, ShardId};
+use rt::{Instant, Rt, ShardCall, ShardId};
 use schema::{Schema, TableId};
 use topology::Sharder;
 
 use crate::message;
 use crate::traced::found;
 use crate::{
-    Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, Scope, ShardRequest, ShardResponse,
-    TableOperation, TombstoneLimit, Write, read, scan,
+    Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, RowLookup, Scope, ShardRequest,
+    ShardResponse, TableOperation, TombstoneLimit, Write, read, scan,
 };
 
 /// The settings of a replica.
@@ -92,6 +92,28 @@ impl Replica {
             Some(shard) => Box::pin(self.read_one(shard, read)).await,
             None => Box::pin(self.read_several(read)).await,
         }
+    }
+
+    /// Hands the live row that a lookup, which began some time ago, finds to `visit` where it lies; what that gives, and the tombstones in the row. None when another
+    /// shard owns the partition or memory does not know all of it, and when the read is to fail: then [`Replica::read`] is to be asked, and
+    /// nothing was counted.
+    #[inline]
+    pub fn row_here<T>(
+        &self,
+        lookup: &RowLookup<'_>,
+        began: Instant,
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        let inner = &*self.0;
+        if self.shard_of(lookup.key.token) != inner.shard.0 {
+            return None;
+        }
+        let tombstones_max = inner.config.get().tombstone_failure_threshold;
+        let (seen, is_live, tombstones) = read::row_here(&inner.engine, lookup, tombstones_max, visit)?;
+        if let Some(measured) = inner.engine.read_began(lookup.table.id, began) {
+            inner.engine.read_ended(measured, u64::from(is_live), tombstones);
+        }
+        Some((seen, tombstones))
     }
 
     /// The shard that a read is of, if it is of one.

@@ -8,8 +8,8 @@ use cluster::SchemaEdit;
 use coordinator::{
     CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
 };
-use mutation::{PartitionUpdate, Timestamp};
-use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, TraceLog};
+use mutation::{PartitionUpdate, Row, Timestamp};
+use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, RowLookup, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 
@@ -33,6 +33,17 @@ pub trait Coordinator: Sized + 'static {
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
+
+    /// Hands the live row that a lookup finds to `visit` where it lies, when no other node is to be asked and the row is in this shard's
+    /// memory; what that gives, and the tombstones in the row. None when [`Coordinator::read`] is to be asked, also where that would fail.
+    fn row_here<T>(
+        &self,
+        _lookup: &RowLookup<'_>,
+        _consistency: Consistency,
+        _visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        None
+    }
 
     /// The places of a table whose vectors are nearest to one, nearest first; each of them once. They are candidates: their rows may
     /// be others by now, or gone.
@@ -130,6 +141,16 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         coordinator::Coordinator::read(self, command, consistency, deadline).await
+    }
+
+    #[inline]
+    fn row_here<T>(
+        &self,
+        lookup: &RowLookup<'_>,
+        consistency: Consistency,
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        coordinator::Coordinator::row_here(self, lookup, consistency, visit)
     }
 
     async fn nearest(

@@ -51,9 +51,9 @@ impl CachedPartition {
         !self.entry.borrow().partition.has_deletions()
     }
 
-    /// Its only row, as [`Partition::only_row`] says it.
-    pub fn only_row(&self, slices: &Slices) -> OnlyRow {
-        self.entry.borrow().partition.only_row(slices)
+    /// Hands its only row to `visit`, as [`Partition::only_row`] says it.
+    pub fn only_row<T>(&self, slices: &Slices, visit: impl FnOnce(OnlyRow<'_>) -> T) -> T {
+        visit(self.entry.borrow().partition.only_row(slices))
     }
 
     /// Hands on its fragments, as [`Partition::read`] does.

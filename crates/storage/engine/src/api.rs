@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use commitlog::SyncMode;
 use compaction::OwnedRanges;
-use memtable::OnlyRow;
 use mutation::purge::PurgeRule;
-use mutation::{DecoratedKey, PartitionUpdate, Repaired, Seconds, Slices};
+use mutation::{DecoratedKey, PartitionUpdate, Repaired, Row, Seconds, Slices};
 use rt::{Instant, Rt};
 use schema::{Schema, Table, TableId};
 
@@ -82,17 +81,20 @@ impl Engine {
         self.0.nearest(table, query).await
     }
 
-    /// The only row of a partition, where memory knows all of it and nothing has to be merged or read: the commonest
-    /// read without the price of a stream. [`OnlyRow::More`] asks for [`Engine::read`].
-    pub fn only_row(
+    /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of
+    /// it and nothing has to be merged or read: the commonest read without the price of a stream. None, as of `visit`, asks for
+    /// [`Engine::read`]. Nothing is to be asked of the engine by `visit`.
+    #[inline]
+    pub fn visit_only_row<T>(
         &self,
         table: &Table,
         key: &DecoratedKey,
         slices: &Slices,
         bypass_cache: bool,
-    ) -> Result<OnlyRow, ReadError> {
+        visit: impl FnOnce(Option<&Row>) -> Option<T>,
+    ) -> Result<Option<T>, ReadError> {
         self.0.admit_read()?;
-        self.0.only_row(table.id, key, slices, bypass_cache)
+        self.0.visit_only_row(table.id, key, slices, bypass_cache, visit)
     }
 
     /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything

@@ -74,7 +74,6 @@ pub use index::{
 };
 pub use local_figures::{LocalFigures, MeasuredRead};
 pub use maintain::finish_drop;
-pub use memtable::OnlyRow;
 pub use prepare::prepare;
 pub use read::ReadSources;
 pub use read_request::{Read, ReadScope};

@@ -63,11 +63,26 @@ impl Engine {
     /// Counts a read of a table. To be ended by [`Engine::read_ended`] when it is one of those that are measured.
     #[inline]
     pub fn read_begins(&self, table: TableId, is_scan: bool) -> Option<MeasuredRead> {
+        self.count_read(table, is_scan, || self.0.rt.now())
+    }
+
+    /// Counts a read of a partition that began some time ago, as [`Engine::read_begins`] does.
+    #[inline]
+    pub fn read_began(&self, table: TableId, began: Instant) -> Option<MeasuredRead> {
+        self.count_read(table, false, || began)
+    }
+
+    #[inline]
+    fn count_read(
+        &self,
+        table: TableId,
+        is_scan: bool,
+        began: impl FnOnce() -> Instant,
+    ) -> Option<MeasuredRead> {
         let stores = self.0.tables.current();
         let store = stores.get(&table)?;
         let weight = if is_scan { store.local.scans.begin() } else { store.local.reads.begin() };
-        let measured = || MeasuredRead { store: store.clone(), is_scan, weight, began: self.0.rt.now() };
-        (weight > 0).then(measured)
+        (weight > 0).then(|| MeasuredRead { store: store.clone(), is_scan, weight, began: began() })
     }
 
     /// A read that is measured has found so many rows and tombstones.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use memtable::{MemtableSource, OnlyRow, PartitionCursor, Progress};
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::Merger;
-use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, Slices};
+use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, Row, Slices};
 use schema::TableId;
 
 use crate::ReadError;
@@ -59,36 +59,44 @@ fn plain(
 }
 
 impl Inner {
-    /// The only row of a partition, where memory knows all of it without a merge.
-    pub(crate) fn only_row(
+    /// Hands the only row of a partition to `visit`, where memory knows all of it without a merge; what it gives is none when the partition
+    /// has to be read.
+    #[inline]
+    pub(crate) fn visit_only_row<T>(
         &self,
         table: TableId,
         key: &DecoratedKey,
         slices: &Slices,
         bypass_cache: bool,
-    ) -> Result<OnlyRow, ReadError> {
+        visit: impl FnOnce(Option<&Row>) -> Option<T>,
+    ) -> Result<Option<T>, ReadError> {
         let stores = self.tables.current();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
         if !store.memtables.is_one() || !store.damages.is_empty() {
-            return Ok(OnlyRow::More);
+            return Ok(None);
         }
-        let found = if store.sstables.current().is_empty() {
-            store.memtables.active().only_row(key, slices)
+        let visit = |found: OnlyRow<'_>| match found {
+            OnlyRow::More => None,
+            OnlyRow::Absent => visit(None),
+            OnlyRow::Row(row) => visit(Some(row)),
+        };
+        let seen = if store.sstables.current().is_empty() {
+            store.memtables.active().only_row(key, slices, visit)
         } else {
             // Files may hold something of it: the cache must know what, and the memtable nothing beside it.
             if bypass_cache || store.memtables.active().contains(key) {
-                return Ok(OnlyRow::More);
+                return Ok(None);
             }
-            let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(OnlyRow::More) };
-            let found = cached.only_row(slices);
-            count(&store.counters.cache_hits, u64::from(found != OnlyRow::More));
-            found
+            let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(None) };
+            let seen = cached.only_row(slices, visit);
+            count(&store.counters.cache_hits, u64::from(seen.is_some()));
+            seen
         };
-        if found != OnlyRow::More {
+        if seen.is_some() {
             count(&store.counters.reads, 1);
             store.sample_read(key);
         }
-        Ok(found)
+        Ok(seen)
     }
 
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {

@@ -36,21 +36,30 @@ pub enum Progress {
     More,
 }
 
-/// What a partition is when it is simple.
-#[derive(Clone, Debug, PartialEq)]
-pub enum OnlyRow {
-    /// It says nothing within the slices.
+/// What a partition holds within slices, when that is simple.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnlyRow<'a> {
+    /// Nothing.
     Absent,
-    /// One row is all that there is of it.
-    Row(Row),
-    /// It has more: several rows, deletions, or a static row.
+    /// One row, and nothing beside it.
+    Row(&'a Row),
+    /// More: several rows, deletions, or a static row.
     More,
 }
 
 impl Memtable {
-    /// The only row of a partition.
-    pub fn only_row(&self, key: &DecoratedKey, slices: &Slices) -> OnlyRow {
-        self.partition(key).map_or(OnlyRow::Absent, |partition| partition.only_row(slices))
+    /// Hands the only row of a partition within `slices` to `visit` where it lies. Nothing is to be written meanwhile.
+    #[inline]
+    pub fn only_row<T>(
+        &self,
+        key: &DecoratedKey,
+        slices: &Slices,
+        visit: impl FnOnce(OnlyRow<'_>) -> T,
+    ) -> T {
+        match self.partition(key) {
+            Some(partition) => visit(partition.only_row(slices)),
+            None => visit(OnlyRow::Absent),
+        }
     }
 
     /// Hands on fragments of one partition: about `bytes_max` bytes, at least one fragment. With `reversed` the
@@ -81,16 +90,27 @@ impl Memtable {
 }
 
 impl Partition {
-    /// Its only row.
-    pub fn only_row(&self, slices: &Slices) -> OnlyRow {
+    /// Its only row within `slices`.
+    #[inline]
+    pub fn only_row(&self, slices: &Slices) -> OnlyRow<'_> {
         if self.has_deletions() || self.static_row.is_some() {
             return OnlyRow::More;
         }
         match &self.rows {
             Rows::None => OnlyRow::Absent,
-            Rows::One(row) if slices.contains(&row.clustering) => OnlyRow::Row(row.clone()),
+            Rows::One(row) if slices.contains(&row.clustering) => OnlyRow::Row(row),
             Rows::One(_) => OnlyRow::Absent,
-            Rows::Many(_) => OnlyRow::More,
+            Rows::Many(_) => self.only_row_of_many(slices),
+        }
+    }
+
+    fn only_row_of_many(&self, slices: &Slices) -> OnlyRow<'_> {
+        let [range] = slices.ranges() else { return OnlyRow::More };
+        let mut rows = self.rows.within(range);
+        match (rows.next(), rows.next()) {
+            (None, _) => OnlyRow::Absent,
+            (Some(row), None) => OnlyRow::Row(row),
+            (Some(_), Some(_)) => OnlyRow::More,
         }
     }
 

@@ -130,7 +130,7 @@ impl Partition {
 
 impl Rows {
     /// The rows of a range, in order.
-    fn within(&self, range: &RowRange) -> impl Iterator<Item = &Row> {
+    pub(crate) fn within(&self, range: &RowRange) -> impl Iterator<Item = &Row> {
         let (only, map) = match self {
             Self::One(row) if range.contains(&row.clustering) => (Some(row), None),
             Self::Many(many) if !range.is_empty() => (None, Some(&many.map)),

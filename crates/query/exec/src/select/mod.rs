@@ -71,6 +71,9 @@ pub struct SelectPlan {
     pub static_rows: bool,
     /// The user-defined functions that its terms call before it runs.
     pub calls: Vec<UserCall>,
+    /// Whether it returns one row as it is: neither filtered, nor counted, nor put together of several, and without a function that another
+    /// language calculates.
+    pub is_row_lookup: bool,
     /// The same for roles without permission to see what masks hide; none of a table without masks.
     pub masked: Option<Box<MaskedSelect>>,
 }
@@ -93,10 +96,12 @@ impl SelectPlan {
         markers: &mut Markers,
     ) -> Result<Self> {
         let mut plan = Self::resolve(ast, lookup, keyspace, markers, false)?;
+        plan.is_row_lookup = plan.looks_up_a_row();
         if plan.table.masked_columns().next().is_some() {
             let mut masked = Self::resolve(ast, lookup, keyspace, markers, true)?;
             // The metadata of a result do not depend on the role.
             masked.selection.result = plan.selection.result.clone();
+            masked.is_row_lookup = masked.looks_up_a_row();
             let is_restricted = |column: &&Column| {
                 ast.filter.iter().any(|relation| relation.target.names(&column.name))
                     || ast
@@ -153,9 +158,9 @@ impl SelectPlan {
             ast.distinct || (!restrictions.restricts_clustering && !restrictions.restricts_regular);
         let mut also = columns_beside(&restrictions, static_rows, &table);
         also.extend(nearest.as_ref().and_then(NearestPlan::fetched));
-        let fetch = selection.fetch(also);
         let plan = Self {
             computed,
+            fetch: selection.fetch(also),
             selection,
             group_width,
             group_function,
@@ -164,7 +169,6 @@ impl SelectPlan {
             limit,
             per_partition_limit,
             distinct: ast.distinct,
-            fetch,
             timeout,
             allows_filtering: ast.allow_filtering,
             bypass_cache: ast.bypass_cache,
@@ -175,12 +179,23 @@ impl SelectPlan {
             table,
             calls: markers.take_calls(),
             nearest,
+            is_row_lookup: false,
             masked: None,
         };
         if let Some(nearest) = &plan.nearest {
             nearest.check(ast, &plan)?;
         }
         Ok(plan)
+    }
+
+    fn looks_up_a_row(&self) -> bool {
+        let selection = &self.selection;
+        let calls = !selection.row_calls.is_empty() || !selection.group_calls.is_empty();
+        let reduces = selection.is_aggregate() || self.group_width.is_some() || self.distinct;
+        let limits = self.limit.is_some() || self.per_partition_limit.is_some();
+        let looks_further = !self.filters.is_empty() || self.nearest.is_some() || !self.sort.is_empty();
+        matches!(&self.access, AccessPath::Key(access) if access.token.is_none())
+            && !(calls || reduces || limits || looks_further || self.computed)
     }
 
     /// Whether a secondary index finds its rows.

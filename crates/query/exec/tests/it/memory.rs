@@ -14,14 +14,15 @@ use coordinator::{
 };
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
+use futures_util::FutureExt;
 use mutation::row::ColumnData;
 use mutation::{
     Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionUpdate, Row, counter,
 };
 use replica::page::{PageBuilder, Progress};
 use replica::{
-    Candidate, IndexQuery, NearestQuery, Partitions, Place, Predicate, ReadCommand, ReadPage, Similarity,
-    TraceLog,
+    Candidate, IndexQuery, Keys, NearestQuery, Partitions, Place, Predicate, ReadCommand, ReadPage,
+    RowLookup, Similarity, TraceLog,
 };
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
@@ -431,6 +432,30 @@ impl Coordinator for Memory {
                 self.put(update);
                 Ok(CasOutcome::Applied)
             }
+        }
+    }
+
+    fn row_here<T>(
+        &self,
+        lookup: &RowLookup<'_>,
+        consistency: Consistency,
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<(T, u64)> {
+        let table = self.tables.borrow().get(&lookup.table.id)?.get(lookup.key)?.table.clone();
+        let command = ReadCommand {
+            slices: lookup.slices.clone(),
+            bypass_cache: lookup.bypass_cache,
+            ..ReadCommand::all_of(table, Partitions::Keys(Keys::from_elem(lookup.key.clone(), 1)), lookup.now)
+        };
+        let before = self.deadline.get();
+        let page = self.read(&command, consistency, Instant::START).now_or_never()?.ok()?;
+        self.deadline.set(before);
+        match page.partitions.as_slice() {
+            [] => Some((visit(None), page.tombstones)),
+            [one] if one.static_row.is_none() && one.rows.len() == 1 => {
+                Some((visit(one.rows.first()), page.tombstones))
+            }
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Canaries, Engine, EngineConfig, Origin, Read, SyncMode, Write};
-use mutation::{Bound, ColumnSelection, PartitionRange, RowRange, Side, Slices};
+use mutation::{Bound, ColumnSelection, PartitionRange, Row, RowRange, Side, Slices};
 use rt::{Group, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
@@ -124,7 +124,9 @@ pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
             Err(error) => return read_failed(engine, world, format!("read of {pk}: {error}")),
         }
     }
+    let looked_up = row_lookups(engine, table, &found);
     let mut world = world.lock().unwrap();
+    world.failures.extend(looked_up.err());
     if by_key != found {
         world.failures.push(format!("a scan shows {found:?}, reads of partitions show {by_key:?}"));
         return;
@@ -145,6 +147,29 @@ pub async fn verify(engine: &Engine, table: &Arc<Table>, world: &SharedWorld) {
     let extra: Vec<_> = found.iter().filter(|(place, ts)| expected.get(place) != Some(ts)).collect();
     let report = format!("missing {missing:?}, extra {extra:?}, under way {open:?}");
     world.failures.push(report);
+}
+
+/// Looks every row up where it lies in memory, and compares those that are found in this way with a read.
+fn row_lookups(engine: &Engine, table: &Arc<Table>, expected: &crate::model::Visible) -> Result<(), String> {
+    for (pk, ck) in (0..PARTITIONS).flat_map(|pk| (0..ROWS).map(move |ck| (pk, ck))) {
+        let bound = |side| Bound::new(table, &[Some(&ck.to_be_bytes())], side);
+        let slices = Slices::new(vec![RowRange { start: bound(Side::Before), end: bound(Side::After) }]);
+        let times = |row: Option<&Row>| {
+            Some(row.map_or(Vec::new(), |row| {
+                row.columns()
+                    .iter()
+                    .map(|(id, _)| row.cell(*id).expect("a simple column").timestamp)
+                    .collect()
+            }))
+        };
+        // A shard that was stopped answers nothing.
+        let Ok(Some(times)) = engine.visit_only_row(table, &key(pk), &slices, false, times) else { continue };
+        let wanted = ["a", "b"].iter().filter_map(|name| expected.get(&(pk, Some(ck), *name)));
+        if !times.iter().eq(wanted) {
+            return Err(format!("a lookup of row {pk}/{ck} shows cells of {times:?}, not of {expected:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// A read may fail only where the disk has stopped the shard.

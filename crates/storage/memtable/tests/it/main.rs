@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use memtable::{Memtable, MemtableSource};
+use memtable::{Memtable, MemtableSource, OnlyRow};
 use mutation::merge::{Merger, Step};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, Fragment, FragmentBuffer,
@@ -214,6 +214,22 @@ proptest! {
                 .map(|(k, v)| (*k, *v))
                 .collect();
             prop_assert_eq!(visible(&table, &part, reversed), wanted);
+            for ck in 0..12 {
+                let one = RowRange { start: bound(&table, ck, Side::Before), end: bound(&table, ck, Side::After) };
+                let found = memtable.only_row(&key(pk), &Slices::new(vec![one]), |found| match found {
+                    OnlyRow::More => None,
+                    OnlyRow::Absent => Some(Visible::new()),
+                    OnlyRow::Row(row) => {
+                        let start = Fragment::PartitionStart { key: key(pk), deletion: DeletionTime::LIVE };
+                        Some(visible(&table, &[start, Fragment::Row(row.clone())], false))
+                    }
+                });
+                let wanted: Visible = expected.iter()
+                    .filter(|((p, c, _), _)| (*p, *c) == (pk, Some(ck)))
+                    .map(|(k, v)| (*k, *v))
+                    .collect();
+                prop_assert_eq!(found.unwrap_or_else(|| wanted.clone()), wanted);
+            }
         }
         let keys: BTreeSet<i32> = ops.iter().map(|op| match op {
             Op::Cell { pk, .. } | Op::Row { pk, .. } | Op::Range { pk, .. } | Op::Partition { pk, .. }
