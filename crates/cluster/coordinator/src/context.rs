@@ -480,6 +480,9 @@ impl Context {
 
     /// Where a table's rows come from.
     pub(crate) fn kind(&self, table: &Table) -> Result<Kind, RequestError> {
+        if let Some(erm) = self.0.erms.borrow().get(&table.id) {
+            return Ok(erm.kind);
+        }
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         if keyspace.computes(&table.name) {

@@ -116,6 +116,21 @@ impl Values {
         })
     }
 
+    /// The message's body, in which the values lie.
+    #[inline]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Where in the body the set value at a position lies.
+    #[inline]
+    pub fn range(&self, index: usize) -> Option<std::ops::Range<u32>> {
+        let place = self.places.get(index)?;
+        // Negative lengths are marks.
+        let len = u32::try_from(place.len).ok()?;
+        Some(place.offset..place.offset + len)
+    }
+
     /// The bytes of the set value at a position, sharing the message's memory.
     pub fn shared(&self, index: usize) -> Option<Bytes> {
         let place = self.places.get(index)?;

@@ -151,11 +151,11 @@ impl Cache {
         let (bytes, node) = {
             let entry = &mut *entry.borrow_mut();
             let known_bytes = entry.known.bytes();
-            let (update, more) = match also_known {
+            let (mut update, more) = match also_known {
                 Some(more) => (update, Some(more)),
                 None => (only_known(update, &entry.known), None),
             };
-            let change = entry.partition.apply(update, table, &mut WriteStats::EMPTY.clone());
+            let change = entry.partition.apply(&mut update, table, &mut WriteStats::EMPTY.clone());
             if let Some(more) = more {
                 entry.known.add(&more, |range| entry.partition.has_rows_within(range));
             }

@@ -164,7 +164,7 @@ impl Memtable {
     }
 
     /// Takes over an update. Never waits.
-    pub fn apply(&self, update: PartitionUpdate) {
+    pub fn apply(&self, mut update: PartitionUpdate) {
         let inner = &*self.0;
         let table = inner.table.borrow();
         assert_eq!(update.table.id, table.id, "an update goes to its own table");
@@ -182,7 +182,7 @@ impl Memtable {
         if !update.deletion.is_live() || !update.range_tombstones.is_empty() {
             inner.deletions.set(true);
         }
-        let change = partition.apply(update, &table, &mut stats);
+        let change = partition.apply(&mut update, &table, &mut stats);
         bytes += change.bytes;
         inner.stats.set(stats);
         inner.bytes.set(usize::try_from(bytes).expect("a memtable never holds less than nothing"));

@@ -2,57 +2,24 @@
 //! whole request frame or commit log segment alive.
 
 use bytes::Bytes;
-use mutation::{Cell, ColumnData, Row};
-
-/// Longer values get an allocation of their own, so that a small neighbour does not keep them alive.
-const SHARED_VALUE_LEN_MAX: usize = 256;
+use mutation::{ColumnData, Packed, Row};
 
 /// The same row with values in memory of its own: small ones together in one allocation.
 pub(crate) fn own_values(mut row: Row) -> Row {
-    let shared: usize = row.columns().iter().map(|(_, data)| shared_len(data)).sum();
-    if let [(_, ColumnData::Simple(_))] = row.columns() {
-        row.retain(|_, data| {
-            if let ColumnData::Simple(cell) = data {
-                cell.value = copy(&cell.value);
-            }
-            true
-        });
-        return row;
-    }
-    let mut packed: Vec<u8> = Vec::with_capacity(shared);
-    for (_, data) in row.columns() {
-        each_value(data, |value| {
-            if value.len() <= SHARED_VALUE_LEN_MAX {
-                packed.extend_from_slice(value);
-            }
-        });
-    }
-    let packed = Bytes::from(packed);
-    let mut at = 0;
-    let mut own = |value: &mut Bytes| {
-        if value.is_empty() {
-            *value = Bytes::new();
-        } else if value.len() <= SHARED_VALUE_LEN_MAX {
-            let end = at + value.len();
-            *value = packed.slice(at..end);
-            at = end;
-        } else {
-            *value = Bytes::copy_from_slice(value);
-        }
-    };
+    let lengths = row.columns().iter().flat_map(|(_, data)| values_of(data)).map(<[u8]>::len);
+    let mut packed = Packed::for_lengths(lengths);
     row.retain(|_, data| {
         match data {
-            ColumnData::Simple(cell) => own(&mut cell.value),
+            ColumnData::Simple(cell) => cell.value = packed.copy(&cell.value),
             ColumnData::Complex(complex) => {
                 for element in &mut complex.cells {
-                    own(&mut element.path);
-                    own(&mut element.cell.value);
+                    element.path = packed.copy(&element.path);
+                    element.cell.value = packed.copy(&element.cell.value);
                 }
             }
         }
         true
     });
-    assert_eq!(at, packed.len(), "every shared byte has found its value");
     row
 }
 
@@ -61,33 +28,20 @@ pub(crate) fn copy(value: &Bytes) -> Bytes {
     if value.is_empty() { Bytes::new() } else { Bytes::copy_from_slice(value) }
 }
 
-fn shared_len(data: &ColumnData) -> usize {
-    let mut len = 0;
-    each_value(data, |value| {
-        if value.len() <= SHARED_VALUE_LEN_MAX {
-            len += value.len();
-        }
-    });
-    len
-}
-
-/// Shows every value and path of a column, in the order in which they are copied.
-fn each_value(data: &ColumnData, mut show: impl FnMut(&[u8])) {
-    match data {
-        ColumnData::Simple(Cell { value, .. }) => show(value),
-        ColumnData::Complex(complex) => {
-            for element in &complex.cells {
-                show(&element.path);
-                show(&element.cell.value);
-            }
-        }
-    }
+/// Every value and path of a column.
+fn values_of(data: &ColumnData) -> impl Iterator<Item = &[u8]> {
+    let (simple, cells) = match data {
+        ColumnData::Simple(cell) => (Some(&*cell.value), [].as_slice()),
+        ColumnData::Complex(complex) => (None, complex.cells.as_slice()),
+    };
+    let elements = cells.iter().flat_map(|element| [&*element.path, &*element.cell.value]);
+    simple.into_iter().chain(elements)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mutation::{Clustering, Complex, ComplexCell};
+    use mutation::{Cell, Clustering, Complex, ComplexCell};
     use schema::ColumnId;
 
     #[test]

@@ -59,8 +59,8 @@ impl Partition {
         !self.deletion.is_live() || !self.ranges.is_empty()
     }
 
-    /// Takes over an update; values are copied out of the buffers that they came in.
-    pub fn apply(&mut self, mut update: PartitionUpdate, table: &Table, stats: &mut WriteStats) -> Change {
+    /// Adopts the content of an update; values are copied out of the buffers that they came in.
+    pub fn apply(&mut self, update: &mut PartitionUpdate, table: &Table, stats: &mut WriteStats) -> Change {
         let mut change = Change { bytes: 0, rows: 0 };
         if !update.deletion.is_live() {
             stats.deletion(update.deletion);
@@ -87,10 +87,12 @@ impl Partition {
                 }
             }
         }
-        for mut row in update.into_rows() {
+        let is_packed = update.is_packed();
+        for mut row in update.take_rows() {
             stats.row(&row);
             row.normalise();
-            change.rows += self.rows.add(own_values(row), table, &mut change.bytes);
+            let row = if is_packed { row } else { own_values(row) };
+            change.rows += self.rows.add(row, table, &mut change.bytes);
         }
         change
     }

@@ -172,6 +172,10 @@ impl Row {
             self.columns = other.columns;
             grown += self.columns.iter().map(column_size).sum::<usize>() as isize;
         } else if !other.columns.is_empty() {
+            if let Some(more) = bytes_more_when_replaced(&self.columns, &other.columns, table) {
+                self.columns = other.columns;
+                return grown + more;
+            }
             let (mine, theirs) = (Arc::make_mut(&mut self.columns), Arc::unwrap_or_clone(other.columns));
             if mine.iter().map(|(id, _)| id).eq(theirs.iter().map(|(id, _)| id)) {
                 grown += merge_same_columns(mine, theirs, table);
@@ -261,7 +265,29 @@ fn column_size((_, data): &(ColumnId, ColumnData)) -> usize {
     size_of::<(ColumnId, ColumnData)>() + data.memory_size()
 }
 
-/// The common case: both versions say something of the same columns.
+/// By how many bytes a row grows whose columns are replaced: none when a merge is not just that. The commonest merge: a later write of the
+/// same columns.
+fn bytes_more_when_replaced(
+    mine: &[(ColumnId, ColumnData)],
+    theirs: &[(ColumnId, ColumnData)],
+    table: &Table,
+) -> Option<isize> {
+    // A counter's tombstone wins whatever the timestamps say.
+    if mine.len() != theirs.len() || table.is_counter() {
+        return None;
+    }
+    let mut more = 0;
+    for ((id, before), (other, after)) in mine.iter().zip(theirs) {
+        let (ColumnData::Simple(before), ColumnData::Simple(after)) = (before, after) else { return None };
+        if id != other || after.timestamp <= before.timestamp || table.column_by_id(*id).is_none() {
+            return None;
+        }
+        more += after.memory_size() as isize - before.memory_size() as isize;
+    }
+    Some(more)
+}
+
+/// Both versions say something of the same columns.
 fn merge_same_columns(
     mine: &mut Vec<(ColumnId, ColumnData)>,
     theirs: Vec<(ColumnId, ColumnData)>,

@@ -22,6 +22,8 @@ pub struct PartitionUpdate {
     pub range_tombstones: RangeTombstones,
     /// In clustering order, no key twice.
     rows: Vec<Row>,
+    /// The values of its rows do not lie in a larger buffer: small ones of a row together, others each alone.
+    is_packed: bool,
 }
 
 impl PartitionUpdate {
@@ -34,7 +36,20 @@ impl PartitionUpdate {
             static_row: None,
             range_tombstones: RangeTombstones::new(),
             rows: Vec::new(),
+            is_packed: false,
         }
+    }
+
+    /// Whether values of its rows may stay where they are: they keep no memory but that of their row.
+    #[inline]
+    pub fn is_packed(&self) -> bool {
+        self.is_packed
+    }
+
+    /// Says that the values of its rows keep no memory but that of their row.
+    #[inline]
+    pub fn set_packed(&mut self) {
+        self.is_packed = true;
     }
 
     /// An update of these rows, which are in clustering order, no key twice.
@@ -113,6 +128,7 @@ impl PartitionUpdate {
     /// reader's merge, not here.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.key, other.key, "updates of one partition");
+        self.is_packed &= other.is_packed;
         self.add_deletion(other.deletion);
         if let Some(row) = other.static_row {
             self.add_static(row);

@@ -26,10 +26,39 @@ impl MarkerSpec {
     }
 }
 
+/// A bound value where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound<'a> {
+    /// The client did not set the marker.
+    Unset,
+    /// Null.
+    Null,
+    /// A serialised value.
+    Set(&'a [u8]),
+}
+
+/// Where the value of a marker is. Small, and nothing to be dropped: a request has several.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Unset,
+    Null,
+    /// In the message's body, as it was sent.
+    Body {
+        start: u32,
+        end: u32,
+    },
+    /// Among the values that are not as they were sent.
+    Own(u32),
+}
+
 /// Checked values in the order of a statement's markers.
 #[derive(Clone, Debug, Default)]
 pub struct Binds {
-    values: smallvec::SmallVec<[Value; 8]>,
+    /// The message in which values lie.
+    body: Bytes,
+    places: smallvec::SmallVec<[Place; 8]>,
+    /// Values that are not as they were sent.
+    own: Vec<Bytes>,
     /// Results of the user-defined functions that the statement calls once.
     called: Vec<Option<Bytes>>,
 }
@@ -40,30 +69,49 @@ impl Binds {
         Self::default()
     }
 
-    /// No values yet, with room for so many.
+    /// No values yet, with room for so many, which may lie in the body of a message.
     #[inline]
-    pub fn with_capacity(count: usize) -> Self {
-        Self { values: smallvec::SmallVec::with_capacity(count), called: Vec::new() }
+    pub fn within(body: &Bytes, count: usize) -> Self {
+        let places = smallvec::SmallVec::with_capacity(count);
+        Self { body: body.clone(), places, own: Vec::new(), called: Vec::new() }
     }
 
     /// Appends a value that a client sent for the next marker, in the form in which it is stored.
     ///
     /// # Errors
     /// When the bytes are not a value of the marker's type.
-    #[inline]
-    pub fn push_checked(&mut self, spec: &MarkerSpec, mut value: Bytes) -> Result<()> {
+    pub fn push_checked(&mut self, spec: &MarkerSpec, value: Bytes) -> Result<()> {
         spec.ty.validate(&value)?;
-        if matches!(spec.ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) {
-            value = spec.canonical(value)?;
+        let value = if is_collection(&spec.ty) { spec.canonical(value)? } else { value };
+        self.push(Value::Set(value));
+        Ok(())
+    }
+
+    /// The same of a value that lies in the message's body.
+    ///
+    /// # Errors
+    /// When the bytes are not a value of the marker's type.
+    #[inline]
+    pub fn push_place(&mut self, spec: &MarkerSpec, place: std::ops::Range<u32>) -> Result<()> {
+        if is_collection(&spec.ty) {
+            return self.push_checked(spec, self.slice(place.start, place.end));
         }
-        self.values.push(Value::Set(value));
+        spec.ty.validate(&self.body[place.start as usize..place.end as usize])?;
+        self.places.push(Place::Body { start: place.start, end: place.end });
         Ok(())
     }
 
     /// Appends the value of the next marker.
     #[inline]
     pub fn push(&mut self, value: Value) {
-        self.values.push(value);
+        self.places.push(match value {
+            Value::Unset => Place::Unset,
+            Value::Null => Place::Null,
+            Value::Set(value) => {
+                self.own.push(value);
+                Place::Own(u32::try_from(self.own.len() - 1).expect("a statement has few markers"))
+            }
+        });
     }
 
     /// Appends the result of the next call of the statement.
@@ -85,12 +133,49 @@ impl Binds {
     /// The value of a marker.
     #[inline]
     pub fn value(&self, index: u32) -> Value {
-        self.values.get(index as usize).cloned().unwrap_or(Value::Unset)
+        match self.places.get(index as usize) {
+            Some(Place::Body { start, end }) => Value::Set(self.slice(*start, *end)),
+            Some(Place::Own(at)) => Value::Set(self.own[*at as usize].clone()),
+            Some(Place::Null) => Value::Null,
+            Some(Place::Unset) | None => Value::Unset,
+        }
     }
+
+    /// The value of a marker where it lies.
+    #[inline]
+    pub fn get(&self, index: u32) -> Bound<'_> {
+        match self.places.get(index as usize) {
+            Some(Place::Body { start, end }) => Bound::Set(&self.body[*start as usize..*end as usize]),
+            Some(Place::Own(at)) => Bound::Set(&self.own[*at as usize]),
+            Some(Place::Null) => Bound::Null,
+            Some(Place::Unset) | None => Bound::Unset,
+        }
+    }
+
+    /// Bytes of the value of a marker; 0 where there is none.
+    #[inline]
+    pub fn value_len(&self, index: u32) -> usize {
+        match self.places.get(index as usize) {
+            Some(Place::Body { start, end }) => (end - start) as usize,
+            Some(Place::Own(at)) => self.own[*at as usize].len(),
+            Some(Place::Null | Place::Unset) | None => 0,
+        }
+    }
+
+    fn slice(&self, start: u32, end: u32) -> Bytes {
+        if start == end { Bytes::new() } else { self.body.slice(start as usize..end as usize) }
+    }
+}
+
+/// Whether values of a type have a form in which they are stored that clients need not send.
+fn is_collection(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
 }
 
 impl FromIterator<Value> for Binds {
     fn from_iter<T: IntoIterator<Item = Value>>(iter: T) -> Self {
-        Self { values: iter.into_iter().collect(), called: Vec::new() }
+        let mut binds = Self::none();
+        iter.into_iter().for_each(|value| binds.push(value));
+        binds
     }
 }

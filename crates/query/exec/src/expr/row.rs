@@ -43,7 +43,9 @@ pub struct RowView<'a> {
 pub fn key_components(table: &Table, key: &Bytes) -> SmallVec<[Bytes; 2]> {
     let count = table.partition_key().len();
     if count == 1 {
-        return SmallVec::from_iter([key.clone()]);
+        let mut components = SmallVec::new();
+        components.push(key.clone());
+        return components;
     }
     match mutation::DecoratedKey::components(key, count) {
         Some(parts) => parts.into_iter().map(|part| key.slice_ref(part)).collect(),

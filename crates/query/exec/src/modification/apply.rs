@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Row, Seconds, Timestamp};
+use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Packed, Row, Seconds, Timestamp};
 use schema::ColumnId;
 use types::CqlType;
 use types::elements::{Elements, Fields};
 
 use super::operation::{Change, Operation};
 use crate::error::{Result, invalid};
+use crate::expr::bind::{Binds, Bound};
 use crate::expr::{Env, Expr, Value, collect_elements};
 
 /// What all cells of a statement have in common.
@@ -92,6 +93,22 @@ pub fn row(
         return Ok(row);
     }
     Ok(Row::from_columns(clustering, columns))
+}
+
+/// The row that bound values make, each the cell of a column; columns are in the order of their ids. Values are copied out of the message,
+/// small ones together.
+pub fn bound_row(clustering: Clustering, cells: &[(ColumnId, u32)], stamp: &Stamp, binds: &Binds) -> Row {
+    let mut packed = Packed::for_lengths(cells.iter().map(|(_, marker)| binds.value_len(*marker)));
+    let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(cells.len());
+    for (column, marker) in cells {
+        let cell = match binds.get(*marker) {
+            Bound::Set(value) => stamp.live(packed.copy(value)),
+            Bound::Null => stamp.tombstone(),
+            Bound::Unset => continue,
+        };
+        columns.push((*column, ColumnData::Simple(cell)));
+    }
+    Row::from_columns(clustering, columns)
 }
 
 /// What an operation says of its column, if anything. `before` is the row as it was read, and what the statement's earlier
@@ -337,4 +354,37 @@ fn split(ty: &CqlType, value: &Bytes, stamp: &Stamp, env: &Env<'_>) -> Result<Co
         other => panic!("a column of type {other} is one cell"),
     }
     Ok(Complex { cells, ..Complex::empty() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::bind::MarkerSpec;
+
+    #[test]
+    fn bound_values_leave_the_message_and_null_and_unset_keep_their_meaning() {
+        let body = Bytes::from(vec![5u8; 4096]);
+        let spec = MarkerSpec { name: "v".to_owned(), ty: CqlType::Blob };
+        let mut binds = Binds::within(&body, 5);
+        binds.push_place(&spec, 10..40).unwrap();
+        binds.push(Value::Null);
+        binds.push(Value::Unset);
+        binds.push_place(&spec, 7..7).unwrap();
+        binds.push_place(&spec, 100..1000).unwrap();
+        let cells: Vec<(ColumnId, u32)> = (0..5).map(|at| (ColumnId(at + 1), at)).collect();
+        let stamp = Stamp { timestamp: 9, ttl: 0, now: 77, ordered_at: None };
+        let row = bound_row(Clustering::empty(), &cells, &stamp, &binds);
+        let cell = |id| row.cell(ColumnId(id)).cloned();
+        assert_eq!(cell(1), Some(Cell::live(9, body.slice(10..40))));
+        assert_eq!(cell(2), Some(Cell::tombstone(9, 77)));
+        assert_eq!(cell(3), None);
+        assert_eq!(cell(4), Some(Cell::live(9, Bytes::new())));
+        assert_eq!(cell(5), Some(Cell::live(9, body.slice(100..1000))));
+        for (_, data) in row.columns() {
+            let ColumnData::Simple(cell) = data else { panic!("simple columns") };
+            assert!(cell.value.is_empty() || !body.as_ptr_range().contains(&cell.value.as_ptr()));
+        }
+        assert_eq!((1..6).map(|at| binds.value_len(at - 1)).collect::<Vec<_>>(), [30, 0, 0, 0, 900]);
+        assert_eq!(binds.value(4), Value::Set(body.slice(100..1000)));
+    }
 }

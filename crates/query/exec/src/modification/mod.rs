@@ -15,7 +15,7 @@ use mutation::{
     Timestamp,
 };
 use replica::{Partitions, ReadCommand};
-use schema::{Column, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, Table};
 use smallvec::SmallVec;
 use stdx::HashMap;
 use types::CqlType;
@@ -65,6 +65,8 @@ pub struct ModificationPlan {
     statics: Vec<Operation>,
     /// What happens to regular columns.
     regulars: Vec<Operation>,
+    /// The regular columns with the markers whose values become their cells, in column id order; none where a cell is made in another way.
+    bound_cells: Option<Vec<(ColumnId, u32)>>,
     timestamp: Option<Expr>,
     ttl: Option<Expr>,
     /// USING TIMEOUT.
@@ -116,6 +118,7 @@ impl ModificationPlan {
             access: KeyAccess::default(),
             statics: Vec::new(),
             regulars: Vec::new(),
+            bound_cells: Some(Vec::new()),
             timestamp: None,
             ttl: None,
             timeout: None,
@@ -127,7 +130,13 @@ impl ModificationPlan {
     }
 
     fn push(&mut self, operation: Operation) {
-        if operation.is_static() { self.statics.push(operation) } else { self.regulars.push(operation) }
+        if operation.is_static() {
+            self.statics.push(operation);
+            return;
+        }
+        let cell = (operation.column.id, operation.bound_cell());
+        self.bound_cells = self.bound_cells.take().and_then(|cells| with_cell(cells, cell));
+        self.regulars.push(operation);
     }
 
     fn using(&mut self, using: &Using, resolver: &mut Resolver<'_>) -> Result<()> {
@@ -596,6 +605,9 @@ impl ModificationPlan {
                 update.add_row(row);
             }
         }
+        if self.bound_cells.is_some() {
+            update.set_packed();
+        }
         Ok(update)
     }
 
@@ -608,7 +620,10 @@ impl ModificationPlan {
     }
 
     fn row(&self, clustering: Clustering, stamp: &Stamp, env: &Env<'_>, before: Option<&Row>) -> Result<Row> {
-        let mut row = apply::row(clustering, &self.regulars, stamp, env, before)?;
+        let mut row = match &self.bound_cells {
+            Some(cells) => apply::bound_row(clustering, cells, stamp, env.binds),
+            None => apply::row(clustering, &self.regulars, stamp, env, before)?,
+        };
         if self.kind == ModificationKind::Insert {
             row.liveness = match stamp.ttl {
                 0 => LivenessInfo::forever(stamp.timestamp),
@@ -661,7 +676,9 @@ impl ModificationPlan {
     /// The clustering keys of the rows that are named.
     pub fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
         if self.access.rows.is_empty() {
-            return Ok(Clusterings::from_iter([Clustering::empty()]));
+            let mut one = Clusterings::new();
+            one.push(Clustering::empty());
+            return Ok(one);
         }
         // The common case: every column is given one value.
         let mut values: SmallVec<[Bytes; 4]> = SmallVec::new();
@@ -715,6 +732,16 @@ impl ModificationPlan {
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
     }
+}
+
+/// Cells with one more in column id order; none when it has no marker, or its column another cell.
+fn with_cell(
+    mut cells: Vec<(ColumnId, u32)>,
+    (column, marker): (ColumnId, Option<u32>),
+) -> Option<Vec<(ColumnId, u32)>> {
+    let at = cells.binary_search_by_key(&column, |(column, _)| *column).err()?;
+    cells.insert(at, (column, marker?));
+    Some(cells)
 }
 
 /// Whether both set one field of a user type, of which the second would hide the first.

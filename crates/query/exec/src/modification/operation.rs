@@ -5,10 +5,10 @@ use schema::{Column, ColumnKind};
 use types::CqlType;
 
 use crate::error::{Result, invalid};
-use crate::expr::Expr;
 use crate::expr::literal::term_text;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
+use crate::expr::{Expr, Kind};
 
 /// One change of one column.
 #[derive(Clone, Debug)]
@@ -64,6 +64,16 @@ impl Change {
 }
 
 impl Operation {
+    /// The marker whose value, as it is bound, becomes the column's only cell.
+    pub fn bound_cell(&self) -> Option<u32> {
+        match &self.change {
+            Change::Set(Expr { kind: Kind::Bind(marker), .. }) if !self.column.ty.is_multi_cell() => {
+                Some(*marker)
+            }
+            _ => None,
+        }
+    }
+
     fn new(column: &Column, change: Change) -> Self {
         Self { column: ColumnRef::from(column), name: column.name.clone(), change }
     }

@@ -54,14 +54,14 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     if !values.is_named() && values.len() != specs.len() {
         return invalid!("there were {} markers(?) in CQL but {} bound variables", specs.len(), values.len());
     }
-    let mut binds = Binds::with_capacity(specs.len());
+    let mut binds = Binds::within(values.body(), specs.len());
     for (at, spec) in specs.iter().enumerate() {
         let index = if values.is_named() { named(values, &spec.name)? } else { at };
         match values.get(index) {
             None | Some(wire::Value::Null) => binds.push(Value::Null),
             Some(wire::Value::Unset) => binds.push(Value::Unset),
             Some(wire::Value::Set(_)) => {
-                binds.push_checked(spec, values.shared(index).unwrap_or_default())?;
+                binds.push_place(spec, values.range(index).unwrap_or_default())?;
             }
         }
     }

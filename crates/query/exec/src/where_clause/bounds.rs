@@ -30,7 +30,9 @@ pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Resul
             Value::Set(bytes) => bytes,
             other => return key_refused(&other, &table.partition_key()[0].name),
         };
-        return Ok(Keys::from_iter([checked_key(key)?]));
+        let mut keys = Keys::new();
+        keys.push(checked_key(key)?);
+        return Ok(keys);
     }
     let mut combinations: Vec<Prefix> = vec![Prefix::new()];
     for (choice, column) in choices.iter().zip(table.partition_key()) {
