@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use memtable::{Memtable, Within};
 use mutation::Slices;
+use sstable::filter::HashedKey;
 
 use crate::engine::Inner;
 use crate::live::LiveSstable;
@@ -24,8 +25,8 @@ impl Inner {
             let table = store.table();
             let known = self.cache.known(store.id, &key);
             let elsewhere = || {
-                let set = store.sstables.current();
-                set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain(&key))
+                let (set, hashed) = (store.sstables.current(), HashedKey::new(&key));
+                set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain_hashed(&hashed))
             };
             let bytes_max = self.cache.partition_bytes_max();
             match known {

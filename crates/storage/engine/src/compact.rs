@@ -11,6 +11,7 @@ use compaction::{
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
 use rt::Group;
+use sstable::filter::HashedKey;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
 use crate::MaintenanceError;
@@ -506,7 +507,8 @@ async fn merge(
         }
         let set = store.set();
         let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
-        let holding = others.filter(|live| live.sstable.may_contain(key));
+        let hashed = HashedKey::new(key);
+        let holding = others.filter(|live| live.sstable.may_contain_hashed(&hashed));
         let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
         in_files.min(store.memtables.timestamp_min(key))
     };

@@ -7,6 +7,7 @@ use mutation::fragment::FILL_BYTES_MAX;
 use mutation::merge::Merger;
 use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, Row, Slices};
 use schema::TableId;
+use sstable::filter::HashedKey;
 
 use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
@@ -101,10 +102,18 @@ impl Inner {
 
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
-        let candidates = candidates_of(store, key, wanted.takes_salvaged());
+        // What the cache knows of a partition is all that SSTables hold of it: their filters need not be asked.
+        let cached = match wanted.bypasses_cache() || store.sstables.current().is_empty() {
+            true => None,
+            false => self.cache.partition(store.id, key, slices),
+        };
+        let candidates = match &cached {
+            Some(_) => Vec::new(),
+            None => candidates_of(store, key, wanted.takes_salvaged()),
+        };
         let active = store.memtables.active();
         let alone = store.memtables.is_one();
-        if candidates.is_empty() && alone && active.is_plain(key) {
+        if cached.is_none() && candidates.is_empty() && alone && active.is_plain(key) {
             return plain(
                 wanted,
                 |cursor, out| active.read_partition(key, slices, reversed, cursor, out, FILL_BYTES_MAX),
@@ -114,11 +123,6 @@ impl Inner {
                 },
             );
         }
-        let cached = if candidates.is_empty() || wanted.bypasses_cache() {
-            None
-        } else {
-            self.cache.partition(store.id, key, slices)
-        };
         if let Some(cached) = &cached {
             count(&store.counters.cache_hits, 1);
             if alone && !active.contains(key) && cached.is_plain() {
@@ -182,7 +186,8 @@ impl Inner {
     pub(crate) fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
         let Some(store) = self.store(table) else { return ReadSources::default() };
         let set = store.set();
-        let may_hold = set.iter().filter(|live| live.sstable.may_contain(key));
+        let hashed = HashedKey::new(key);
+        let may_hold = set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed));
         let sstables: Vec<String> =
             may_hold.map(|live| live.sstable.descriptor().generation.to_string()).collect();
         ReadSources {
@@ -210,8 +215,9 @@ pub struct ReadSources {
 /// The SSTables that may hold a partition.
 fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<LiveSstable>> {
     let set = store.sstables.current();
+    let hashed = HashedKey::new(key);
     let mut candidates: Vec<Rc<LiveSstable>> =
-        set.iter().filter(|live| live.sstable.may_contain(key)).cloned().collect();
+        set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed)).cloned().collect();
     count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
     if repairs {
         candidates.retain(|live| live.salvaged.borrow().is_none());

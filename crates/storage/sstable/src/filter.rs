@@ -2,6 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use std::cell::OnceCell;
+
+use mutation::DecoratedKey;
+
 use crate::{DecodeError, Version, decode::Decoder};
 
 /// Both halves of a key's Murmur3 hash, of which all probes are made.
@@ -11,6 +15,24 @@ pub type KeyHash = [u64; 2];
 #[inline]
 pub fn key_hash(key: &[u8]) -> KeyHash {
     stdx::murmur3::hash128(key, 0)
+}
+
+/// A partition key whose hash is computed once, for the filters of all SSTables that are asked, and not at all where none is.
+pub struct HashedKey<'a> {
+    pub(crate) key: &'a DecoratedKey,
+    hash: OnceCell<KeyHash>,
+}
+
+impl<'a> HashedKey<'a> {
+    /// This key.
+    pub fn new(key: &'a DecoratedKey) -> Self {
+        Self { key, hash: OnceCell::new() }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self) -> KeyHash {
+        *self.hash.get_or_init(|| key_hash(&self.key.key))
+    }
 }
 
 /// A bloom filter.

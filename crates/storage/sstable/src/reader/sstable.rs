@@ -13,7 +13,7 @@ use schema::Table;
 use crate::checksums::ChunkChecksums;
 use crate::component::{COMPONENT_LEN_MAX, load, load_checked};
 use crate::compression_info::CompressionInfo;
-use crate::filter::{Filter, key_hash};
+use crate::filter::{Filter, HashedKey, key_hash};
 use crate::format::{IndexCursor, PartitionIndex};
 use crate::io::{BlockFile, Layout};
 use crate::metadata::{Metadata, PARTITIONER};
@@ -192,9 +192,15 @@ impl Sstable {
 
     /// Whether the partition can be in it, by key range and bloom filter. No IO.
     pub fn may_contain(&self, key: &DecoratedKey) -> bool {
-        key >= self.index.first()
-            && key <= self.index.last()
-            && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash(&key.key)))
+        self.may_contain_hashed(&HashedKey::new(key))
+    }
+
+    /// [`Sstable::may_contain`] of a key that is looked for in several.
+    #[inline]
+    pub fn may_contain_hashed(&self, key: &HashedKey<'_>) -> bool {
+        key.key >= self.index.first()
+            && key.key <= self.index.last()
+            && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key.hash()))
     }
 
     /// Its first partition.
