@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::Source;
 
+/// Files that a file uses, each with the paths from the crate's root that name something of it.
+pub type Uses<'a> = BTreeMap<&'a str, BTreeSet<String>>;
+
 /// The production files of one crate by module path (`["a", "b"]`; of lib.rs: none).
 #[derive(Default)]
 pub struct Modules<'a> {
@@ -26,18 +29,24 @@ impl<'a> Modules<'a> {
         self.files.insert(parts, (path, source));
     }
 
+    /// The files that each file uses, with the paths that it names of them.
+    pub fn uses(&self) -> BTreeMap<&'a str, Uses<'a>> {
+        let of_file = |(module, (file, source)): (&Vec<String>, &(&'a str, &'a Source))| {
+            let mut used = Uses::new();
+            for path in paths(source, module) {
+                if let Some(other) = self.resolve(&path, 4).filter(|other| other != file) {
+                    used.entry(other).or_default().insert(path.join("::"));
+                }
+            }
+            (*file, used)
+        };
+        self.files.iter().map(of_file).collect()
+    }
+
     /// The files that a circle ties together, one set a circle.
     pub fn circles(&self) -> Vec<Vec<&'a str>> {
-        let edges: BTreeMap<&str, BTreeSet<&str>> = self
-            .files
-            .iter()
-            .map(|(module, (path, source))| {
-                let mut used: BTreeSet<&str> =
-                    paths(source, module).iter().filter_map(|path| self.resolve(path, 4)).collect();
-                used.remove(path);
-                (*path, used)
-            })
-            .collect();
+        let edges: BTreeMap<&str, BTreeSet<&str>> =
+            self.uses().into_iter().map(|(file, used)| (file, used.into_keys().collect())).collect();
         let reached: BTreeMap<&str, BTreeSet<&str>> =
             edges.keys().map(|file| (*file, reach(&edges, file))).collect();
         let mut circles: BTreeSet<Vec<&str>> = BTreeSet::new();

@@ -17,12 +17,13 @@ mod words;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy [--write-exceptions] | cargo xtask shape
+const USAGE: &str = "usage: cargo xtask tidy [--write-exceptions] | cargo xtask shape [CRATE]
 
   tidy                      check the repository's rules; one line a finding
   tidy --write-exceptions   rewrite crates/tools/xtask/tidy-exceptions.txt: lower what shrank, drop what is not needed,
                             and add what is new (a reviewer will ask why); lower the numbers of tidy-words.txt
-  shape                     the files that use each other in circles, and how densely each crate asserts";
+  shape                     the files that use each other in circles, and how densely each crate asserts
+  shape CRATE               the same, with what the files of a circle of that crate (crates/x/y) use of each other";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        ["shape"] => match tidy::shape(&root) {
+        ["shape", only @ ..] if only.len() <= 1 => match tidy::shape(&root, only.first().copied()) {
             Ok(text) => {
                 print!("{text}");
                 ExitCode::SUCCESS

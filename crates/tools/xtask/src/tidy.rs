@@ -74,8 +74,9 @@ pub fn write_exceptions(root: &Path) -> io::Result<usize> {
     exceptions::write(root, &known, &too_long)
 }
 
-/// The circles of files and the density of assertions of every crate, for a reader.
-pub fn shape(root: &Path) -> io::Result<String> {
+/// The circles of files and the density of assertions of every crate, for a reader; of crate `only` also what its files in
+/// circles use of each other.
+pub fn shape(root: &Path, only: Option<&str>) -> io::Result<String> {
     let tree = Tree::read(root)?;
     let mut text = String::new();
     let mut say = |line: String| text.push_str(&(line + "\n"));
@@ -84,6 +85,12 @@ pub fn shape(root: &Path) -> io::Result<String> {
             let prefix = format!("{krate}/src/");
             let names: Vec<&str> = circle.iter().map(|file| file.trim_start_matches(&prefix)).collect();
             say(format!("{krate}: a circle of {}: {}", circle.len(), names.join(", ")));
+            if only == Some(krate.as_str()) {
+                for (file, other, paths) in tree.uses_inside(&krate, &circle) {
+                    let paths: Vec<String> = paths.into_iter().collect();
+                    say(format!("  {file} -> {other}: {}", paths.join(", ")));
+                }
+            }
         }
     }
     for (krate, files) in tree.crates() {
@@ -285,14 +292,31 @@ impl Tree {
         crates
     }
 
-    /// The circles of files in each crate that has some.
-    fn circles(&self) -> BTreeMap<String, Vec<Vec<&str>>> {
-        let mut all = BTreeMap::new();
+    /// The production files of each crate as modules.
+    fn modules(&self) -> BTreeMap<String, circles::Modules<'_>> {
+        let mut all: BTreeMap<String, circles::Modules<'_>> = BTreeMap::new();
         for (krate, files) in self.crates() {
-            let mut modules = circles::Modules::default();
+            let modules = all.entry(krate.clone()).or_default();
             for (file, source) in files {
                 modules.add(&file.path[krate.len() + "/src/".len()..], &file.path, source);
             }
+        }
+        all
+    }
+
+    /// What the files of a circle of a crate use of each other: user, used, paths.
+    fn uses_inside(&self, krate: &str, circle: &[&str]) -> Vec<(&str, &str, BTreeSet<String>)> {
+        let uses = self.modules().get(krate).map(circles::Modules::uses).unwrap_or_default();
+        let pairs = uses
+            .into_iter()
+            .flat_map(|(file, used)| used.into_iter().map(move |(other, paths)| (file, other, paths)));
+        pairs.filter(|(file, other, _)| circle.contains(file) && circle.contains(other)).collect()
+    }
+
+    /// The circles of files in each crate that has some.
+    fn circles(&self) -> BTreeMap<String, Vec<Vec<&str>>> {
+        let mut all = BTreeMap::new();
+        for (krate, modules) in self.modules() {
             let circles = modules.circles();
             if !circles.is_empty() {
                 all.insert(krate, circles);
