@@ -3,8 +3,6 @@
 //! Every node reads its own part of the base and writes the view's rows to the view's replicas. Writes of the base meanwhile are followed
 //! by each of its replicas (`derived`), and the rows of both merge, so nothing has to wait.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +10,6 @@ use futures_util::future::join_all;
 use mutation::{PartitionRange, PartitionUpdate, RingPosition, Seconds};
 use replica::{Form, Limits, PartitionResult, Partitions, Read, ReadCommand, ReadPage, ReplicaError};
 use rt::preempt::Pace;
-use rt::sync::Notify;
 use rt::{Group, Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
 use topology::NodeIndex;
@@ -33,17 +30,6 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration:
 const NOTE_PERIOD: Duration = Duration::from_secs(2);
 
 const _: () = assert!(RETRY_PAUSE.0.as_millis() < RETRY_PAUSE.1.as_millis(), "pauses grow up to the longest");
-
-/// The state that a build shares with those who request one, on shard 0.
-#[derive(Clone, Default)]
-pub(crate) struct ViewBuilds(Rc<State>);
-
-#[derive(Default)]
-struct State {
-    wake: Notify,
-    /// How often a build from the beginning was asked for.
-    requests: Cell<u64>,
-}
 
 /// The reason for which a build stops early.
 enum Stop {
@@ -72,20 +58,20 @@ impl Coordinator {
     /// On another shard.
     pub fn build_views(&self) -> Task<()> {
         assert_eq!(self.context().rt().shard(), ShardId(0), "shard 0 builds views");
-        let wake = self.operations().view_builds.0.wake.clone();
-        self.on_schema_change(Box::new(move |_, _| wake.notify_one()));
+        let requests = self.operations().build_requests.clone();
+        self.on_schema_change(Box::new(move |_, _| requests.wake()));
         let coordinator = self.clone();
         self.context().rt().spawn(Group::Maintenance, async move { coordinator.run_builds().await })
     }
 
     async fn run_builds(&self) {
-        let state = &self.operations().view_builds.0;
+        let requests = &self.operations().build_requests;
         let mut pause = RETRY_PAUSE.0;
         loop {
             match self.build_all().await {
                 Ok(()) => {
                     pause = RETRY_PAUSE.0;
-                    state.wake.notified().await;
+                    requests.woken().await;
                 }
                 Err(Stop::Outdated) => {}
                 Err(Stop::Failed(error)) => {
@@ -127,7 +113,8 @@ impl Coordinator {
         builds: &Builds,
     ) -> Result<(), Stop> {
         let (rt, table) = (self.context().rt(), view.table());
-        let requests = self.operations().view_builds.0.requests.get();
+        let requests = &self.operations().build_requests;
+        let restarts = requests.restarts();
         let rows = BuildRows::new(rt, self.replica(), schema);
         let mut progress = builds.begun.get(&table.id).copied().unwrap_or_default();
         tracing::info!("building the materialized view {} of {}", table.full_name(), base.full_name());
@@ -150,8 +137,7 @@ impl Coordinator {
             let at_micros = self.context().begin_write();
             let page = self.replica().read(Read::of(&command).over_all_tombstones()).await?;
             self.write_page(view, base, &page, at_micros).await?;
-            let is_current = self.schema().table_by_id(table.id).is_some()
-                && self.operations().view_builds.0.requests.get() == requests;
+            let is_current = self.schema().table_by_id(table.id).is_some() && requests.restarts() == restarts;
             if !is_current {
                 return Err(Stop::Outdated);
             }
@@ -241,11 +227,11 @@ impl Coordinator {
     /// Has every node build the views of a table from the beginning.
     pub(crate) async fn rebuild_views_here(&self, base: TableId) -> Result<(), String> {
         assert_eq!(self.shard(), 0, "shard 0 builds views");
-        let state = &self.operations().view_builds.0;
+        let requests = &self.operations().build_requests;
         let schema = self.schema();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
         // What a build under way reads next is of afterwards, and what it has written may not be there any more.
-        state.requests.set(state.requests.get() + 1);
+        requests.restart();
         let unbuilt = async {
             let builds = rows.read().await?;
             for view in schema.tables().filter(|table| table.is_view() && table.is_derived_from(base)) {
@@ -254,8 +240,8 @@ impl Coordinator {
             Ok::<_, ReplicaError>(())
         };
         let unbuilt = unbuilt.await.map_err(|error| error.to_string());
-        state.requests.set(state.requests.get() + 1);
-        state.wake.notify_one();
+        requests.restart();
+        requests.wake();
         unbuilt
     }
 }

@@ -1,21 +1,14 @@
 //! Generations of streams of changes: made when the first log is, and anew when the ring has changed (docs/design/cdc.md).
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::SchemaEdit;
-use mutation::{PartitionUpdate, Timestamp};
 use rt::sync::Notify;
 use rt::{Group, ShardId, Task};
 use schema::{CdcGeneration, CdcVnode};
 
-use crate::context::Context;
-use crate::{ClusterView, Coordinator, RequestError, SchemaChangeError};
-
-/// How far the timestamp of a captured write may be ahead of this node's clock, or behind it once the next generation has begun, in
-/// microseconds.
-const LEEWAY_MICROS: i64 = 5_000_000;
+use crate::{ClusterView, Coordinator, SchemaChangeError};
 
 /// A generation begins so long after it was decided, so that every node knows it by then.
 const DELAY: Duration = Duration::from_secs(15);
@@ -78,86 +71,4 @@ pub fn cdc_generation(view: &ClusterView, start_millis: i64) -> CdcGeneration {
     let rises = vnodes.windows(2).all(|pair| pair[0].upto < pair[1].upto);
     assert!(rises && !vnodes.is_empty(), "the ranges of a generation are those of a ring");
     CdcGeneration { start_millis, vnodes }
-}
-
-/// The generation that counts at a timestamp: the first one before it has begun.
-pub(crate) fn generation_at(
-    generations: &[Arc<CdcGeneration>],
-    timestamp: Timestamp,
-) -> Option<&Arc<CdcGeneration>> {
-    let begun = generations.partition_point(|generation| generation.start_micros() <= timestamp);
-    generations.get(begun.saturating_sub(1))
-}
-
-/// Refuses captured writes whose timestamps are of no stream that a reader of the log can still be waiting for.
-pub(crate) fn check_times(context: &Context, updates: &[PartitionUpdate]) -> Result<(), RequestError> {
-    let now = context.rt().wall_micros();
-    let schema = context.schema();
-    for update in updates.iter().filter(|update| update.table.options.cdc.enabled) {
-        let Some((first, last)) = cdc::time_span(update) else { continue };
-        check_span(schema.cdc_generations(), (first, last), now).map_err(RequestError::Invalid)?;
-    }
-    Ok(())
-}
-
-fn check_span(
-    generations: &[Arc<CdcGeneration>],
-    (first, last): (Timestamp, Timestamp),
-    now: i64,
-) -> Result<(), String> {
-    if last > now.saturating_add(LEEWAY_MICROS) {
-        return Err(format!(
-            "The timestamp {last} is later than the server's clock, {now}, by more than {} seconds: the streams of changes \
-             of that time are not known yet",
-            LEEWAY_MICROS / 1_000_000
-        ));
-    }
-    let current = generation_at(generations, now).map_or(i64::MAX, |generation| generation.start_micros());
-    if first < current
-        && (generations.first().is_none_or(|oldest| first < oldest.start_micros())
-            || first < now.saturating_sub(LEEWAY_MICROS))
-    {
-        return Err(format!(
-            "The timestamp {first} is earlier than the streams of changes in use, which began at {current}: who reads the \
-             log may have read on"
-        ));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: i64 = 1_000_000;
-
-    fn generations(starts: &[i64]) -> Vec<Arc<CdcGeneration>> {
-        let vnodes = vec![CdcVnode { upto: 0, shards: 1 }];
-        let starts = starts.iter();
-        starts
-            .map(|start| Arc::new(CdcGeneration { start_millis: start * 1000, vnodes: vnodes.clone() }))
-            .collect()
-    }
-
-    #[test]
-    fn a_timestamp_has_the_generation_that_has_begun() {
-        let all = generations(&[100, 200]);
-        let at = |second: i64| generation_at(&all, second * SECOND).map(|it| it.start_millis / 1000);
-        assert_eq!([at(0), at(100), at(199), at(200), at(900)], [100, 100, 100, 200, 200].map(Some));
-        assert!(generation_at(&[], 0).is_none());
-    }
-
-    #[test]
-    fn timestamps_of_streams_out_of_use_are_refused() {
-        let all = generations(&[100, 200]);
-        let check = |at: i64, now: i64| check_span(&all, (at * SECOND, at * SECOND), now * SECOND).is_ok();
-        assert!(check(150, 150) && check(155, 150), "now and a little later");
-        assert!(!check(156, 150), "much later");
-        assert!(check(100, 199), "since the generation began");
-        assert!(!check(99, 101), "before there were streams");
-        assert!(check(199, 203), "the generation of before, a moment later");
-        assert!(!check(199, 205), "and too late");
-        assert!(check_span(&[], (1, 1), 5).is_err(), "no streams at all");
-        assert!(check_span(&all, (i64::MIN, i64::MAX), i64::MAX).is_err());
-    }
 }

@@ -15,7 +15,7 @@ use stdx::HashMap;
 use topology::Sharder;
 
 use crate::Coordinator;
-use crate::cdc_generations::generation_at;
+use crate::cdc_times::generation_at;
 use crate::coordinator::WeakCoordinator;
 use crate::derived::{Intents, read_before};
 

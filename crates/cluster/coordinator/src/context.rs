@@ -29,7 +29,7 @@ use crate::remote::{Calls, Remote};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{NodeRequest, NodeResponse};
 use crate::slowness::Waits;
-use crate::table_figures::RequestsByTable;
+use crate::table_figures::{self, RequestsByTable};
 use crate::{Canaries, ClusterView, Copies, RequestError};
 
 /// Gives the gossip states of all nodes.
@@ -272,6 +272,18 @@ impl Context {
 
     pub(crate) fn requests_by_table(&self) -> &RequestsByTable {
         &self.0.requests_by_table
+    }
+
+    /// A request of a table has ended, well or not.
+    pub(crate) fn count_request(
+        &self,
+        table: TableId,
+        kind: table_figures::Kind,
+        began: Instant,
+        now: Instant,
+    ) {
+        let known = |table| self.schema().table_by_id(table).is_some();
+        self.0.requests_by_table.ended(table, kind, now - began, now, known);
     }
 
     pub(crate) fn waits(&self) -> &Waits {

@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
-use crate::build::ViewBuilds;
-use crate::cdc_generations;
+use crate::build_requests::BuildRequests;
+use crate::cdc_times;
 use crate::computed::ComputedTables;
 use crate::context::{Context, HintKeeper, Kind, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
@@ -33,7 +33,7 @@ use crate::paxos::state::Paxos;
 use crate::placements::TablePlacements;
 use crate::reads::Reads;
 use crate::shard_calls;
-use crate::table_figures;
+use crate::table_figures::{self, TableFigures};
 use crate::truncate::Truncations;
 use crate::view_checks::ViewChecks;
 use crate::write::Writes;
@@ -69,7 +69,7 @@ pub(crate) struct Operations {
     pub(crate) reads: Rc<Reads>,
     writes: Counters,
     pub(crate) batchlog: Batchlog,
-    pub(crate) view_builds: ViewBuilds,
+    pub(crate) build_requests: BuildRequests,
     pub(crate) view_checks: ViewChecks,
     pub(crate) paxos: Rc<Paxos>,
     schema_listeners: RefCell<Vec<Rc<SchemaListener>>>,
@@ -105,7 +105,7 @@ impl Coordinator {
             reads: Rc::default(),
             writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
-            view_builds: ViewBuilds::default(),
+            build_requests: BuildRequests::default(),
             view_checks: ViewChecks::default(),
             paxos: Rc::new(Paxos::new(context.rt())),
             schema_listeners: RefCell::default(),
@@ -279,7 +279,7 @@ impl Coordinator {
         let (context, operations) = (&self.context, &self.operations);
         let kind = self.kind_of(&updates)?;
         if updates.iter().any(|update| update.table.options.cdc.enabled) {
-            let checked = cdc_generations::check_times(context, &updates);
+            let checked = cdc_times::check_times(context, &updates);
             checked.inspect_err(|error| operations.writes.failed(error))?;
         }
         self.check_rates(&updates).await?;
@@ -336,6 +336,16 @@ impl Coordinator {
     /// Reads and writes that this shard coordinated, those of computed tables apart.
     pub fn request_figures(&self) -> (RequestFigures, RequestFigures) {
         (self.operations.reads.figures(), self.operations.writes.figures())
+    }
+
+    /// The requests of each table that this node coordinated.
+    pub async fn table_figures(&self) -> BTreeMap<TableId, TableFigures> {
+        let mut sums: BTreeMap<TableId, TableFigures> = BTreeMap::new();
+        let shards = join_all(self.context.port().ask_each(shard_calls::RequestsOfTables {})).await;
+        for (table, figures) in shards.into_iter().flatten() {
+            sums.entry(table).or_default().merge(&figures);
+        }
+        sums
     }
 
     /// What this shard's batchlog has done.

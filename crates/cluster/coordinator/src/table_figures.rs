@@ -1,17 +1,12 @@
 //! How long the requests of each table took that one shard coordinated.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use replica::{Partitions, ReadCommand};
 use rt::Instant;
 use schema::TableId;
 use stdx::{HashMap, Recent, RecentFigures};
-
-use crate::context::Context;
-use crate::{Coordinator, shard_calls};
 
 /// The requests of one table, microseconds each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +60,8 @@ pub(crate) struct RequestsByTable {
 }
 
 impl RequestsByTable {
-    fn ended(
+    /// A request of a table has ended, well or not; `known` tells which tables there are.
+    pub(crate) fn ended(
         &self,
         table: TableId,
         kind: Kind,
@@ -101,26 +97,6 @@ impl RequestsByTable {
         let mut all: Vec<(TableId, TableFigures)> = tables.iter().map(one).collect();
         all.sort_by_key(|(table, _)| *table);
         all
-    }
-}
-
-impl Context {
-    /// A request of a table has ended, well or not.
-    pub(crate) fn count_request(&self, table: TableId, kind: Kind, began: Instant, now: Instant) {
-        let known = |table| self.schema().table_by_id(table).is_some();
-        self.requests_by_table().ended(table, kind, now - began, now, known);
-    }
-}
-
-impl Coordinator {
-    /// The requests of each table that this node coordinated.
-    pub async fn table_figures(&self) -> BTreeMap<TableId, TableFigures> {
-        let mut sums: BTreeMap<TableId, TableFigures> = BTreeMap::new();
-        let shards = join_all(self.context().port().ask_each(shard_calls::RequestsOfTables {})).await;
-        for (table, figures) in shards.into_iter().flatten() {
-            sums.entry(table).or_default().merge(&figures);
-        }
-        sums
     }
 }
 

@@ -1,47 +1,20 @@
-//! Compares materialized views with their bases over the cluster, and mends them when asked (docs/design/views.md).
-//!
-//! Both tables are read at ALL, range by range of tokens: the rows of the base must be in the view, and those of the view follow from
-//! the base. What differs is looked at again after a pause, for writes may be under way. A check holds a page of rows at a
-//! time, at most so many rows a second, and can go on where another one ended.
+//! Checks of materialized views: what is asked of one, what it has found, and which ones a node runs or remembers (docs/design/views.md).
+//! `view_check_run` carries them out.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use mutation::{
-    Bound, Clustering, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, Row, RowRange,
-};
-use mutation::{Seconds, Slices};
-use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
-use rt::{Group, Instant, Task};
-use schema::{Table, TableId};
+use mutation::{Clustering, DecoratedKey};
+use rt::{Instant, Task};
+use schema::TableId;
 use topology::TokenRange;
-use views::{Difference, View};
+use views::Difference;
 
-use crate::logged::Batches;
-use crate::{Consistency, Coordinator, RequestError};
-
-/// Rows that are read at once, and bytes.
-const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
-/// Partitions whose rows are read at once.
-const PARTITIONS_AT_ONCE: usize = 8;
-/// The time that the replicas have for a page, and those of the view for what mends it.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a read is tried before the check fails, and the pause between.
-const TRIES: u32 = 4;
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// How often a row whose base is being written is looked at.
-const LOOKS: u32 = 5;
-/// Parts of the ring, at least, after each of which a check can be continued.
-const PARTS_MIN: usize = 256;
 /// Checks that run at once, and those that are remembered.
 const RUNNING_MAX: usize = 2;
 const REMEMBERED_MAX: usize = 16;
-/// Differences that a report lists, at most.
-const LISTED_MAX: usize = 10_000;
 
 const _: () = assert!(RUNNING_MAX < REMEMBERED_MAX, "a check that has ended makes room for another");
 
@@ -176,453 +149,112 @@ pub enum ViewCheckError {
 }
 
 /// The checks of a node, on its shard 0.
-#[derive(Clone, Default)]
-pub(crate) struct ViewChecks(Rc<State>);
-
 #[derive(Default)]
-struct State {
+pub(crate) struct ViewChecks {
     latest: Cell<u64>,
     is_stopping: Cell<bool>,
     checks: RefCell<VecDeque<Rc<Check>>>,
 }
 
-struct Check {
+impl ViewChecks {
+    /// Adds a check that is about to run; its number.
+    ///
+    /// # Errors
+    /// When too many checks run, or the node stops.
+    pub(crate) fn add(&self, check: Rc<Check>) -> Result<u64, ViewCheckError> {
+        if self.is_stopping.get() {
+            return Err(ViewCheckError::Stopping);
+        }
+        let mut all = self.checks.borrow_mut();
+        if all.iter().filter(|check| check.is_running()).count() >= RUNNING_MAX {
+            return Err(ViewCheckError::Busy);
+        }
+        if all.len() >= REMEMBERED_MAX
+            && let Some(at) = all.iter().position(|check| !check.is_running())
+        {
+            all.remove(at);
+        }
+        let id = self.latest.get() + 1;
+        self.latest.set(id);
+        check.status_mut().id = id;
+        let is_later = all.back().is_none_or(|last| last.status.borrow().id < id);
+        assert!(is_later, "a check has a number of its own");
+        all.push_back(check);
+        assert!(all.len() <= REMEMBERED_MAX, "checks that are remembered are bounded");
+        Ok(id)
+    }
+
+    /// Ends the checks that run, wherever they are, and adds none any more.
+    pub(crate) async fn stop(&self) {
+        self.is_stopping.set(true);
+        let all: Vec<Rc<Check>> = self.checks.borrow().iter().cloned().collect();
+        for check in all {
+            let task = check.task.borrow_mut().take();
+            if let Some(task) = task {
+                task.cancel().await;
+            }
+            if check.is_running() {
+                check.status_mut().state = CheckState::Cancelled;
+            }
+        }
+    }
+
+    /// The checks that run, and the last ones that have ended.
+    pub(crate) fn statuses(&self, now: Instant) -> Vec<ViewCheckStatus> {
+        self.checks.borrow().iter().map(|check| check.status(now)).collect()
+    }
+
+    /// Has a check end after the page at which it is; whether there is one of that number.
+    pub(crate) fn cancel(&self, id: u64) -> bool {
+        let checks = self.checks.borrow();
+        let check = checks.iter().find(|check| check.status.borrow().id == id);
+        check.inspect(|check| check.is_cancelled.set(true)).is_some()
+    }
+}
+
+/// One check: what it has found so far, and its task.
+pub(crate) struct Check {
     status: RefCell<ViewCheckStatus>,
     is_cancelled: Cell<bool>,
     began: Instant,
     task: RefCell<Option<Task<()>>>,
 }
 
-/// A place of the view, its partition's key and its row's.
-type Place = (DecoratedKey, Clustering);
+impl Check {
+    pub(crate) fn new(view: TableId, began: Instant) -> Self {
+        let status = RefCell::new(ViewCheckStatus::new(view));
+        Self { status, is_cancelled: Cell::new(false), began, task: RefCell::default() }
+    }
 
-/// The rows that were read for a place of the view.
-struct Look {
-    place: Place,
-    /// The base row that a row of that place follows from, wherever it is in the view.
-    base: Option<Row>,
-    /// The row that is to be there.
-    expected: Option<Row>,
-    /// The row that is there.
-    found: Option<Row>,
-    difference: Option<Difference>,
-}
+    /// Keeps the task that runs it.
+    pub(crate) fn run_as(&self, task: Task<()>) {
+        *self.task.borrow_mut() = Some(task);
+    }
 
-/// The reason for which a check ends early.
-enum Stop {
-    Cancelled,
-    Failed(String),
-}
+    /// Its findings so far, to be added to.
+    pub(crate) fn status_mut(&self) -> RefMut<'_, ViewCheckStatus> {
+        self.status.borrow_mut()
+    }
 
-impl Coordinator {
-    /// Begins a check in the background; its number.
-    ///
-    /// # Errors
-    /// When there is no such view, too many checks run, or the node stops.
-    pub fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
-        let run = CheckRun::new(self, wanted)?;
-        let checks = &self.operations().view_checks.0;
-        if checks.is_stopping.get() {
-            return Err(ViewCheckError::Stopping);
+    /// It has ended.
+    pub(crate) fn end(&self, state: CheckState, now: Instant) {
+        let mut status = self.status.borrow_mut();
+        (status.state, status.elapsed) = (state, now - self.began);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.get()
+    }
+
+    fn is_running(&self) -> bool {
+        self.status.borrow().state == CheckState::Running
+    }
+
+    fn status(&self, now: Instant) -> ViewCheckStatus {
+        let mut status = self.status.borrow().clone();
+        if status.state == CheckState::Running {
+            status.elapsed = now - self.began;
         }
-        let mut all = checks.checks.borrow_mut();
-        let is_running = |check: &Rc<Check>| check.status.borrow().state == CheckState::Running;
-        if all.iter().filter(|check| is_running(check)).count() >= RUNNING_MAX {
-            return Err(ViewCheckError::Busy);
-        }
-        if all.len() >= REMEMBERED_MAX
-            && let Some(at) = all.iter().position(|check| !is_running(check))
-        {
-            all.remove(at);
-        }
-        let id = checks.latest.get() + 1;
-        checks.latest.set(id);
-        run.check.status.borrow_mut().id = id;
-        let is_later = all.back().is_none_or(|last| last.status.borrow().id < id);
-        assert!(is_later, "a check has a number of its own");
-        all.push_back(run.check.clone());
-        assert!(all.len() <= REMEMBERED_MAX, "checks that are remembered are bounded");
-        let check = run.check.clone();
-        let task = self.context().rt().spawn(Group::Maintenance, async move { run.run().await });
-        *check.task.borrow_mut() = Some(task);
-        Ok(id)
-    }
-
-    /// Ends the checks that run, wherever they are, and begins none any more. To be called before the shards take no more requests.
-    pub async fn stop_view_checks(&self) {
-        let checks = &self.operations().view_checks.0;
-        checks.is_stopping.set(true);
-        let all: Vec<Rc<Check>> = checks.checks.borrow().iter().cloned().collect();
-        for check in all {
-            let task = check.task.borrow_mut().take();
-            if let Some(task) = task {
-                task.cancel().await;
-            }
-            let mut status = check.status.borrow_mut();
-            if status.state == CheckState::Running {
-                status.state = CheckState::Cancelled;
-            }
-        }
-    }
-
-    /// The checks that run, and the last ones that have ended.
-    pub fn view_checks(&self) -> Vec<ViewCheckStatus> {
-        let now = self.context().rt().now();
-        let checks = self.operations().view_checks.0.checks.borrow();
-        let status = |check: &Rc<Check>| {
-            let mut status = check.status.borrow().clone();
-            if status.state == CheckState::Running {
-                status.elapsed = now - check.began;
-            }
-            status
-        };
-        checks.iter().map(status).collect()
-    }
-
-    /// Has a check end after the page at which it is; whether there is one of that number.
-    pub fn cancel_view_check(&self, id: u64) -> bool {
-        let checks = self.operations().view_checks.0.checks.borrow();
-        let check = checks.iter().find(|check| check.status.borrow().id == id);
-        check.inspect(|check| check.is_cancelled.set(true)).is_some()
-    }
-}
-
-/// A check under way.
-struct CheckRun {
-    coordinator: Coordinator,
-    wanted: ViewCheck,
-    view: View,
-    base: Arc<Table>,
-    check: Rc<Check>,
-}
-
-impl CheckRun {
-    fn new(coordinator: &Coordinator, wanted: ViewCheck) -> Result<Self, ViewCheckError> {
-        let schema = coordinator.schema();
-        let table = schema.table_by_id(wanted.view).filter(|table| table.is_view());
-        let derivation = table.and_then(|table| Some((table, table.derivation.as_ref()?)));
-        let (table, derivation) = derivation.ok_or(ViewCheckError::NoView)?;
-        let base = schema.table_by_id(derivation.base()).ok_or(ViewCheckError::NoView)?;
-        let view = View::new(base, table.clone()).map_err(|_| ViewCheckError::NoView)?;
-        let status = ViewCheckStatus::new(wanted.view);
-        let began = coordinator.context().rt().now();
-        let check = Rc::new(Check {
-            status: RefCell::new(status),
-            is_cancelled: Cell::new(false),
-            began,
-            task: RefCell::default(),
-        });
-        Ok(Self { coordinator: coordinator.clone(), wanted, view, base: base.clone(), check })
-    }
-
-    async fn run(self) {
-        let ended = match self.all().await {
-            Ok(()) => CheckState::Finished,
-            Err(Stop::Cancelled) => CheckState::Cancelled,
-            Err(Stop::Failed(why)) => CheckState::Failed(why),
-        };
-        let elapsed = self.coordinator.context().rt().now() - self.check.began;
-        let mut status = self.check.status.borrow_mut();
-        (status.state, status.elapsed) = (ended, elapsed);
-    }
-
-    async fn all(&self) -> Result<(), Stop> {
-        let placement = self.coordinator.context().placement_of(&self.base);
-        let (copies, _) = placement.map_err(|error| Stop::Failed(error.to_string()))?;
-        let own = self.coordinator.view().own();
-        let ranges: Vec<TokenRange> = match self.wanted.tokens {
-            CheckedTokens::Between(range) => vec![range],
-            CheckedTokens::All => vec![TokenRange { after: i64::MIN, upto: i64::MAX }],
-            CheckedTokens::Primary => copies.now().primary_ranges_of(own).collect(),
-        };
-        let parts = parts(&ranges);
-        self.check.status.borrow_mut().parts = parts.len();
-        for part in parts {
-            self.table(&self.base, part).await?;
-            self.table(self.view.table(), part).await?;
-            let mut status = self.check.status.borrow_mut();
-            status.parts_done += 1;
-            assert!(status.parts_done <= status.parts, "a part is done once");
-            assert!(status.last_token < Some(part.upto), "a check does not go back");
-            status.last_token = Some(part.upto);
-        }
-        Ok(())
-    }
-
-    /// Compares the rows of one of the two tables.
-    async fn table(&self, table: &Arc<Table>, part: TokenRange) -> Result<(), Stop> {
-        // No partition has the smallest token, so that `after` may be it.
-        let range = PartitionRange {
-            start: RingPosition::AfterToken(part.after),
-            end: RingPosition::AfterToken(part.upto),
-        };
-        let mut command = ReadCommand {
-            limits: PAGE,
-            bypass_cache: true,
-            ..ReadCommand::all_of(table.clone(), Partitions::Range(range), 0)
-        };
-        let rt = self.coordinator.context().rt();
-        loop {
-            let began = rt.now();
-            self.go_on()?;
-            command.now = self.seconds();
-            let page = self.read(&command).await?;
-            let places = self.places(table, &page);
-            let count = places.len();
-            self.compare(table, places).await?;
-            self.count_rows(table, count as u64);
-            // At most so many rows in a second.
-            let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
-            let due =
-                Duration::from_secs(1).mul_f64(rows as f64 / f64::from(self.wanted.rows_per_second.max(1)));
-            rt.sleep_until(began + due).await;
-            let Some(more) = page.more else { return Ok(()) };
-            command.resume = Some(more);
-        }
-    }
-
-    fn count_rows(&self, table: &Table, count: u64) {
-        let mut status = self.check.status.borrow_mut();
-        match table.id == self.base.id {
-            true => status.base_rows += count,
-            false => status.view_rows += count,
-        }
-    }
-
-    /// The places of the view that a page of either table is about.
-    fn places(&self, table: &Table, page: &ReadPage) -> Vec<Place> {
-        let (now, is_base) = (self.seconds(), table.id == self.base.id);
-        let rows = page.partitions.iter().flat_map(|of| of.rows.iter().map(|row| (&of.key, row)));
-        let place = |(key, row): (&DecoratedKey, &Row)| match is_base {
-            true => self.view.expected(key, row, now).map(|(key, row)| (key, row.clustering)),
-            false => self.view.is_present(key, row, now).then(|| (key.clone(), row.clustering.clone())),
-        };
-        rows.filter_map(place).collect()
-    }
-
-    /// Compares what is at these places of the view with the base, notes what differs for certain, and mends it. Ghosts are a matter of
-    /// the view's rows, other differences of the base's, so that none counts twice.
-    async fn compare(&self, table: &Table, places: Vec<Place>) -> Result<(), Stop> {
-        let of_base = table.id == self.base.id;
-        let counts = |look: &Look| {
-            look.difference.is_some_and(|difference| (difference == Difference::Ghost) != of_base)
-        };
-        let mut differing = self.look(places).await?;
-        for _ in 0..LOOKS {
-            differing.retain(counts);
-            if differing.is_empty() {
-                return Ok(());
-            }
-            self.go_on()?;
-            // The updates of the view may be on their way.
-            self.coordinator.context().rt().sleep(self.wanted.pause).await;
-            let at_micros = self.coordinator.context().begin_write();
-            let again = self.look(differing.iter().map(|look| look.place.clone()).collect()).await?;
-            assert_eq!(again.len(), differing.len(), "each place is looked at again");
-            let (mut settled, mut changed) = (Vec::new(), Vec::new());
-            for (before, look) in differing.into_iter().zip(again) {
-                match before.base == look.base {
-                    true if counts(&look) => settled.push(look),
-                    true => {}
-                    false => changed.push(look),
-                }
-            }
-            self.note(settled, at_micros).await?;
-            differing = changed;
-        }
-        differing.retain(counts);
-        self.check.status.borrow_mut().unsettled += differing.len() as u64;
-        Ok(())
-    }
-
-    /// Counts differences, and mends them.
-    async fn note(&self, differing: Vec<Look>, at_micros: i64) -> Result<(), Stop> {
-        if differing.is_empty() {
-            return Ok(());
-        }
-        let found: Vec<(Place, Difference)> =
-            differing.iter().filter_map(|look| Some((look.place.clone(), look.difference?))).collect();
-        let left = match self.wanted.repair {
-            true => self.mend(differing, at_micros).await?,
-            false => found.iter().map(|(place, _)| place.clone()).collect(),
-        };
-        let mut status = self.check.status.borrow_mut();
-        for ((key, clustering), difference) in found {
-            match difference {
-                Difference::Missing => status.missing += 1,
-                Difference::Wrong => status.wrong += 1,
-                Difference::Ghost => status.ghosts += 1,
-            }
-            let place = (key, clustering);
-            let repaired = !left.contains(&place);
-            status.repaired += u64::from(repaired);
-            if status.listed.len() < self.wanted.listed_max.min(LISTED_MAX) {
-                let (key, clustering) = place;
-                status.listed.push(FoundDifference { difference, key, clustering, repaired });
-            }
-        }
-        assert!(status.repaired <= status.differences(), "only rows that differ are repaired");
-        assert!(status.listed.len() <= LISTED_MAX, "a report is bounded");
-        Ok(())
-    }
-
-    /// Mends rows of the view; the places that still differ.
-    async fn mend(&self, mut differing: Vec<Look>, mut at_micros: i64) -> Result<Vec<Place>, Stop> {
-        let context = self.coordinator.context();
-        // What the base says, and if something hides that in the view, behind all that is of the past.
-        let mut floor = i64::MIN;
-        for _ in 0..2 {
-            let updates = differing.iter().map(|look| {
-                let (key, clustering) = &look.place;
-                let (expected, found) = (look.expected.as_ref(), look.found.as_ref());
-                let row = self.view.mend(clustering, expected, found, floor, self.seconds());
-                let mut update = PartitionUpdate::new(self.view.table().clone(), key.clone());
-                update.add_row(row);
-                update
-            });
-            let batches = Batches::new(context, &self.coordinator.operations().batchlog);
-            let written = batches.write_late(updates.collect(), at_micros, TIMEOUT).await;
-            written.map_err(|error| Stop::Failed(error.to_string()))?;
-            at_micros = context.begin_write();
-            floor = context.rt().wall_micros();
-            differing = self.look(differing.into_iter().map(|look| look.place).collect()).await?;
-            differing.retain(|look| look.difference.is_some());
-            if differing.is_empty() {
-                break;
-            }
-        }
-        Ok(differing.into_iter().map(|look| look.place).collect())
-    }
-
-    /// Reads what is at places of the view, and the base rows of them before.
-    async fn look(&self, places: Vec<Place>) -> Result<Vec<Look>, Stop> {
-        let origins: Vec<Option<Place>> =
-            places.iter().map(|(key, row)| self.view.origin(&self.base, key, row)).collect();
-        let mut bases = self.rows(&self.base, origins.iter().flatten()).await?;
-        let mut rows = self.rows(self.view.table(), places.iter()).await?;
-        let now = self.seconds();
-        let looks = places.into_iter().zip(origins).map(|(place, origin)| {
-            let base = origin.as_ref().and_then(|origin| bases.remove(origin));
-            let expected = origin.as_ref().zip(base.as_ref()).and_then(|((key, _), row)| {
-                let (key, row) = self.view.expected(key, row, now)?;
-                (key == place.0 && row.clustering == place.1).then_some(row)
-            });
-            let found = rows.remove(&place);
-            let difference = self.view.compare(&place.0, expected.as_ref(), found.as_ref(), now);
-            Look { place, base, expected, found, difference }
-        });
-        Ok(looks.collect())
-    }
-
-    /// The live rows of these places of a table.
-    async fn rows(
-        &self,
-        table: &Arc<Table>,
-        places: impl Iterator<Item = &Place>,
-    ) -> Result<BTreeMap<Place, Row>, Stop> {
-        let mut ranges: BTreeMap<&DecoratedKey, Vec<RowRange>> = BTreeMap::new();
-        for (key, clustering) in places {
-            ranges.entry(key).or_default().push(RowRange {
-                start: Bound::before_row(table, clustering),
-                end: Bound::after_row(table, clustering),
-            });
-        }
-        let now = self.seconds();
-        let commands: Vec<ReadCommand> = ranges
-            .into_iter()
-            .map(|(key, ranges)| {
-                let keys = Partitions::Keys(Keys::from_elem(key.clone(), 1));
-                let all = ReadCommand::all_of(table.clone(), keys, now);
-                ReadCommand { slices: Slices::new(ranges), bypass_cache: true, ..all }
-            })
-            .collect();
-        let reads = commands.iter().map(|command| self.read(command));
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(PARTITIONS_AT_ONCE);
-        let mut rows = BTreeMap::new();
-        while let Some(page) = reads.next().await {
-            for partition in page?.partitions {
-                let key = partition.key;
-                rows.extend(
-                    partition.rows.into_iter().map(|row| ((key.clone(), row.clustering.clone()), row)),
-                );
-            }
-        }
-        Ok(rows)
-    }
-
-    /// Reads from all replicas.
-    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, Stop> {
-        let rt = self.coordinator.context().rt();
-        let mut tries = 1;
-        loop {
-            let error = match self.coordinator.read(command, Consistency::All, rt.now() + TIMEOUT).await {
-                Ok(page) => return Ok(page),
-                Err(error) => error,
-            };
-            let is_over = self.coordinator.schema().table_by_id(self.wanted.view).is_none();
-            if is_over || tries == TRIES || matches!(error, RequestError::Invalid(_)) {
-                let name = command.table.full_name();
-                return Err(Stop::Failed(format!("{name} cannot be read at ALL: {error}")));
-            }
-            self.go_on()?;
-            tries += 1;
-            rt.sleep(RETRY_PAUSE).await;
-        }
-    }
-
-    fn go_on(&self) -> Result<(), Stop> {
-        if self.check.is_cancelled.get() { Err(Stop::Cancelled) } else { Ok(()) }
-    }
-
-    fn seconds(&self) -> Seconds {
-        Seconds::try_from(self.coordinator.context().rt().wall_micros() / 1_000_000).unwrap_or(0)
-    }
-}
-
-/// Ranges of tokens in parts that do not go around the ring's end, in the order of the ring, [`PARTS_MIN`] at least when there are as many tokens.
-fn parts(ranges: &[TokenRange]) -> Vec<TokenRange> {
-    let mut straight = Vec::with_capacity(ranges.len() + 1);
-    for range in ranges {
-        if range.after < range.upto {
-            straight.push(*range);
-        } else {
-            straight.push(TokenRange { after: range.after, upto: i64::MAX });
-            straight.push(TokenRange { after: i64::MIN, upto: range.upto });
-        }
-    }
-    straight.retain(|range| range.after < range.upto);
-    straight.sort();
-    let each = PARTS_MIN.div_ceil(straight.len().max(1)) as i128;
-    let mut parts = Vec::with_capacity(straight.len() * each as usize);
-    for TokenRange { after, upto } in straight {
-        let width = i128::from(upto) - i128::from(after);
-        let each = each.min(width);
-        let end = |part: i128| (i128::from(after) + width * part / each) as i64;
-        parts.extend((0..each).map(|part| TokenRange { after: end(part), upto: end(part + 1) }));
-    }
-    assert!(parts.iter().all(|part| part.after < part.upto), "a part has a token");
-    assert!(parts.windows(2).all(|two| two[0].upto <= two[1].after), "parts are ordered and do not overlap");
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_cover_the_ranges_in_order() {
-        let range = |after, upto| TokenRange { after, upto };
-        assert_eq!(parts(&[range(5, 7)]), [range(5, 6), range(6, 7)]);
-        let all = parts(&[range(i64::MIN, i64::MAX)]);
-        assert_eq!((all.len(), all[0].after, all[255].upto), (PARTS_MIN, i64::MIN, i64::MAX));
-        assert!(all.windows(2).all(|two| two[0].upto == two[1].after && two[0].after < two[0].upto));
-        // One that goes around the end, and all of the ring from one token.
-        let around = parts(&[range(100, -100)]);
-        assert_eq!((around[0].after, around.last().unwrap().upto), (i64::MIN, i64::MAX));
-        assert!(around.iter().all(|part| part.upto <= -100 || part.after >= 100));
-        let whole = parts(&[range(7, 7)]);
-        assert!(whole.windows(2).all(|two| two[0].upto == two[1].after));
-        assert_eq!((whole[0].after, whole.last().unwrap().upto), (i64::MIN, i64::MAX));
-        assert_eq!(parts(&[]), []);
+        status
     }
 }
