@@ -8,6 +8,7 @@ use topology::HostId;
 use crate::hello::Versions;
 use crate::packing::Packing;
 use crate::secure::Secure;
+use crate::verb::Class;
 
 /// Between which nodes bodies are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,17 @@ pub struct Limits {
     /// Connections that the node makes to the hosts of the cluster. Where those do not suffice for one a shard, peer and
     /// class, shards share them.
     pub connections_out_max: usize,
+}
+
+impl Limits {
+    /// Half of the bytes of a class's requests on a shard.
+    pub(crate) fn requests_bytes_max(&self, class: Class) -> usize {
+        match class {
+            Class::Request => self.inbound_bytes_max / 2,
+            Class::Bulk => self.inbound_bytes_max / 8,
+            Class::Urgent => self.inbound_bytes_max / 16,
+        }
+    }
 }
 
 impl Default for Limits {

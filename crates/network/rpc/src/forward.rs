@@ -5,114 +5,61 @@
 //! as all queues are; beyond that it is refused at once.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use rt::ShardId;
 use rt::sync::oneshot;
-use rt::{Instant, ShardId};
-use topology::HostId;
 
-use crate::config::Limits;
-use crate::messenger::LocalOutcome;
-use crate::serving::{self, ForwardedFrom, Origin, Request, Served};
-use crate::shard::{Key, Shard, Tasks, unless};
+use crate::connections::Connections;
+use crate::forwarding::{FORWARDED_MAX, ForwardedRequest, SharedCall, SharedCallMessage};
+use crate::handover::LocalOutcome;
+use crate::inbound::Inbound;
+use crate::peer::Key;
+use crate::request::{ForwardedFrom, ForwardedOutcome, Origin, Request};
+use crate::served::Served;
+use crate::shard::{Tasks, unless};
 use crate::stats::Dropped;
-use crate::{Class, PeerInfo, Refusal, RpcError, Verb};
-
-/// Calls, and requests, under way from one shard to another.
-pub(crate) const FORWARDED_MAX: usize = 16_384;
+use crate::{Refusal, RpcError};
 
 /// Lets the other shards of the node give calls and requests to this one.
-pub(crate) fn serve(shard: &Rc<Shard>) {
-    let weak = Rc::downgrade(shard);
-    shard.shared_calls.serve(move |_, message| {
-        let shard = Weak::upgrade(&weak);
+pub(crate) fn serve(connections: &Rc<Connections>) {
+    let weak = Rc::downgrade(connections);
+    connections.shared_calls.serve(move |_, message| {
+        let connections = Weak::upgrade(&weak);
         async move {
-            match shard {
-                Some(shard) => serve_call(shard, message).await,
+            match connections {
+                Some(connections) => serve_call(connections, message).await,
                 None => Err(RpcError::Stopped),
             }
         }
     });
-    let weak = Rc::downgrade(shard);
-    shard.requests.serve(move |_, request| {
-        let shard = Weak::upgrade(&weak);
+    let weak = Rc::downgrade(connections);
+    connections.requests.serve(move |_, request| {
+        let connections = Weak::upgrade(&weak);
         async move {
-            match shard {
-                Some(shard) => serve_request(shard, request).await,
+            match connections {
+                Some(connections) => serve_request(connections, request).await,
                 None => None,
             }
         }
     });
 }
 
-/// Bytes that were given to other shards and have not been queued there.
-#[derive(Clone, Default)]
-pub(crate) struct InTransit(Arc<AtomicUsize>);
-
-/// Counts bytes until it is dropped, on whatever shard.
-pub(crate) struct Held {
-    in_transit: InTransit,
-    bytes: usize,
-}
-
-impl InTransit {
-    fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Counts so many bytes; one call alone may have more than `max`.
-    fn hold(&self, bytes: usize, max: usize) -> Option<Held> {
-        let before = self.bytes();
-        if before > 0 && before + bytes > max {
-            return None;
-        }
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Some(Held { in_transit: self.clone(), bytes })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.in_transit.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A call over a connection of the shard that gets it.
-pub(crate) struct SharedCall {
-    pub(crate) host: HostId,
-    /// The host's address as the caller knows it; the owner may not know it yet.
-    pub(crate) info: PeerInfo,
-    /// The shard of the peer that is to serve it.
-    pub(crate) shard: u16,
-    pub(crate) verb: Verb,
-    pub(crate) body: [Bytes; 2],
-    pub(crate) deadline: Instant,
-    pub(crate) answered: bool,
-}
-
-/// The same on its way.
-pub(crate) struct SharedCallMessage {
-    call: SharedCall,
-    held: Held,
-}
-
 /// Calls a peer over a connection of `owner`.
-pub(crate) async fn call(shard: &Rc<Shard>, owner: ShardId, call: SharedCall) -> LocalOutcome {
+pub(crate) async fn call(connections: &Rc<Connections>, owner: ShardId, call: SharedCall) -> LocalOutcome {
+    let shard = &connections.shard;
     let (verb, deadline) = (call.verb, call.deadline);
     let len = call.body.iter().map(Bytes::len).sum();
-    let held = shard.in_transit.hold(len, shard.config.limits.outgoing_bytes_max);
-    let room = shard.shared_calls.in_flight(owner) < FORWARDED_MAX;
+    let held = connections.in_transit.hold(len, shard.config.limits.outgoing_bytes_max);
+    let room = connections.shared_calls.in_flight(owner) < FORWARDED_MAX;
     let Some(held) = held.filter(|_| room) else {
         shard.counters.dropped(verb, Dropped::QueueFull);
         return Err(RpcError::Overloaded);
     };
-    shard.calls_shared.set(shard.calls_shared.get() + 1);
-    let waiting = Counted(&shard.calls_shared);
-    let work = shard.shared_calls.call(owner, SharedCallMessage { call, held });
+    connections.calls_shared.set(connections.calls_shared.get() + 1);
+    let waiting = Counted(&connections.calls_shared);
+    let work = connections.shared_calls.call(owner, SharedCallMessage { call, held });
     let outcome = unless(&shard.ended, shard.rt.timeout_at(deadline, work)).await;
     drop(waiting);
     match outcome {
@@ -131,22 +78,22 @@ impl Drop for Counted<'_> {
 }
 
 /// Sends a message that wants no answer over a connection of `owner`.
-pub(crate) fn send(shard: &Rc<Shard>, owner: ShardId, message: SharedCall) {
-    let sender = Rc::clone(shard);
-    Tasks::spawn(shard, message.verb.group(), async move {
+pub(crate) fn send(connections: &Rc<Connections>, owner: ShardId, message: SharedCall) {
+    let sender = Rc::clone(connections);
+    Tasks::spawn(&connections.shard, message.verb.group(), async move {
         // Nobody waits for the outcome; a dropped message is counted.
         let _ = call(&sender, owner, message).await;
     });
 }
 
 /// Makes a call of another shard over this shard's connection.
-async fn serve_call(shard: Rc<Shard>, message: SharedCallMessage) -> LocalOutcome {
+async fn serve_call(connections: Rc<Connections>, message: SharedCallMessage) -> LocalOutcome {
     let SharedCallMessage { call, held } = message;
-    if shard.stopped.get() {
+    if connections.shard.stopped.get() {
         return Err(RpcError::Stopped);
     }
-    let peer = shard.peer_or(Key::Host(call.host), call.info);
-    let link = peer.link(&shard, call.verb.class());
+    let peer = connections.peers.peer_or(Key::Host(call.host), call.info);
+    let link = peer.link(&connections.shard, call.verb.class());
     // From here on the queue of the connection counts the bytes.
     drop(held);
     if call.answered {
@@ -157,62 +104,14 @@ async fn serve_call(shard: Rc<Shard>, message: SharedCallMessage) -> LocalOutcom
     Ok(Bytes::new())
 }
 
-/// A request of a peer on its way to the shard that it names.
-pub(crate) struct ForwardedRequest {
-    from: HostId,
-    address: SocketAddr,
-    verb: Verb,
-    body: Bytes,
-    deadline: Instant,
-}
-
-/// How it was served; none when it was past its deadline.
-pub(crate) type ForwardedOutcome = Option<Result<Bytes, Refusal>>;
-
-/// The requests that other shards are serving for connections of this one.
-pub(crate) struct Forwarding {
-    count: Cell<usize>,
-    /// By class: their bytes, and how many there may be.
-    bytes: [(Cell<usize>, usize); Class::ALL.len()],
-}
-
-impl Forwarding {
-    /// None yet.
-    pub(crate) fn new(limits: &Limits) -> Forwarding {
-        let of_class = |class| (Cell::new(0), serving::bytes_max(class, limits));
-        Forwarding { count: Cell::new(0), bytes: Class::ALL.map(of_class) }
-    }
-
-    fn begin(&self, class: Class, bytes: usize) -> bool {
-        let (used, max) = &self.bytes[class as usize];
-        if used.get() > 0 && used.get() + bytes > *max {
-            return false;
-        }
-        used.set(used.get() + bytes);
-        self.count.set(self.count.get() + 1);
-        true
-    }
-
-    /// One has ended.
-    pub(crate) fn done(&self, class: Class, bytes: usize) {
-        let (used, _) = &self.bytes[class as usize];
-        used.set(used.get() - bytes);
-        self.count.set(self.count.get() - 1);
-    }
-
-    /// How many there are, and their bytes.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        (self.count.get(), self.bytes.iter().map(|(used, _)| used.get()).sum())
-    }
-}
-
 /// Gives a request that came over a connection of this shard to the shard that it names.
-pub(crate) fn request(shard: &Rc<Shard>, target: ShardId, request: Request) {
+pub(crate) fn request(connections: &Rc<Connections>, target: ShardId, request: Request) {
     let class = request.verb.class();
     let bytes = request.bytes_counted();
-    let room = shard.requests.in_flight(target) < FORWARDED_MAX && shard.forwarding.begin(class, bytes);
+    let room =
+        connections.requests.in_flight(target) < FORWARDED_MAX && connections.forwarding.begin(class, bytes);
     if !room {
-        shard.counters.dropped(request.verb, Dropped::Overloaded);
+        connections.shard.counters.dropped(request.verb, Dropped::Overloaded);
         request.refuse(Refusal::new(Refusal::OVERLOADED, "too many requests wait for another shard"));
         return;
     }
@@ -224,17 +123,36 @@ pub(crate) fn request(shard: &Rc<Shard>, target: ShardId, request: Request) {
     let place = connection.served.borrow_mut().begin(served);
     let message =
         ForwardedRequest { from: connection.from, address: connection.address, verb, body, deadline };
-    let (port, waiting) = (shard.requests.clone(), Rc::clone(&connection));
-    let task = shard.rt.spawn(verb.group(), async move {
-        let outcome = port.call(target, message).await;
-        waiting.forwarded(place, outcome);
+    let (forwarder, waiting) = (Rc::clone(connections), Rc::clone(&connection));
+    let task = connections.shard.rt.spawn(verb.group(), async move {
+        let outcome = forwarder.requests.call(target, message).await;
+        served_elsewhere(&forwarder, &waiting, place, outcome);
     });
     connection.served.borrow_mut().started(place, task);
 }
 
+/// Another shard has served a request of a connection, or has given it up.
+fn served_elsewhere(
+    connections: &Connections,
+    connection: &Inbound,
+    place: usize,
+    outcome: ForwardedOutcome,
+) {
+    let served = connection.served.borrow_mut().end(place);
+    let Some(mut served) = served else { return };
+    if let Some(task) = served.task.take() {
+        task.detach();
+    }
+    if let Some(outcome) = outcome {
+        connection.answer(served.stream, served.verb, served.deadline, outcome);
+    }
+    connections.done(connection.class, &served);
+}
+
 /// Serves a request that came over a connection of another shard.
-async fn serve_request(shard: Rc<Shard>, request: ForwardedRequest) -> ForwardedOutcome {
+async fn serve_request(connections: Rc<Connections>, request: ForwardedRequest) -> ForwardedOutcome {
     let stopped = || Some(Err(Refusal::new(Refusal::STOPPED, "the shard that was to serve it has stopped")));
+    let shard = &connections.shard;
     if shard.stopped.get() {
         return stopped();
     }
@@ -245,13 +163,13 @@ async fn serve_request(shard: Rc<Shard>, request: ForwardedRequest) -> Forwarded
     });
     let (answer, answered) = oneshot::channel();
     let origin = Origin::Shard(Box::new(ForwardedFrom { host: from, address, answer }));
-    serving::take(&shard, Request { origin, verb, body, deadline });
+    connections.serving.take(Request { origin, verb, body, deadline });
     match shard.rt.timeout_at(deadline, answered).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) if shard.stopped.get() => stopped(),
         Ok(Err(_)) => None,
         Err(_) => {
-            shard.expire_forwarded();
+            connections.serving.expire_forwarded();
             None
         }
     }

@@ -15,25 +15,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use rt::{Instant, LocalBoxFuture, Sleep};
 
-use crate::accept::greet;
 use crate::calls::Calls;
 use crate::frame::{Frame, HEADER_LEN, Header, Kind, decode_refusal};
+use crate::greet::greet;
+use crate::peer::Peer;
 use crate::pipe::{Filled, Pipe};
 use crate::queue::{Queue, Queued};
-use crate::shard::{Key, Peer, Shard, Tasks};
-use crate::stats::{Dropped, Open, count};
+use crate::shard::{Open, Shard, Tasks};
+use crate::stats::{Dropped, count};
+use crate::sweep::{SWEEP_PAUSE, soonest};
 use crate::{Class, Refusal, RpcError, Verb};
-
-/// Deadlines are looked after so often at most.
-pub(crate) const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connection that broke earlier is as good as one that could not be made.
 const LASTING: Duration = Duration::from_secs(1);
-
-/// The earlier of two instants, of which one may be missing.
-pub(crate) fn soonest(one: Option<Instant>, other: Instant) -> Instant {
-    one.map_or(other, |one| one.min(other))
-}
 
 /// A frame on its way to the peer.
 struct Outgoing {
@@ -70,7 +64,7 @@ enum Phase {
 pub(crate) struct Link {
     shard: Rc<Shard>,
     peer: Weak<Peer>,
-    class: Class,
+    pub(crate) class: Class,
     phase: RefCell<Phase>,
     /// Which connection this is; a task of an earlier one has nothing to say any more.
     epoch: Cell<u64>,
@@ -208,8 +202,7 @@ impl Link {
     }
 
     /// Hands messages that want no answer and wait to be sent to the link that takes this one's place.
-    pub(crate) fn pass_on(&self, next: &Rc<Peer>) {
-        let next = next.link(&self.shard, self.class);
+    pub(crate) fn pass_on(&self, next: &Rc<Link>) {
         let now = self.shard.rt.now();
         while let Some(frame) = self.queue.borrow_mut().pop() {
             // Calls end with this link, those that were not sent yet, too.
@@ -551,15 +544,5 @@ fn refused(refusal: Refusal) -> RpcError {
         Refusal::EXPIRED => RpcError::TimedOut,
         Refusal::STOPPED => RpcError::Lost,
         _ => RpcError::Refused(refusal),
-    }
-}
-
-impl Peer {
-    /// The host that must answer, when it is known who.
-    pub(crate) fn expected(&self) -> Option<topology::HostId> {
-        match self.key {
-            Key::Host(host) => Some(host),
-            Key::Address(_) => None,
-        }
     }
 }

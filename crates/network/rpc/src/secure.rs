@@ -1,13 +1,10 @@
-//! Which connections between nodes are encrypted, and how one becomes it.
+//! Which connections between nodes are encrypted. Pure.
 
 use std::sync::Arc;
 
-use rt::Stream;
-use tls::{Accepted, Credentials};
+use tls::Credentials;
 
-use crate::RpcError;
-use crate::peers::{Near, PeerInfo};
-use crate::shard::{Peer, Shard};
+use crate::peers::Near;
 
 /// Between which nodes connections are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +28,7 @@ pub struct Secure {
 
 impl EncryptBetween {
     /// Whether this node encrypts messages to a peer. As long as the peer's location is unknown, it does.
-    fn encrypts(self, near: Near) -> bool {
+    pub(crate) fn encrypts(self, near: Near) -> bool {
         match self {
             EncryptBetween::Nodes => true,
             EncryptBetween::Racks => near != Near::Rack,
@@ -50,39 +47,9 @@ impl EncryptBetween {
     }
 }
 
-/// Encrypts a connection that this node has made to a peer, if it shall be; whether it is.
-pub(crate) async fn connected(
-    shard: &Shard,
-    peer: &PeerInfo,
-    stream: Stream,
-) -> Result<(Stream, bool), RpcError> {
-    let secure = shard.config.secure.as_ref().filter(|secure| secure.between.encrypts(peer.near));
-    let Some(secure) = secure else { return Ok((stream, false)) };
-    let (address, limit) = (peer.address, shard.config.timeouts.connect);
-    let secured = tls::connect(&shard.rt, stream, &secure.credentials, address.ip(), limit).await;
-    match secured {
-        Ok(stream) => Ok((stream, true)),
-        Err(error) => {
-            let error = RpcError::Connect(format!("{address}: {error}"));
-            shard.warn(Some(address), "no internode connection to", &error.to_string());
-            Err(error)
-        }
-    }
-}
-
-/// The accepted connection, decrypted if it is encrypted.
-pub(crate) async fn accepted(shard: &Shard, stream: Stream) -> Result<Accepted, String> {
-    let Some(secure) = &shard.config.secure else { return Ok(Accepted { stream, encrypted: false }) };
-    let optional = secure.between != EncryptBetween::Nodes;
-    let limit = shard.config.timeouts.hello;
-    let accepted = tls::accept(&shard.rt, stream, &secure.credentials, optional, limit).await;
-    accepted.map_err(|error| error.to_string())
-}
-
 /// Whether a peer may go on as it has begun.
-pub(crate) fn check(shard: &Shard, peer: Option<&Peer>, encrypted: bool) -> Result<(), &'static str> {
-    let near = peer.map_or(Near::Unknown, |peer| peer.info.near);
-    match &shard.config.secure {
+pub(crate) fn check(secure: Option<&Secure>, near: Near, encrypted: bool) -> Result<(), &'static str> {
+    match secure {
         Some(secure) if !encrypted && !secure.between.takes_plaintext(near) => Err(
             "it uses plain text, but connections to its datacenter or rack are encrypted (internode_encryption)",
         ),

@@ -1,78 +1,22 @@
 //! Requests of peers on this shard: which are served at once, which wait, and which are refused.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use rt::LocalBoxFuture;
 use rt::sync::oneshot;
-use rt::{Instant, Task};
-use topology::HostId;
 
-use crate::config::Limits;
-use crate::forward::ForwardedOutcome;
 use crate::inbound::Inbound;
-use crate::messenger::Incoming;
 use crate::queue::{Budget, Queue, Queued};
+use crate::request::{ForwardedFrom, ForwardedOutcome, Incoming, Origin, Request};
+use crate::served::{Served, ServedSet};
 use crate::shard::Shard;
 use crate::stats::Dropped;
 use crate::{Class, Refusal, RpcError, Verb};
 
-/// The counted bytes of a request beside its body.
-const REQUEST_BYTES: usize = 64;
-
-/// A request of a peer that is not being served yet.
-pub(crate) struct Request {
-    pub(crate) origin: Origin,
-    pub(crate) verb: Verb,
-    pub(crate) body: Bytes,
-    pub(crate) deadline: Instant,
-}
-
-/// The source of a request, and target of its answer.
-pub(crate) enum Origin {
-    /// A connection of this shard; without a stream no answer is wanted.
-    Connection { connection: Rc<Inbound>, stream: Option<u64> },
-    /// A connection of another shard. Boxed, so that other requests are not longer for it.
-    Shard(Box<ForwardedFrom>),
-}
-
-/// The source of a request that another shard has received.
-pub(crate) struct ForwardedFrom {
-    pub(crate) host: HostId,
-    pub(crate) address: SocketAddr,
-    pub(crate) answer: oneshot::Sender<ForwardedOutcome>,
-}
-
-impl Request {
-    /// Its counted bytes.
-    pub(crate) fn bytes_counted(&self) -> usize {
-        REQUEST_BYTES + self.body.len()
-    }
-
-    /// Answers without serving it.
-    pub(crate) fn refuse(self, refusal: Refusal) {
-        match self.origin {
-            Origin::Connection { connection, stream } => {
-                connection.answer(stream, self.verb, self.deadline, Err(refusal));
-            }
-            Origin::Shard(from) => {
-                // The shard that has the connection may have given it up.
-                let _ = from.answer.send(Some(Err(refusal)));
-            }
-        }
-    }
-}
-
-impl Queued for Request {
-    fn bytes(&self) -> usize {
-        self.bytes_counted()
-    }
-
-    fn deadline(&self) -> Instant {
-        self.deadline
-    }
-}
+/// Serves a request of a verb.
+pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
 
 /// One class of requests.
 struct Lane {
@@ -83,26 +27,22 @@ struct Lane {
     serving_bytes: Cell<usize>,
 }
 
-/// Half of the bytes of a class's requests on a shard.
-pub(crate) fn bytes_max(class: Class, limits: &Limits) -> usize {
-    match class {
-        Class::Request => limits.inbound_bytes_max / 2,
-        Class::Bulk => limits.inbound_bytes_max / 8,
-        Class::Urgent => limits.inbound_bytes_max / 16,
-    }
-}
-
-/// The requests of all peers on this shard.
+/// The requests of all peers on this shard, and what serves them.
 pub(crate) struct Serving {
+    shard: Rc<Shard>,
+    handlers: RefCell<Vec<Option<Handler>>>,
+    /// Requests that came over connections of other shards and are being served here.
+    forwarded: RefCell<ServedSet>,
     lanes: [Lane; Class::ALL.len()],
     serving_max: usize,
 }
 
 impl Serving {
     /// Nothing is served yet.
-    pub(crate) fn new(limits: &Limits) -> Serving {
+    pub(crate) fn new(shard: &Rc<Shard>) -> Rc<Serving> {
+        let limits = &shard.config.limits;
         let lane = |class| {
-            let bytes_max = bytes_max(class, limits);
+            let bytes_max = limits.requests_bytes_max(class);
             let budget = Budget::new(bytes_max);
             Lane {
                 serving_bytes_max: bytes_max,
@@ -111,7 +51,28 @@ impl Serving {
                 serving_bytes: Cell::new(0),
             }
         };
-        Serving { lanes: Class::ALL.map(lane), serving_max: limits.serving_max.max(1) }
+        Rc::new(Serving {
+            shard: Rc::clone(shard),
+            handlers: RefCell::new(vec![None; Verb::COUNT]),
+            forwarded: RefCell::default(),
+            lanes: Class::ALL.map(lane),
+            serving_max: limits.serving_max.max(1),
+        })
+    }
+
+    /// Serves the requests of a verb with `handler` from now on.
+    ///
+    /// # Panics
+    /// When the verb has a handler already.
+    pub(crate) fn serve(&self, verb: Verb, handler: Handler) {
+        let mut handlers = self.handlers.borrow_mut();
+        let place = handlers.get_mut(verb.index()).expect("one place a verb");
+        assert!(place.replace(handler).is_none(), "{} has one handler", verb.name());
+    }
+
+    /// The handler of a verb.
+    pub(crate) fn handler(&self, verb: Verb) -> Option<Handler> {
+        self.handlers.borrow().get(verb.index()).cloned().flatten()
     }
 
     fn lane(&self, class: Class) -> &Lane {
@@ -133,6 +94,18 @@ impl Serving {
             while lane.waiting.borrow_mut().pop().is_some() {}
         }
     }
+
+    /// Ends the requests of other shards' connections that are being served.
+    pub(crate) fn end_forwarded(&self) {
+        let forwarded = self.forwarded.borrow_mut().clear();
+        drop(forwarded);
+    }
+
+    /// Forgets the handlers; they may hold this shard alive.
+    pub(crate) fn clear_handlers(&self) {
+        let handlers = std::mem::take(&mut *self.handlers.borrow_mut());
+        drop(handlers);
+    }
 }
 
 impl Lane {
@@ -142,156 +115,119 @@ impl Lane {
     }
 }
 
-/// Serves a request of a peer now or later, or refuses it.
-pub(crate) fn take(shard: &Rc<Shard>, request: Request) {
-    let lane = shard.serving.lane(request.verb.class());
-    if lane.waiting.borrow().is_empty() && lane.may_serve(&shard.serving, request.bytes()) {
-        begin(shard, lane, request);
-        return;
+impl Serving {
+    /// Serves a request of a peer now or later, or refuses it.
+    pub(crate) fn take(self: &Rc<Self>, request: Request) {
+        let lane = self.lane(request.verb.class());
+        if lane.waiting.borrow().is_empty() && lane.may_serve(self, request.bytes()) {
+            self.begin(lane, request);
+            return;
+        }
+        let expired = |request: Request| self.shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+        let refused = lane.waiting.borrow_mut().push(request, self.shard.rt.now(), expired);
+        if let Err(request) = refused {
+            self.shard.counters.dropped(request.verb, Dropped::Overloaded);
+            request.refuse(Refusal::new(Refusal::OVERLOADED, "too many requests wait"));
+        }
     }
-    let expired = |request: Request| shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
-    let refused = lane.waiting.borrow_mut().push(request, shard.rt.now(), expired);
-    if let Err(request) = refused {
-        shard.counters.dropped(request.verb, Dropped::Overloaded);
-        request.refuse(Refusal::new(Refusal::OVERLOADED, "too many requests wait"));
-    }
-}
 
-/// A request was served, or given up.
-pub(crate) fn done(shard: &Rc<Shard>, class: Class, bytes: usize) {
-    let lane = shard.serving.lane(class);
-    lane.serving.set(lane.serving.get() - 1);
-    lane.serving_bytes.set(lane.serving_bytes.get() - bytes);
-    loop {
-        let next = {
-            let mut waiting = lane.waiting.borrow_mut();
-            match waiting.front_bytes() {
-                Some(bytes) if lane.may_serve(&shard.serving, bytes) => waiting.pop(),
-                _ => None,
-            }
+    /// A request was served, or given up.
+    pub(crate) fn done(self: &Rc<Self>, class: Class, bytes: usize) {
+        let lane = self.lane(class);
+        lane.serving.set(lane.serving.get() - 1);
+        lane.serving_bytes.set(lane.serving_bytes.get() - bytes);
+        loop {
+            let next = {
+                let mut waiting = lane.waiting.borrow_mut();
+                match waiting.front_bytes() {
+                    Some(bytes) if lane.may_serve(self, bytes) => waiting.pop(),
+                    _ => None,
+                }
+            };
+            let Some(request) = next else { return };
+            self.begin(lane, request);
+        }
+    }
+
+    fn begin(self: &Rc<Self>, lane: &Lane, request: Request) {
+        let shard = &self.shard;
+        if request.deadline <= shard.rt.now() {
+            shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+            return;
+        }
+        let Some(handler) = self.handler(request.verb) else {
+            shard.counters.dropped(request.verb, Dropped::UnknownVerb);
+            let message = format!("{} is not served here", request.verb.name());
+            request.refuse(Refusal::new(Refusal::UNKNOWN_VERB, message));
+            return;
         };
-        let Some(request) = next else { return };
-        begin(shard, lane, request);
-    }
-}
-
-fn begin(shard: &Rc<Shard>, lane: &Lane, request: Request) {
-    if request.deadline <= shard.rt.now() {
-        shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
-        return;
-    }
-    let Some(handler) = shard.handler(request.verb) else {
-        shard.counters.dropped(request.verb, Dropped::UnknownVerb);
-        let message = format!("{} is not served here", request.verb.name());
-        request.refuse(Refusal::new(Refusal::UNKNOWN_VERB, message));
-        return;
-    };
-    let bytes = request.bytes();
-    lane.serving.set(lane.serving.get() + 1);
-    lane.serving_bytes.set(lane.serving_bytes.get() + bytes);
-    let Request { origin, verb, body, deadline } = request;
-    let served = |stream| Served { stream, verb, deadline, bytes, forwarded: false, task: None };
-    match origin {
-        Origin::Connection { connection, stream } => {
-            let (from, address) = (connection.from, connection.address);
-            let incoming = Incoming { from, address, verb, body, deadline };
-            let place = connection.served.borrow_mut().begin(served(stream));
-            let reply = Reply(ReplyTo::Peer { connection: Rc::clone(&connection), place });
-            let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
-            connection.served.borrow_mut().started(place, task);
-        }
-        Origin::Shard(from) => {
-            let ForwardedFrom { host: from, address, answer } = *from;
-            let incoming = Incoming { from, address, verb, body, deadline };
-            let place = shard.forwarded.borrow_mut().begin(served(None));
-            let reply = Reply(ReplyTo::Shard { shard: Rc::clone(shard), place, answer });
-            let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
-            shard.forwarded.borrow_mut().started(place, task);
+        let bytes = request.bytes();
+        lane.serving.set(lane.serving.get() + 1);
+        lane.serving_bytes.set(lane.serving_bytes.get() + bytes);
+        let Request { origin, verb, body, deadline } = request;
+        let served = |stream| Served { stream, verb, deadline, bytes, forwarded: false, task: None };
+        match origin {
+            Origin::Connection { connection, stream } => {
+                let (from, address) = (connection.from, connection.address);
+                let incoming = Incoming { from, address, verb, body, deadline };
+                let place = connection.served.borrow_mut().begin(served(stream));
+                let reply = Reply(ReplyTo::Peer {
+                    serving: Rc::clone(self),
+                    connection: Rc::clone(&connection),
+                    place,
+                });
+                let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
+                connection.served.borrow_mut().started(place, task);
+            }
+            Origin::Shard(from) => {
+                let ForwardedFrom { host: from, address, answer } = *from;
+                let incoming = Incoming { from, address, verb, body, deadline };
+                let place = self.forwarded.borrow_mut().begin(served(None));
+                let reply = Reply(ReplyTo::Shard { serving: Rc::clone(self), place, answer });
+                let task = shard.rt.spawn(verb.group(), handler(incoming, reply));
+                self.forwarded.borrow_mut().started(place, task);
+            }
         }
     }
-}
 
-/// A request of one connection that is being served.
-pub(crate) struct Served {
-    pub(crate) stream: Option<u64>,
-    pub(crate) verb: Verb,
-    pub(crate) deadline: Instant,
-    pub(crate) bytes: usize,
-    /// Another shard serves it.
-    pub(crate) forwarded: bool,
-    /// The handler, or what waits for the other shard.
-    pub(crate) task: Option<Task<()>>,
-}
-
-/// The requests of one connection that are being served.
-#[derive(Default)]
-pub(crate) struct ServedSet {
-    places: Vec<Option<Served>>,
-    free: Vec<usize>,
-    count: usize,
-    earliest: Option<Instant>,
-}
-
-impl ServedSet {
-    /// Whether none is.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Before this none is past its deadline.
-    pub(crate) fn earliest(&self) -> Option<Instant> {
-        self.earliest
-    }
-
-    pub(crate) fn begin(&mut self, served: Served) -> usize {
-        let deadline = served.deadline;
-        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
-        self.count += 1;
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+    /// The handler of a request of a connection of this shard has ended.
+    fn finished(self: &Rc<Self>, connection: &Inbound, place: usize, outcome: Result<Bytes, Refusal>) {
+        let served = connection.served.borrow_mut().end(place);
+        let Some(served) = served else { return };
+        if let Some(task) = served.task {
+            task.detach();
+        }
+        let bytes = outcome.as_ref().map_or(0, Bytes::len) as u64;
+        self.shard.counters.verb(served.verb, |stats| {
+            stats.served += 1;
+            stats.served_bytes += bytes;
         });
-        if let Some(empty) = self.places.get_mut(place) {
-            *empty = Some(served);
-        }
-        place
+        connection.answer(served.stream, served.verb, served.deadline, outcome);
+        self.done(connection.class, served.bytes);
     }
 
-    /// It has a task now.
-    pub(crate) fn started(&mut self, place: usize, task: Task<()>) {
-        if let Some(Some(served)) = self.places.get_mut(place) {
-            served.task = Some(task);
+    /// The handler of a request of another shard's connection has ended.
+    fn finished_forwarded(self: &Rc<Self>, place: usize, outcome: &Result<Bytes, Refusal>) {
+        let served = self.forwarded.borrow_mut().end(place);
+        let Some(served) = served else { return };
+        if let Some(task) = served.task {
+            task.detach();
         }
+        self.shard.counters.verb(served.verb, |stats| {
+            stats.served += 1;
+            stats.served_bytes += outcome.as_ref().map_or(0, |body| body.len()) as u64;
+        });
+        self.done(served.verb.class(), served.bytes);
     }
 
-    pub(crate) fn end(&mut self, place: usize) -> Option<Served> {
-        let served = self.places.get_mut(place)?.take()?;
-        self.free.push(place);
-        self.count -= 1;
-        if self.count == 0 {
-            self.earliest = None;
+    /// Gives up the requests of other shards' connections that are past their deadline.
+    pub(crate) fn expire_forwarded(self: &Rc<Self>) {
+        let expired = self.forwarded.borrow_mut().expire(self.shard.rt.now());
+        for served in expired {
+            self.shard.counters.dropped(served.verb, Dropped::ExpiredServing);
+            drop(served.task);
+            self.done(served.verb.class(), served.bytes);
         }
-        Some(served)
-    }
-
-    /// Takes those out that are past their deadline.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<Served> {
-        if self.earliest.is_none_or(|earliest| now < earliest) {
-            return Vec::new();
-        }
-        let past = |served: &Option<Served>| served.as_ref().is_some_and(|served| served.deadline <= now);
-        let places: Vec<usize> = (0..self.places.len()).filter(|place| past(&self.places[*place])).collect();
-        let expired = places.into_iter().filter_map(|place| self.end(place)).collect();
-        self.earliest = self.places.iter().flatten().map(|served| served.deadline).min();
-        expired
-    }
-
-    /// Takes all out.
-    pub(crate) fn clear(&mut self) -> Vec<Served> {
-        self.free.clear();
-        self.count = 0;
-        self.earliest = None;
-        self.places.drain(..).flatten().collect()
     }
 }
 
@@ -300,9 +236,9 @@ pub(crate) struct Reply(pub(crate) ReplyTo);
 
 pub(crate) enum ReplyTo {
     /// Over the connection from which the request came.
-    Peer { connection: Rc<Inbound>, place: usize },
+    Peer { serving: Rc<Serving>, connection: Rc<Inbound>, place: usize },
     /// To the shard over whose connection the request came.
-    Shard { shard: Rc<Shard>, place: usize, answer: oneshot::Sender<ForwardedOutcome> },
+    Shard { serving: Rc<Serving>, place: usize, answer: oneshot::Sender<ForwardedOutcome> },
     /// To a caller on this node.
     Local(oneshot::Sender<Result<Bytes, RpcError>>),
 }
@@ -311,9 +247,9 @@ impl Reply {
     /// The handler has ended.
     pub(crate) fn send(self, outcome: Result<Bytes, Refusal>) {
         match self.0 {
-            ReplyTo::Peer { connection, place } => connection.finished(place, outcome),
-            ReplyTo::Shard { shard, place, answer } => {
-                shard.served_forwarded(place, &outcome);
+            ReplyTo::Peer { serving, connection, place } => serving.finished(&connection, place, outcome),
+            ReplyTo::Shard { serving, place, answer } => {
+                serving.finished_forwarded(place, &outcome);
                 // The shard that has the connection may have given it up.
                 let _ = answer.send(Some(outcome));
             }

@@ -1,9 +1,7 @@
 //! Counters of a shard's connections, for metrics.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
-use crate::shard::Shard;
 use crate::verb::{Class, Verb};
 
 /// Why a message was dropped.
@@ -182,33 +180,5 @@ impl Counters {
             connections_refused: self.connections_refused.get(),
             ..RpcStats::default()
         }
-    }
-}
-
-/// Counts an open connection until it is dropped.
-pub(crate) struct Open {
-    shard: Rc<Shard>,
-    class: Class,
-    inbound: bool,
-}
-
-impl Open {
-    /// A connection of `shard` is open.
-    pub(crate) fn new(shard: &Rc<Shard>, class: Class, inbound: bool) -> Open {
-        let open = Open { shard: Rc::clone(shard), class, inbound };
-        open.cell().set(open.cell().get() + 1);
-        open
-    }
-
-    fn cell(&self) -> &Cell<usize> {
-        let counters = &self.shard.counters;
-        let cells = if self.inbound { &counters.connections_in } else { &counters.connections_out };
-        &cells[self.class as usize]
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.cell().set(self.cell().get() - 1);
     }
 }
