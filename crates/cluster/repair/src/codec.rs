@@ -28,7 +28,8 @@ use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 use topology::TokenRange;
 
-use crate::merge::{BUCKETS_MAX, Bits};
+use crate::bits::Bits;
+use crate::merge::BUCKETS_MAX;
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::{Scope, Slice};
 

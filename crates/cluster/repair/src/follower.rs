@@ -10,7 +10,7 @@ use replica::{ReadCommand, ReadPage, RepairedWatermark, ReplicaError, Resume};
 use schema::TableId;
 use topology::TokenRange;
 
-use crate::merge::Bits;
+use crate::bits::Bits;
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::piece::{Piece, command};
 use crate::scope::{Scope, Slice};

@@ -6,6 +6,7 @@
 
 pub mod age;
 mod automatic;
+pub mod bits;
 mod canaries;
 pub mod codec;
 pub mod element;

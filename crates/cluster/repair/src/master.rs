@@ -20,7 +20,9 @@ use crate::job::{Figures, JobStatus};
 use crate::message::{Ask, Request};
 use crate::plan::{PlanError, RepairOptions, Unit, plan, share, straight};
 use crate::scope::{Scope, Slice};
-use crate::service::{Inner, Job, Members, Repair, RepairStats, STALE, TRY_AGAIN, Wanted, host_name};
+use crate::service::{
+    Inner, Job, Members, Repair, RepairStats, STALE, TRY_AGAIN, UNITS_AT_ONCE_MAX, Wanted, host_name,
+};
 use crate::sessions::build_on;
 use crate::step::Done;
 use crate::wire::{
@@ -30,8 +32,6 @@ use crate::wire::{
 /// Clocks that differ by more are logged.
 const CLOCK_SECONDS_MAX: u32 = 60;
 
-/// Ranges that this node repairs concurrently.
-pub(crate) const UNITS_AT_ONCE_MAX: usize = 4;
 /// How often a node is notified again that a range was repaired.
 const CLOSE_RETRIES_MAX: u32 = 2;
 

@@ -6,7 +6,7 @@
 use mutation::PartitionUpdate;
 use replica::{PartitionResult, RepairedWatermark, Resume};
 
-use crate::merge::Bits;
+use crate::bits::Bits;
 use crate::scope::Scope;
 
 /// A request about a segment that begins behind `after`.

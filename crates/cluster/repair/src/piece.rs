@@ -12,8 +12,8 @@ use replica::compare::{clip, fragments, order};
 use replica::page::PageBuilder;
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 
+use crate::bits::Bits;
 use crate::element::{Element, Print, Printer};
-use crate::merge::Bits;
 use crate::scope::Scope;
 
 /// The read of a page.

@@ -27,7 +27,6 @@ use crate::codec::{decode_request, encode_answer};
 use crate::follower::{Data, Follower, FollowerConfig, FollowerError};
 use crate::history::{History, HistoryStore};
 use crate::job::Figures;
-use crate::master::UNITS_AT_ONCE_MAX;
 use crate::message::{Ask, Request};
 use crate::plan::{RepairOptions, straight};
 use crate::scope::Scope;
@@ -46,6 +45,8 @@ pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
 /// begun anew.
 pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
+/// Ranges that this node repairs concurrently.
+pub(crate) const UNITS_AT_ONCE_MAX: usize = 4;
 /// A shard that gets no request for this time evicts its pages.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 

@@ -6,8 +6,9 @@ use mutation::PartitionUpdate;
 use replica::{PartitionResult, RepairedWatermark, Resume};
 use topology::Sharder;
 
+use crate::bits::Bits;
 use crate::canaries::Canaries;
-use crate::merge::{Bits, Compared, Holdings, bucket_count, compare, differing};
+use crate::merge::{Compared, Holdings, bucket_count, compare, differing};
 use crate::message::{Answer, Ask, Request, Summary};
 use crate::scope::Scope;
 

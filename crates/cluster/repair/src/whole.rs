@@ -6,8 +6,8 @@ use mutation::{Bound, PartitionUpdate, RowRange, Slices};
 use replica::compare::lacks;
 use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 
+use crate::bits::Bits;
 use crate::follower::{Data, Follower, FollowerError};
-use crate::merge::Bits;
 use crate::piece::{Piece, meet, normal};
 use crate::scope::Scope;
 

@@ -17,6 +17,7 @@ mod read;
 pub mod read_codec;
 mod request;
 mod scan;
+mod serve;
 mod shard;
 mod trace;
 mod traced;

@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use mutation::{Row, Seconds};
 use rt::preempt::Pace;
 
-use crate::{Limits, PartitionResult, Read, ReadCommand, ReadPage, Replica, ReplicaError, Resume};
+use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Resume};
 
 /// The least that a shard is queried for, bytes: less costs as much.
 const SHARE_BYTES_MIN: usize = 4 << 10;
@@ -42,15 +42,8 @@ fn share_of(limits: Limits, shards: u16) -> Limits {
     Limits { rows, bytes, ..limits }
 }
 
-/// Reads one page of a range over all shards.
-pub(crate) async fn scan(replica: &Replica, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
-    let part =
-        async |shard, command: ReadCommand| replica.read_one(shard, Read { command: &command, ..read }).await;
-    scan_with(read.command, replica.shard_count(), part).await
-}
-
 /// Reads one page of a range over so many shards, each of which `read` reads.
-async fn scan_with<E>(
+pub(crate) async fn scan<E>(
     command: &ReadCommand,
     shards: u16,
     read: impl AsyncFn(u16, ReadCommand) -> Result<ReadPage, E>,
@@ -284,7 +277,7 @@ mod tests {
         loop {
             let count = shards.parts.len() as u16;
             let page: Result<ReadPage, ()> =
-                now(scan_with(&command, count, async |shard, command| Ok(shards.read(shard, &command))));
+                now(scan(&command, count, async |shard, command| Ok(shards.read(shard, &command))));
             let page = page.expect("it cannot fail");
             for partition in page.partitions {
                 all.extend(partition.rows.into_iter().map(|row| (partition.key.token, row)));

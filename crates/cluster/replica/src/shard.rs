@@ -14,7 +14,7 @@ use schema::{Schema, TableId};
 use topology::Sharder;
 
 use crate::message;
-use crate::traced::found;
+use crate::trace::found;
 use crate::{
     Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, RowLookup, Scope, ShardRequest,
     ShardResponse, TableOperation, TombstoneLimit, Write, read, scan,
@@ -41,28 +41,21 @@ struct Inner {
 }
 
 impl Replica {
-    /// A replica over this shard's engine. Serves the other shards from now on through `port`.
-    pub fn new(
+    /// A replica that nobody can call yet: [`Replica::new`] has the other shards reach it.
+    pub(crate) fn over(
         rt: &Rt,
         engine: Engine,
         port: Port<ShardRequest, ShardResponse>,
         config: ReplicaConfig,
     ) -> Self {
-        let inner = Inner {
+        Self(Rc::new(Inner {
             rt: rt.clone(),
             shard: rt.shard(),
             sharder: Sharder::new(rt.shard_count()),
             engine,
-            port: port.clone(),
+            port,
             config: Cell::new(config),
-        };
-        let replica = Self(Rc::new(inner));
-        let server = replica.clone();
-        port.serve(move |_, request| {
-            let replica = server.clone();
-            async move { request.serve(&replica).await }
-        });
-        replica
+        }))
     }
 
     /// Shards of this node.
@@ -175,7 +168,12 @@ impl Replica {
         let untraced = read.traced(None);
         let page = match &read.command.partitions {
             Partitions::Keys(keys) => self.read_keys(keys, untraced).await?,
-            Partitions::Range(_) => scan::scan(self, untraced).await?,
+            Partitions::Range(_) => {
+                let part = async |shard, command: ReadCommand| {
+                    self.read_one(shard, Read { command: &command, ..untraced }).await
+                };
+                scan::scan(untraced.command, self.shard_count(), part).await?
+            }
         };
         self.tell(read.trace, || found(&page));
         Ok(page)

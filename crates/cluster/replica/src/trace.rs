@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use rt::Instant;
 
+use crate::ReadPage;
+
 /// One step of a traced request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
@@ -56,4 +58,10 @@ impl TraceLog {
     pub fn into_events(self) -> Vec<TraceEvent> {
         self.events.take()
     }
+}
+
+/// The event of a read that has ended.
+pub(crate) fn found(page: &ReadPage) -> String {
+    let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
+    format!("Read {rows} live rows and {} tombstone cells", page.tombstones)
 }

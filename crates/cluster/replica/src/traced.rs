@@ -2,6 +2,7 @@
 
 use engine::ReadSources;
 
+use crate::trace::found;
 use crate::{Partitions, Read, ReadPage, Replica, ReplicaError, TraceEvent, TraceLog};
 
 impl Replica {
@@ -76,9 +77,4 @@ impl Replica {
         let (count, names) = (sources.sstables.len(), sources.sstables.join(", "));
         self.note(trace, format!("Merging data from {count} sstables: {names}"));
     }
-}
-
-pub(crate) fn found(page: &ReadPage) -> String {
-    let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
-    format!("Read {rows} live rows and {} tombstone cells", page.tombstones)
 }

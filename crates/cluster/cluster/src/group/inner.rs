@@ -16,6 +16,7 @@ use rt::{DiskError, Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
+use super::receiving::Receiving;
 use super::wire::{self, JoinPeer};
 use crate::DroppedTable;
 use crate::rollback::{Members, RollbackGuard};
@@ -145,7 +146,7 @@ pub(crate) struct Inner {
     /// Hosts that are sent a snapshot at the moment.
     pub(crate) sending: RefCell<BTreeSet<HostId>>,
     /// The snapshot that is coming in.
-    pub(crate) receiving: RefCell<Option<super::pieces::Receiving>>,
+    pub(crate) receiving: RefCell<Option<Receiving>>,
     /// Addresses of which it was said that another cluster's node is there.
     foreign: RefCell<BTreeSet<SocketAddr>>,
 }

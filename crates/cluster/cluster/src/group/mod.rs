@@ -8,6 +8,7 @@ mod inner;
 mod log;
 mod log_format;
 mod pieces;
+mod receiving;
 mod serve;
 mod start;
 mod stopped;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use schema::Schema;
 use topology::HostId;
 
-use super::change::ChangeStep;
+use super::change::replicas_move;
 use super::command::{Command, Outcome, Proposal, Refused};
 use super::member::{Member, MemberInfo, MemberStatus};
+use super::topology_change::ChangeStep;
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION, transition};
 use crate::edit::{self, EditError, SchemaEdit};
 
@@ -83,7 +84,7 @@ impl ClusterState {
                 let before = change.alters.get(&keyspace.name);
                 let is_back = before == Some(&keyspace.replication) && change.step != ChangeStep::Switched;
                 if !is_back {
-                    return Err(change.replicas_move());
+                    return Err(replicas_move(change));
                 }
             }
         }
@@ -245,7 +246,7 @@ impl ClusterState {
         }
         let owns = self.owners().any(|owner| owner == host);
         if let Some(change) = self.change.as_ref().filter(|change| owns && !change.alters.is_empty()) {
-            return Err(change.replicas_move());
+            return Err(replicas_move(change));
         }
         self.end_change_of(host);
         self.forget(host);

@@ -6,67 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{Keyspace, Replication, Schema};
-use serde::{Deserialize, Serialize};
 use topology::{HostId, Placement};
 
+use super::ClusterState;
 use super::command::{Outcome, Refused};
 use super::member::MemberStatus;
-use super::{ClusterState, text};
+use super::topology_change::{ChangeStep, TopologyChange};
 
-/// How far a change has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ChangeStep {
-    /// Not all nodes know of it: writes may miss pending replicas.
-    Announced,
-    /// Every write reaches the pending replicas, which stream older data.
-    Fetching,
-    /// Everything is fetched. Reads ask the replicas to be, writes still go to all, until every node reads so.
-    Switched,
-}
-
-/// A change of who owns what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopologyChange {
-    /// Names it; the next one's is higher.
-    pub number: u64,
-    /// The node that takes tokens.
-    #[serde(with = "text::maybe_host", default)]
-    pub joins: Option<HostId>,
-    /// The node that gives its tokens away: to all others, or to the one that replaces it.
-    #[serde(with = "text::maybe_host", default)]
-    pub leaves: Option<HostId>,
-    /// Keyspaces whose replicas move, with the replication of before; the schema has the one to be. Nobody's place changes then.
-    #[serde(with = "text::replications", default)]
-    pub alters: BTreeMap<String, Replication>,
-    /// How far it is.
-    pub step: ChangeStep,
-    /// The nodes that have streamed all their ranges.
-    #[serde(with = "text::hosts", default)]
-    pub fetched: BTreeSet<HostId>,
-    /// [`ClusterState::topology_version`] since when requests go where this step has them go.
-    #[serde(default)]
-    pub since: u64,
-}
-
-impl TopologyChange {
-    fn new(number: u64, joins: Option<HostId>, leaves: Option<HostId>, since: u64) -> Self {
-        let (step, fetched, alters) = (ChangeStep::Announced, BTreeSet::new(), BTreeMap::new());
-        Self { number, joins, leaves, alters, step, fetched, since }
-    }
-}
-
-impl TopologyChange {
-    /// The error of another change while replicas move.
-    pub(super) fn replicas_move(&self) -> Refused {
-        Refused::ReplicasMove { keyspace: self.alters.keys().next().cloned().unwrap_or_default() }
-    }
+/// The error of another change while replicas move.
+pub(super) fn replicas_move(change: &TopologyChange) -> Refused {
+    Refused::ReplicasMove { keyspace: change.alters.keys().next().cloned().unwrap_or_default() }
 }
 
 impl ClusterState {
     /// Whether a change that is not of this host's place is under way.
     pub(super) fn check_no_other_change(&self, host: HostId) -> Result<(), Refused> {
         match &self.change {
-            Some(change) if !change.alters.is_empty() => Err(change.replicas_move()),
+            Some(change) if !change.alters.is_empty() => Err(replicas_move(change)),
             Some(change) if change.joins != Some(host) && change.leaves != Some(host) => {
                 let other = change.joins.or(change.leaves).unwrap_or(host);
                 Err(Refused::ChangeUnderWay { host: other })

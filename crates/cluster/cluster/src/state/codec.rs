@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use topology::HostId;
 
-use super::change::{ChangeStep, TopologyChange};
 use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
+use super::topology_change::{ChangeStep, TopologyChange};
 use super::{ClusterState, Recovery, text};
 use crate::cdc::StoredCdcGeneration;
 use crate::codec::{self, StoredKeyspace, StoredSchema, StoredTable, StoredType};

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use topology::HostId;
 
-use super::change::ChangeStep;
 use super::member::{MemberInfo, MemberStatus};
 use super::text;
+use super::topology_change::ChangeStep;
 use crate::edit::SchemaEdit;
 
 /// Names a command for good: sixteen random bytes.

@@ -10,6 +10,7 @@ mod codec;
 mod command;
 mod member;
 pub(crate) mod text;
+mod topology_change;
 mod transition;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +19,12 @@ use std::sync::Arc;
 use schema::{Replication, Schema};
 use topology::{HostId, Ring, RingError, RingNode};
 
-pub use change::{ChangeStep, TopologyChange};
 pub use codec::{StateCodecError, decode_outcome, encode_outcome};
 pub(crate) use codec::{check, command_kind, yield_if_large};
 pub use command::{Command, CommandId, Outcome, Proposal, Refused};
 pub use member::{Member, MemberInfo, MemberStatus};
 pub use text::uuid as host_text;
+pub use topology_change::{ChangeStep, TopologyChange};
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
 /// changes and of masks, which older versions cannot all decode: a node with such a version is not let in.

@@ -7,9 +7,9 @@
 
 use topology::HostId;
 
-use super::change::{ChangeStep, TopologyChange};
 use super::command::Outcome;
 use super::member::{Member, MemberStatus};
+use super::topology_change::{ChangeStep, TopologyChange};
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX};
 
 /// Asserts that `after` is a successor of `before`, and that `outcome` says what it is.

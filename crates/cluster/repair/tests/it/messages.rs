@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use repair::bits::Bits;
 use repair::codec::{decode_answer, decode_request, encode_answer, encode_request};
-use repair::merge::Bits;
 use repair::message::{Answer, Ask, Request, Summary};
 use repair::{Scope, Slice};
 use replica::{PartitionResult, Resume};

@@ -1,0 +1,83 @@
+//! A shard's answers to the other shards of its node.
+
+use engine::Engine;
+use rt::mesh::Port;
+use rt::{Group, Rt};
+use schema::TableId;
+
+use crate::message::{
+    Apply, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, RangeRepaired, Read, Sample,
+    SetRepaired, SetRepairedUpto, SetSchema, Stats, TakeMark,
+};
+use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
+
+impl Replica {
+    /// A replica over this shard's engine. Serves the other shards from now on through `port`.
+    pub fn new(
+        rt: &Rt,
+        engine: Engine,
+        port: Port<ShardRequest, ShardResponse>,
+        config: ReplicaConfig,
+    ) -> Self {
+        let replica = Self::over(rt, engine, port.clone(), config);
+        let server = replica.clone();
+        port.serve(move |_, request| {
+            let replica = server.clone();
+            async move { answer(&replica, request).await }
+        });
+        replica
+    }
+}
+
+async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
+    rt::serve_shard_call!(request, ShardRequest => ShardResponse {
+        Read { command, tombstones, is_traced } => {
+            let trace = is_traced.then(TraceLog::default);
+            let read = crate::Read { tombstones, ..crate::Read::of(&command).here() };
+            let page = replica.read(read.traced(trace.as_ref())).await;
+            (page, trace.map(TraceLog::into_events).unwrap_or_default())
+        },
+        Nearest { table, query } => replica.engine().nearest(table, &query).await.map_err(ReplicaError::from),
+        Apply { write, is_traced } => {
+            let trace = is_traced.then(TraceLog::default);
+            let done = replica.apply_here(write, trace.as_ref()).await;
+            (done, trace.map(TraceLog::into_events).unwrap_or_default())
+        },
+        Increment { update } => replica.engine().increment(update).await.map_err(ReplicaError::from),
+        Operate { table, operation } => {
+            let run = operate(replica.engine().clone(), table, operation);
+            replica.rt().uncancelled(Group::Maintenance, run).await
+        },
+        SetSchema { schema } => replica.engine().set_schema(schema),
+        SetRepaired { table, repaired } => replica.engine().set_repaired(table, repaired),
+        TakeMark { table, flush } => {
+            let engine = replica.engine().clone();
+            let run = async move { Ok(engine.take_mark(table, flush).await?) };
+            replica.rt().uncancelled(Group::Maintenance, run).await
+        },
+        SetRepairedUpto { table, mark } => replica.engine().set_repaired_upto(table, mark),
+        RangeRepaired { table, repaired, mark, owned } => {
+            let engine = replica.engine().clone();
+            let run = async move { engine.damage_repaired(table, repaired, mark, &owned).await };
+            replica.rt().uncancelled(Group::Maintenance, run).await;
+        },
+        MakeDurable { table } => replica.engine().make_durable(table).await.map_err(ReplicaError::from),
+        Sample { table, places } => replica.engine().sample(table, places).map(Box::new),
+        LocalFiguresOfShard {  } => replica.engine().local_figures(),
+        Stats {  } => Box::new(replica.engine().stats()),
+    })
+}
+
+async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> Result<(), ReplicaError> {
+    match operation {
+        TableOperation::Flush => engine.flush(table).await?,
+        TableOperation::Compact => engine.compact(table).await?,
+        TableOperation::Truncate { at_micros, expires } => {
+            engine.truncate(table, at_micros, expires).await?;
+        }
+        TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
+        TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
+        TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
+    }
+    Ok(())
+}
