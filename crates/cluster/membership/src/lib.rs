@@ -11,10 +11,9 @@ mod membership;
 mod shards;
 
 pub use change::{
-    FetchFigures, FetchReason, FetchedRanges, RangeStreamer, Rebuild, RetainedRanges, TopologyChanges,
-    TopologyRequest,
+    FetchFigures, FetchReason, FetchedRanges, RangeStreamer, Rebuild, TopologyChanges, TopologyRequest,
 };
 pub use config::MembershipConfig;
 pub use error::MembershipError;
 pub use membership::{Membership, open_group};
-pub use shards::{NodeShards, ShardTask};
+pub use shards::{NodeShards, RetainedRanges, ShardTask};

@@ -5,7 +5,16 @@ use std::sync::Arc;
 use futures_util::future::LocalBoxFuture;
 use schema::TableId;
 
-use crate::{FetchReason, FetchedRanges, MembershipError, RetainedRanges};
+use crate::{FetchReason, FetchedRanges, MembershipError};
+
+/// Ranges that a cleanup retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetainedRanges {
+    /// Ranges whose writes it accepts.
+    Taken,
+    /// Ranges that are read from it.
+    Read,
+}
 
 /// A task that every shard carries out on its part of the data (`RangeStreamer::carry_out`).
 #[derive(Clone, Debug)]

@@ -8,16 +8,7 @@ use cluster::state::{ClusterState, MemberStatus};
 use schema::TableId;
 
 use super::Inner;
-use crate::{MembershipError, ShardTask};
-
-/// Ranges that a cleanup retains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RetainedRanges {
-    /// Ranges whose writes it accepts.
-    Taken,
-    /// Ranges that are read from it.
-    Read,
-}
+use crate::{MembershipError, RetainedRanges, ShardTask};
 
 fn tables_of(state: &ClusterState) -> Arc<[TableId]> {
     state.schema.stored().tables().map(|table| table.id).collect()

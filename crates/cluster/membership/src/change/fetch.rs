@@ -8,10 +8,9 @@ use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
-use super::cleanup::RetainedRanges;
-use super::files::{FetchReason, FetchedRanges, had_from};
+use super::fetch_reason::{FetchReason, FetchedRanges, had_from};
 use super::streamer::{FetchFigures, RangeStreamer};
-use crate::MembershipError;
+use crate::{MembershipError, RetainedRanges};
 
 /// A table's range that a shard fetches.
 type Piece = (Arc<Table>, TokenRange);

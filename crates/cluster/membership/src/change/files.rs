@@ -1,97 +1,23 @@
 //! Streaming of whole files, before a node compares its data with the other replicas. Each shard streams the ranges that it will own.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::PullFrom;
 use futures_util::future::{Either, join_all, select};
 use rt::Rt;
-use schema::{Keyspace, Replication, Table, TableId};
+use schema::{Keyspace, Replication, Table};
 use streaming::Peer;
-use topology::{HostId, TokenRange};
+use topology::TokenRange;
 
 use super::Inner;
-use super::rebuild::Rebuild;
+use super::expected::Expected;
+use super::fetch_reason::{FetchReason, FetchedRanges};
 use super::streamer::{FetchFigures, RangeStreamer};
 use crate::{MembershipError, ShardTask};
 
 /// How often a stream checks whether it is still wanted.
 const WANTED_PERIOD: Duration = Duration::from_secs(1);
-
-/// Why a node fetches.
-#[derive(Clone, Debug)]
-pub enum FetchReason {
-    /// It gains ranges by the topology change with this number.
-    Change(u64),
-    /// An operator asks for all that it owns, from a datacenter or from anywhere.
-    Rebuild(Rebuild),
-}
-
-impl FetchReason {
-    /// From whom.
-    pub(super) fn from(&self) -> PullFrom<'_> {
-        match self {
-            Self::Change(_) => PullFrom::Quorum,
-            Self::Rebuild(rebuild) => {
-                rebuild.source.as_deref().map_or(PullFrom::Others, PullFrom::Datacenter)
-            }
-        }
-    }
-
-    /// Its name: under the same name, streaming continues where it was.
-    fn label(&self) -> String {
-        match self {
-            Self::Change(number) => number.to_string(),
-            Self::Rebuild(rebuild) => format!("rebuild-{}", rebuild.number),
-        }
-    }
-}
-
-/// How much of the files of each table comes, before and while they come.
-#[derive(Debug, Default)]
-pub(super) struct Expected {
-    /// Bytes of the tables that are not complete yet, as sources guess.
-    of: BTreeMap<TableId, u64>,
-    /// Tables that are complete.
-    done: BTreeSet<TableId>,
-    /// Whether all sources have reported their totals.
-    pub(super) is_known: bool,
-    /// The table that comes, and how many bytes had come before it.
-    now: Option<(TableId, u64)>,
-}
-
-impl Expected {
-    fn guess(&mut self, table: TableId, bytes: u64) {
-        if !self.done.contains(&table) {
-            self.of.insert(table, bytes);
-        }
-    }
-
-    fn complete(&mut self, table: TableId) {
-        self.done.insert(table);
-        self.of.remove(&table);
-    }
-
-    /// The total bytes, when `here` have been received and sources have reported `told` more.
-    pub(super) fn total(&self, here: u64, told: u64) -> u64 {
-        let Some((table, before)) = self.now else { return here + told + self.of.values().sum::<u64>() };
-        let later: u64 = self.of.iter().filter(|(other, _)| **other != table).map(|(_, bytes)| *bytes).sum();
-        let guessed = self.of.get(&table).copied().unwrap_or(0);
-        before + guessed.max(here.saturating_sub(before) + told) + later
-    }
-}
-
-/// Ranges of tables of which this node has all that a host had.
-pub type FetchedRanges = BTreeSet<(TableId, i64, i64, HostId)>;
-
-/// The host of which all is here of a table's range.
-pub(super) fn had_from(had: &FetchedRanges, table: TableId, range: TokenRange) -> Option<HostId> {
-    let from = (table, range.after, range.upto, HostId([0; 16]));
-    let upto = (table, range.after, range.upto, HostId([0xff; 16]));
-    had.range(from..=upto).next().map(|(.., host)| *host)
-}
 
 impl RangeStreamer {
     /// Streams this shard's part of the files of the node's ranges.
@@ -109,7 +35,7 @@ impl RangeStreamer {
             Either::Left((had, _)) => had,
             Either::Right(((), fetching)) => fetching.await,
         };
-        *self.expected.borrow_mut() = Expected { is_known: true, ..Expected::default() };
+        *self.expected.borrow_mut() = Expected::known();
         self.fetch.set(FetchFigures { active: had.is_ok(), ..self.fetch.get() });
         had
     }
@@ -168,7 +94,7 @@ impl RangeStreamer {
         let label = reason.label();
         let mut had = FetchedRanges::new();
         for (table, ranges) in self.tables_to_fetch(reason) {
-            self.expected.borrow_mut().now = Some((table.id, self.fetch.get().file_bytes));
+            self.expected.borrow_mut().begin(table.id, self.fetch.get().file_bytes);
             // Dropping the future ends it; received files stay for another attempt.
             let fetching = pin!(self.fetch_table(&table, &ranges, (reason, &label), &mut had));
             match select(fetching, pin!(self.given_up(rt, reason))).await {
@@ -281,33 +207,5 @@ impl Inner {
         self.on_all(ShardTask::FetchOver).await?;
         self.leftovers.set(false);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_is_guessed_until_it_is_told() {
-        let table = |n: u8| TableId([n; 16]);
-        let mut expected = Expected::default();
-        assert!(!expected.is_known);
-        assert_eq!(expected.total(0, 0), 0);
-        (1..=3).for_each(|n| expected.guess(table(n), 100 * u64::from(n)));
-        assert_eq!(expected.total(0, 0), 600, "before the first is asked for");
-        expected.now = Some((table(1), 0));
-        assert_eq!(expected.total(0, 0), 600);
-        assert_eq!(expected.total(0, 130), 630, "the source reports more than the estimate");
-        assert_eq!(expected.total(90, 20), 610, "of two sources one has sent its part");
-        expected.complete(table(1));
-        expected.now = Some((table(2), 125));
-        assert_eq!(expected.total(125, 0), 625, "the first one's total is known");
-        // A late estimate does not count received bytes.
-        expected.guess(table(1), 100);
-        assert_eq!(expected.total(125, 0), 625);
-        expected.complete(table(2));
-        expected.complete(table(3));
-        assert_eq!(expected.total(610, 0), 610);
     }
 }

@@ -4,10 +4,13 @@
 mod allowed;
 mod cleanup;
 mod decide;
+mod expected;
 mod fetch;
+mod fetch_reason;
 mod files;
 mod leave;
 mod rebuild;
+mod rebuilding;
 mod requests;
 mod streamer;
 
@@ -27,9 +30,8 @@ use topology::HostId;
 use crate::MembershipError;
 use crate::membership::Membership;
 use crate::{NodeShards, ShardTask};
-pub use cleanup::RetainedRanges;
 use decide::{Act, Context};
-pub use files::{FetchReason, FetchedRanges};
+pub use fetch_reason::{FetchReason, FetchedRanges};
 pub use rebuild::Rebuild;
 pub use requests::TopologyRequest;
 pub use streamer::{FetchFigures, RangeStreamer};

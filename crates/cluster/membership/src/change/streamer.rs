@@ -7,7 +7,8 @@ use engine::Engine;
 use rt::Rt;
 use streaming::Streaming;
 
-use super::files::{Expected, FetchedRanges};
+use super::expected::Expected;
+use super::fetch_reason::FetchedRanges;
 use crate::{MembershipError, ShardTask};
 
 /// A shard's streaming counters of the present topology change, or the last one.
