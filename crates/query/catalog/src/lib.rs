@@ -9,6 +9,7 @@ mod cdc_tables;
 mod definitions;
 pub mod describe;
 mod estimates;
+mod facts;
 mod gossip;
 mod large;
 mod nodes;
@@ -20,15 +21,15 @@ mod schema_tables;
 mod system_tables;
 
 pub use definitions::computed_keyspaces;
+pub use facts::{
+    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts,
+    RepairFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
+};
 pub use gossip::GossipFacts;
 pub use large::{LargeFacts, LargeFactsKind};
 pub use requests::RequestFacts;
 pub use rows::RowBuilder;
 pub use schema_tables::StoredSchema;
-pub use system_tables::{
-    CacheFacts, ClientFacts, CompactionFacts, Facts, NodeFacts, OptionFacts, PoolFacts, PreparedFacts,
-    RepairFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
-};
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Why a function cannot be created, and why a call of it failed.
 
+use std::time::Duration;
+
 use schema::UserFunction;
 use types::CqlType;
 
@@ -57,7 +59,20 @@ impl CallError {
     }
 
     /// The function ran for too long.
-    pub(crate) fn too_long(function: &UserFunction, limit: std::time::Duration) -> Self {
-        Self::new(function, crate::runtime::ran_longer(function, limit))
+    pub(crate) fn too_long(function: &UserFunction, limit: Duration) -> Self {
+        Self::new(function, ran_longer(function, limit))
     }
+}
+
+/// `User defined function ks.f : (int) -> int ran longer than 500ms`
+pub(crate) fn ran_longer(function: &UserFunction, limit: Duration) -> String {
+    let types: Vec<String> = function.argument_types().map(CqlType::cql_name_unfrozen).collect();
+    format!(
+        "User defined function {}.{} : ({}) -> {} ran longer than {}ms",
+        function.keyspace,
+        function.name,
+        types.join(", "),
+        function.returns.cql_name_unfrozen(),
+        limit.as_millis()
+    )
 }

@@ -5,7 +5,9 @@
 
 mod error;
 mod lua;
+mod meter;
 mod runtime;
 
 pub use error::{CallError, CompileError};
-pub use runtime::{BODY_BYTES_MAX, Called, Limits, Runtime, Slices, TimeSource, check, language};
+pub use meter::{Limits, Slices, TimeSource};
+pub use runtime::{BODY_BYTES_MAX, Called, Runtime, check, language};

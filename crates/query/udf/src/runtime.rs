@@ -1,6 +1,6 @@
 //! Calls of functions on one shard: compiled functions by definition, limits, and the slices of a call.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use schema::UserFunction;
 use stdx::HashMap;
 use types::CqlType;
 
-use crate::error::{CallError, CompileError};
+use crate::error::{CallError, CompileError, ran_longer};
 use crate::lua;
+use crate::meter::{Limits, Meter, Slice, Slices, TimeSource};
 
 /// The longest source of a function, in bytes: it is part of the schema that every node holds.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
@@ -20,50 +21,6 @@ pub const BODY_BYTES_MAX: usize = 256 << 10;
 const COMPILED_MAX: usize = 64;
 /// Instructions that a call may take for each millisecond of its limit.
 const INSTRUCTIONS_PER_MS: u64 = 400_000;
-
-/// Limits of calls; each by its name in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// `user_defined_functions_enabled`
-    pub enabled: bool,
-    /// `user_defined_functions_fail_timeout`: the time of a call on its shard, without that of other tasks between its slices.
-    pub fail_after: Duration,
-    /// `user_defined_functions_warn_timeout`
-    pub warn_after: Duration,
-    /// `user_defined_function_allocation_limit_bytes`
-    pub memory_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            fail_after: Duration::from_millis(1500),
-            warn_after: Duration::from_millis(500),
-            memory_bytes: 1 << 20,
-        }
-    }
-}
-
-/// When a call yields to the other tasks of its shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slices {
-    /// Instructions between two looks at the clock.
-    pub instructions_per_look: u32,
-    /// Instructions of a slice: what ends it where the clock stands still, as in the simulator.
-    pub instructions: u64,
-    /// How long a slice takes.
-    pub time: Duration,
-}
-
-impl Default for Slices {
-    fn default() -> Self {
-        Self { instructions_per_look: 100, instructions: 50_000, time: Duration::from_micros(500) }
-    }
-}
-
-/// The clock of the shard.
-pub type TimeSource = Rc<dyn Fn() -> Instant>;
 
 /// A call that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,54 +43,6 @@ pub struct Runtime {
 struct Compiled {
     definition: Arc<UserFunction>,
     lua: lua::Pool,
-}
-
-/// Result of a slice of a call.
-pub(crate) enum Slice {
-    /// The call goes on.
-    Yielded,
-    /// The result.
-    Done(Option<Vec<u8>>),
-}
-
-/// The use of a call: shared with the hook that ends its slices.
-pub(crate) struct Meter {
-    clock: TimeSource,
-    slices: Slices,
-    began: Cell<Instant>,
-    /// Instructions of the slice.
-    instructions: Cell<u64>,
-}
-
-impl Meter {
-    pub(crate) fn new(clock: TimeSource, slices: Slices) -> Rc<Self> {
-        let began = Cell::new(clock());
-        Rc::new(Self { clock, slices, began, instructions: Cell::new(0) })
-    }
-
-    pub(crate) fn slices(&self) -> Slices {
-        self.slices
-    }
-
-    /// Counts instructions; whether the slice is over.
-    pub(crate) fn count(&self, instructions: u64) -> bool {
-        self.instructions.set(self.instructions.get() + instructions);
-        self.instructions.get() >= self.slices.instructions || self.time() >= self.slices.time
-    }
-
-    /// Whether a slice that should have ended long ago could not. Not by the clock: the system may have taken the core away meanwhile.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.instructions.get() >= self.slices.instructions.saturating_mul(20)
-    }
-
-    fn time(&self) -> Duration {
-        (self.clock)().duration_since(self.began.get())
-    }
-
-    fn begin_slice(&self) {
-        self.began.set((self.clock)());
-        self.instructions.set(0);
-    }
 }
 
 /// The language that runs the sources of a function, by the name after LANGUAGE.
@@ -174,19 +83,6 @@ pub fn check(function: &UserFunction, limits: &Limits) -> Result<(), CompileErro
         ))
     };
     lua::check(function, limits).map_err(failed)
-}
-
-/// `User defined function ks.f : (int) -> int ran longer than 500ms`
-pub(crate) fn ran_longer(function: &UserFunction, limit: Duration) -> String {
-    let types: Vec<String> = function.argument_types().map(CqlType::cql_name_unfrozen).collect();
-    format!(
-        "User defined function {}.{} : ({}) -> {} ran longer than {}ms",
-        function.keyspace,
-        function.name,
-        types.join(", "),
-        function.returns.cql_name_unfrozen(),
-        limit.as_millis()
-    )
 }
 
 impl Runtime {
@@ -238,7 +134,7 @@ impl Runtime {
         loop {
             let slice = call.resume();
             time += meter.time();
-            instructions += meter.instructions.get();
+            instructions += meter.instructions();
             if let Slice::Done(value) = slice.map_err(failed)? {
                 compiled.lua.end(call);
                 let slow = time > self.limits.warn_after && !self.limits.warn_after.is_zero();

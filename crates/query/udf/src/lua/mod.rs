@@ -14,7 +14,7 @@ use mlua::{
 };
 use schema::UserFunction;
 
-use crate::runtime::{Limits, Meter, Slice};
+use crate::meter::{Limits, Meter, Slice};
 use number::Held;
 use pattern::{Capture, Found};
 use resume::{Resumed, resume};
