@@ -25,37 +25,6 @@ const HEADERS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Limits of an HTTP port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpServerConfig {
-    /// Connections at once; a further one takes the place of the one that has waited longest for its client.
-    pub connections_max: usize,
-    /// Bytes of a request's body; they are read and dropped.
-    pub body_bytes_max: usize,
-    /// How long a header may take from its first byte (of the first request: from the connection's begin), and how long a
-    /// body.
-    pub header_timeout: Duration,
-    /// How long a connection may be without a request, or a client take nothing of its answer.
-    pub idle_timeout: Duration,
-    /// How long a connection may live.
-    pub connection_lifetime_max: Duration,
-    /// The access rules.
-    pub access: Access,
-}
-
-impl Default for HttpServerConfig {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            body_bytes_max: 64 << 10,
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(90),
-            connection_lifetime_max: Duration::from_secs(3600),
-            access: Access::default(),
-        }
-    }
-}
-
 /// A port that answers HTTP requests until it is stopped or dropped.
 #[derive(Debug)]
 pub struct HttpServer {

@@ -2,9 +2,11 @@
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
+mod alternator_figures;
 mod alternator_metrics;
 mod guard;
 mod http;
+mod http_config;
 mod http_connections;
 mod metrics;
 mod node;
@@ -15,9 +17,10 @@ mod rpc_metrics;
 mod topology_changes;
 mod view_checks;
 
-pub use alternator_metrics::AlternatorFigures;
+pub use alternator_figures::AlternatorFigures;
 pub use guard::{Access, Changes};
-pub use http::{HttpServer, HttpServerConfig};
+pub use http::HttpServer;
+pub use http_config::HttpServerConfig;
 pub use metrics::exposition;
 pub use node::{Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures, TransportFigures};
 pub use rest::{MetricsService, RestService, load};

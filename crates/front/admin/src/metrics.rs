@@ -5,7 +5,7 @@ use engine::{EngineStats, stats::TableStats};
 use rt::GroupStats;
 use schema::Schema;
 
-use crate::prometheus::{escape, head, sample};
+use crate::prometheus::{escape, head, histogram_of, sample};
 use crate::{NodeInfo, ShardFigures, TransportFigures};
 
 /// One family of samples with its help text.
@@ -260,26 +260,4 @@ fn by_kind(
 fn histogram<'a>(out: &mut String, name: &str, help: &str, shards: impl Iterator<Item = &'a Latencies>) {
     let labelled = shards.enumerate().map(|(shard, latencies)| (format!("shard=\"{shard}\""), latencies));
     histogram_of(out, name, help, labelled);
-}
-
-/// A histogram for each of some labels.
-pub(crate) fn histogram_of<'a>(
-    out: &mut String,
-    name: &str,
-    help: &str,
-    each: impl Iterator<Item = (String, &'a Latencies)>,
-) {
-    head(out, name, "histogram", help);
-    let (bucket_name, sum_name, count_name) =
-        (format!("{name}_bucket"), format!("{name}_sum"), format!("{name}_count"));
-    for (labels, latencies) in each {
-        let mut below = 0;
-        for (bucket, count) in latencies.buckets.iter().enumerate() {
-            below += count;
-            let bound = Latencies::bound_micros(bucket).map_or("+Inf".to_owned(), |bound| bound.to_string());
-            sample(out, &bucket_name, &format!("{labels},le=\"{bound}\""), below as f64);
-        }
-        sample(out, &sum_name, &labels, latencies.sum.as_nanos() as f64 / 1e3);
-        sample(out, &count_name, &labels, below as f64);
-    }
 }

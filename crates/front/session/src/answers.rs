@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 
 use rt::sync::{Notified, Notify};
 
-use crate::Client;
 use crate::admission::{Admission, Charge, Kind, Room, Usage};
 
 /// The reservation for an answer before it is made, in bytes.
@@ -65,9 +64,10 @@ pub struct AnswerBooking {
 }
 
 impl AnswerBooking {
-    /// Ready when room is booked for an answer of `client`: at once, or when those before it have their room.
-    pub fn poll(&mut self, client: &Client, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(Answers { admission, usage, turn }) = client.answers() else { return Poll::Ready(()) };
+    /// Ready when room is booked for an answer of the client whose reservations these are: at once, or when those before it have
+    /// their room.
+    pub(crate) fn poll(&mut self, answers: &Answers, cx: &mut Context<'_>) -> Poll<()> {
+        let Answers { admission, usage, turn } = answers;
         while self.booked.is_none() {
             if let Some((room, _)) = &mut self.waiting {
                 self.booked = Some(ready!(Pin::new(room).poll(cx)));

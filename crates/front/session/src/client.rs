@@ -3,10 +3,11 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use wire::Dialect;
 
-use crate::answers::Answers;
+use crate::answers::{AnswerBooking, Answers};
 
 /// A client that is connected: what its statements depend on beside their text.
 #[derive(Debug)]
@@ -56,8 +57,9 @@ impl Client {
         self
     }
 
-    pub(crate) fn answers(&self) -> Option<&Answers> {
-        self.answers.as_ref()
+    /// Ready when room is booked for an answer of this client: at once, or when those before it have their room.
+    pub fn poll_answer_room(&self, booking: &mut AnswerBooking, cx: &mut Context<'_>) -> Poll<()> {
+        self.answers.as_ref().map_or(Poll::Ready(()), |answers| booking.poll(answers, cx))
     }
 
     /// The keyspace of unqualified names.

@@ -26,7 +26,7 @@ use crate::handshake::{OPENING_MESSAGE_LEN_MAX, agree, unexpected};
 use crate::metrics::{add, count, subtract};
 use crate::peers::Peer;
 use crate::pending::{PendingRequests, poll_place};
-use crate::sessions::Shard;
+use crate::shard::Shard;
 use crate::{
     Client, ConnectionStage, SaslExchange, SaslStep, Statement, StatementMessage, StatementProcessor,
 };

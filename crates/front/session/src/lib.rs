@@ -25,6 +25,7 @@ mod pending;
 mod processor;
 mod security;
 mod sessions;
+mod shard;
 
 pub use answers::AnswerBooking;
 pub use auth::{AllowAll, Authenticator, SaslExchange, SaslStep};

@@ -23,6 +23,7 @@ use crate::metrics::{count, subtract};
 use crate::peers::Peers;
 use crate::pending::Places;
 use crate::security::{Security, ports};
+use crate::shard::{Call, Reply, Shard};
 use crate::{
     Authenticator, ClientTls, ConnectionInfo, NodeDescription, SessionConfig, SessionMetrics,
     StatementProcessor,
@@ -35,34 +36,6 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The requests between shards.
-pub(crate) enum Call {
-    /// Own this connection from now on.
-    Own(DetachedStream, Security),
-    /// To shard 0: a connection of this address has ended.
-    Closed(SocketAddr),
-    /// Send this to the clients that have registered for it.
-    Publish(Event),
-    /// List the connections.
-    List,
-    /// Tell clients that this is the shard-aware port.
-    ShardAwarePort(u16),
-    /// To shard 0: about the node's limits on bytes in flight.
-    Lending(Lending),
-    /// From shard 0: a lease of so many bytes of a limit, of an address or in total.
-    Leased(Option<IpAddr>, usize),
-}
-
-/// Their answers.
-pub(crate) enum Reply {
-    Done,
-    /// The connection could not be handed over.
-    Failed,
-    Connections(Vec<ConnectionInfo>),
-    /// A lease of so many bytes.
-    Leased(usize),
-}
-
 /// One shard's end of what connects the session layers of a node, on its way to the shard.
 pub struct SessionsEndpoint(Endpoint<Call, Reply>);
 
@@ -71,51 +44,8 @@ pub fn sessions_mesh(shard_count: u16) -> Vec<SessionsEndpoint> {
     Mesh::new(shard_count, MESH_QUEUE_MAX).into_iter().map(SessionsEndpoint).collect()
 }
 
-/// The state that the connections of a shard share.
-pub(crate) struct Shard<P: StatementProcessor> {
-    pub(crate) rt: Rt,
-    pub(crate) config: SessionConfig,
-    pub(crate) node: NodeDescription,
-    pub(crate) authenticator: Rc<dyn Authenticator>,
-    pub(crate) processor: P,
-    pub(crate) metrics: Rc<SessionMetrics>,
-    pub(crate) admission: Rc<Admission>,
-    /// The same for answers; each shard has its even share.
-    pub(crate) answers: Rc<Admission>,
-    pub(crate) buffers: Buffers,
-    pub(crate) places: Places<P::Processing>,
-    pub(crate) peers: Peers,
-    /// On shard 0.
-    acceptor: Option<Acceptor>,
-    /// On shard 0.
-    ledger: Option<RefCell<Ledger>>,
-    accepting: RefCell<Vec<Task<()>>>,
-    log_limit: RefCell<LogLimit>,
-    shard_aware_port: Cell<Option<u16>>,
-    port: Port<Call, Reply>,
-}
-
+/// The part of a shard's state that deals with its connections as a whole.
 impl<P: StatementProcessor> Shard<P> {
-    /// The SUPPORTED options of this shard.
-    pub(crate) fn supported(&self) -> Vec<(String, Vec<String>)> {
-        let rt = &self.rt;
-        supported(&self.node, rt.shard(), rt.shard_count(), self.shard_aware_port.get())
-    }
-
-    /// Logs why a connection was refused: at most some lines a second, however many there are.
-    pub(crate) fn warn(&self, address: SocketAddr, why: &str) {
-        let line = self.log_limit.borrow_mut().line(self.rt.now() - Instant::START);
-        match line {
-            None => {}
-            Some(0) => tracing::warn!("refused a CQL connection from {address}: {why}"),
-            Some(suppressed) => {
-                tracing::warn!(
-                    "refused a CQL connection from {address}: {why} ({suppressed} more such lines were left out)"
-                );
-            }
-        }
-    }
-
     /// Runs a connection as a task of this shard until it ends.
     fn own(self: &Rc<Self>, stream: Stream, address: SocketAddr, security: Security) {
         count(&self.metrics.connections);

@@ -22,7 +22,7 @@ use rt::mesh::Port;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, Task};
 use schema::{Schema, TableId};
 
-use crate::node::Boot;
+use crate::boot::Boot;
 use crate::orders::{Configure, Figures, Order, Quiesce, Report};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};

@@ -19,8 +19,8 @@ use session::{AnswerBooking, Client, Statement, StatementMessage};
 use wire::ResponseWriter;
 
 use crate::Config;
+use crate::boot::Boot;
 use crate::config::is_class;
-use crate::node::Boot;
 
 /// Idle workers that are pooled, each some kilobytes.
 const IDLE_WORKERS_MAX: usize = 64;
@@ -232,7 +232,7 @@ async fn process(
 ) -> ResponseWriter {
     let set_keyspace = |keyspace: &str| client.set_keyspace(keyspace);
     let booking = RefCell::new(AnswerBooking::default());
-    let answer_room = |cx: &mut Context<'_>| booking.borrow_mut().poll(client, cx);
+    let answer_room = |cx: &mut Context<'_>| client.poll_answer_room(&mut booking.borrow_mut(), cx);
     let service_level = executor.executor().service_level(client.role());
     let state = ClientState {
         keyspace: client.keyspace(),

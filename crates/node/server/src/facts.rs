@@ -18,7 +18,7 @@ use stdx::RecentFigures;
 use wire::Opcode;
 
 use crate::Config;
-use crate::node::Boot;
+use crate::boot::Boot;
 
 /// The version of Cassandra whose interface this is: drivers and cqlsh choose their ways by it.
 pub(crate) const RELEASE_VERSION: &str = "5.0.6";

@@ -20,9 +20,9 @@ use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpo
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
+use crate::boot::Boot;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
-use crate::node::Boot;
 use crate::{Config, NodeError};
 
 /// How long requests under way may take when the node stops.

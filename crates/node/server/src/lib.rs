@@ -5,6 +5,7 @@
 
 mod admin_node;
 mod announce;
+mod boot;
 mod canaries;
 pub mod config;
 mod error;

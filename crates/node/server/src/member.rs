@@ -8,8 +8,8 @@ use rpc::RpcConfig;
 use rt::mesh::Port;
 use topology::HostId;
 
+use crate::boot::Directories;
 use crate::facts::RELEASE_VERSION;
-use crate::node::Directories;
 use crate::orders::{CarryOut, CloseClients, Figures, Order, Quiesce, Report};
 use crate::{Config, NodeError};
 

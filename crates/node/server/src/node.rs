@@ -4,7 +4,6 @@
 //! has every shard listen, and at the end has every shard stop. The other shards follow shard 0 over a mesh of
 //! their own; everything that can fail does so before the first client is accepted.
 
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use std::time::Duration;
 use cluster::rollback::RollbackGuard;
 use cluster::state::MemberStatus;
 use cluster::{NewTokens, NodeIdentity};
-use coordinator::ClusterView;
 use futures_util::future::{Either, join_all, select};
 use membership::{Membership, TopologyChanges};
 use rpc::RpcConfig;
@@ -23,11 +21,12 @@ use schema::Schema;
 use topology::HostId;
 
 use crate::admin_node::AdminNode;
+use crate::boot::{Boot, Directories};
 use crate::member::{self, Shards};
 use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
 use crate::settings::Settings;
-use crate::shard::ShardSetup;
+use crate::shard::{ShardSetup, engine_config};
 use crate::{Canaries, Config, NodeError};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
@@ -41,46 +40,6 @@ const SUPERUSER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The assumed memory of a node, where it is unknown, as in a simulation.
 const MEMORY_ASSUMED: u64 = 4 << 30;
-
-/// The configuration of every shard before it opens.
-#[derive(Debug)]
-pub(crate) struct Boot {
-    /// As it was at the start.
-    pub(crate) config: Config,
-    /// As it is now.
-    pub(crate) settings: Settings,
-    /// Injected bugs; only the simulator plants any.
-    pub(crate) canaries: Canaries,
-    pub(crate) directories: Directories,
-    pub(crate) identity: NodeIdentity,
-    pub(crate) schema: Arc<Schema>,
-    pub(crate) view: Arc<ClusterView>,
-    /// TLS for clients.
-    pub(crate) client_tls: Option<session::ClientTls>,
-    /// The certificate of the DynamoDB API's port with TLS.
-    pub(crate) alternator_tls: Option<Arc<tls::Credentials>>,
-    pub(crate) started_micros: i64,
-}
-
-/// The directories of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Directories {
-    pub(crate) data: PathBuf,
-    pub(crate) commitlog: PathBuf,
-    /// Identity, the cluster's log, lock.
-    pub(crate) node: PathBuf,
-    pub(crate) hints: PathBuf,
-}
-
-impl Directories {
-    fn of(config: &Config) -> Self {
-        let data = config.data_file_directories.clone();
-        let beside = |name: &str| data.parent().unwrap_or(Path::new("/")).join(name);
-        let commitlog = config.commitlog_directory.clone().unwrap_or_else(|| beside("commitlog"));
-        let hints = config.hints_directory.clone().unwrap_or_else(|| beside("hints"));
-        Self { commitlog, node: data.join(".torc"), hints, data }
-    }
-}
 
 /// What is called when clients can connect: with the CQL addresses that the node listens on.
 pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
@@ -290,7 +249,7 @@ async fn open(
     follower: &Follower,
 ) -> Result<(AdminNode, TopologyChanges), NodeError> {
     let Begun { boot, membership, .. } = begun;
-    engine::prepare(rt, &boot.engine_config(rt), &Arc::new(boot.schema.stored())).await?;
+    engine::prepare(rt, &engine_config(&boot, rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
     follower.order_all(Open { boot: boot.clone() }).await?;
     follower.order_all(Replay {}).await?;
@@ -416,22 +375,6 @@ async fn finish_drops(
     }
     let ids: Vec<schema::TableId> = drops.iter().map(|dropped| dropped.id).collect();
     Ok(group.forget_drops(&ids).await?)
-}
-
-impl Boot {
-    /// The engine's settings for one shard.
-    pub(crate) fn engine_config(&self, rt: &Rt) -> engine::EngineConfig {
-        crate::shard::engine_config(self, rt)
-    }
-
-    /// Keeps the number of shards that the data is now written by.
-    async fn remember_shard_count(&self, rt: &Rt) -> Result<(), NodeError> {
-        if self.identity.shard_count != rt.shard_count() {
-            let identity = NodeIdentity { shard_count: rt.shard_count(), ..self.identity.clone() };
-            identity.save(rt, &self.directories.node).await?;
-        }
-        Ok(())
-    }
 }
 
 /// The schema of a node before anyone has created a keyspace: its stored and virtual system tables.

@@ -12,7 +12,7 @@ use rt::ShardCall;
 use rt::mesh::{Endpoint, Port};
 use rt::sync::Notify;
 
-use crate::node::Boot;
+use crate::boot::Boot;
 use crate::shard::{RunningShard, ShardSetup};
 use crate::{Config, NodeError};
 

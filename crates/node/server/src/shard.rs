@@ -17,8 +17,8 @@ use rt::{Group, Rt, ShardId, Task};
 use streaming::{Streaming, StreamingConfig};
 use topology::HostId;
 
+use crate::boot::Boot;
 use crate::front::{Front, FrontEndpoint};
-use crate::node::Boot;
 use crate::{Config, NodeError};
 
 /// A shard's ends of the meshes, on their way to the shard.

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use coordinator::{Phase, ViewNode};
 use gossip::{Key, Standing};
-use schema::Replication;
 use serde_json::{Value, json};
 
 use super::{figures, ring};
@@ -16,7 +15,7 @@ use crate::{Answer, Node};
 pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
     let own_load = figures::load(node).await;
     let (view, gossiped) = (node.view(), ring::gossiped(node));
-    let owned = shares(node, keyspace)?;
+    let owned = ring::shares(node, keyspace)?;
     let mut all = Vec::new();
     for ((index, of), owns) in view.indexes().zip(view.nodes()).zip(owned) {
         let told = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::told_load(endpoint));
@@ -64,23 +63,4 @@ fn member(of: &ViewNode, up: bool, load: Option<f64>, owns: Option<f64>) -> Valu
         "owns": owns,
         "tokens": tokens.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
-}
-
-/// Each member's part of the data, in the view's order: of the ring's tokens without a keyspace, of its replicas with one.
-pub(super) fn shares(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Vec<f64>, Answer> {
-    let view = node.view();
-    let lengths = view.ring().range_lengths();
-    let mut owned = vec![0_u128; view.nodes().len()];
-    match keyspace.map(|keyspace| ring::replication(node, keyspace)).transpose()? {
-        None => view.ring().tokens().iter().zip(&lengths).for_each(|((_, owner), length)| {
-            owned[usize::from(owner.0)] += length;
-        }),
-        Some(Replication::Local) => owned.fill(1 << 64),
-        Some(replication) => {
-            for ((_, replicas), length) in view.place(&replication).now().ranges().zip(&lengths) {
-                replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
-            }
-        }
-    }
-    Ok(owned.into_iter().map(|owned| owned as f64 / 2_f64.powi(64)).collect())
 }

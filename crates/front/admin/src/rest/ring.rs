@@ -11,7 +11,7 @@ use schema::{Replication, Table};
 use serde_json::{Value, json};
 use topology::{HostId, Location};
 
-use super::{figures, nodes};
+use super::figures;
 use crate::uuid;
 use crate::{Answer, Node};
 
@@ -86,9 +86,28 @@ pub(super) fn tokens(node: &Rc<dyn Node>) -> Value {
     json!(view.ring().tokens().iter().map(one).collect::<Vec<_>>())
 }
 
+/// Each member's part of the data, in the view's order: of the ring's tokens without a keyspace, of its replicas with one.
+pub(super) fn shares(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Vec<f64>, Answer> {
+    let view = node.view();
+    let lengths = view.ring().range_lengths();
+    let mut owned = vec![0_u128; view.nodes().len()];
+    match keyspace.map(|keyspace| replication(node, keyspace)).transpose()? {
+        None => view.ring().tokens().iter().zip(&lengths).for_each(|((_, owner), length)| {
+            owned[usize::from(owner.0)] += length;
+        }),
+        Some(Replication::Local) => owned.fill(1 << 64),
+        Some(replication) => {
+            for ((_, replicas), length) in view.place(&replication).now().ranges().zip(&lengths) {
+                replicas.iter().for_each(|replica| owned[usize::from(replica.0)] += length);
+            }
+        }
+    }
+    Ok(owned.into_iter().map(|owned| owned as f64 / 2_f64.powi(64)).collect())
+}
+
 /// Each node's part of the data: of the ring's tokens without a keyspace, of its replicas with one.
 pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
-    let (view, owned) = (node.view(), nodes::shares(node, keyspace)?);
+    let (view, owned) = (node.view(), shares(node, keyspace)?);
     let one = |(node, owned): (&ViewNode, f64)| pair(name(node), owned.to_string());
     Ok(json!(view.nodes().iter().zip(owned).map(one).collect::<Vec<_>>()))
 }

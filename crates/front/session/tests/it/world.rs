@@ -93,7 +93,7 @@ impl Echo {
             // As a SELECT whose rows are elsewhere.
             "fetch" => {
                 let mut booking = session::AnswerBooking::default();
-                std::future::poll_fn(|cx| booking.poll(&client, cx)).await;
+                std::future::poll_fn(|cx| client.poll_answer_room(&mut booking, cx)).await;
                 rt.sleep(Duration::from_millis(10)).await;
                 let mut rows = response.rows(&metadata, false, None);
                 rows.cell(&vec![7; number() as usize]);

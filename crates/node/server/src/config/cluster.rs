@@ -6,7 +6,7 @@ use std::time::Duration;
 use rpc::{CompressBetween, Packing};
 use topology::Location;
 
-use super::rackdc::SIMPLE;
+use super::snitch::SIMPLE;
 use super::{Config, ConfigError};
 
 /// The least and the greatest phi that make a usable failure detector; Cassandra has the same bounds.

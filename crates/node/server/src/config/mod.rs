@@ -12,6 +12,7 @@ mod foreign;
 mod guardrails;
 mod options;
 mod rackdc;
+mod snitch;
 mod value;
 mod yaml;
 

@@ -395,7 +395,7 @@ impl Config {
         one_of(
             "endpoint_snitch",
             &self.endpoint_snitch,
-            &[super::rackdc::READS_FILE, super::rackdc::SIMPLE],
+            &[super::snitch::READS_FILE, super::snitch::SIMPLE],
         )?;
         one_of(
             "server_encryption_options_internode_encryption",

@@ -1,11 +1,7 @@
 //! `cassandra-rackdc.properties`: where a node stands, in the file that Cassandra's and ScyllaDB's tools write.
 
+use super::snitch::READS_FILE;
 use super::{Config, ConfigError};
-
-/// The snitch that reads the file.
-pub(crate) const READS_FILE: &str = "GossipingPropertyFileSnitch";
-/// The snitch of a cluster in one place.
-pub(crate) const SIMPLE: &str = "SimpleSnitch";
 
 impl Config {
     /// The file's name, beside `torc.yaml`.

@@ -1,0 +1,63 @@
+//! The configuration that every shard of a node opens with, and where the node has its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cluster::NodeIdentity;
+use coordinator::ClusterView;
+use rt::Rt;
+use schema::Schema;
+
+use crate::settings::Settings;
+use crate::{Canaries, Config, NodeError};
+
+/// The configuration of every shard before it opens.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    /// As it was at the start.
+    pub(crate) config: Config,
+    /// As it is now.
+    pub(crate) settings: Settings,
+    /// Injected bugs; only the simulator plants any.
+    pub(crate) canaries: Canaries,
+    pub(crate) directories: Directories,
+    pub(crate) identity: NodeIdentity,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) view: Arc<ClusterView>,
+    /// TLS for clients.
+    pub(crate) client_tls: Option<session::ClientTls>,
+    /// The certificate of the DynamoDB API's port with TLS.
+    pub(crate) alternator_tls: Option<Arc<tls::Credentials>>,
+    pub(crate) started_micros: i64,
+}
+
+/// The directories of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Directories {
+    pub(crate) data: PathBuf,
+    pub(crate) commitlog: PathBuf,
+    /// Identity, the cluster's log, lock.
+    pub(crate) node: PathBuf,
+    pub(crate) hints: PathBuf,
+}
+
+impl Directories {
+    pub(crate) fn of(config: &Config) -> Self {
+        let data = config.data_file_directories.clone();
+        let beside = |name: &str| data.parent().unwrap_or(Path::new("/")).join(name);
+        let commitlog = config.commitlog_directory.clone().unwrap_or_else(|| beside("commitlog"));
+        let hints = config.hints_directory.clone().unwrap_or_else(|| beside("hints"));
+        Self { commitlog, node: data.join(".torc"), hints, data }
+    }
+}
+
+impl Boot {
+    /// Keeps the number of shards that the data is now written by.
+    pub(crate) async fn remember_shard_count(&self, rt: &Rt) -> Result<(), NodeError> {
+        if self.identity.shard_count != rt.shard_count() {
+            let identity = NodeIdentity { shard_count: rt.shard_count(), ..self.identity.clone() };
+            identity.save(rt, &self.directories.node).await?;
+        }
+        Ok(())
+    }
+}
