@@ -21,7 +21,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
 use crate::encoding::{Encoding, packed};
-use crate::operations::of_target;
+use crate::operations::names::of_target;
 use crate::secure::Transport;
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};

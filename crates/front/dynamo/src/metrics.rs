@@ -7,7 +7,7 @@ use std::time::Duration;
 use coordinator::Latencies;
 
 use crate::ApiError;
-use crate::operations::OPERATIONS;
+use crate::operations::names::OPERATIONS;
 
 /// Requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

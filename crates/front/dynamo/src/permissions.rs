@@ -5,7 +5,7 @@ use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
 
-use crate::operations::partiql;
+use crate::operations::{names, statement};
 use crate::request::{Request, table_name};
 use crate::streams::definition::parts_of_arn;
 use crate::streams::position::ShardIterator;
@@ -35,7 +35,7 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         members.filter_map(|(kind, part)| of(permission(kind), part.get("TableName")?.as_str()?)).collect()
     };
     let statement = |request: &Request| {
-        let statement = partiql::statement(request).ok()?;
+        let statement = statement::parse(request).ok()?;
         of(if statement.writes() { Modify } else { Select }, statement.table())
     };
     let statements = |member: &str| {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_operation_has_its_permissions() {
-        for operation in crate::operations::OPERATIONS {
+        for operation in names::OPERATIONS {
             let request = Request::parse(b"{}").expect("a request");
             assert!(needed(operation, &request).is_some(), "{operation}");
         }

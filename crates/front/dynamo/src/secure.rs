@@ -1,9 +1,9 @@
 //! The begin of a connection to the port with TLS. The handshake runs on the shard that serves the connection.
 
+use std::time::Duration;
+
 use rt::{Rt, Stream};
 use tls::{Credentials, TlsError};
-
-use crate::HttpLimits;
 
 /// How the bytes of a connection travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ pub(crate) enum Transport {
 /// When the handshake fails or is not done in `handshake_timeout`; the connection is closed.
 pub(crate) async fn secure(
     rt: &Rt,
-    limits: &HttpLimits,
+    handshake_timeout: Duration,
     stream: Stream,
     credentials: &Credentials,
 ) -> Result<(Stream, Transport), TlsError> {
-    let accepted = tls::accept(rt, stream, credentials, true, limits.handshake_timeout).await?;
+    let accepted = tls::accept(rt, stream, credentials, true, handshake_timeout).await?;
     let transport = if accepted.encrypted { Transport::Tls } else { Transport::Misdirected };
     Ok((accepted.stream, transport))
 }

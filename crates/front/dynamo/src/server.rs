@@ -215,7 +215,9 @@ async fn connection<C: Coordinator>(
 ) {
     let secured = match tls {
         None => Ok((stream, Transport::Plain)),
-        Some(credentials) => secure(&service.rt, &service.limits, stream, &credentials).await,
+        Some(credentials) => {
+            secure(&service.rt, service.limits.handshake_timeout, stream, &credentials).await
+        }
     };
     match secured {
         Ok(secured) => serve(service, secured, progress).await,

@@ -7,8 +7,9 @@ use items::{Item, item_size, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::partiql::StatementWrite;
+use super::size::read_units;
 use super::transact_write_items::check_twice;
-use super::{Dynamo, capacity, partiql, read_units};
+use super::{Dynamo, capacity, statement};
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request, constraint};
 use crate::table;
@@ -32,7 +33,7 @@ impl<C: Coordinator> Dynamo<C> {
             return constraint(shown, "statements", &format!("Member must have length {bound}"));
         }
         let parts = list.iter().map(Request::part).collect::<Result<Vec<_>>>()?;
-        let statements: Vec<Result<Statement>> = parts.iter().map(partiql::statement).collect();
+        let statements: Vec<Result<Statement>> = parts.iter().map(statement::parse).collect();
         let writes = |statement: &&Statement| statement.writes();
         let (some, none) = (
             statements.iter().flatten().any(|one| writes(&one)),

@@ -5,7 +5,8 @@ use futures_util::future::try_join_all;
 use items::{Item, Projection, Substitutions, item_size, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::{Dynamo, capacity, read_units};
+use super::size::read_units;
+use super::{Dynamo, capacity};
 use crate::error::{Result, invalid};
 use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey};

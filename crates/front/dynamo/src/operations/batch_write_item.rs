@@ -6,7 +6,8 @@ use items::{Item, item_size, json};
 use mutation::PartitionUpdate;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::{Dynamo, capacity, check_size, write_units};
+use super::size::{check_size, write_units};
+use super::{Dynamo, capacity};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
 use crate::secondary;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 use types::CqlType;
 
 use super::describe_table::description;
+use super::key_schema::{Definitions, definitions, key_elements};
 use super::stream_specification::{self, Specification};
 use super::{Dynamo, refuse, secondary_indexes, tags};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
@@ -17,87 +18,10 @@ use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
 use crate::table::{self, ATTRIBUTES, Details, column_type, keyspace_name};
 
-/// The longest name of a key attribute.
-const KEY_NAME_MAX: usize = 255;
-
-/// Names of attributes and their types.
-pub(super) type Definitions<'a> = Vec<(&'a str, &'a str)>;
-
 /// The key of a table that is to be created: name and column type.
 struct KeySchema {
     hash: (String, CqlType),
     range: Option<(String, CqlType)>,
-}
-
-fn text<'a>(fields: &'a Map<String, Json>, name: &str, place: &str) -> Result<&'a str> {
-    match fields.get(name).filter(|value| !value.is_null()) {
-        Some(value) => Ok(json::read_string(value)?),
-        None => constraint("null", place, "Member must not be null"),
-    }
-}
-
-/// `AttributeDefinitions`: names and types.
-pub(super) fn definitions(request: &Request) -> Result<Definitions<'_>> {
-    let mut definitions: Vec<(&str, &str)> = Vec::new();
-    for (at, definition) in json::read_list(request.required("AttributeDefinitions")?)?.iter().enumerate() {
-        let fields = json::read_map(definition)?;
-        let place = |member: &str| format!("attributeDefinitions.{}.member.{member}", at + 1);
-        let name = text(fields, "AttributeName", &place("attributeName"))?;
-        let kind = text(fields, "AttributeType", &place("attributeType"))?;
-        if column_type(kind).is_none() {
-            return constraint(
-                kind,
-                &place("attributeType"),
-                "Member must satisfy enum value set: [B, N, S]",
-            );
-        }
-        if name.is_empty() || name.len() > KEY_NAME_MAX {
-            return constraint(
-                name,
-                &place("attributeName"),
-                if name.is_empty() {
-                    "Member must have length greater than or equal to 1"
-                } else {
-                    "Member must have length less than or equal to 255"
-                },
-            );
-        }
-        if definitions.iter().any(|(known, _)| *known == name) {
-            return invalid!(
-                "One or more parameter values were invalid: Cannot set the AttributeDefinitions of attribute {name} twice"
-            );
-        }
-        definitions.push((name, kind));
-    }
-    Ok(definitions)
-}
-
-/// A `KeySchema`, held against the definitions: one key or two, the first of which is the hash key.
-pub(super) fn key_elements<'a>(
-    schema: &'a Json,
-    at_place: &str,
-    definitions: &[(&str, &str)],
-) -> Result<Vec<(&'a str, &'a str)>> {
-    let list = json::read_list(schema)?;
-    if list.is_empty() {
-        return constraint("[]", at_place, "Member must have length greater than or equal to 1");
-    }
-    if list.len() > 2 {
-        return constraint("[...]", at_place, "Member must have length less than or equal to 2");
-    }
-    let mut keys: Vec<(&str, &str)> = Vec::new();
-    for (at, element) in list.iter().enumerate() {
-        let fields = json::read_map(element)?;
-        let place = |member: &str| format!("{at_place}.{}.member.{member}", at + 1);
-        let name = text(fields, "AttributeName", &place("attributeName"))?;
-        let kind = text(fields, "KeyType", &place("keyType"))?;
-        if !["HASH", "RANGE"].contains(&kind) {
-            return constraint(kind, &place("keyType"), "Member must satisfy enum value set: [HASH, RANGE]");
-        }
-        keys.push((name, kind));
-    }
-    check_keys(&keys, definitions)?;
-    Ok(keys)
 }
 
 /// `AttributeDefinitions`, `KeySchema` and the indexes, held against each other.
@@ -122,34 +46,6 @@ fn key_schema(request: &Request) -> Result<(KeySchema, Definitions<'_>)> {
         return constraint("[]", "keySchema", "Member must have length greater than or equal to 1");
     };
     Ok((KeySchema { hash, range: keys.next() }, definitions))
-}
-
-fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()> {
-    const WRONG: &str = "One or more parameter values were invalid:";
-    let names = |list: &[(&str, &str)]| list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    if keys.first().is_some_and(|(_, kind)| *kind != "HASH") {
-        return invalid!("Invalid KeySchema: The first KeySchemaElement is not a HASH key type");
-    }
-    if keys.get(1).is_some_and(|(_, kind)| *kind != "RANGE") {
-        return invalid!("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type");
-    }
-    if let [(hash, _), (range, _)] = keys
-        && hash == range
-    {
-        return invalid!("Both the Hash Key and the Range Key element in the KeySchema have the same name");
-    }
-    if keys.iter().any(|(name, _)| !definitions.iter().any(|(known, _)| known == name)) {
-        return invalid!(
-            "{WRONG} Some index key attributes are not defined in AttributeDefinitions. Keys: [{}], \
-             AttributeDefinitions: [{}]",
-            names(keys),
-            names(definitions)
-        );
-    }
-    if let Some((name, _)) = keys.iter().find(|(name, _)| *name == ATTRIBUTES) {
-        return invalid!("{WRONG} The name {name} is reserved for Torc and cannot be that of a key");
-    }
-    Ok(())
 }
 
 /// Billing of `CreateTable` and `UpdateTable`.

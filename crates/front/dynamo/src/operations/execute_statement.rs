@@ -8,7 +8,8 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::page::{PAGE_BYTES, Page, PageRequest, start_of};
 use super::query::keys;
-use super::{Dynamo, add_capacity, add_read_capacity, partiql, read_units};
+use super::size::read_units;
+use super::{Dynamo, add_capacity, add_read_capacity, statement};
 use crate::error::{Result, invalid};
 use crate::request::{Capacity, Request};
 use crate::table::{self, ApiTable};
@@ -106,7 +107,7 @@ impl<C: Coordinator> Dynamo<C> {
         let shows_old = request.returns_old_on_failure()?;
         let limit = request.integer("Limit", 1, i64::from(i32::MAX))?.map(|limit| limit as usize);
         let consistent = request.boolean("ConsistentRead")?.unwrap_or(false);
-        match partiql::statement(request)? {
+        match statement::parse(request)? {
             Statement::Select(select) => {
                 let next = begin(request, fingerprint(request))?;
                 self.select(select, next, (limit, consistent, asked)).await

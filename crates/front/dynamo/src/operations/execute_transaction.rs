@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::transact_get_items::Get;
 use super::transact_write_items::{ITEMS_MAX, token, unless_cancelled};
-use super::{Dynamo, partiql};
+use super::{Dynamo, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, constraint};
 use crate::table;
@@ -38,7 +38,7 @@ impl<C: Coordinator> Dynamo<C> {
             return constraint(shown, "transactStatements", &format!("Member must have length {bound}"));
         }
         let parts = list.iter().map(Request::part).collect::<Result<Vec<_>>>()?;
-        let statements = parts.iter().map(partiql::statement).collect::<Result<Vec<_>>>()?;
+        let statements = parts.iter().map(statement::parse).collect::<Result<Vec<_>>>()?;
         let is_read = |statement: &Statement| matches!(statement, Statement::Select(_));
         if statements.iter().all(is_read) {
             let gets = statements.into_iter().enumerate().map(|(at, statement)| self.get_of(at, statement));

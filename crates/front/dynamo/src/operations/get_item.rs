@@ -4,7 +4,8 @@ use exec::backend::Coordinator;
 use items::{item_size, json};
 use serde_json::{Map, Value as Json};
 
-use super::{Dynamo, add_capacity, read_units};
+use super::size::read_units;
+use super::{Dynamo, add_capacity};
 use crate::error::Result;
 use crate::request::Request;
 

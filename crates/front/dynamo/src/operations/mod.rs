@@ -13,16 +13,20 @@ mod execute_transaction;
 mod get_item;
 mod get_records;
 mod get_shard_iterator;
+mod key_schema;
 mod limits;
 mod list_streams;
 mod list_tables;
+pub(crate) mod names;
 mod page;
-pub(crate) mod partiql;
+mod partiql;
 mod put_item;
 mod query;
 mod query_index;
 mod scan;
 mod secondary_indexes;
+mod size;
+pub(crate) mod statement;
 mod stream_specification;
 mod tags;
 mod time_to_live;
@@ -43,7 +47,7 @@ use exec::Executor;
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use hyper::http::request::Parts;
-use items::{Item, item_size, json};
+use items::{Item, json};
 use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -62,10 +66,9 @@ use crate::store::Store;
 use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
+use names::{OPERATIONS, UNSUPPORTED};
 use write::{Decided, ItemWrite};
 
-/// The most bytes of an item.
-const ITEM_BYTES_MAX: usize = 400 << 10;
 /// How old changes are that streams show, unless something else is configured.
 const STREAMS_WINDOW: Duration = Duration::from_secs(10);
 
@@ -399,89 +402,6 @@ fn described(operation: &str, body: &[u8]) -> String {
     }
 }
 
-/// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 30] = [
-    "BatchExecuteStatement",
-    "BatchGetItem",
-    "BatchWriteItem",
-    "CreateTable",
-    "DeleteItem",
-    "DeleteTable",
-    "DescribeContinuousBackups",
-    "DescribeEndpoints",
-    "DescribeLimits",
-    "DescribeStream",
-    "DescribeTable",
-    "DescribeTimeToLive",
-    "ExecuteStatement",
-    "ExecuteTransaction",
-    "GetItem",
-    "GetRecords",
-    "GetShardIterator",
-    "ListStreams",
-    "ListTables",
-    "ListTagsOfResource",
-    "PutItem",
-    "Query",
-    "Scan",
-    "TagResource",
-    "TransactGetItems",
-    "TransactWriteItems",
-    "UntagResource",
-    "UpdateItem",
-    "UpdateTable",
-    "UpdateTimeToLive",
-];
-
-/// The operations of the API of streams, which has a target of its own.
-const STREAM_OPERATIONS: [&str; 4] = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"];
-
-/// The operation that an `X-Amz-Target` names.
-pub(crate) fn of_target(target: &str) -> Option<&str> {
-    let (version, operation) = target.split_once('.')?;
-    let is_of_streams = STREAM_OPERATIONS.contains(&operation);
-    match version {
-        "DynamoDB_20120810" if !is_of_streams => Some(operation),
-        "DynamoDBStreams_20120810" if is_of_streams => Some(operation),
-        _ => None,
-    }
-}
-
-/// Operations of AWS that are refused by name.
-const UNSUPPORTED: [&str; 31] = [
-    "CreateBackup",
-    "CreateGlobalTable",
-    "DeleteBackup",
-    "DeleteResourcePolicy",
-    "DescribeBackup",
-    "DescribeContributorInsights",
-    "DescribeExport",
-    "DescribeGlobalTable",
-    "DescribeGlobalTableSettings",
-    "DescribeImport",
-    "DescribeKinesisStreamingDestination",
-    "DescribeTableReplicaAutoScaling",
-    "DisableKinesisStreamingDestination",
-    "EnableKinesisStreamingDestination",
-    "ExportTableToPointInTime",
-    "GetResourcePolicy",
-    "ImportTable",
-    "ListBackups",
-    "ListContributorInsights",
-    "ListExports",
-    "ListGlobalTables",
-    "ListImports",
-    "PutResourcePolicy",
-    "RestoreTableFromBackup",
-    "RestoreTableToPointInTime",
-    "UpdateContinuousBackups",
-    "UpdateContributorInsights",
-    "UpdateGlobalTable",
-    "UpdateGlobalTableSettings",
-    "UpdateKinesisStreamingDestination",
-    "UpdateTableReplicaAutoScaling",
-];
-
 /// Refuses a parameter that has no effect yet.
 fn refuse(request: &Request, names: &[&str]) -> Result<()> {
     match names.iter().find(|name| request.has(name)) {
@@ -520,27 +440,6 @@ fn capacity(table: &str, asked: Capacity, units: f64) -> Json {
         members.insert("Table".to_owned(), to_json!({ "CapacityUnits": units }));
     }
     out
-}
-
-/// Units of a write of an item of this size.
-fn write_units(bytes: usize) -> f64 {
-    bytes.div_ceil(1024).max(1) as f64
-}
-
-/// Units of a read of so many bytes.
-fn read_units(bytes: usize, consistent: bool) -> f64 {
-    bytes.div_ceil(4096).max(1) as f64 * if consistent { 1.0 } else { 0.5 }
-}
-
-/// Refuses an item that is too large.
-fn check_size(item: &Item, message: &str) -> Result<()> {
-    if item_size(item) > ITEM_BYTES_MAX {
-        return invalid!("{message}");
-    }
-    if item.values().any(|value| value.depth() > items::NESTING_MAX) {
-        return invalid!("Nesting Levels have exceeded supported limits");
-    }
-    Ok(())
 }
 
 /// The answer to a write of one item; `shown` are the attributes that were asked for.

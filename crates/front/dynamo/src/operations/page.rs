@@ -8,7 +8,8 @@ use replica::{Limits, ReadCommand};
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::{Dynamo, add_read_capacity, read_units};
+use super::size::read_units;
+use super::{Dynamo, add_read_capacity};
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request};
 use crate::secondary::{Projected, SecondaryIndex};

@@ -3,7 +3,7 @@
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::create_table::key_elements;
+use super::key_schema::{self, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, constraint};
 use crate::secondary::{IndexKey, Projected, SecondaryIndex};
@@ -285,7 +285,7 @@ fn create(
     (table, details): (&ApiTable, &mut Details),
 ) -> Result<()> {
     let defined = match request.has("AttributeDefinitions") {
-        true => super::create_table::definitions(request)?,
+        true => key_schema::definitions(request)?,
         false => Vec::new(),
     };
     let mut definitions: Vec<(&str, &str)> = defined.clone();

@@ -12,8 +12,9 @@ use items::{Condition, Item, Projection, item_size, json};
 use mutation::Timestamp;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::Dynamo;
+use super::size::read_units;
 use super::transact_write_items::{check_twice, consumed, parts, unless_cancelled};
-use super::{Dynamo, read_units};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
 use crate::request::{Capacity, Request};

@@ -7,8 +7,9 @@ use exec::backend::Coordinator;
 use items::{item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::size::write_units;
 use super::write::{Action, ItemWrite};
-use super::{Dynamo, capacity, write_units};
+use super::{Dynamo, capacity};
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request, constraint, place};
 use crate::table::{self, RowKey};

@@ -3,7 +3,7 @@
 use items::update::SetValue;
 use items::{Condition, Item, Path, Substitutions, Update, item_size, json};
 
-use super::{check_size, write_units};
+use super::size::{check_size, write_units};
 use crate::error::{ApiError, Result};
 use crate::intent::Effect;
 use crate::request::Request;

@@ -1,0 +1,84 @@
+//! The names of the operations.
+
+/// The operations that there are.
+pub(crate) const OPERATIONS: [&str; 30] = [
+    "BatchExecuteStatement",
+    "BatchGetItem",
+    "BatchWriteItem",
+    "CreateTable",
+    "DeleteItem",
+    "DeleteTable",
+    "DescribeContinuousBackups",
+    "DescribeEndpoints",
+    "DescribeLimits",
+    "DescribeStream",
+    "DescribeTable",
+    "DescribeTimeToLive",
+    "ExecuteStatement",
+    "ExecuteTransaction",
+    "GetItem",
+    "GetRecords",
+    "GetShardIterator",
+    "ListStreams",
+    "ListTables",
+    "ListTagsOfResource",
+    "PutItem",
+    "Query",
+    "Scan",
+    "TagResource",
+    "TransactGetItems",
+    "TransactWriteItems",
+    "UntagResource",
+    "UpdateItem",
+    "UpdateTable",
+    "UpdateTimeToLive",
+];
+
+/// The operations of the API of streams, which has a target of its own.
+const STREAM_OPERATIONS: [&str; 4] = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"];
+
+/// The operation that an `X-Amz-Target` names.
+pub(crate) fn of_target(target: &str) -> Option<&str> {
+    let (version, operation) = target.split_once('.')?;
+    let is_of_streams = STREAM_OPERATIONS.contains(&operation);
+    match version {
+        "DynamoDB_20120810" if !is_of_streams => Some(operation),
+        "DynamoDBStreams_20120810" if is_of_streams => Some(operation),
+        _ => None,
+    }
+}
+
+/// Operations of AWS that are refused by name.
+pub(super) const UNSUPPORTED: [&str; 31] = [
+    "CreateBackup",
+    "CreateGlobalTable",
+    "DeleteBackup",
+    "DeleteResourcePolicy",
+    "DescribeBackup",
+    "DescribeContributorInsights",
+    "DescribeExport",
+    "DescribeGlobalTable",
+    "DescribeGlobalTableSettings",
+    "DescribeImport",
+    "DescribeKinesisStreamingDestination",
+    "DescribeTableReplicaAutoScaling",
+    "DisableKinesisStreamingDestination",
+    "EnableKinesisStreamingDestination",
+    "ExportTableToPointInTime",
+    "GetResourcePolicy",
+    "ImportTable",
+    "ListBackups",
+    "ListContributorInsights",
+    "ListExports",
+    "ListGlobalTables",
+    "ListImports",
+    "PutResourcePolicy",
+    "RestoreTableFromBackup",
+    "RestoreTableToPointInTime",
+    "UpdateContinuousBackups",
+    "UpdateContributorInsights",
+    "UpdateGlobalTable",
+    "UpdateGlobalTableSettings",
+    "UpdateKinesisStreamingDestination",
+    "UpdateTableReplicaAutoScaling",
+];
