@@ -1,4 +1,4 @@
-//! What a shard counts of the DynamoDB API, for metrics.
+//! Figures of the DynamoDB API on a shard, for metrics.
 
 use coordinator::Latencies;
 

@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
 
 use crate::http_connections::{Connections, Progress, watch};
-use crate::{Access, Answer, Call, Service, guard};
+use crate::{Answer, Call, HttpServerConfig, Service, guard};
 
 /// Bytes of a request's header, and what hyper buffers of a connection.
 const HEADER_BYTES_MAX: usize = 32 << 10;

@@ -5,7 +5,7 @@ use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
 
-use crate::operations::{names, statement};
+use crate::operations::statement;
 use crate::request::{Request, table_name};
 use crate::streams::definition::parts_of_arn;
 use crate::streams::position::ShardIterator;
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_operation_has_its_permissions() {
-        for operation in names::OPERATIONS {
+        for operation in crate::operations::names::OPERATIONS {
             let request = Request::parse(b"{}").expect("a request");
             assert!(needed(operation, &request).is_some(), "{operation}");
         }

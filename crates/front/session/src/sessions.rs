@@ -1,15 +1,11 @@
 //! All CQL connections of a shard, and the messages between shards about them.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use rt::{
-    DetachedStream, Endpoint, Group, Instant, ListenOptions, Listener, Mesh, NetError, Port, Rt, ShardId,
-    Stream, Task,
-};
-use stdx::LogLimit;
+use rt::{Endpoint, Group, ListenOptions, Listener, Mesh, NetError, Rt, ShardId, Stream};
 use tls::TlsError;
 use wire::Event;
 
@@ -17,7 +13,6 @@ use crate::accept::Acceptor;
 use crate::admission::{Admission, Lending};
 use crate::buffers::Buffers;
 use crate::connection::Connection;
-use crate::handshake::supported;
 use crate::lending::Ledger;
 use crate::metrics::{count, subtract};
 use crate::peers::Peers;

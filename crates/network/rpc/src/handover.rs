@@ -1,4 +1,4 @@
-//! What the shards of a node send each other about connections, calls and requests, and the ends of the mesh that carry it.
+//! Messages between the shards of a node about connections, calls and requests, and the ends of the mesh that carry them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use coordinator::{ClusterView, HintFigures};
-use schema::{Schema, TableId};
+use schema::TableId;
 use topology::HostId;
 
 use crate::{GossipFacts, LargeFacts, RequestFacts};

@@ -1,9 +1,14 @@
 //! `system` and `system_views`: the node, its clients, its work.
 
+use std::collections::BTreeMap;
+
 use schema::Schema;
 
 use crate::rows::{Datum, RowBuilder};
-use crate::{Facts, estimates, gossip, large, nodes, requests, ring, running};
+use crate::{
+    CacheFacts, ClientFacts, CompactionFacts, Facts, RepairFacts, SizeFacts, TaskFacts, estimates, gossip,
+    large, nodes, requests, ring, running,
+};
 
 pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
     match rows.table().name.clone().as_str() {

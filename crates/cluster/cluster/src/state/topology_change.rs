@@ -1,4 +1,4 @@
-//! A topology change that is under way, as the cluster's log has it.
+//! A topology change that is under way: a value of the cluster's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 

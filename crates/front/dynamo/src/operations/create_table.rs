@@ -6,7 +6,7 @@ use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use items::json;
 use schema::{Keyspace, Schema, TableBuilder, TableId};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Value as Json, json as to_json};
 use types::CqlType;
 
 use super::describe_table::description;

@@ -1,15 +1,12 @@
 //! PartiQL statements as the reads and writes that the other operations make.
 
-use std::rc::Rc;
-
 use exec::backend::Coordinator;
-use items::partiql::{Returning, STATEMENT_MAX, Select, Statement, item_key};
-use items::{Condition, Item, Path, json};
+use items::partiql::{Returning, Select, Statement, item_key};
+use items::{Condition, Item, Path};
 
 use super::Dynamo;
 use super::write::{Action, ItemWrite};
 use crate::error::{Result, invalid};
-use crate::request::{Request, constraint};
 use crate::table::{self, ApiTable};
 
 /// A write of a statement, and what it returns.
