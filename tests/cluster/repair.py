@@ -37,12 +37,12 @@ def restart(world, at):
 
 @contextmanager
 def without(world, at):
-    """A node is away, and nobody keeps what it misses."""
+    """A node is down, and nobody keeps what it misses."""
     world.nodes.all[at].kill()
     address = world.nodes.addresses[at]
     others = [other for other in world.nodes.addresses if other != address]
     for other in others:
-        wait_until(lambda other=other: address in rest(other, "/gossiper/endpoint/down"), f"{other} knows that {address} is away")
+        wait_until(lambda other=other: address in rest(other, "/gossiper/endpoint/down"), f"{other} knows that {address} is down")
     yield
     world.nodes.start(at)
     world.sees(at)

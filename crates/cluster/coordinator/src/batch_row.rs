@@ -49,7 +49,7 @@ pub(crate) fn table_of(schema: &Schema) -> Option<&Arc<Table>> {
     schema.table("system", "batches")
 }
 
-/// What takes a batch out.
+/// The function that takes a batch out.
 pub(crate) fn removal(
     batches: &Arc<Table>,
     key: DecoratedKey,
@@ -98,7 +98,7 @@ impl StoredBatch {
         update
     }
 
-    /// What a row keeps.
+    /// The cells that a row keeps.
     pub(crate) fn read(batches: &Table, kept: &PartitionResult) -> Self {
         let mut batch = Self { key: kept.key.clone(), at_micros: i64::MIN, updates: Vec::new() };
         let mutations = batches.column("mutations").map(|column| column.id);

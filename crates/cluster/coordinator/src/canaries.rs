@@ -26,7 +26,7 @@ pub struct Canaries {
     pub unmoved_replication: bool,
     /// Digests leave the values of cells and their deletions out.
     pub blind_digest: bool,
-    /// What a read finds replicas to lack is not written to them.
+    /// The data that a read finds replicas to lack is not written to them.
     pub skipped_repair: bool,
     /// The same of reads that all replicas have answered.
     pub skipped_repair_of_all: bool,
@@ -46,11 +46,11 @@ pub struct Canaries {
     pub early_schema: bool,
     /// An increment is sent again to a replica that leads it, as if it had not answered.
     pub repeated_increment: bool,
-    /// What one node had of a range is taken for what a quorum has.
+    /// The data that one node had of a range is taken for the data of a quorum.
     pub one_source: bool,
-    /// Who loses a range is not asked for it when others make a quorum.
+    /// The leaving replica of a range is not asked for it when others make a quorum.
     pub loser_left_out: bool,
-    /// What a read repairs is not told to nodes that are about to be replicas.
+    /// The data that a read repairs is not told to nodes that are about to be replicas.
     pub no_pending_repairs: bool,
     /// Writes of tokens that a node does not own any more are taken.
     pub owns_everything: bool,
@@ -74,7 +74,7 @@ pub(crate) fn digest(injected: Canaries, command: &ReadCommand, page: &ReadPage)
     replica::digest(command, &page)
 }
 
-/// What a replica writes of a commit.
+/// The update that a replica writes of a commit.
 pub(crate) fn committed(injected: Canaries, update: &PartitionUpdate) -> PartitionUpdate {
     match update.rows().split_last() {
         Some((_, rest)) if injected.torn_commit && !rest.is_empty() => {

@@ -7,7 +7,7 @@ use topology::{Consistency, HostId, NodeIndex, Replicas};
 use crate::RequestError;
 use crate::view::ClusterView;
 
-/// What a consistency level asks of the replicas: so many answers from each of these groups.
+/// The answers that a consistency level needs of the replicas: so many answers from each of these groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs(SmallVec<[Need; 1]>);
 
@@ -47,7 +47,7 @@ fn copies_in(replication: &Replication, view: &ClusterView, datacenter: u16) -> 
 }
 
 impl Needs {
-    /// What `consistency` needs of a keyspace with this replication. `pending` nodes are about to become replicas: they take
+    /// The answers that `consistency` needs of a keyspace with this replication. `pending` nodes are about to become replicas: they take
     /// writes, and as many more answers are needed, so that a quorum stores it whichever nodes are the replicas afterwards.
     pub fn new(
         consistency: Consistency,
@@ -85,7 +85,7 @@ impl Needs {
         self
     }
 
-    /// What both need.
+    /// The needs of both.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let mut both = self.0.iter().chain(&other.0);

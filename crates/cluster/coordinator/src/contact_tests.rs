@@ -36,7 +36,7 @@ fn each(factors: &[(&str, u32)]) -> Replication {
     Replication::NetworkTopology { factors }
 }
 
-/// Who is asked, as numbers of nodes, or `required/alive`.
+/// The nodes that are asked, as numbers, or `required/alive`.
 fn asked(nodes: &str, replication: &Replication, consistency: Consistency) -> String {
     let view = view(nodes);
     let placement = view.place(replication);
@@ -92,7 +92,7 @@ fn a_view_after_another_shares_its_ring_alone() {
     let mut nodes = view("a/r !a/r a/r a/r").nodes().to_vec();
     let convicted = placed(ClusterView::after(&first, nodes.clone(), false).unwrap(), Some(&first));
     assert!(!convicted.is_alive(NodeIndex(1)) && convicted.places_as(&first));
-    assert_eq!(now(&convicted), now(&first), "who lives changes no placement");
+    assert_eq!(now(&convicted), now(&first), "liveness changes no placement");
     // The same where the ring was made anew.
     let convicted = placed(view("a/r !a/r a/r a/r"), Some(&first));
     assert_eq!(now(&convicted), now(&first));

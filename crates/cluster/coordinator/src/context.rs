@@ -20,6 +20,7 @@ use topology::HostId;
 
 use crate::fence::Fence;
 use crate::forward::Outcomes;
+use crate::kind::Kind;
 use crate::lease::Lease;
 use crate::peer_error::PeerError;
 use crate::placements::{Placements, TablePlacements};
@@ -35,18 +36,18 @@ use crate::{Canaries, ClusterView, Copies, RequestError};
 /// Gives the gossip states of all nodes.
 pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
 
-/// Keeps updates for nodes that are away.
+/// Keeps updates for nodes that are down.
 pub trait HintKeeper {
     /// Keeps an update: for which node, of which table, as a message, of a write that began then (its coordinator); whether
     /// it is kept.
     fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool;
-    /// What is kept on this shard, by node.
+    /// The hints on this shard, by node.
     fn kept(&self) -> Vec<(HostId, HintFigures)>;
     /// When the latest write began of which something was kept, microseconds since the epoch; [`i64::MIN`] for none.
     fn latest_micros(&self) -> i64;
 }
 
-/// What a coordinator counts of its dealings with other nodes' replicas.
+/// A coordinator's counters of its dealings with other nodes' replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationStats {
     /// Reads for which a further replica was asked, because those asked first were slow.
@@ -405,7 +406,7 @@ impl Context {
         }
     }
 
-    /// What this node's own replica has.
+    /// The data of this node's own replica.
     pub(crate) async fn read_here(
         &self,
         command: &ReadCommand,
@@ -436,7 +437,7 @@ impl Context {
         self.0.injected.get()
     }
 
-    /// What a page comes to, as replicas tell each other.
+    /// The digest of a page, as replicas tell each other.
     pub(crate) fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
         crate::canaries::digest(self.injected(), command, page)
     }
@@ -451,7 +452,7 @@ impl Context {
         begun_micros
     }
 
-    /// Keeps an update for a node that is away; whether it was kept.
+    /// Keeps an update for a node that is down; whether it was kept.
     pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
         if self.injected().dropped_hints {
             return true;
@@ -469,7 +470,7 @@ impl Context {
         assert!(self.0.hints.set(keeper).is_ok(), "hints have one keeper");
     }
 
-    /// What this shard stores for nodes that are down.
+    /// The hints that this shard stores for nodes that are down.
     pub(crate) fn stored_hints(&self) -> Vec<(HostId, HintFigures)> {
         self.0.hints.get().map(|keeper| keeper.kept()).unwrap_or_default()
     }
@@ -508,17 +509,6 @@ impl Context {
         let schema = self.0.schema.borrow();
         schema.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.computes(&table.name))
     }
-}
-
-/// Where a table's rows come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// On this node alone, as each node has its own (`LocalStrategy`).
-    Local,
-    /// On the replicas that a replication has, of which this node may be the only one.
-    Replicated,
-    /// Nowhere: they are made when they are asked for.
-    Computed,
 }
 
 fn no_keyspace(table: &Table) -> RequestError {

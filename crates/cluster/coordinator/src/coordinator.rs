@@ -24,8 +24,9 @@ use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::build_requests::BuildRequests;
 use crate::cdc_times;
 use crate::computed::ComputedTables;
-use crate::context::{Context, HintKeeper, Kind, ReplicationStats, WeakContext};
+use crate::context::{Context, HintKeeper, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
+use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::logged::Batches;
@@ -173,7 +174,7 @@ impl Coordinator {
         }
     }
 
-    /// Keeps updates for nodes that are away with `keeper` from now on.
+    /// Keeps updates for nodes that are down with `keeper` from now on.
     ///
     /// # Panics
     /// When it is called twice.
@@ -181,7 +182,7 @@ impl Coordinator {
         self.context.keep_hints_with(keeper);
     }
 
-    /// What this shard counts of its dealings with other nodes.
+    /// The counters of this shard of its dealings with other nodes.
     pub fn replication_stats(&self) -> ReplicationStats {
         self.context.replication_stats()
     }
@@ -348,7 +349,7 @@ impl Coordinator {
         sums
     }
 
-    /// What this shard's batchlog has done.
+    /// The counters of this shard's batchlog.
     pub fn batchlog_stats(&self) -> BatchlogStats {
         self.operations.batchlog.stats()
     }
@@ -444,7 +445,7 @@ impl Coordinator {
         found.map(|liveness| *liveness)
     }
 
-    /// What all shards of this node keep for nodes that are away.
+    /// The hints that all shards of this node keep for nodes that are down.
     pub async fn kept_hints(&self) -> BTreeMap<HostId, HintFigures> {
         let stored = join_all(self.context.port().ask_each(shard_calls::StoredHints {})).await;
         let mut sums: BTreeMap<HostId, HintFigures> = BTreeMap::new();

@@ -138,7 +138,7 @@ impl Copies {
         self.pieces().take_while(move |_| moves).filter(|piece| !piece.stays())
     }
 
-    /// Who fetches a range: those who will be replicas and are not yet. Where a replication has fewer replicas than before, also
+    /// The nodes that fetch a range: those that will be replicas and are not yet. Where a replication has fewer replicas than before, also
     /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
     fn fetchers<'a>(&self, piece: &'a Piece<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
         let all = self.is_altered && piece.loses();

@@ -7,7 +7,7 @@ use crate::{Consistency, Operation, WriteKind};
 pub enum RequestError {
     /// Too few replicas are alive; nothing was tried.
     Unavailable {
-        /// What was asked for.
+        /// The request.
         consistency: Consistency,
         /// Replicas that it needs.
         required: u32,
@@ -16,7 +16,7 @@ pub enum RequestError {
     },
     /// Too few replicas answered a read in time.
     ReadTimeout {
-        /// What was asked for.
+        /// The request.
         consistency: Consistency,
         /// Answers that came.
         received: u32,
@@ -27,18 +27,18 @@ pub enum RequestError {
     },
     /// Too few replicas acknowledged a write in time; it may still take effect.
     WriteTimeout {
-        /// What was asked for.
+        /// The request.
         consistency: Consistency,
         /// Acknowledgements that came.
         received: u32,
         /// Acknowledgements needed.
         required: u32,
-        /// What kind of write.
+        /// The kind of write.
         kind: WriteKind,
     },
     /// A conditional write was not decided in time, and never will be.
     CasTimeout {
-        /// What was asked for: SERIAL or LOCAL_SERIAL.
+        /// The request: SERIAL or LOCAL_SERIAL.
         consistency: Consistency,
         /// Votes that came in the last round.
         received: u32,
@@ -46,12 +46,12 @@ pub enum RequestError {
         required: u32,
         /// Rounds that others got in the way of.
         contentions: u32,
-        /// What kind of write.
+        /// The kind of write.
         kind: WriteKind,
     },
     /// A conditional write may or may not have happened, or happen yet.
     CasUncertain {
-        /// What was asked for: SERIAL or LOCAL_SERIAL.
+        /// The request: SERIAL or LOCAL_SERIAL.
         consistency: Consistency,
         /// Votes that came in the last round.
         received: u32,
@@ -60,7 +60,7 @@ pub enum RequestError {
     },
     /// Replicas failed to read.
     ReadFailure {
-        /// What was asked for.
+        /// The request.
         consistency: Consistency,
         /// Answers that came.
         received: u32,
@@ -73,13 +73,13 @@ pub enum RequestError {
     },
     /// Replicas failed to write.
     WriteFailure {
-        /// What was asked for.
+        /// The request.
         consistency: Consistency,
         /// Acknowledgements that came.
         received: u32,
         /// Acknowledgements needed.
         required: u32,
-        /// What kind of write.
+        /// The kind of write.
         kind: WriteKind,
         /// Why, per failed replica.
         failures: Vec<ReplicaFailure>,
@@ -88,7 +88,7 @@ pub enum RequestError {
     RateLimit {
         /// Keyspace and table.
         table: String,
-        /// What is limited.
+        /// The target of the limit.
         operation: Operation,
         /// Whether the coordinator refused it, so that nothing was done; replicas otherwise, of which some may have done it.
         by_coordinator: bool,

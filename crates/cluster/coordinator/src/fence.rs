@@ -18,9 +18,9 @@ pub(crate) struct Fence {
     least: Cell<u64>,
     /// The number of the shard's own ring.
     newest: Cell<u64>,
-    /// Who was let in since the shard has that.
+    /// The requests that were let in since the shard has that.
     inside: RefCell<Gate>,
-    /// Who was let in before.
+    /// The requests that were let in before.
     before: RefCell<Vec<Gate>>,
     /// Shard 0: the ring that every shard has.
     pub(crate) published: Watch<u64>,

@@ -14,16 +14,16 @@ use crate::{Coordinator, RequestError};
 /// A node that is asked for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSource {
-    /// Who it is.
+    /// Its role.
     pub host: HostId,
     /// How many shards it has.
     pub shards: u16,
-    /// What it is asked for.
+    /// The request to it.
     pub ranges: Vec<TokenRange>,
 }
 
 impl Coordinator {
-    /// Whom to ask for the files of a table's ranges; within each of these all tokens have the same replicas. Ranges that nobody has
+    /// The nodes to ask for the files of a table's ranges; within each of these all tokens have the same replicas. Ranges that nobody has
     /// who answers are left out. All shards choose alike as long as they believe the same nodes alive.
     pub fn file_sources(
         &self,

@@ -27,7 +27,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub type ViewMaker = Box<dyn Fn(&ClusterState, &ClusterView) -> Option<ClusterView>>;
 
 impl Coordinator {
-    /// Shard 0: takes over what the cluster's log says from now on, and puts this node's schema changes into it. `view` makes of a
+    /// Shard 0: applies what the cluster's log says from now on, and puts this node's schema changes into it. `view` makes of a
     /// state what requests need to know of the nodes.
     ///
     /// # Panics

@@ -32,7 +32,7 @@ const OTHERS_MAX: u64 = 256;
 /// A write's way into another datacenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Whom the coordinator tells.
+    /// The receivers of the coordinator's messages.
     pub(crate) first: NodeIndex,
     /// The replicas to which that one forwards.
     pub(crate) others: Replicas,

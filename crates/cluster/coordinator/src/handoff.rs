@@ -1,6 +1,6 @@
 //! Hinted handoff: stores hints for down nodes, and delivers them when the nodes are up again.
 //!
-//! Crate `hints` keeps; this module knows who is alive, since when one is away, and that a hint travels as every other
+//! Crate `hints` keeps; this module knows who is alive, since when one is down, and that a hint travels as every other
 //! write does, with the time at which its write began.
 
 use std::cell::{Cell, RefCell};
@@ -47,13 +47,13 @@ struct Inner {
     changed: Notify,
     /// Nodes that have left the cluster in this process lifetime.
     left: RefCell<BTreeSet<HostId>>,
-    /// What is delivered to whom now.
+    /// The deliveries at present, by host.
     deliveries: RefCell<BTreeMap<HostId, Task<()>>>,
     stopping: Cell<bool>,
     task: RefCell<Option<Task<()>>>,
 }
 
-/// What the coordinator knows of it: weakly, for it is known by it.
+/// The coordinator's reference to it: weak, for it refers to the coordinator.
 struct Keeper(Weak<Inner>);
 
 impl HintKeeper for Keeper {
@@ -113,12 +113,12 @@ impl Handoff {
         handoff
     }
 
-    /// What is kept, with its figures and switches.
+    /// The stored entries, with their figures and switches.
     pub fn hints(&self) -> &Hints {
         &self.0.hints
     }
 
-    /// What is kept for all nodes together on this shard.
+    /// The hints of all nodes together on this shard.
     pub fn kept(&self) -> HintFigures {
         let mut sum = HintFigures::default();
         self.0.hints.hosts().iter().for_each(|(_, figures)| sum.merge(figures));

@@ -17,7 +17,7 @@ pub fn partition_ranges(range: TokenRange) -> Vec<PartitionRange> {
     vec![PartitionRange { start, end: upto }, PartitionRange { start: after, end }]
 }
 
-/// Whom a range is fetched from.
+/// The nodes that a range is fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullFrom<'a> {
     /// So many of its replicas that they share one with whatever acknowledged a write at QUORUM. This node may be one.
@@ -28,7 +28,7 @@ pub enum PullFrom<'a> {
     Datacenter(&'a str),
 }
 
-/// Who has a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
+/// The nodes that have a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
 /// replicas than copies.
 pub(crate) fn holders(
     erm: &EffectiveReplicationMap,

@@ -40,7 +40,7 @@ impl Latencies {
     }
 }
 
-/// What a coordinator counts of one kind of request.
+/// A coordinator's counters of one kind of request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFigures {
     /// How long requests took, those that failed included and those that were refused before they began apart.

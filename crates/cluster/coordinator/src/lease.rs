@@ -54,7 +54,7 @@ struct Inner {
     confirmed: Cell<Option<Instant>>,
     /// Until when a failure counts.
     failed_until: Cell<Instant>,
-    /// Who asks; the others wait for that one.
+    /// The task that asks; the others wait for it.
     asking: Semaphore,
     /// How the log is asked on shard 0, where it is not the group's.
     confirm: OnceCell<Confirm>,

@@ -27,6 +27,7 @@ mod following;
 mod forward;
 mod handoff;
 mod holders;
+mod kind;
 mod late;
 mod latency;
 mod lease;

@@ -35,7 +35,7 @@ const COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Updates of a batch that was left that are written at once, at most.
 const AT_ONCE_MAX: usize = 32;
 
-/// Who keeps a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
+/// The nodes that keep a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
 /// different ones where there are such. `turn` varies the choice.
 fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     let own = &view.node(view.own()).location;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Phase, ViewNode};
 use topology::{HostId, Location};
 
-/// A view by racks, one letter a node; `-` for one that is away, `+` for one that joins, `x` in front for another datacenter. The first is this node.
+/// A view by racks, one letter a node; `-` for one that is down, `+` for one that joins, `x` in front for another datacenter. The first is this node.
 fn view(nodes: &[&str]) -> ClusterView {
     let node = |(at, text): (usize, &&str)| {
         let datacenter = if text.starts_with('x') { "dc2" } else { "dc1" };

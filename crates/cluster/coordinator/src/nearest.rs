@@ -15,7 +15,8 @@ use schema::Table;
 use topology::{NodeIndex, Replicas};
 
 use crate::contact::{self, Needs};
-use crate::context::{Context, Kind};
+use crate::context::Context;
+use crate::kind::Kind;
 use crate::message::stamp;
 use crate::peer_error::{PeerError, unreadable};
 use crate::read::parts;

@@ -61,7 +61,7 @@ impl Age {
         }
     }
 
-    /// What a truncation does to it: who writes now begins again, who comes late leaves out what was truncated.
+    /// The effect of a truncation on it: who writes now begins again, who comes late leaves out what was truncated.
     fn truncation(self) -> Truncation<'static> {
         match self {
             Self::New(begun_micros) => Truncation::Refuses(begun_micros),

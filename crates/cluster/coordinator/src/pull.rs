@@ -44,7 +44,7 @@ const LOSER_WAIT: Duration = Duration::from_secs(60);
 /// How long the replicas of this node's datacenter that are down are waited for.
 const NEIGHBOUR_WAIT: Duration = Duration::from_secs(60);
 
-/// What fetching a range came to.
+/// The outcome of fetching a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PullStats {
     /// Partitions of which this node lacked something.
@@ -75,7 +75,7 @@ enum Sources {
     Gone,
 }
 
-/// Who loses a token's range by the change for which it is fetched, and is there to be asked. Fails while one is down and may come back: it
+/// The leaving replica of a token's range in the change for which it is fetched, when it is there to be asked. Fails while one is down and may come back: it
 /// would drop what nobody has fetched. That is waited for, but not for ever: a node that is dead for good could not even be replaced while
 /// another joins, and what a quorum acknowledged the others have.
 fn leaving(
@@ -144,7 +144,7 @@ fn neighbours(
     Ok(there.len())
 }
 
-/// Who is asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
+/// The nodes that are asked for a token's range. All that `have` had is here already: it counts as one of them, and is not asked.
 fn sources(
     coordinator: &Coordinator,
     erm: &EffectiveReplicationMap,

@@ -105,7 +105,7 @@ impl<'a> Quorum<'a> {
         }
     }
 
-    /// Who answered, in the order of the answers.
+    /// The nodes that answered, in the order of the answers.
     ///
     /// # Errors
     /// When those are not enough, or the answers are not `complete`. `data_present` goes into the client's error.

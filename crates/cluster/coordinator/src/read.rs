@@ -168,7 +168,7 @@ impl Reader<'_> {
         Ok(assembly.page)
     }
 
-    /// What has one set of replicas.
+    /// The range that has one set of replicas.
     async fn part(
         &self,
         command: &ReadCommand,
@@ -226,7 +226,7 @@ struct Gather<'a> {
     participants: &'a Participants<'a>,
 }
 
-/// What has come so far.
+/// The data that have come so far.
 #[derive(Default)]
 struct Gathered {
     page: Option<ReadPage>,
@@ -234,7 +234,7 @@ struct Gathered {
 }
 
 impl Gather<'_> {
-    /// Who answered, and the rows when all said the same.
+    /// The nodes that answered, and the rows when all said the same.
     async fn run(&self, chosen: &[NodeIndex]) -> Result<(Replicas, Option<ReadPage>), RequestError> {
         let (context, participants) = (self.reader.context, self.participants);
         let body = message::encode_command(&self.reader.erm.view, &self.command);

@@ -1,7 +1,7 @@
 //! Blocking read repair: when the replicas of a read differ, all send their rows, which are merged, and each is sent what it lacks
 //! before the client is answered.
 //!
-//! What a read has shown must be on as many replicas as its consistency level asks, or a later read could miss it. A replica that
+//! The result of a read must be on as many replicas as its consistency level asks, or a later read could miss it. A replica that
 //! fails here, or is slow, is replaced by another one: in the reading by its rows, in the repairing by sending it everything
 //! that those which have not acknowledged yet lack.
 
@@ -153,7 +153,7 @@ impl Reader<'_> {
         quorum.answered(true, true)
     }
 
-    /// What nodes that are about to be replicas, or were until now, are sent with the replicas: what this read has shown must not be
+    /// The data that nodes that are about to be replicas, or were until now, are sent with the replicas: what this read has shown must not be
     /// missing when reads have gone over to them.
     fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
         let (view, placement) = (&self.erm.view, &self.erm.placement);

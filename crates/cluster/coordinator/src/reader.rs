@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         self.context.read_here(command, self.options.deadline).await
     }
 
-    /// What a replica's rows come to.
+    /// The digest of a replica's rows.
     pub(crate) async fn digest(
         &self,
         node: NodeIndex,

@@ -8,7 +8,8 @@ use replica::{Partitions, ReadCommand, ReadPage, RowLookup};
 use rt::Instant;
 
 use crate::computed::{self, ComputedTables};
-use crate::context::{Context, Kind};
+use crate::context::Context;
+use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::read::{read_here, read_replicas};

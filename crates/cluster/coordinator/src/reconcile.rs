@@ -12,7 +12,7 @@ use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Resume};
 
 use crate::Canaries;
 
-/// What several pages amount to.
+/// The sum of several pages.
 #[derive(Debug)]
 pub struct Reconciled {
     /// Live rows within the command's limits. Its `more` tells where to go on, also when the limits were not reached.

@@ -20,7 +20,7 @@ fn command(partitions: Partitions, reversed: bool, limits: Limits) -> ReadComman
     ReadCommand { reversed, limits, form: Form::Unbroken, ..ReadCommand::all_of(table(), partitions, NOW) }
 }
 
-/// What a replica that holds `updates` answers.
+/// The answer of a replica that holds `updates`.
 fn answer(command: &ReadCommand, updates: &[PartitionUpdate]) -> ReadPage {
     let mut page = PageBuilder::new(command);
     if let Some(resume) = &command.resume {
@@ -85,7 +85,7 @@ fn read_all(mut command: ReadCommand, replicas: &mut [Vec<PartitionUpdate>]) -> 
     panic!("a read of a handful of rows goes on for ever");
 }
 
-/// What a client sees of a partition: keys of its rows, and the rows.
+/// The client's view of a partition: keys of its rows, and the rows.
 fn seen(partitions: &[PartitionResult]) -> Vec<(DecoratedKey, Option<mutation::Row>, Vec<mutation::Row>)> {
     partitions.iter().map(|p| (p.key.clone(), p.static_row.clone(), p.rows.clone())).collect()
 }

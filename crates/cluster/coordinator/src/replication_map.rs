@@ -7,12 +7,12 @@ use schema::Replication;
 use topology::Replicas;
 
 use crate::contact::Needs;
-use crate::context::Kind;
 use crate::copies::Copies;
+use crate::kind::Kind;
 use crate::view::ClusterView;
 use crate::{Canaries, Consistency, RequestError};
 
-/// What a request needs to know of its keyspace and of the cluster.
+/// The context of a request: its needs of its keyspace and of the cluster.
 #[derive(Clone)]
 pub(crate) struct EffectiveReplicationMap {
     pub(crate) view: Arc<ClusterView>,

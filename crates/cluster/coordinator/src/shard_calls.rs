@@ -18,7 +18,7 @@ use crate::view_builds::ViewBuildStatus;
 use crate::{ClusterView, Decision, Operation, SchemaChangeError};
 
 rt::shard_calls! {
-    /// What the coordinators of a node's shards ask of each other.
+    /// The calls between the coordinators of a node's shards.
     pub NodeRequest => NodeResponse {
         /// To shard 0: change the schema, which the change was planned against with version `base`.
         ChangeSchema { base: [u8; 16], edits: Vec<SchemaEdit> } -> Result<(), SchemaChangeError>,

@@ -1,6 +1,6 @@
 //! Which nodes have answered slowly of late: of replicas that are equally near, those are asked last.
 //!
-//! What counts is how long answers to reads of single partitions were waited for, those included that nobody waited for to the end because
+//! The measure is how long answers to reads of single partitions were waited for, those included that nobody waited for to the end because
 //! another replica was faster. A node is slow when it takes several times as long as the fastest of its equals; after a second in which it
 //! was not asked it may show again that it is not.
 

@@ -24,7 +24,7 @@ pub(crate) const TRACED_VERBS: [Verb; 9] = [
     Verb::PaxosCommit,
 ];
 
-/// What Cassandra calls a verb's message.
+/// Cassandra's name of a verb's message.
 pub(crate) fn message_name(verb: Verb) -> String {
     match verb {
         Verb::Read | Verb::ReadDigest => "READ".to_owned(),

@@ -186,7 +186,7 @@ impl<'a> Truncations<'a> {
         self.context.forwarded().lifetime()
     }
 
-    /// What became of it on each node: at which time it truncated, not before `at_micros`.
+    /// The outcome on each node: at which time it truncated, not before `at_micros`.
     async fn truncate_once(
         &self,
         view: &ClusterView,
@@ -233,6 +233,7 @@ impl<'a> Truncations<'a> {
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         assert!(at_micros >= before, "the time of a truncation never goes back");
+        assert!(expires > Instant::START, "a truncation has a time until which it is wanted");
         let operation = TableOperation::Truncate { at_micros, expires };
         let outcomes = self.context.replica().table_operation_on_each(table, operation).await;
         assert_eq!(outcomes.len(), self.shards(), "each shard truncates its part of the table");

@@ -14,7 +14,7 @@ use crate::placed_ring::PlacedRing;
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewNode {
-    /// Who it is.
+    /// Its role.
     pub host: HostId,
     /// Where its clients find it (`rpc_address`, `native_transport_port`): how errors name it.
     pub native: SocketAddr,
@@ -106,9 +106,9 @@ pub struct ClusterView {
     datacenters: Arc<[u16]>,
     names: Arc<[String]>,
     own: NodeIndex,
-    /// Who has left and may still answer what it was asked before.
+    /// The nodes that have left and may still answer earlier requests.
     departed: Vec<ViewNode>,
-    /// Who is down and has a replacement that waits for its turn.
+    /// The node that is down and has a replacement that waits until no other change is under way.
     declared_dead: BTreeSet<HostId>,
     /// The ring's number, and the least one by which replicas may still be chosen.
     ring_number: u64,
@@ -264,7 +264,7 @@ impl ClusterView {
         Self { departed, ..self }
     }
 
-    /// Who has left and may still answer what it was asked before.
+    /// The nodes that have left and may still answer earlier requests.
     pub(crate) fn departed(&self) -> &[ViewNode] {
         &self.departed
     }

@@ -79,7 +79,7 @@ impl Inner {
         }
     }
 
-    /// What is due now, if anything is.
+    /// The item that is due now, if anything is.
     async fn due(&self, since: Seconds, now: Seconds, failed: &Failed) -> Option<(Arc<Table>, Unit, Ring)> {
         let members = self.context.members();
         let schema = self.context.schema();
@@ -111,7 +111,7 @@ impl Inner {
         (due <= now).then_some((table, unit, members.ring))
     }
 
-    /// What nobody else keeps is as good as repaired.
+    /// Data that nobody else keeps is as good as repaired.
     async fn take_down_alone(&self, table: &Table, ranges: Vec<TokenRange>, now: Seconds) {
         for range in ranges {
             if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {

@@ -5,6 +5,6 @@
 pub struct Canaries {
     /// Nobody is sent what it lacks of every second token.
     pub skipped_tokens: bool,
-    /// What one node alone has is not sent to the others.
+    /// Data that one node alone has is not sent to the others.
     pub lone_elements: bool,
 }

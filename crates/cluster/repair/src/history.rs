@@ -31,11 +31,11 @@ const VERSION: u8 = 2;
 const VERSION_TIMES: u8 = 1;
 const BYTES_MAX: usize = 256 << 20;
 
-/// What is known of all tables. A value.
+/// The state of all tables. A value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History(BTreeMap<TableId, OfTable>);
 
-/// What is known of one.
+/// The state of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct OfTable {
     repaired: Repaired,
@@ -217,7 +217,7 @@ impl HistoryStore {
         Ok(Self { disk: disk.clone(), path, current: RefCell::new(current), writing: Semaphore::new(1) })
     }
 
-    /// What is known, durably.
+    /// The durable state.
     pub fn current(&self) -> History {
         self.current.borrow().clone()
     }

@@ -1,4 +1,4 @@
-//! What a repair that was asked for has done so far, and how long it will still take. Pure.
+//! The work that a requested repair has done so far, and how long it will still take. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl JobState {
     }
 }
 
-/// What can be told of a job.
+/// The status of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStatus {
     /// Its number.
@@ -67,7 +67,7 @@ pub struct JobStatus {
     pub elapsed: Duration,
     /// For how long it will still run, as far as can be told.
     pub left: Option<Duration>,
-    /// What went wrong.
+    /// The error.
     pub failures: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ impl Figures {
         };
     }
 
-    /// What can be told of it.
+    /// Its status.
     pub fn status(&self, now: Instant) -> JobStatus {
         let elapsed = self.ended.unwrap_or(now) - self.begun;
         let unit = if self.units == 0 { 0.0 } else { self.share_all / self.units as f64 };
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((half.share, half.left), (0.25, Some(Duration::from_secs(30))));
         figures.end_unit(1, 0.25, None);
         figures.begin_unit(2, 1, false);
-        figures.end_unit(2, 0.25, Some("a node is away".to_owned()));
+        figures.end_unit(2, 0.25, Some("a node is down".to_owned()));
         figures.end(false, at(20));
         let ended = figures.status(at(100));
         assert_eq!((ended.state, ended.units, ended.units_done), (JobState::Failed, 2, 2));

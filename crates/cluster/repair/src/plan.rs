@@ -12,7 +12,7 @@ pub enum Ranges {
     Primary,
 }
 
-/// What is to be repaired.
+/// The ranges to be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairOptions {
     /// Which of the node's ranges.

@@ -1,4 +1,4 @@
-//! What is due for repair next, so that every range of every table is repaired well before its deletions may be forgotten. Pure.
+//! The next range that is due for repair, so that every range of every table is repaired well before its deletions may be forgotten. Pure.
 
 use mutation::Seconds;
 use schema::{Table, TombstoneGc};

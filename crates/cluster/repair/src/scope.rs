@@ -1,4 +1,4 @@
-//! What one repair compares, as all that take part in it agree: the table, the tokens, and the rules by which two nodes'
+//! The scope of one repair, as all that take part in it agree: the table, the tokens, and the rules by which two nodes'
 //! data are the same.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Slice {
     }
 }
 
-/// What is compared, and how.
+/// The scope and the form of the comparison.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Which table.

@@ -1,4 +1,4 @@
-//! What incremental repairs build on: which session repaired each range last, and how far the own data had come when it began. Pure.
+//! The basis of incremental repairs: which session repaired each range last, and how far the own data had come when it began. Pure.
 //!
 //! A session that ended with all replicas of a range says of each of them: what was below its mark then, all have. So when all of
 //! them know the same sessions of a range, only what came after the marks has to be compared.
@@ -25,7 +25,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions(Vec<(TokenRange, Session)>);
 
-/// What one node can build on in a range.
+/// The basis of one node in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
     /// Stands for the sessions of the range and their bounds.
@@ -58,7 +58,7 @@ impl Sessions {
         self.0 = out;
     }
 
-    /// What a range can be built on by shards whose data have come to the marks `now`: the sessions' lineage and the lowest
+    /// The basis of a range by shards whose data have come to the marks `now`: the sessions' lineage and the lowest
     /// marks. None when a part of the range was never repaired, or when marks were forgotten since.
     pub fn base(
         &self,

@@ -49,7 +49,7 @@ pub struct Resume {
     pub rows_in_partition: u64,
 }
 
-/// What of a partition a page holds.
+/// The part of a partition that a page holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Live rows: what a client is to see.
@@ -59,7 +59,7 @@ pub enum Form {
     /// replicas hold the same data, the pages are the same.
     Full,
     /// [`Form::Full`], and nothing is left out up to the page's end: where a partition's limit is reached the page ends too.
-    /// What replicas' answers are merged from.
+    /// The inputs of the merge of replicas' answers.
     Unbroken,
     /// [`Form::Unbroken`] with what is past its grace: everything that the replica knows, as repair needs it.
     Whole,
@@ -93,7 +93,7 @@ pub struct ReadCommand {
     pub now: Seconds,
     /// Leave the row cache as it is.
     pub bypass_cache: bool,
-    /// What the page is to hold.
+    /// The limits of the page.
     pub form: Form,
     /// Of a range: instead of its rows, the places that an index finds. Such a page has rows without columns, and a static row with
     /// one empty cell where the index finds the static row; they are live, whatever the rows are.
@@ -134,7 +134,7 @@ pub struct RowLookup<'a> {
     pub bypass_cache: bool,
 }
 
-/// What a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every
+/// The rows that a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every
 /// row is live at the command's `now`, but may hold dead cells beside live ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionResult {

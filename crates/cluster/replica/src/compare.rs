@@ -57,7 +57,7 @@ pub fn fragments(partition: &PartitionResult, reversed: bool, out: &mut Fragment
     out.push_back(Fragment::PartitionEnd);
 }
 
-/// What the replica that answered `page` has to be told to have all of `merged`.
+/// The updates that the replica that answered `page` needs to have all of `merged`.
 pub fn lacks(
     table: &Arc<Table>,
     page: &ReadPage,
@@ -78,7 +78,7 @@ pub fn lacks(
     out
 }
 
-/// What of `merged` is not in `theirs`, row by row.
+/// The part of `merged` that is not in `theirs`, row by row.
 fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool) -> PartitionResult {
     let mut out = PartitionResult::new(merged.key.clone());
     if merged.deletion.supersedes(&theirs.deletion) {

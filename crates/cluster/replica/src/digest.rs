@@ -1,4 +1,4 @@
-//! What stands for a page when only its equality matters. Columns count by their names: ids mean something within one process
+//! The digest of a page, when only its equality matters. Columns count by their names: ids mean something within one process
 //! only, and two nodes may have given different ones.
 
 use mutation::{Bound, Cell, Clustering, ColumnData, DeletionTime, Row};

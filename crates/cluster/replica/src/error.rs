@@ -23,7 +23,7 @@ pub enum ReplicaError {
     MutationTooLarge {
         /// Its size, bytes.
         size: usize,
-        /// What is allowed, bytes.
+        /// The limit, bytes.
         size_max: usize,
     },
     /// The table is not there (dropped meanwhile).

@@ -7,7 +7,7 @@ use schema::Table;
 
 use crate::{Form, Limits, PartitionResult, ReadCommand, ReadPage, Resume};
 
-/// What to do with the stream after a fragment was taken.
+/// The next step of the stream after a fragment was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Go on.

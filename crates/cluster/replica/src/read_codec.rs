@@ -53,7 +53,7 @@ pub enum ReadCodecError {
     Malformed {
         /// Where, from the message's start.
         offset: usize,
-        /// What was expected there.
+        /// The expected content there.
         expected: &'static str,
     },
     /// An update within a page is not one.
@@ -237,7 +237,7 @@ impl PartitionResult {
         update
     }
 
-    /// What an update says, in the order of a read.
+    /// The content of an update, in the order of a read.
     pub fn from_update(update: PartitionUpdate, reversed: bool) -> Self {
         let mut result = Self {
             key: update.key.clone(),

@@ -6,7 +6,7 @@ use mutation::codec::{DecodedUpdates, EncodedUpdates};
 
 use crate::{ReadCommand, TraceLog};
 
-/// What a truncation does to a write that began before it, or as it did.
+/// The effect of a truncation on a write that began before it, or as it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Truncation<'a> {
     /// Nothing: the write is applied.
@@ -166,7 +166,7 @@ pub enum TombstoneLimit {
 /// A read request.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
-    /// What is read.
+    /// The target of the read.
     pub command: &'a ReadCommand,
     /// Of which shards.
     pub scope: Scope,

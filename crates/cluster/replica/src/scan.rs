@@ -16,7 +16,7 @@ use crate::{Limits, PartitionResult, ReadCommand, ReadPage, Resume};
 /// The least that a shard is queried for, bytes: less costs as much.
 const SHARE_BYTES_MIN: usize = 4 << 10;
 
-/// What one shard has read.
+/// The rows that one shard has read.
 struct Cursor {
     partitions: VecDeque<PartitionResult>,
     more: Option<Resume>,
@@ -109,7 +109,7 @@ impl<'a> Merged<'a> {
         Self { command, page: ReadPage::default(), rows: 0, bytes: 0, rows_before: 0, cut: false }
     }
 
-    /// What the page still takes; one row and one byte at least.
+    /// The room that the page still has; one row and one byte at least.
     fn left(&self) -> Limits {
         let limits = self.command.limits;
         let rows = limits.rows.saturating_sub(self.rows).max(1);

@@ -356,7 +356,7 @@ impl Replica {
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.
-    /// What was counted until now.
+    /// The counts until now.
     pub async fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
         let all = join_all(self.0.port.ask_each(message::Sample { table, places })).await;
         all.into_iter().flatten().map(|sampled| *sampled).reduce(|mut all, sampled| {

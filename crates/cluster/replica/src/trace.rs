@@ -1,4 +1,4 @@
-//! What a traced request does on the way, and where: events that shards hand back with their answers. A request that is not
+//! The steps of a traced request, and their nodes: events that shards hand back with their answers. A request that is not
 //! traced takes the same way, and pays one test of an option a step.
 
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ pub struct TraceEvent {
     pub at: Instant,
     /// On which shard.
     pub shard: u16,
-    /// What.
+    /// Its kind.
     pub activity: String,
 }
 

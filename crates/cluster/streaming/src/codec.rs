@@ -38,7 +38,7 @@ impl std::fmt::Display for RequestId {
     }
 }
 
-/// What a shard wants of a source's shard.
+/// The request of a shard to a source's shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The same for the same request.
@@ -115,7 +115,7 @@ pub enum SourceState {
     Done {
         /// When the source had truncated the table last, microseconds; the smallest number for never.
         truncated_at: i64,
-        /// What makes up all that it had.
+        /// The parts of its former data.
         offered: Vec<Offered>,
         /// So many SSTables were left out, because they are damaged.
         damaged: u32,
@@ -124,7 +124,7 @@ pub enum SourceState {
     Failed(String),
 }
 
-/// What a source answers.
+/// The answer of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer(pub SourceState);
 

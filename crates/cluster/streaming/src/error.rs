@@ -9,7 +9,7 @@ pub enum FetchError {
     /// This node's disk refuses, or is full.
     #[error("{0}")]
     Disk(#[from] DiskError),
-    /// What comes finds no place on this node's disk.
+    /// The incoming data find no room on this node's disk.
     #[error("{0}")]
     NoPlace(String),
     /// The source does not answer.
@@ -18,7 +18,7 @@ pub enum FetchError {
     /// The source says why it cannot.
     #[error("the source cannot send its files: {0}")]
     Source(String),
-    /// What came cannot be used.
+    /// The received data cannot be used.
     #[error("what came cannot be used: {0}")]
     Unusable(String),
     /// This shard cannot take the files over now.

@@ -23,19 +23,19 @@ use crate::{FetchError, Inner, Streaming, remove_dir};
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// A truncation may reach this node so much before the source.
 const TRUNCATION_SPREAD: Duration = Duration::from_secs(60);
-/// What stays free on the disk beside what is to come.
+/// The space that stays free on the disk beside what is to come.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// A node that has what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who it is.
+    /// Its role.
     pub host: HostId,
     /// How many shards it has.
     pub shards: u16,
 }
 
-/// What came of fetching a table's files from a node.
+/// The outcome of fetching a table's files from a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// SSTables that were taken over.
@@ -184,7 +184,7 @@ impl Streaming {
     }
 }
 
-/// What each shard of a source that has some of it is to be asked; no attempt is one yet.
+/// The request to each shard of a source that has some of it; no attempt is one yet.
 fn questions(
     inner: &Inner,
     from: Peer,

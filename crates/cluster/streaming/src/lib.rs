@@ -68,7 +68,7 @@ impl StreamingConfig {
     }
 }
 
-/// What a shard sends and fetches now.
+/// The transfers of a shard at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamingProgress {
     /// Streaming that go out, with the host that gets them.
@@ -94,12 +94,12 @@ struct Inner {
     host: HostId,
     sender: Sender,
     receiver: RefCell<Option<Receiver>>,
-    /// What others have asked for.
+    /// The requests of others.
     jobs: RefCell<BTreeMap<(HostId, RequestId), Rc<source::Job>>>,
     turns: Semaphore,
-    /// What this shard has asked for.
+    /// The requests of this shard.
     awaited: RefCell<BTreeMap<RequestId, Rc<fetch::Waiting>>>,
-    /// What was taken over in this life and belongs to something that is not complete.
+    /// The files that were taken over in this lifetime and belong to something that is not complete.
     adopted: RefCell<BTreeSet<RequestId>>,
     sweeper: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
@@ -156,7 +156,7 @@ impl Streaming {
         self.0.sender.set_bandwidth(bytes_per_second);
     }
 
-    /// What is under way.
+    /// The operations under way.
     pub fn progress(&self) -> StreamingProgress {
         let inner = &self.0;
         let awaited = inner.awaited.borrow();

@@ -37,7 +37,7 @@ pub(crate) struct Job {
     attempt: u64,
     state: RefCell<SourceState>,
     changed: Notify,
-    /// Who asks has been told how much comes.
+    /// The asking side has been told how much comes.
     told: Cell<bool>,
     asked_at: Cell<Instant>,
     /// Where it writes what cannot go as it is.
@@ -170,7 +170,7 @@ async fn remove_scratch(inner: &Inner, scratch: &Path) {
     }
 }
 
-/// What a question wants, for the engine.
+/// The target of a question, for the engine.
 pub(crate) fn wanted(question: &Question) -> Wanted {
     Wanted {
         tokens: OwnedRanges::new(question.ranges.iter().map(|range| (range.after, range.upto))),

@@ -21,7 +21,7 @@ pub(crate) fn share(limit: usize, shard_count: u16) -> usize {
 /// A limit, and the rest of it that can be leased.
 struct Quota {
     left: usize,
-    /// What is left of the limit apart from all leases.
+    /// The rest of the limit apart from all leases.
     whole: usize,
     step: usize,
     /// Shards that wait for a lease.

@@ -41,7 +41,7 @@ const SUPERUSER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The assumed memory of a node, where it is unknown, as in a simulation.
 const MEMORY_ASSUMED: u64 = 4 << 30;
 
-/// What is called when clients can connect: with the CQL addresses that the node listens on.
+/// The callback when clients can connect: with the CQL addresses that the node listens on.
 pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
 
 /// The report of a node that is ready.

@@ -1,4 +1,4 @@
-//! What shard 0 has the shards of the node do, and how each of them does it.
+//! The calls of shard 0 to the shards of the node, and how each of them does it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::shard::{RunningShard, ShardSetup};
 use crate::{Config, NodeError};
 
 rt::shard_calls! {
-    /// What shard 0 has the shards do.
+    /// The calls of shard 0 to the shards.
     pub(crate) Order => Report, served by follower: &Follower {
         /// Reach other nodes.
         #[derive(Clone)]

@@ -11,7 +11,7 @@ pub struct SyntaxError {
     pub column: u32,
     /// The text of the token at fault, cut when long; `<EOF>` at the end.
     pub found: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub reason: Reason,
 }
 
@@ -20,21 +20,21 @@ pub struct SyntaxError {
 pub enum Reason {
     /// Another token was expected here.
     Unexpected {
-        /// What could stand here: keywords, punctuation in quotes, or descriptions such as `an identifier`.
+        /// The tokens that could stand here: keywords, punctuation in quotes, or descriptions such as `an identifier`.
         expected: Vec<String>,
         /// The expected keyword that the found word resembles.
         nearest: Option<String>,
     },
     /// The statement is complete, but more text follows.
     Trailing {
-        /// What could have continued the statement.
+        /// The tokens that could have continued the statement.
         expected: Vec<String>,
         /// The expected keyword that the found word resembles.
         nearest: Option<String>,
     },
     /// A string, quoted name or comment has no end.
     Unterminated {
-        /// What has no end.
+        /// The item that has no end.
         what: &'static str,
     },
     /// A character that no token starts with.

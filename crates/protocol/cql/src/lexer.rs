@@ -9,7 +9,7 @@ use crate::keyword::Keyword;
 /// The longest text that tokens have places in.
 pub(crate) const TEXT_BYTES_MAX: usize = u32::MAX as usize;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Eof,

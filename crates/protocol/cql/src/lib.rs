@@ -6,7 +6,7 @@
 //!
 //! The parser does not know tables or types: names are not resolved, literals are not checked against a type.
 //!
-//! What Cassandra 5.0 takes, this takes, with two exceptions that say nothing: an attribute set twice in one USING,
+//! Everything that Cassandra 5.0 takes, this takes, with two exceptions that say nothing: an attribute set twice in one USING,
 //! and `c = c 1` for `c = c + 1`. Beyond it, on purpose:
 //!
 //! - `a -1` is `a - 1` (there the lexer's number `-1` makes it an error), and a comment may end with the text;

@@ -3,7 +3,7 @@
 
 use crate::{Ballot, Proposal};
 
-/// What a replica remembers of a partition. Without memory it is the default.
+/// The state that a replica keeps of a partition. Without memory it is the default.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AcceptorState<V> {
     /// No round below this one is followed any more.
@@ -42,7 +42,7 @@ impl<V> AcceptorState<V> {
         self
     }
 
-    /// What two voters remember together: whatever either one has promised, accepted or seen committed.
+    /// The joint state of two voters: whatever either one has promised, accepted or seen committed.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         let later = |one: Option<Proposal<V>>, two: Option<Proposal<V>>| match (one, two) {
@@ -62,7 +62,7 @@ impl<V> AcceptorState<V> {
     }
 }
 
-/// What a proposer asks of a voter. The reply to a [`Request::Commit`] alone may leave before what it changed is on disk.
+/// A proposer's request of a voter. The reply to a [`Request::Commit`] alone may leave before what it changed is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<V> {
     /// Follow no round below this one, and say what is unfinished.
@@ -76,7 +76,7 @@ pub enum Request<V> {
     Repair(Proposal<V>),
 }
 
-/// What a voter answers.
+/// The answer of a voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {
     /// The promise, and what was accepted and committed before.
@@ -97,7 +97,7 @@ pub enum Reply<V> {
     },
 }
 
-/// What a step leads to, in this order: the state is stored, the write applied, the reply sent.
+/// The effects of a step, in this order: the state is stored, the write applied, the reply sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step<V> {
     /// The new state; none when it did not change.

@@ -5,7 +5,7 @@
 pub struct Ballot {
     /// Microseconds since the epoch.
     pub micros: i64,
-    /// Who, among those of one microsecond: drawn by chance when a shard starts.
+    /// The node, among those of one microsecond: drawn by chance when a shard starts.
     pub node: u64,
 }
 

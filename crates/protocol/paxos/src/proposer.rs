@@ -5,7 +5,7 @@
 
 use crate::{AFTER_MAX, Ballot, Proposal, Reply, Request};
 
-/// What the caller has to do.
+/// The duty of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<V> {
     /// Send this to these voters, and hand back their replies with the number of the sending.
@@ -14,7 +14,7 @@ pub enum Action<V> {
         sending: u32,
         /// The voters.
         to: Vec<usize>,
-        /// What is asked of them.
+        /// The conditions on them.
         request: Request<V>,
     },
     /// Nothing, but for waiting.
@@ -29,7 +29,7 @@ pub enum Action<V> {
         /// Whether others got in the way.
         contended: bool,
     },
-    /// What was decided is chosen: have every replica commit it.
+    /// The decided value is chosen: have every replica commit it.
     Chosen(Proposal<V>),
     /// Nothing was to be written, and what was read is the latest.
     Nothing,
@@ -193,7 +193,7 @@ impl<V: Clone> Proposer<V> {
         self.progress()
     }
 
-    /// What follows from the replies so far.
+    /// The state that follows from the replies so far.
     fn progress(&mut self) -> Action<V> {
         match &self.phase {
             Phase::Idle | Phase::Deciding => Action::Wait,

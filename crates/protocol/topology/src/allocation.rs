@@ -1,6 +1,6 @@
 //! The tokens of a node that joins, chosen so that every node keeps about as much as the others beside it.
 //!
-//! Where copies are spread over racks, the nodes of one rack share a copy, whatever the other racks' tokens are; in a
+//! When copies are spread over racks, the nodes of one rack share a copy, whatever the other racks' tokens are; in a
 //! datacenter of one rack all its nodes share. So that is what is balanced: the rack's own ring, or the datacenter's.
 
 use crate::ring::{Location, NodeIndex, Ring};
@@ -46,7 +46,7 @@ fn free(ring: &Ring, mut token: i64) -> i64 {
 struct PeerRing {
     /// The token before the range, the range's length and owner.
     ranges: Vec<(i64, u128, NodeIndex)>,
-    /// What each node of the whole ring owns; `None` for who is no peer.
+    /// The share of each node of the whole ring; `None` for a node that is no peer.
     owned: Vec<Option<u128>>,
 }
 

@@ -1,4 +1,4 @@
-//! Where data belongs: tokens to nodes and to shards, and what a consistency level asks of replicas. Pure.
+//! The owners of data: tokens to nodes and to shards, and what a consistency level asks of replicas. Pure.
 
 mod allocation;
 mod consistency;

@@ -7,7 +7,7 @@ use crate::ring::{NodeIndex, Ring};
 use crate::strategy::Strategy;
 
 impl Placement {
-    /// What a replication makes of a ring. [`Replication::Local`] places nothing in a ring: every node keeps its own, so
+    /// The placement of a replication on a ring. [`Replication::Local`] places nothing in a ring: every node keeps its own, so
     /// that the placement has no replicas.
     ///
     /// It takes tens of milliseconds for a thousand nodes of 256 tokens: [`PlacementBuilder`] does the same in steps.

@@ -39,7 +39,7 @@ impl Location {
 /// A node of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingNode {
-    /// Who it is.
+    /// Its role.
     pub host: HostId,
     /// Where it stands.
     pub location: Location,

@@ -6,7 +6,7 @@ use lz4_flex::block::CompressTable;
 
 use crate::ProtocolError;
 
-/// What STARTUP's `COMPRESSION` may name.
+/// The names that STARTUP's `COMPRESSION` may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// LZ4 blocks.

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::notation::{BodyReader, put_inet_address, put_short_bytes, put_string, put_string_list};
 use crate::{Consistency, Dialect, ProtocolError, RATE_LIMIT_ERROR_CODE, Version};
 
-/// What kind of write failed or timed out.
+/// The kind of write that failed or timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteType {
     /// One statement, no counter.
@@ -190,7 +190,7 @@ pub enum ErrorKind {
 pub struct CqlError {
     /// Code and fields.
     pub kind: ErrorKind,
-    /// What was wrong, and what to do.
+    /// The error, and the remedy.
     pub message: String,
 }
 
@@ -269,7 +269,7 @@ impl ErrorKind {
         }
     }
 
-    /// What a client of this dialect gets instead, where it does not know the code.
+    /// The code that a client of this dialect gets instead, where it does not know the code.
     fn for_older(&self, dialect: Dialect) -> Option<ErrorKind> {
         match *self {
             Self::ReadFailure { consistency, received, block_for, data_present, .. }

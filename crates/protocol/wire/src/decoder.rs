@@ -20,7 +20,7 @@ pub struct Rejection {
     pub stream: i16,
     /// The message's version, when it is known and supported.
     pub version: Option<Version>,
-    /// What is wrong.
+    /// The error.
     pub error: ProtocolError,
 }
 
@@ -57,7 +57,7 @@ pub struct Decoder {
     version: Option<Version>,
     /// Bytes of a refused bare envelope that are still to be skipped.
     skip: u64,
-    /// What is left of the current frame of whole envelopes.
+    /// The rest of the current frame of whole envelopes.
     payload: Bytes,
     long_message: Option<LongMessage>,
     /// How long the read buffer has to be for the next step.

@@ -24,7 +24,7 @@ pub struct Encoder {
     compressor: Option<Box<Compressor>>,
     /// A body that is to be compressed, in one piece.
     plain: Vec<u8>,
-    /// What stands in a body before the content that was written by the caller.
+    /// The part of a body before the content that was written by the caller.
     head: BytesMut,
 }
 

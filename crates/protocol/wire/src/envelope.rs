@@ -10,7 +10,7 @@ pub const HEADER_LEN: usize = 9;
 /// The bit of the first byte that marks a response.
 const RESPONSE_BIT: u8 = 0x80;
 
-/// Who sends a message.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.
@@ -57,7 +57,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Who sends it.
+            /// Its sender.
             #[inline]
             pub fn direction(self) -> Direction {
                 match self {

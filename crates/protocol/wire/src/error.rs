@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that a peer sent, and how the protocol answers it.
+//! The errors in bytes that a peer sent, and how the protocol answers it.
 
 use crate::{Direction, HEADER_LEN, Version};
 
@@ -19,7 +19,7 @@ pub enum ProtocolError {
     },
     /// A response where a request was expected, or the other way round.
     WrongDirection {
-        /// What this side reads.
+        /// The rows that this side reads.
         expected: Direction,
         /// The message's opcode.
         opcode: u8,
@@ -85,12 +85,12 @@ pub enum ProtocolError {
     },
     /// A v5 frame holds something else than whole envelopes or one part of a long one.
     BrokenFrame {
-        /// What does not fit.
+        /// The part that does not fit.
         reason: &'static str,
     },
     /// A compressed body or payload cannot be unpacked.
     BadCompression {
-        /// What is wrong with it.
+        /// The error in it.
         reason: &'static str,
     },
     /// A body is compressed, but the connection agreed on no compression.

@@ -35,7 +35,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What a client can register for.
+    /// The events that a client can register for.
     EventType, "the event type":
     /// Nodes join and leave.
     TopologyChange = "TOPOLOGY_CHANGE",
@@ -108,7 +108,7 @@ pub struct SchemaChange {
     pub change: ChangeType,
     /// The keyspace in which it changes.
     pub keyspace: String,
-    /// What changes.
+    /// The change.
     pub target: SchemaTarget,
 }
 
@@ -185,7 +185,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What a client registers for to get this event.
+    /// The name that a client registers for to get this event.
     pub fn event_type(&self) -> EventType {
         match self {
             Event::Topology { .. } => EventType::TopologyChange,

@@ -152,7 +152,7 @@ impl Columns {
     }
 }
 
-/// What PREPARE answers (§4.2.5.4).
+/// The answer to PREPARE (§4.2.5.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedMetadata {
     /// The id by which EXECUTE names the statement.

@@ -19,7 +19,7 @@ pub(crate) mod result_kind {
 /// The most bytes of a result's rows. What would go beyond is not written: see [`ResponseWriter::is_too_large`].
 pub const RESULT_BYTES_MAX: usize = 256 << 20;
 
-/// What stands before the rows; known completely only when the last row is written.
+/// The header before the rows; known completely only when the last row is written.
 #[derive(Debug)]
 struct RowsHead {
     metadata: Metadata,
@@ -72,7 +72,7 @@ impl ResponseWriter {
         buffer
     }
 
-    /// What the message is written for.
+    /// The version that the message is written for.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }

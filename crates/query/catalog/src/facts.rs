@@ -10,7 +10,7 @@ use topology::HostId;
 
 use crate::{GossipFacts, LargeFacts, RequestFacts};
 
-/// What the node knows of itself beside its place in the cluster.
+/// The node's description of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     /// Name of the cluster.
@@ -38,7 +38,7 @@ pub struct ClientFacts {
     pub shard: i32,
     /// Whether it is encrypted.
     pub encrypted: bool,
-    /// What it said in STARTUP.
+    /// The options of its STARTUP.
     pub options: BTreeMap<String, String>,
     /// `ready`, `startup`, `authenticating`.
     pub stage: String,
@@ -210,7 +210,7 @@ pub struct RepairFacts {
     pub seconds: u32,
 }
 
-/// What the tables of `system` and `system_views` are computed from.
+/// The values that the tables of `system` and `system_views` are computed from.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The node.
@@ -233,9 +233,9 @@ pub struct Facts {
     pub pools: Vec<PoolFacts>,
     /// Compactions that run.
     pub tasks: Vec<TaskFacts>,
-    /// What is kept for other nodes.
+    /// The hints of other nodes.
     pub hints: BTreeMap<HostId, HintFigures>,
-    /// What was repaired when.
+    /// The history of repairs.
     pub repairs: Vec<RepairFacts>,
     /// Figures of the CQL server, by Cassandra's names.
     pub cql: Vec<(&'static str, f64)>,

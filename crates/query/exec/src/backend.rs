@@ -15,7 +15,7 @@ use schema::{Schema, Table};
 
 use crate::error::ExecError;
 
-/// What a conditional request writes at a time, given what was read; none when its conditions do not hold.
+/// The updates that a conditional request writes at a time, given what was read; none when its conditions do not hold.
 pub type Decide<'a> = &'a mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, ExecError>;
 
 /// The coordinator as execution sees it.

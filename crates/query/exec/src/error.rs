@@ -14,7 +14,7 @@ pub enum ExecError {
     Config(String),
     /// The user may not do this, whoever he is.
     Unauthorized(String),
-    /// What was to be created exists. `table` is empty when it is the keyspace.
+    /// The object to be created exists. `table` is empty when it is the keyspace.
     AlreadyExists {
         /// The keyspace.
         keyspace: String,
@@ -34,7 +34,7 @@ pub enum ExecError {
         function: String,
         /// CQL types of its arguments.
         arguments: Vec<String>,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
     /// The client broke the protocol: a paging state that is not ours.

@@ -76,7 +76,7 @@ impl<C: Coordinator> Executor<C> {
         }
     }
 
-    /// What it executes on.
+    /// The coordinator that it executes on.
     pub fn coordinator(&self) -> &C {
         &self.coordinator
     }
@@ -107,7 +107,7 @@ impl<C: Coordinator> Executor<C> {
         &self.default_service_level
     }
 
-    /// What the log is to say of statements that were slow since the last time.
+    /// The log lines of statements that were slow since the last time.
     pub fn report_slow(&self) -> Option<String> {
         self.watch.report(self.clock.now())
     }

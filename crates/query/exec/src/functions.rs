@@ -54,7 +54,7 @@ impl TimeUuids {
 /// 2010-01-01 in ticks of 100 ns since the epoch.
 const REFERENCE_TICKS: i64 = 1_262_304_000 * 10_000_000;
 
-/// What functions may ask for beside their arguments.
+/// The services that functions may ask for beside their arguments.
 pub struct CallContext {
     /// Time and randomness.
     pub clock: Rc<dyn Clock>,

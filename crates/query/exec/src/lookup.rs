@@ -7,7 +7,7 @@ use schema::{Keyspace, Schema, Table};
 
 use crate::error::{Result, invalid};
 
-/// What statements are resolved against.
+/// The schema that statements are resolved against.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
     /// The schema, computed keyspaces included.

@@ -24,7 +24,7 @@ use crate::truncate::TruncatePlan;
 /// Statements of a BATCH that are parsed between two looks whether to yield.
 const STATEMENTS_AT_ONCE: usize = 64;
 
-/// What a statement was resolved to.
+/// The result of resolving a statement.
 #[derive(Debug)]
 pub enum Plan {
     /// SELECT.

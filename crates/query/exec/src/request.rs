@@ -92,7 +92,7 @@ impl Default for ExecLimits {
     }
 }
 
-/// What a request says beside its statement and values. A front end translates its protocol's parameters into this.
+/// The parameters of a request beside its statement and values. A front end translates its protocol's parameters into this.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// Consistency level.
@@ -112,7 +112,7 @@ pub struct Parameters {
     pub deadline: Option<Instant>,
 }
 
-/// Whom a request is carried out for, as far as its front end knows: what authorisation decides by.
+/// The principal that a request is carried out for, as far as its front end knows: what authorisation decides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal<'a> {
     /// The role that the client has authenticated as; none on a node that asks nobody.
@@ -121,10 +121,10 @@ pub struct Principal<'a> {
     pub address: SocketAddr,
 }
 
-/// What all requests of a connection have in common.
+/// The common part of all requests of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// Who makes the requests.
+    /// The caller.
     pub principal: Principal<'a>,
     /// How they are served: the service level of the role.
     pub service_level: &'a ServiceLevel,
@@ -162,7 +162,7 @@ pub enum TimeoutKind {
 
 /// The context of a request, which is passed down from the front end to each operation on the cluster.
 pub struct Request<'a> {
-    /// Who makes it, and how it is served.
+    /// The caller, and how it is served.
     pub caller: &'a Caller<'a>,
     /// The keyspace of unqualified names.
     pub keyspace: Option<&'a str>,

@@ -123,7 +123,7 @@ pub fn of_class(class: &str) -> Result<(CqlType, bool)> {
     })
 }
 
-/// What is inside `frozen<…>` is frozen throughout, so that rules about unfrozen elements do not apply.
+/// Everything inside `frozen<…>` is frozen throughout, so that rules about unfrozen elements do not apply.
 fn freeze_names(ty: &DataType) -> DataType {
     let inner = |ty: &DataType| match ty {
         DataType::Native(_) | DataType::Custom(_) | DataType::Frozen(_) => ty.clone(),

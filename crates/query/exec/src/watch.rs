@@ -1,4 +1,4 @@
-//! What is watched without a client asking for it: a share of the requests is traced, and those that take long are named in the
+//! The requests that are watched without a client asking for it: a share of the requests is traced, and those that take long are named in the
 //! log, in Cassandra's words.
 
 use std::cell::{Cell, RefCell};
@@ -15,14 +15,14 @@ const SLOW_MAX: usize = 50;
 /// Characters of a statement that are logged.
 const TEXT_MAX: usize = 1_000;
 
-/// What a shard watches.
+/// The targets that a shard watches.
 pub(crate) struct Watch {
     trace_probability: Cell<f64>,
     slow_after: Cell<Duration>,
     slow: RefCell<Slow>,
 }
 
-/// What was slow since the last report.
+/// The statements that were slow since the last report.
 #[derive(Default)]
 struct Slow {
     since: Option<Instant>,
@@ -94,7 +94,7 @@ impl Watch {
         times.total += took;
     }
 
-    /// What is to be told of slow statements since the last time.
+    /// The report of slow statements since the last time.
     pub(crate) fn report(&self, now: Instant) -> Option<String> {
         let slow = self.slow.take();
         let during = now.duration_since(slow.since?).as_millis();

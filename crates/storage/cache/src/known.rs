@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use mutation::{Bound, Clustering, RowRange, Slices};
 
-/// What a range costs beside its bounds: its share of tree nodes.
+/// The cost of a range beside its bounds: its share of tree nodes.
 const RANGE_OVERHEAD: usize = 2 * size_of::<Bound>() + 32;
 /// Ranges without a row that a partition keeps: reads of rows that are not there leave one each.
 const RANGES_MAX: usize = 1_024;

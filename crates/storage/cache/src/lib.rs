@@ -22,7 +22,7 @@ use crate::rows::{Entry, TableRows};
 /// A verified piece of a file.
 pub type Block = Rc<Vec<u8>>;
 
-/// What a block costs beside its bytes.
+/// The cost of a block beside its bytes.
 const BLOCK_OVERHEAD: usize = 96;
 
 /// The cache of a shard. Cheap to clone.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use schema::TableId;
 
-/// What a place in the list stands for.
+/// The meaning of a place in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A cached partition.

@@ -14,7 +14,7 @@ use crate::Cache;
 use crate::known::Known;
 use crate::lru::Item;
 
-/// What an entry costs beside its partition.
+/// The cost of an entry beside its partition.
 const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 160;
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum SyncMode {
     /// At once; the file is synced every `period` (`commitlog_sync_period`).
     Periodic {
-        /// What a power failure may cost.
+        /// The data that a power failure may cost.
         period: Duration,
     },
     /// After the next sync, which is made as soon as the one before has ended.
@@ -30,7 +30,7 @@ pub struct CommitLogConfig {
     pub sync: SyncMode,
     /// Length of a segment, bytes (`commitlog_segment_size`). An entry may take half of it.
     pub segment_bytes: u64,
-    /// What this shard's segments may take together, bytes (`commitlog_total_space` over the shards). When they
+    /// The limit of this shard's segments together, bytes (`commitlog_total_space` over the shards). When they
     /// take more, the tables that hold the oldest are flushed.
     pub total_bytes_max: u64,
     /// Full segments are hard-linked here when set (`commitlog_archive`).
@@ -43,7 +43,7 @@ pub struct CommitLogConfig {
 const SEGMENTS_MIN: u64 = 4;
 
 impl CommitLogConfig {
-    /// What one of `shards` shards may take of `total` bytes: its part, but never less than a few segments of `segment` bytes,
+    /// The limit of one of `shards` shards, of `total` bytes: its part, but never less than a few segments of `segment` bytes,
     /// whose length is not for the number of shards to say, because the largest mutation depends on it.
     pub fn share(total: u64, segment: u64, shards: u64) -> u64 {
         (total / shards.max(1)).max(SEGMENTS_MIN * segment)

@@ -17,9 +17,9 @@ pub enum CommitLogError {
         file: PathBuf,
         /// Where the damage begins.
         offset: u64,
-        /// What should be there.
+        /// The expected content.
         expected: String,
-        /// What is there.
+        /// The content.
         found: String,
     },
     /// A segment between others is gone. They are removed oldest first, so that no crash explains it.
@@ -82,7 +82,7 @@ pub enum AppendError {
     TooLarge {
         /// Its size, bytes.
         size: usize,
-        /// What is allowed, bytes.
+        /// The limit, bytes.
         size_max: usize,
     },
     /// The segment could not be made, written or synced.

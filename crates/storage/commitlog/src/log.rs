@@ -123,7 +123,7 @@ pub(crate) struct Pending {
     pub(crate) count: u64,
 }
 
-/// What is known of a chunk, for those who wait for it.
+/// The state of a chunk, for the tasks that wait for it.
 #[derive(Default)]
 pub(crate) struct ChunkStatus {
     outcome: RefCell<Option<Result<(), AppendError>>>,

@@ -44,7 +44,7 @@ impl Found {
     }
 }
 
-/// What a segment holds.
+/// The content of a segment.
 pub struct SegmentEntries {
     /// The version of the mutations in the entries.
     pub mutations: Version,
@@ -52,7 +52,7 @@ pub struct SegmentEntries {
     pub entries: Vec<(u64, Bytes)>,
 }
 
-/// What a log holds that may have to be replayed. Nothing of it is lost when it is dropped.
+/// The entries of a log that may have to be replayed. Nothing of it is lost when it is dropped.
 pub struct Recovery {
     disk: Disk,
     segments: std::vec::IntoIter<Found>,

@@ -34,7 +34,7 @@ const _: () = MUTATIONS.must_be_current();
 pub const NUMBER_MAX: u64 = 1 << 62;
 
 const MAGIC: &[u8; 8] = b"TORCLOG\n";
-/// What chunks of version 1 begin with.
+/// The first bytes of chunks of version 1.
 const CHUNK_MAGIC: [u8; 4] = [0xc1, b'T', b'C', 0x7f];
 /// Bytes that the checksum of a header covers.
 const HEADER_USED: usize = 48;
@@ -45,7 +45,7 @@ const FLAG_END: u32 = 1;
 /// A segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Whose segment.
+    /// The owner of the segment.
     pub shard: u16,
     /// How many shards the node had.
     pub shard_count: u16,
@@ -122,7 +122,7 @@ impl SegmentHeader {
         Ok(Ok(Self { shard, shard_count, id, salt, before, bytes: file_len, mutations }))
     }
 
-    /// What chunks of the segment begin with.
+    /// The first bytes of chunks of the segment.
     fn magic(&self) -> [u8; 4] {
         if self.salt == 0 { CHUNK_MAGIC } else { ((self.salt >> 32) as u32).to_be_bytes() }
     }
@@ -264,7 +264,7 @@ pub struct EntryPlace {
     pub len: usize,
 }
 
-/// What a walk over a segment found.
+/// The result of a walk over a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Valid entries before the stop.

@@ -33,7 +33,7 @@ impl Leveled {
         }
     }
 
-    /// What a level may hold, bytes.
+    /// The capacity of a level, bytes.
     fn level_bytes_max(&self, level: u32) -> u64 {
         self.sstable_bytes.saturating_mul(self.fanout.saturating_pow(level))
     }

@@ -43,13 +43,13 @@ impl OwnedRanges {
         self.0.get(at).is_some_and(|(begin, end)| *begin <= first && last <= *end)
     }
 
-    /// What is kept of the tokens from one to another, all ends included.
+    /// The data that is kept of the tokens from one to another, all ends included.
     pub fn within(&self, first: i64, last: i64) -> Vec<(i64, i64)> {
         let met = self.0.iter().filter(|(begin, end)| *end >= first && *begin <= last);
         met.map(|(begin, end)| (first.max(*begin), last.min(*end))).collect()
     }
 
-    /// What is not kept of the tokens from one to another, all ends included.
+    /// The data that is not kept of the tokens from one to another, all ends included.
     pub fn gaps(&self, first: i64, last: i64) -> Vec<(i64, i64)> {
         let mut gaps = Vec::new();
         let mut from = Some(first);

@@ -18,7 +18,7 @@ use sstable::{Sstable, SstableError, SstableWriter, Written};
 
 use crate::OwnedRanges;
 
-/// What is to be merged, and by which rules.
+/// The inputs of the merge, and its rules.
 pub struct Job {
     /// The table.
     pub table: Arc<Table>,
@@ -28,7 +28,7 @@ pub struct Job {
     pub range: PartitionRange,
     /// The tokens whose partitions are kept; all when none.
     pub kept: Option<OwnedRanges>,
-    /// What may be forgotten.
+    /// The deletions that may be forgotten.
     pub rule: PurgeRule,
     /// A new SSTable is begun after so many bytes, at the next partition.
     pub output_bytes_max: Option<u64>,
@@ -69,7 +69,7 @@ impl Progress {
     }
 }
 
-/// What came of a job.
+/// The outcome of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The new SSTables; none when everything was forgotten.
@@ -220,7 +220,7 @@ fn note_begun(buffer: &FragmentBuffer, ahead: &mut BTreeMap<DecoratedKey, usize>
     }
 }
 
-/// What some bytes of an SSTable's data take in its file.
+/// The size in its file of some bytes of an SSTable's data.
 fn on_disk(sstable: &Sstable, bytes: u64) -> u64 {
     let (file, data) = (u128::from(sstable.data_len()), u128::from(sstable.uncompressed_len().max(1)));
     (u128::from(bytes) * file / data) as u64

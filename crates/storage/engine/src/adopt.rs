@@ -1,6 +1,6 @@
 //! SSTables that came from elsewhere as files become this shard's, as one edit: after a crash all of them are there or none.
 //!
-//! What they hold is older than what came here meanwhile. So a deletion must not be forgotten while they are awaited
+//! Their data are older than writes that came here meanwhile. So a deletion must not be forgotten while they are awaited
 //! ([`Engine::await_files`]), no compaction may be in the middle of deciding that ([`crate::edits`]), a table that
 //! was truncated takes nothing that was asked for before, and the row cache, which claims to know all SSTables, forgets the table.
 
@@ -32,7 +32,7 @@ impl Incoming {
     }
 }
 
-/// What was taken over.
+/// The data that was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// SSTables.

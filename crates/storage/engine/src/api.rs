@@ -46,7 +46,7 @@ impl Engine {
         self.0.store(table).map_or_else(Arc::default, |store| store.repaired.borrow().clone())
     }
 
-    /// What of a table a compaction of everything might forget at `now`.
+    /// The deletions of a table that a compaction of everything might forget at `now`.
     pub fn purge_rule(&self, table: &Table, now: Seconds) -> PurgeRule {
         match self.0.store(table.id) {
             Some(store) => PurgeRule::for_table(table, now, &store.repaired.borrow()),
@@ -97,7 +97,7 @@ impl Engine {
         self.0.visit_only_row(table.id, key, slices, bypass_cache, visit)
     }
 
-    /// What the present SSTables hold is covered by the mark that this gives; after flushing, if that is wanted, so is everything
+    /// The content of the present SSTables is covered by the mark that this gives; after flushing, if that is wanted, so is everything
     /// that was written before.
     pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;

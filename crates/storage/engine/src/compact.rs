@@ -125,10 +125,10 @@ impl CompactionType<'_> {
     }
 }
 
-/// What a compaction that leaves out what the node does not own is called in the history.
+/// The name in the history of a compaction that leaves out tokens that the node does not own.
 const CLEANUP: &str = "cleanup";
 
-/// What a major compaction is called in the history; only truncation and the end of the table stop it.
+/// The name of a major compaction in the history; only truncation and the end of the table stop it.
 const MAJOR: &str = "major";
 
 impl Inner {
@@ -322,13 +322,13 @@ fn overlaps(one: &LiveSstable, other: &LiveSstable) -> bool {
     one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
 }
 
-/// What has expired and may go as a whole.
+/// The SSTables that have expired and may go as a whole.
 struct Expiry<'a> {
     set: &'a [Rc<LiveSstable>],
     rule: PurgeRule,
     /// The smallest timestamp of what is in memtables.
     in_memtables: Timestamp,
-    /// What it hides elsewhere is not asked for.
+    /// The rows that it hides elsewhere are not asked for.
     is_aggressive: bool,
 }
 
@@ -460,7 +460,7 @@ fn record(
     });
 }
 
-/// What a compaction may purge; with the injected bug as if everything had just been repaired.
+/// The deletions that a compaction may purge; with the injected bug as if everything had just been repaired.
 fn purge_rule(inner: &Inner, store: &Store, now: Seconds) -> PurgeRule {
     if inner.config.canaries.all_repaired {
         let repaired = Repaired::new([(i64::MIN, i64::MAX, now)]);

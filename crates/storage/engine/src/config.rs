@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use commitlog::CommitLogConfig;
 use sstable::LargeThresholds;
 
-/// What to do when the disk fails (`disk_failure_policy`, `commit_failure_policy`). That something has run out (space,
+/// The reaction to a failure of the disk (`disk_failure_policy`, `commit_failure_policy`). That something has run out (space,
 /// descriptors, memory) is no failure: it is waited out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
@@ -82,10 +82,10 @@ pub struct EngineConfig {
     pub data_directory: PathBuf,
     /// The commit log.
     pub commitlog: CommitLogConfig,
-    /// What memtables may take, bytes. At half of it the largest is flushed; above it writes wait. The write that goes above it is
+    /// The limit of memtables, bytes. At half of it the largest is flushed; above it writes wait. The write that goes above it is
     /// let in whole.
     pub memtable_bytes_max: usize,
-    /// What rows, index pages and chunks may take in the cache, bytes.
+    /// The limits of rows, index pages and chunks in the cache, bytes.
     pub cache_bytes_max: usize,
     /// The settings that may change while the engine runs, as they are at the start.
     pub settings: EngineSettings,

@@ -82,7 +82,7 @@ pub(crate) async fn increment(
     }
 }
 
-/// What this host has counted so far in the rows of an update: position (none for the static row), column, context.
+/// The counts of this host so far in the rows of an update: position (none for the static row), column, context.
 type Known = HashMap<Option<Vec<u8>>, HashMap<ColumnId, Bytes>>;
 
 async fn present_values(

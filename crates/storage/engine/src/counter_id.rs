@@ -35,7 +35,7 @@ const _: () = assert!(FILE_LEN <= FILE_LEN_MAX, "what is written is read");
 /// one, and syncs every increment before its state leaves.
 pub(crate) const RENEWALS_MAX: u32 = 128;
 
-/// What is known of the states that were reached under an id.
+/// The facts about the states that were reached under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     /// All are on disk: the storage was closed.

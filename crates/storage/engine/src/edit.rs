@@ -39,7 +39,7 @@ enum Phase {
     Committed,
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Add,
@@ -75,7 +75,7 @@ impl Edit {
         })
     }
 
-    /// What no other edit is called.
+    /// A name that no other edit has.
     pub(crate) fn id(&self) -> String {
         self.id.clone()
     }

@@ -63,7 +63,7 @@ pub trait WriteObserver {
     /// Whether something may follow from writes of this table by this origin. Asked for every update; the others cost nothing more.
     fn observes(&self, table: &Table, origin: Origin) -> bool;
 
-    /// What follows from an update of a base table, whose partition nobody else changes until that is applied: a read of `engine`
+    /// The consequences of an update of a base table, whose partition nobody else changes until that is applied: a read of `engine`
     /// gives the partition as it was before. What is derived is applied on this shard with the update, all or none, and is not observed.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ pub(crate) struct Inner {
     pub(crate) compactions: Compactions,
     pub(crate) health: Health,
     pub(crate) counters: CounterState,
-    /// Who sees writes before they are applied.
+    /// The observers that see writes before they are applied.
     pub(crate) observers: Observers,
     /// The log is being replayed.
     pub(crate) replaying: Cell<bool>,

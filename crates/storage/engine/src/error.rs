@@ -19,7 +19,7 @@ pub enum WriteError {
     MutationTooLarge {
         /// Its size, bytes.
         size: usize,
-        /// What is allowed, bytes.
+        /// The limit, bytes.
         size_max: usize,
     },
     /// No such table here (dropped meanwhile, or not yet known).
@@ -98,7 +98,7 @@ pub enum OpenError {
     NewerVersion {
         /// Which file says so.
         path: PathBuf,
-        /// What it says.
+        /// Its content.
         found: String,
     },
     /// An SSTable holds keys of several shards: [`crate::prepare`] must run before the shards open.

@@ -21,7 +21,7 @@ use crate::live::LiveSstable;
 use crate::store::Store;
 use crate::{Engine, MaintenanceError, OwnedRanges};
 
-/// What a shard of another node wants of a table.
+/// The part of a table that a shard of another node wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The tokens.
@@ -116,7 +116,7 @@ impl HeldFiles {
         self.truncated
     }
 
-    /// What is to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written. SSTables
+    /// The data to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written. SSTables
     /// in which damage is met are reported and left out; how many comes beside.
     pub async fn select(
         &self,

@@ -13,7 +13,7 @@ pub(crate) struct Health {
     stop_reason: RefCell<Option<String>>,
     /// The disk failed, and the policy is to end the process: why.
     died: RefCell<Option<String>>,
-    /// What was logged last of a failure of the commit log that goes by.
+    /// The last logged state of a failure of the commit log that goes by.
     log_trouble: RefCell<String>,
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct LiveSstable {
     pub(crate) compacting: Cell<bool>,
     /// A read or a compaction met it damaged ([`crate::mend`]).
     pub(crate) suspect: Cell<bool>,
-    /// What can be read of it was written anew: repairs do without it.
+    /// The readable part of it was written anew: repairs do without it.
     pub(crate) salvaged: RefCell<Option<Salvaged>>,
     /// It is damaged, and no repair may do without it.
     pub(crate) is_beyond_repair: Cell<bool>,
@@ -141,7 +141,7 @@ impl LiveSstable {
     }
 }
 
-/// What covers the merge of SSTables: the number that covers all of them, 0 where one is not covered.
+/// The mark that covers the merge of SSTables: the number that covers all of them, 0 where one is not covered.
 pub(crate) fn covers_all(inputs: &[Rc<LiveSstable>]) -> u64 {
     assert!(!inputs.is_empty(), "a merge has inputs");
     let numbers = || inputs.iter().map(|live| live.covered_by.get());

@@ -30,7 +30,7 @@ use crate::store::Store;
 use crate::watermark::RepairedWatermark;
 use crate::{Engine, MaintenanceError, Origin, Write, WriteError};
 
-/// What is salvaged is written in updates of about so many bytes, and of this part of the largest possible.
+/// Salvaged rows are written in updates of about so many bytes, and of this part of the largest possible.
 const UPDATE_BYTES: usize = 256 << 10;
 const UPDATE_PART: u64 = 8;
 
@@ -266,7 +266,7 @@ impl Engine {
 /// How far a copy came.
 enum Copied {
     All,
-    /// What comes after the partition of this token cannot be read; none when that is the first.
+    /// The position after the partition of this token cannot be read; none when that is the first.
     Upto(Option<i64>),
 }
 

@@ -1,4 +1,4 @@
-//! What a node does once before its shards open: finish what a crash interrupted, and give every SSTable and every
+//! The work that a node does once before its shards open: finish what a crash interrupted, and give every SSTable and every
 //! entry of the commit logs to the one shard that owns it.
 //!
 //! Which shard owns an SSTable is noted in the SSTable ([`sstable::Integrity::owner`]). Of files that Cassandra wrote and
@@ -127,7 +127,7 @@ impl Node<'_> {
         Ok(true)
     }
 
-    /// What an SSTable says of its files; nothing when that is damaged, because it can be found out anew.
+    /// The SSTable's list of its files; nothing when that is damaged, because it can be found out anew.
     async fn integrity(&self, descriptor: &Descriptor) -> Result<Option<Integrity>, SstableError> {
         let disk = self.rt.disk();
         match Integrity::read(disk, descriptor).await {
@@ -327,7 +327,7 @@ impl Node<'_> {
     }
 }
 
-/// What was read from logs and not written yet, by table and owner.
+/// The updates that were read from logs and not written yet, by table and owner.
 #[derive(Default)]
 struct Held {
     memtables: BTreeMap<(TableId, u16), Memtable>,

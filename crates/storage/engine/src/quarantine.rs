@@ -155,7 +155,7 @@ pub(crate) async fn generation_max(disk: &Disk, dir: &Path) -> Result<u64, DiskE
     Ok(largest)
 }
 
-/// What is out of service in a table's directory apart from complete SSTables: the content of the quarantine folder, and
+/// The files that are out of service in a table's directory apart from complete SSTables: the content of the quarantine folder, and
 /// files of formats that cannot be read.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use crate::cached::{CachedSource, PopulatingInput};
 use crate::index_reader::IndexReader;
 use crate::input::SstableInput;
 
-/// What [`EngineReader::try_next_sync`] has to say.
+/// The result of [`EngineReader::try_next_sync`].
 #[derive(Debug)]
 pub enum SyncStep {
     /// The next fragment.

@@ -17,7 +17,7 @@ pub(crate) struct Lost {
 /// The fate of a damaged SSTable's content.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    /// What could not be read, and was not yet repaired.
+    /// The parts that could not be read, and were not yet repaired.
     pub(crate) lost: Vec<Lost>,
     /// Repairs that began with this mark or a later one of its epoch do without the SSTable.
     pub(crate) since: RepairedWatermark,

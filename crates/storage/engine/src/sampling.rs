@@ -77,7 +77,7 @@ impl TopKeys {
     }
 }
 
-/// What was counted of a table.
+/// The counts of a table.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     /// Partitions that were read by their key.

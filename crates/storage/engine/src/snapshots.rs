@@ -57,7 +57,7 @@ async fn sizes(disk: &Disk, table: &Path, snapshot: &Path) -> Result<(u64, u64),
     Ok((true_bytes, disk_bytes))
 }
 
-/// What was there, and none for what is gone.
+/// The former content, and none for an entry that is gone.
 fn found<T>(result: Result<T, DiskError>) -> Result<Option<T>, DiskError> {
     match result {
         Ok(value) => Ok(Some(value)),

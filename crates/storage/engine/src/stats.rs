@@ -22,7 +22,7 @@ pub struct CompactionRecord {
     pub bytes_out: u64,
     /// How many partitions were merged from so many SSTables: `rows_merged[n]` from `n + 1`.
     pub rows_merged: Vec<u64>,
-    /// What was compacted and why, as the strategy names it.
+    /// The kind of the compaction, as the strategy names it.
     pub properties: String,
 }
 
@@ -122,7 +122,7 @@ pub struct EngineStats {
     pub tables: Vec<(TableId, TableStats)>,
     /// Bytes that memtables take.
     pub memtable_bytes: u64,
-    /// What they may take.
+    /// Their limit.
     pub memtable_bytes_max: u64,
     /// Flushes ended.
     pub flushes: u64,

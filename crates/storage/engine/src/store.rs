@@ -106,7 +106,7 @@ impl Store {
         self.table.borrow().clone()
     }
 
-    /// What `of` says of the table as last known.
+    /// The description by `of` of the table as last known.
     pub(crate) fn of_table<T>(&self, of: impl FnOnce(&Table) -> T) -> T {
         of(&self.table.borrow())
     }
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// What of it may be forgotten at `now`.
+    /// The deletions of it that may be forgotten at `now`.
     pub(crate) fn purge_rule(&self, now: Seconds) -> PurgeRule {
         if self.edits.awaits_files() {
             return PurgeRule::new(0, 0);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::live::LiveSstable;
 
-/// What compactions take.
+/// The limits of compactions.
 pub(crate) trait Takable {
     /// Set while a compaction owns it.
     fn compacting(&self) -> &Cell<bool>;

@@ -1,6 +1,6 @@
 //! The record of when a shard truncated a table.
 //!
-//! What was written before a truncation can come late: a logged batch that failed is tried again. So each shard keeps in
+//! A write from before a truncation can come late: a logged batch that failed is tried again. So each shard keeps in
 //! the table's directory when it truncated the table last: `truncated-<shard>-<shards>`, one line (version, microseconds
 //! of the wall clock, CRC-32 of both). It becomes true together with the removal of the SSTables: it is written beside
 //! the edit as `truncated-<shard>-<shards>.<edit>.new`, and takes its name when the edit is committed.
@@ -16,7 +16,7 @@ use crate::OpenError;
 const VERSION: u32 = 1;
 /// A longer record is not read.
 const RECORD_LEN_MAX: usize = 256;
-/// What the name of a record ends with until its edit is committed.
+/// The suffix of the name of a record until its edit is committed.
 const PENDING: &str = ".new";
 /// A record's name: which shard of how many wrote it, and for which edit while that is not committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(crate) fn is_record(entry: &DirEntry) -> bool {
     !entry.is_dir && Name::parse(&entry.name).is_some()
 }
 
-/// What the records in a table's directory say to one shard.
+/// The meaning of the records in a table's directory to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncated {
     /// When it truncated the table last, [`i64::MIN`] for never. What a node with another number of shards noted holds for

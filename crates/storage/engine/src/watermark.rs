@@ -28,7 +28,7 @@ pub(crate) struct Marks {
     /// 0 until the first mark is taken.
     epoch: Cell<u64>,
     last: Cell<u64>,
-    /// What is covered by it or a smaller number is compacted apart from the rest.
+    /// Data that is covered by it or a smaller number is compacted apart from the rest.
     floor: Cell<u64>,
     writing: Semaphore,
 }

@@ -16,7 +16,7 @@ pub struct HintsConfig {
     pub flush_period: Duration,
     /// Length at which a file is ended and the next begun, bytes (`max_hints_file_size`).
     pub file_bytes_max: u64,
-    /// What the hints of one host may take on this shard, bytes; 0 for no limit (`max_hints_size_per_host` over the shards).
+    /// The limit of the hints of one host on this shard, bytes; 0 for no limit (`max_hints_size_per_host` over the shards).
     pub host_bytes_max: u64,
     /// Hints that wait to be written, of all hosts, bytes.
     pub buffer_bytes_max: usize,

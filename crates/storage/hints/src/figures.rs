@@ -1,11 +1,11 @@
 //! Figures of the stored hints, and counters since the start.
 
-/// What is kept for a host on this shard.
+/// The hints of a host on this shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintFigures {
     /// Hints that were not delivered yet.
     pub count: u64,
-    /// What they take, bytes.
+    /// Their size, bytes.
     pub bytes: u64,
     /// When the oldest write began, microseconds since 1970; of hints that are partly delivered it may be an older one.
     pub oldest_micros: i64,
@@ -36,7 +36,7 @@ impl HintFigures {
     }
 }
 
-/// What was done since the start, on this shard.
+/// The work since the start, on this shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintsStats {
     /// Hints taken.

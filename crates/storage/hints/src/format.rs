@@ -28,7 +28,7 @@ const POSITIONS_AT: [usize; 2] = [512, 1024];
 const SEAL_AT: usize = 1536;
 const HEADER_LEN: usize = 40;
 
-/// Whose segment.
+/// The owner of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The host that its hints are for.
@@ -70,10 +70,10 @@ pub struct Seal {
     pub newest_micros: i64,
 }
 
-/// What the first block of a segment says.
+/// The content of the first block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Whose.
+    /// The owner.
     pub header: Header,
     /// How far it is delivered.
     pub position: Position,

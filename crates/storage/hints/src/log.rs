@@ -77,7 +77,7 @@ pub(crate) struct Pending {
     pub(crate) update: Bytes,
 }
 
-/// What is kept for a host.
+/// The hints of a host.
 #[derive(Default)]
 pub(crate) struct HostLog {
     pub(crate) pending: VecDeque<Pending>,

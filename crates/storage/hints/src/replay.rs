@@ -48,7 +48,7 @@ pub enum ReplayEnd {
     Busy,
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOutcome {
     /// Hints that the host has.
@@ -97,7 +97,7 @@ impl Pace {
     }
 }
 
-/// What became of a hint.
+/// The outcome of a hint.
 enum Fate {
     Delivered,
     LeftOut,

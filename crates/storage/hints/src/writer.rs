@@ -384,7 +384,7 @@ impl Inner {
         }
     }
 
-    /// What is still in the buffer when everything has ended.
+    /// The bytes that are still in the buffer when everything has ended.
     fn count_lost(&self) {
         let mut state = self.state.borrow_mut();
         let lost: u64 = state.hosts.values().map(|log| log.pending.len() as u64).sum();

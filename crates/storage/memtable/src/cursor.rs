@@ -17,7 +17,7 @@ pub struct PartitionCursor {
     started: bool,
     /// The last row handed on.
     last: Option<Clustering>,
-    /// What was written since the reading began, from the end of the first batch on.
+    /// The data that was written since the reading began, from the end of the first batch on.
     snapshot: Option<Rc<Snapshot>>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,
@@ -25,7 +25,7 @@ pub struct PartitionCursor {
     changes: Option<Box<RangeChanges>>,
 }
 
-/// What [`Memtable::read_partition`] or [`Partition::read`] came to.
+/// The result of [`Memtable::read_partition`] or [`Partition::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The memtable has nothing of the partition.
@@ -36,7 +36,7 @@ pub enum Progress {
     More,
 }
 
-/// What a partition holds within slices, when that is simple.
+/// The content of a partition within slices, when that is simple.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnlyRow<'a> {
     /// Nothing.

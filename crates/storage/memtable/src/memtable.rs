@@ -80,7 +80,7 @@ impl WriteStats {
     }
 }
 
-/// What [`Memtable::update_within`] came to.
+/// The result of [`Memtable::update_within`].
 #[derive(Clone, Debug)]
 pub enum Within {
     /// Nothing of the partition is there.
@@ -249,7 +249,7 @@ impl Memtable {
         found.map(|(key, _)| key).filter(|key| !end.is_before(key)).cloned()
     }
 
-    /// What it holds of a partition within `slices`, with all of its deletions, as one update; looks at no more of it
+    /// Its content of a partition within `slices`, with all of its deletions, as one update; looks at no more of it
     /// than about `bytes_max` bytes.
     pub fn update_within(&self, key: &DecoratedKey, slices: &Slices, bytes_max: usize) -> Within {
         match self.partition(key) {

@@ -13,7 +13,7 @@ use crate::WriteStats;
 use crate::own::own_values;
 use crate::snapshot::Snapshots;
 
-/// What a map entry costs beside its content: its share of tree nodes, which are between half and wholly full, and
+/// The cost of a map entry beside its content: its share of tree nodes, which are between half and wholly full, and
 /// the allocator's rounding.
 pub const PARTITION_OVERHEAD: usize = size_of::<DecoratedKey>() + size_of::<Partition>() + 64;
 const ROW_OVERHEAD: usize = size_of::<Clustering>() + 96;
@@ -44,7 +44,7 @@ pub struct Partition {
     pub(crate) rows: Rows,
 }
 
-/// What an update changed.
+/// The changes of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Bytes more, or less.
@@ -97,7 +97,7 @@ impl Partition {
         change
     }
 
-    /// What is in it within `slices`, with all of its deletions; none when that takes more than about `bytes_max` bytes.
+    /// Its content within `slices`, with all of its deletions; none when that takes more than about `bytes_max` bytes.
     pub(crate) fn to_update(
         &self,
         table: Arc<Table>,

@@ -10,7 +10,7 @@ use crate::{Component, Descriptor, Integrity, Owner, SstableError};
 /// component when nothing is wrong.
 ///
 /// # Errors
-/// What is wrong with the SSTable, or a failure of the disk.
+/// The error in the SSTable, or a failure of the disk.
 pub async fn certify(rt: &Rt, descriptor: &Descriptor, owner: Option<Owner>) -> Result<(), SstableError> {
     let disk = rt.disk();
     if let Err(SstableError::Corrupt(_)) = Integrity::read(disk, descriptor).await {

@@ -72,7 +72,7 @@ impl ChunkOffsets {
 }
 
 impl CompressionInfo {
-    /// What will describe a file compressed in this way.
+    /// The description of a file compressed in this way.
     pub fn new(compression: &Compression) -> Self {
         let lens = 1..=Compression::CHUNK_LEN_MAX;
         assert!(lens.contains(&compression.chunk_len), "a chunk length that can be read again");

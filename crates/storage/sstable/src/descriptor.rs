@@ -10,7 +10,7 @@ use rt::Disk;
 
 use crate::{SstableError, Version};
 
-/// What tells the SSTables of a table apart: a rising number, or the time-ordered text that Cassandra can be told to use.
+/// The identifier of an SSTable of a table: a rising number, or the time-ordered text that Cassandra can be told to use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
     /// A number from 1.
@@ -167,7 +167,7 @@ pub fn named_table_dir(data: &Path, keyspace: &str, table: &str, id: schema::Tab
     data.join(keyspace).join(format!("{table}-{id}"))
 }
 
-/// What the TOC's name ends with while the SSTable is being written or removed.
+/// The suffix of the TOC's name while the SSTable is being written or removed.
 const TEMPORARY: &str = ".tmp";
 
 /// The files of one SSTable in a directory.

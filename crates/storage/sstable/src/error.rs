@@ -13,9 +13,9 @@ pub struct Corruption {
     /// Byte offset in it of what is wrong. For compressed data files, when the bytes passed their checksum, the
     /// offset in the uncompressed stream.
     pub offset: u64,
-    /// What should be there.
+    /// The expected content.
     pub expected: String,
-    /// What is there.
+    /// The content.
     pub found: String,
 }
 
@@ -48,7 +48,7 @@ pub enum SstableError {
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What it needs.
+        /// Its needs.
         what: String,
     },
     /// The file does not belong to the table that it was opened with.
@@ -128,14 +128,14 @@ impl From<DiskError> for SstableError {
     }
 }
 
-/// What went wrong while a component was decoded, before it is known where the bytes lie in which file.
+/// An error while a component was decoded, before it is known where the bytes lie in which file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// Offset within the bytes being decoded.
     pub offset: usize,
-    /// What should be there.
+    /// The expected content.
     pub expected: String,
-    /// What is there.
+    /// The content.
     pub found: String,
 }
 

@@ -335,7 +335,7 @@ impl IndexCheck {
         }
     }
 
-    /// What is wrong with the index as a whole, once all partitions were compared.
+    /// The error in the index as a whole, once all partitions were compared.
     pub(crate) async fn finish(&mut self) -> Result<Option<SstableError>, SstableError> {
         match self {
             Self::Big(check) => check.finish().await,

@@ -26,7 +26,7 @@ pub struct HeaderColumn {
 /// The header of a data file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SerializationHeader {
-    /// What values are encoded against.
+    /// The types that values are encoded against.
     pub encoding: EncodingStats,
     /// Class of the partition key; a composite of several columns.
     pub key_class: String,

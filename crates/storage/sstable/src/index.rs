@@ -47,7 +47,7 @@ pub(crate) struct ReadPartition {
     pub(crate) deletion: DeletionTime,
     /// The range deletion in force after the last item read.
     pub(crate) open: DeletionTime,
-    /// What the index says of it.
+    /// Its index entry.
     pub(crate) entry: Option<Entry>,
     /// Where its items begin, their positions, and the range deletion in force behind each; gathered only when there is a row
     /// index to compare with.

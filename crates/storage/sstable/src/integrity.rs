@@ -62,7 +62,7 @@ pub struct PageChecksums {
 pub struct Integrity {
     /// Length of the data file, bytes.
     pub data_len: u64,
-    /// Whose partitions it has; none when there are several owners or nobody looked.
+    /// The owner of its partitions; none when there are several owners or nobody looked.
     pub owner: Option<Owner>,
     /// Of the index.
     pub index: PageChecksums,

@@ -46,11 +46,11 @@ pub struct EncodingStats {
 }
 
 impl EncodingStats {
-    /// What holds before anything is known (2015-09-22).
+    /// The default before anything is known (2015-09-22).
     pub const NONE: Self =
         Self { min_timestamp: 1_442_880_000_000_000, min_local_deletion: 1_442_880_000, min_ttl: 0 };
 
-    /// What holds for both.
+    /// The rules for both.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {
@@ -90,7 +90,7 @@ pub struct WriterOptions {
 }
 
 impl WriterOptions {
-    /// What the table's options ask for.
+    /// The request of the table's options.
     pub fn for_table(table: &Table, estimated_partitions: u64) -> Self {
         Self {
             estimated_partitions,

@@ -31,7 +31,7 @@ impl From<ShortRead> for ParseError {
     }
 }
 
-/// What the codecs need to know of a value's type.
+/// The facts that the codecs need of a value's type.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueType {
     /// Length of every value that is not empty, when they all have the same.
@@ -150,7 +150,7 @@ pub(crate) fn read_values<'a>(
     Ok(())
 }
 
-/// What a prefix in a file is: a row's key, or a bound (with the deletions on either side of it).
+/// The kind of a prefix in a file: a row's key, or a bound (with the deletions on either side of it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {

@@ -20,7 +20,7 @@ const READ_LEN: usize = 256 << 10;
 /// Problems that are listed before the check gives up.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Verification {
     /// Partitions that were read.
@@ -31,7 +31,7 @@ pub struct Verification {
     pub bytes: u64,
     /// Whether index, summary and filter have checksums (`Torc.db`).
     pub has_checksums: bool,
-    /// What is wrong; nothing when the SSTable is sound.
+    /// The error; nothing when the SSTable is sound.
     pub problems: Vec<SstableError>,
 }
 

@@ -14,7 +14,7 @@ const WANTED: &[(&str, usize)] = &[
     ("crates/storage/sstable", 15),
 ];
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Lines that are neither blank nor only comment.

@@ -122,7 +122,7 @@ pub const TABLE: &[Row] = &[
     row("xtask", "tools", ""),
 ];
 
-/// What any crate may name under `[dev-dependencies]` beside crates of its own and of lower layers.
+/// The crates that any crate may name under `[dev-dependencies]` beside crates of its own and of lower layers.
 pub const DEV_EXTRA: &[&str] = &["testkit", "model", "rt-sim", "rt-uring", "engine"];
 
 /// Third-party crates that only some of ours may use: each is a capability that the others get passed in, or

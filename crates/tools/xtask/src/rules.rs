@@ -47,7 +47,7 @@ const NEVER: &[(&str, &str)] = &[
 /// The names of files that read bytes from disk or network, beside those that end with `_codec`.
 const DECODERS: &[&str] = &["codec", "decode", "decoder", "frame", "hello", "log_format", "replay"];
 
-/// What they, their folder's `mod.rs` or their crate's `lib.rs` begin with: damaged bytes are errors and never panics.
+/// The text that they, their folder's `mod.rs` or their crate's `lib.rs` begin with: damaged bytes are errors and never panics.
 pub const DECODERS_DENY: &str =
     "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
 

@@ -304,7 +304,7 @@ impl Tree {
         all
     }
 
-    /// What the files of a circle of a crate use of each other: user, used, paths.
+    /// The uses between the files of a circle of a crate: user, used, paths.
     fn uses_inside(&self, krate: &str, circle: &[&str]) -> Vec<(&str, &str, BTreeSet<String>)> {
         let uses = self.modules().get(krate).map(circles::Modules::uses).unwrap_or_default();
         let pairs = uses

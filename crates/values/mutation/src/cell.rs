@@ -126,7 +126,7 @@ const FEW_AMONG: usize = 16;
 /// An unfrozen collection or user type: a deletion of everything before, and cells in path order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complex {
-    /// What an overwrite of the whole deletes.
+    /// The deletion of an overwrite of the whole.
     pub deletion: DeletionTime,
     /// In path order, no path twice.
     pub cells: Vec<ComplexCell>,

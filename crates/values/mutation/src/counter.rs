@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-/// Who owns a shard of a counter: the node's host id.
+/// The owner of a shard of a counter: the node's host id.
 pub type CounterId = [u8; 16];
 
 const SHARD_LEN: usize = 32;
@@ -20,7 +20,7 @@ pub struct CounterShard {
     pub id: CounterId,
     /// Raised by the owner at every change.
     pub clock: i64,
-    /// What this node has counted so far.
+    /// The count of this node so far.
     pub count: i64,
 }
 

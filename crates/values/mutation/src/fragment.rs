@@ -31,7 +31,7 @@ pub enum Fragment {
     RangeTombstoneChange {
         /// From where.
         bound: Bound,
-        /// What holds from there; [`DeletionTime::LIVE`] for nothing.
+        /// The deletion in force from there; [`DeletionTime::LIVE`] for nothing.
         deletion: DeletionTime,
     },
     /// The partition is complete.

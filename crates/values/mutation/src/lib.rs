@@ -1,6 +1,6 @@
 //! Cassandra's data model in motion, and its reconciliation.
 //!
-//! What is here: partitions ([`PartitionUpdate`]), rows ([`Row`]), cells ([`Cell`]), tombstones, counters, the
+//! The types are here: partitions ([`PartitionUpdate`]), rows ([`Row`]), cells ([`Cell`]), tombstones, counters, the
 //! stream of [`Fragment`]s that every reader produces, and the pure rules by which two versions of the same
 //! datum become one. What is not here: files, memory budgets, clocks (`now` is an argument), CQL.
 //!

@@ -12,7 +12,7 @@ use schema::Table;
 
 use crate::{DeletionTime, Fragment, FragmentBuffer, Row};
 
-/// What [`Merger::next`] has to say.
+/// The result of [`Merger::next`].
 #[derive(Debug)]
 pub enum Step {
     /// The next fragment of the merged stream.

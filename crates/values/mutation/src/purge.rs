@@ -1,4 +1,4 @@
-//! What compaction may forget: tombstones past their grace that no older data elsewhere still needs, and expired
+//! The data that compaction may forget: tombstones past their grace that no older data elsewhere still needs, and expired
 //! cells, which first become tombstones.
 
 use std::sync::Arc;

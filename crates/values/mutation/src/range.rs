@@ -12,13 +12,13 @@ pub struct RangeTombstone {
     pub start: Bound,
     /// Where it ends; after `start`.
     pub end: Bound,
-    /// What it hides.
+    /// The rows that it hides.
     pub deletion: DeletionTime,
 }
 
 /// So many ranges lie in a vector; more lie in a tree, so that adding one does not move the others.
 const FEW_MAX: usize = 32;
-/// What a range costs in a tree beside itself: room that its leaf leaves free, and its share of the other nodes.
+/// The cost of a range in a tree beside itself: room that its leaf leaves free, and its share of the other nodes.
 const TREE_OVERHEAD: usize = size_of::<RangeTombstone>() / 2 + 16;
 /// [`RangeTombstones::free_some`] frees so many at most.
 pub const RANGES_FREED_AT_ONCE: usize = crate::range_tree::ENTRIES_MAX;
@@ -30,7 +30,7 @@ const CHANGES_AT_ONCE: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstones {
     ranges: Ranges,
-    /// What the ranges hold, the tree's part left out.
+    /// The content of the ranges, the tree's part left out.
     bytes: usize,
 }
 
@@ -177,7 +177,7 @@ impl RangeTombstones {
         self.ranges.walk(Some(range.start.position()), true).next() == Some(range)
     }
 
-    /// What a stream in this direction announces: from each bound on, the deletion in force, the last one live again.
+    /// The marks of a stream in this direction: from each bound on, the deletion in force, the last one live again.
     /// In a reversed stream the bounds come in descending order.
     pub fn changes(&self, reversed: bool) -> Vec<(Bound, DeletionTime)> {
         let mut out: Vec<(Bound, DeletionTime)> = Vec::with_capacity(self.len() * 2);

@@ -7,7 +7,7 @@ use types::CqlType;
 
 use crate::{Cell, Clustering, Complex, DeletionTime, LivenessInfo, Seconds};
 
-/// What a row says about one column.
+/// The value of a row in one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnData {
     /// A column with one value.
@@ -40,7 +40,7 @@ pub struct Row {
     columns: Arc<Vec<(ColumnId, ColumnData)>>,
 }
 
-/// What the shared columns of a row cost beside themselves: their vector and the counts.
+/// The cost of the shared columns of a row beside themselves: their vector and the counts.
 const COLUMNS_OVERHEAD: usize = size_of::<Vec<(ColumnId, ColumnData)>>() + 16;
 
 /// The order of the paths of a complex column of this type.
@@ -79,12 +79,12 @@ impl Row {
         Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
     }
 
-    /// What is known of each column, in column id order.
+    /// The state of each column, in column id order.
     pub fn columns(&self) -> &[(ColumnId, ColumnData)] {
         &self.columns
     }
 
-    /// What is known of one column.
+    /// The state of one column.
     #[inline]
     pub fn column(&self, id: ColumnId) -> Option<&ColumnData> {
         let columns = self.columns.as_slice();

@@ -1,4 +1,4 @@
-//! What part of a table a read asks for: which partitions, which ranges of rows, which columns.
+//! The part of a table that a read asks for: which partitions, which ranges of rows, which columns.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ enum Ranges {
     Some(Vec<RowRange>),
 }
 
-/// What [`Ranges::All`] stands for.
+/// The ranges that [`Ranges::All`] stands for.
 static ALL_ROWS: [RowRange; 1] = [RowRange::all()];
 
 impl Slices {
@@ -176,7 +176,7 @@ impl Slices {
         ranges.get(at).is_some_and(|range| range.contains(key))
     }
 
-    /// What is left after `last` was read in the given direction.
+    /// The rest after `last` was read in the given direction.
     #[must_use]
     pub fn after(&self, table: &schema::Table, last: &Clustering, reversed: bool) -> Self {
         let cut = if reversed { Bound::before_row(table, last) } else { Bound::after_row(table, last) };

@@ -70,7 +70,7 @@ impl std::fmt::Debug for DeletionTime {
     }
 }
 
-/// What an INSERT says about the existence of its row, apart from its cells.
+/// The statement of an INSERT about the existence of its row, apart from its cells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LivenessInfo {
     /// When, or [`NO_TIMESTAMP`] for no such mark.

@@ -103,7 +103,7 @@ impl RateLimit {
     }
 }
 
-/// What follows `WITH` in CREATE TABLE, defaults as in Cassandra 5.0.
+/// The options behind `WITH` in CREATE TABLE, defaults as in Cassandra 5.0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
     /// Free text.

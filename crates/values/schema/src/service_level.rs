@@ -8,7 +8,7 @@ pub const DEFAULT_SERVICE_LEVEL: &str = "default";
 /// Shares of a service level that names none.
 pub const SHARES_DEFAULT: u32 = 1000;
 
-/// What the requests of a service level are about: it decides how overload is answered.
+/// The workload of a service level: it decides how overload is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadType {
     /// Not said.
@@ -48,7 +48,7 @@ pub struct ServiceLevel {
     pub timeout: Option<Duration>,
     /// Its part of a shard's time, relative to the shares of other levels; at least 1.
     pub shares: u32,
-    /// What its requests are about.
+    /// The subject of its requests.
     pub workload: WorkloadType,
 }
 

@@ -84,7 +84,7 @@ impl Column {
     }
 }
 
-/// What remains of a column after ALTER TABLE … DROP: cells written up to `dropped_micros` are ignored.
+/// The record of a column after ALTER TABLE … DROP: cells written up to `dropped_micros` are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedColumn {
     /// Its former name.

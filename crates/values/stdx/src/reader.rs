@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Self { left: bytes }
     }
 
-    /// What is still unread.
+    /// The unread rest.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.left

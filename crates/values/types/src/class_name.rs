@@ -17,7 +17,7 @@ pub struct ClassNameError {
     pub text: String,
     /// Where it went wrong, as a byte offset.
     pub offset: usize,
-    /// What was expected there.
+    /// The expected content there.
     pub expected: &'static str,
 }
 

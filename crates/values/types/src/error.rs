@@ -7,7 +7,7 @@ use std::fmt;
 pub enum TypeError {
     /// Serialised bytes whose length the type does not allow: `Expected 4 or 0 byte int (3)`.
     Length {
-        /// What was expected, without the actual length: `Expected 4 or 0 byte int`.
+        /// The expected length, without the actual one: `Expected 4 or 0 byte int`.
         expected: &'static str,
         /// The length that was found, in bytes.
         actual: usize,

@@ -3,7 +3,7 @@
 use crate::TypeError;
 use crate::calendar::{DAY_MS, Date, date_of, days_in_month, days_of};
 
-/// What is added to days since the epoch to store a `date`.
+/// The offset that is added to days since the epoch to store a `date`.
 pub(crate) const DATE_OFFSET: i64 = 1 << 31;
 
 /// Nanoseconds of a day.

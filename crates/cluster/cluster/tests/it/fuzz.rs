@@ -140,7 +140,7 @@ fn id(random: &mut Random) -> CommandId {
     CommandId(id)
 }
 
-/// What holds of a state, whichever commands came before.
+/// The invariants of a state, whichever commands came before.
 fn hold_invariants(before: &ClusterState, after: &ClusterState, outcome: &Outcome) {
     assert!(after.topology_version >= before.topology_version);
     assert!(after.schema_number >= before.schema_number);

@@ -207,7 +207,7 @@ pub(crate) enum RequestKind {
     Commit,
 }
 
-/// What a request is about, and the request.
+/// The subject of a request, and the request.
 pub(crate) type Addressed = (Arc<Table>, DecoratedKey, Request<Value>);
 
 /// Reads a request.

@@ -128,7 +128,7 @@ impl Committing {
         self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
     }
 
-    /// Keeps the write for a replica that is away. Its voter learns of it from the next round.
+    /// Keeps the write for a replica that is down. Its voter learns of it from the next round.
     fn hint(&self, node: NodeIndex) {
         assert_ne!(node, self.erm.view.own(), "hints are kept for other nodes");
         let Some(update) = &self.proposal.value else { return };

@@ -32,7 +32,7 @@ const _: () = assert!(PAUSE_FIRST.as_micros() <= PAUSE_MAX.as_micros(), "pauses 
 pub(super) enum Failure<E> {
     /// The replicas did not do their part.
     Request(RequestError),
-    /// Who decides failed.
+    /// The deciding node failed.
     Decide(E),
 }
 

@@ -23,20 +23,20 @@ pub struct Ballotage {
     pub(crate) table: TableId,
     /// The partition.
     pub(crate) key: DecoratedKey,
-    /// What is asked.
+    /// The request.
     pub(crate) request: Request<Value>,
 }
 
 /// The answer of a voter of this node.
 pub type Vote = Result<Reply<Value>, ReplicaError>;
 
-/// What a voter of another node remembers of a partition.
+/// The state that a voter of another node keeps of a partition.
 #[derive(Clone, Debug)]
 pub struct MigratedVote {
     /// The table.
     pub(crate) table: TableId,
     /// The partition.
     pub(crate) key: DecoratedKey,
-    /// What is remembered, of rounds that the voter's last truncation of the table has not ended.
+    /// The state, of rounds that the voter's last truncation of the table has not ended.
     pub(crate) state: AcceptorState<Value>,
 }

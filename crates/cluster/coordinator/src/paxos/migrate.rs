@@ -164,7 +164,7 @@ impl Lwt {
     }
 }
 
-/// What the last commit of `new` wrote and its round, where `old` does not know that commit: none when it is so old that deletions which supersede it may
+/// The update of the last commit of `new` and its round, where `old` does not know that commit: none when it is so old that deletions which supersede it may
 /// have been purged. Such a write has been repaired, or is one of those that nobody need remember.
 fn committed_value(
     old: &AcceptorState<Value>,

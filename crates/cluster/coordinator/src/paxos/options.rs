@@ -18,7 +18,7 @@ pub struct CasOptions {
     pub contention_deadline: Instant,
 }
 
-/// What became of a conditional request.
+/// The outcome of a conditional request.
 #[derive(Debug)]
 pub enum CasOutcome {
     /// The conditions held, and the write is done.

@@ -154,7 +154,7 @@ impl Coordinator {
         (self.operations().paxos.reads.figures(), self.operations().paxos.writes.figures())
     }
 
-    /// What this shard counts of lightweight transactions.
+    /// The counters of this shard of lightweight transactions.
     pub fn paxos_stats(&self) -> PaxosStats {
         self.operations().paxos.stats.get()
     }

@@ -26,13 +26,13 @@ pub(crate) struct Leases(pub(super) RefCell<HashMap<(u16, u64), (Instant, Lease)
 
 /// One shard's part in lightweight transactions.
 pub(crate) struct Paxos {
-    /// Who coordinates a request of a partition, one after the other.
+    /// The nodes that coordinate a request of a partition, one after the other.
     pub(super) requests: PartitionLocks,
     /// PartitionLocks that other shards of this node have.
     pub(super) leases: Leases,
     /// Number of the next lock request of this shard.
     lock_requests: Cell<u64>,
-    /// Who votes on a partition, one after the other.
+    /// The nodes that vote on a partition, one after the other.
     pub(super) votes: PartitionLocks,
     /// The latest round that was voted on.
     voted_micros: Cell<i64>,

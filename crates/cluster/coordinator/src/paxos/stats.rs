@@ -1,6 +1,6 @@
 //! Figures of lightweight transactions.
 
-/// What a shard counts, since it started.
+/// The counters of a shard, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaxosStats {
     /// Conditional requests whose write was chosen.

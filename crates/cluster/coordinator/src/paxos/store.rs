@@ -35,7 +35,7 @@ pub(crate) fn memory_seconds(table: &Table) -> Seconds {
     options.paxos_grace_seconds.unwrap_or(options.gc_grace_seconds).max(MEMORY_SECONDS_MIN)
 }
 
-/// What is remembered of a partition.
+/// The state of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) state: AcceptorState<Value>,
@@ -102,7 +102,7 @@ impl<'a> VoteStore<'a> {
         }
     }
 
-    /// What a row remembers.
+    /// The state of a row.
     pub(crate) fn remembered(&self, row: &Row, now: Seconds) -> Result<Remembered, ReplicaError> {
         let value = |name: &str| {
             let column = self.votes.column(name)?;

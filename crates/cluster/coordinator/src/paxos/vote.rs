@@ -203,7 +203,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// What a voter has done, in Cassandra's words.
+/// The steps of a voter, in Cassandra's words.
 fn done(request: &Request<Value>, vote: &Vote) -> String {
     let reply = match vote {
         Ok(reply) => reply,

@@ -72,7 +72,7 @@ fn store_events(coordinator: &Coordinator, trace: &TraceLog, (began, began_micro
     rt.spawn(Group::Maintenance, write).detach();
 }
 
-/// Who did the steps, and when it began.
+/// The node of the steps, and when it began.
 struct Source {
     address: IpAddr,
     port: u16,

@@ -1,4 +1,4 @@
-//! What a change of who lives, or of the topology version, costs a shard of a large cluster: the figures of docs/design/topology.md.
+//! The cost to a shard of a large cluster of a change of live nodes or of the topology version: the figures of docs/design/topology.md.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

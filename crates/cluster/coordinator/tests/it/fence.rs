@@ -11,9 +11,9 @@ use rt_sim::Config;
 
 use crate::world::{SECOND, World, begin, host, join, partition, row, seconds, table, texts, write};
 
-/// Who does not hear of the change.
+/// The node that does not hear of the change.
 const DEAF: usize = 0;
-/// Whom the deaf one does not reach.
+/// The nodes that the deaf one does not reach.
 const UNREACHED: usize = 2;
 pub const JOINS: usize = 3;
 const KEYS: i32 = 24;

@@ -57,7 +57,7 @@ fn a_node_that_did_not_answer_in_time_gets_it_later() {
     let (world, t) = (world(2, HintsConfig::default()), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     world.sim.isolate(world.sim.node(2));
-    // Nobody knows yet that it is away.
+    // Nobody knows yet that it is down.
     world.write(0, row(&t, 1, 1, "a", 10), Consistency::Quorum).unwrap();
     world.sim.run_for(5 * SECOND);
     assert_eq!(kept_hints(&world, 0), [(host(2), 1)].into());

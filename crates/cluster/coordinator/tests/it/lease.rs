@@ -12,7 +12,7 @@ use crate::fence::{JOINS, Stage, fetch, tell};
 use crate::world::{SECOND, World, coordinator, host, key, partition, row, seconds, table, texts};
 
 const KEYS: i32 = 24;
-/// Who is cut off.
+/// The node that is cut off.
 const CUT_OFF: [usize; 2] = [0, 1];
 
 /// Four nodes while the last one joins. The log confirms to a node what the flag of its number says.

@@ -18,7 +18,7 @@ const KEYS: i32 = 2;
 
 type Op = Operation<RegisterInput, RegisterOutput>;
 
-/// What clients saw of each key, in the order in which it happened.
+/// The values that clients saw of each key, in the order in which it happened.
 #[derive(Default)]
 pub struct History {
     time: u64,

@@ -288,7 +288,7 @@ fn write_without_node_2(world: &World, t: &Arc<Table>) {
     world.sim.run_for(5 * SECOND);
 }
 
-/// Hints are kept for a node; while it is away it loses ranges to a node that joined. What it has of those when the hints were delivered.
+/// Hints are kept for a node; while it is down it loses ranges to a node that joined. What it has of those when the hints were delivered.
 fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     let world = World::with_handoff(11, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
     world.inject(canaries);

@@ -17,7 +17,7 @@ const NODES: usize = 3;
 /// Seeds within which an injected bug is found.
 const CANARY_SEEDS: u64 = 10;
 
-/// What is known of a key. A value's timestamp is its text.
+/// The state of a key. A value's timestamp is its text.
 #[derive(Clone, Default)]
 struct Known {
     /// No later read may show a smaller timestamp: twice that of a value, one more when it was deleted.

@@ -190,7 +190,7 @@ fn a_replica_that_cannot_be_repaired_is_replaced() {
     }
 }
 
-/// What a page of a scan, or of one large partition, repairs is more than a commit log takes in one entry, although each write was not.
+/// The repair of a page of a scan, or of one large partition, is more than a commit log takes in one entry, although each write was not.
 #[test]
 fn what_a_read_repairs_may_be_larger_than_a_mutation() {
     SEGMENT_BYTES.set(Some(64 << 10));

@@ -9,7 +9,7 @@ use rt_sim::Config;
 
 use crate::world::*;
 
-/// Who tells which steps of a request.
+/// The tracer of the steps of a request.
 fn told(world: &World, session: [u8; 16]) -> Vec<(String, String)> {
     let table = coordinator(0, 0).schema().table("system_traces", "events").expect("it is there").clone();
     let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(&session));

@@ -175,7 +175,7 @@ fn promised(world: &World, node: usize, k: i32) -> Option<bytes::Bytes> {
     remembered(world, node, k, "in_progress_ballot")
 }
 
-/// What a node remembers of a partition of `ks.t`, in a column of `system.paxos`.
+/// The state that a node keeps of a partition of `ks.t`, in a column of `system.paxos`.
 fn remembered(world: &World, node: usize, k: i32, column: &str) -> Option<bytes::Bytes> {
     let (votes, now) = (table("system", "paxos"), seconds(&world.sim, 0));
     let column = votes.column(column).expect("it is there").id;

@@ -271,7 +271,7 @@ pub fn table(keyspace: &str, name: &str) -> Arc<Table> {
     schema().table(keyspace, name).expect("it is there").clone()
 }
 
-/// What nodes keep for each other.
+/// The hints that nodes keep for each other.
 #[derive(Clone)]
 struct Keeping {
     hints: Option<HintsConfig>,

@@ -45,7 +45,7 @@ pub struct RangeStreamer {
     pub(super) coordinator: Coordinator,
     pub(super) engine: Engine,
     pub(super) transfers: Streaming,
-    /// What is fetched, or was last.
+    /// The item that is fetched, or was last.
     pub(super) fetch: Cell<FetchFigures>,
     /// How much of it comes.
     pub(super) expected: RefCell<Expected>,

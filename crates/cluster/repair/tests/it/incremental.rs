@@ -31,7 +31,7 @@ struct Case {
     before: Updates,
     after: Updates,
     shard_counts: [u16; 3],
-    /// Who compacts what the first repair has covered: before anything else comes, and after that.
+    /// The node that compacts the data that the first repair has covered: before anything else comes, and after that.
     compacted: [[bool; 3]; 2],
     gc_before: u32,
     bytes_max: u32,
@@ -189,7 +189,7 @@ fn only_what_is_new_is_compared() {
     }
 }
 
-/// What a repair counts on is gone from a disk, one way or another: everything is compared, and is there again afterwards.
+/// The history that a repair counts on is gone from a disk, one way or another: everything is compared, and is there again afterwards.
 #[test]
 fn after_a_loss_everything_is_compared() {
     let table = table("t");

@@ -66,7 +66,7 @@ impl Node {
     }
 }
 
-/// What a replica that holds `updates` answers.
+/// The answer of a replica that holds `updates`.
 fn read(command: &ReadCommand, updates: &[PartitionUpdate], rule: Option<PurgeRule>) -> ReadPage {
     let mut page = PageBuilder::new(command);
     if let Some(resume) = &command.resume {

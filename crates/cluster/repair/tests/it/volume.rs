@@ -1,4 +1,4 @@
-//! What crosses between nodes, and what a follower keeps, when one row in a hundred differs.
+//! The bytes that cross between nodes, and the memory of a follower, when one row in a hundred differs.
 
 use bytes::Bytes;
 use mutation::{Cell, ColumnData, DecoratedKey, LivenessInfo, PartitionUpdate, Row};

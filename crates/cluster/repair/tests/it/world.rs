@@ -1,4 +1,4 @@
-//! Nodes of a simulation with storage, connections and repair, and nothing else: the test says who is in the ring and who lives.
+//! Nodes of a simulation with storage, connections and repair, and nothing else: the test says who is in the ring and which nodes are live.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,9 +37,9 @@ struct Running {
 thread_local! {
     /// By node and shard. A test is one thread.
     static RUNNING: RefCell<BTreeMap<(usize, u16), Running>> = const { RefCell::new(BTreeMap::new()) };
-    /// Whom every node believes to be dead.
+    /// The node that every node believes to be dead.
     static DEAD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// What is to be done to a node's disk before it starts the next time.
+    /// The change of a node's disk before it starts the next time.
     static BEFORE_START: RefCell<BTreeMap<usize, Loss>> = const { RefCell::new(BTreeMap::new()) };
     /// Whether every node believes that others join or leave.
     static CHANGING: Cell<bool> = const { Cell::new(false) };
@@ -49,7 +49,7 @@ thread_local! {
     static FORMER: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a disk may lose.
+/// The data that a disk may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The SSTable of a table that was written last, on each shard.

@@ -124,7 +124,7 @@ fn change(api: &Dynamo<Memory>, random: &mut Random, items: &mut BTreeMap<(Strin
     }
 }
 
-/// What an index shows of an item; none when it does not have it.
+/// The attributes that an index has of an item; none when it does not have it.
 fn shown(name: &str, keys: &[&str], item: &Json) -> Option<Json> {
     if keys.iter().any(|key| item.get(key).is_none()) {
         return None;

@@ -178,11 +178,11 @@ pub struct AlterTable {
     pub if_exists: bool,
     /// The table.
     pub name: QualifiedName,
-    /// What is changed.
+    /// The target of the change.
     pub operation: AlterTableOperation,
 }
 
-/// What an [`AlterTable`] changes.
+/// The change of an [`AlterTable`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlterTableOperation {
     /// `ALTER column TYPE type`.
@@ -266,11 +266,11 @@ pub struct AlterType {
     pub if_exists: bool,
     /// The type.
     pub name: QualifiedName,
-    /// What is changed.
+    /// The target of the change.
     pub operation: AlterTypeOperation,
 }
 
-/// What an [`AlterType`] changes.
+/// The change of an [`AlterType`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlterTypeOperation {
     /// `ALTER field TYPE type`.
@@ -318,7 +318,7 @@ pub struct CreateIndex {
     pub name: Option<Ident>,
     /// The table.
     pub table: QualifiedName,
-    /// What is indexed; may be empty for a custom index.
+    /// The indexed columns; may be empty for a custom index.
     pub targets: Vec<IndexTarget>,
     /// `USING 'class'`.
     pub using: Option<String>,
@@ -486,13 +486,13 @@ pub struct DropTrigger {
 /// `COMMENT ON … IS '…'` (Cassandra 6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommentOn {
-    /// What is described.
+    /// The target of the description.
     pub subject: CommentSubject,
     /// The text; none for `IS NULL`, which removes it.
     pub comment: Option<String>,
 }
 
-/// What a [`CommentOn`] describes.
+/// The target of a [`CommentOn`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommentSubject {
     /// `KEYSPACE ks`.

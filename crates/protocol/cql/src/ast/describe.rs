@@ -5,7 +5,7 @@ use super::{Ident, QualifiedName};
 /// `DESCRIBE …` or `DESC …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Describe {
-    /// What is described.
+    /// The target of the description.
     pub target: DescribeTarget,
     /// `WITH INTERNALS`: table ids, dropped columns and the like are shown too.
     pub with_internals: bool,
@@ -13,7 +13,7 @@ pub struct Describe {
     pub with_passwords: bool,
 }
 
-/// What a [`Describe`] is about.
+/// The target of a [`Describe`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum DescribeTarget {
     /// `CLUSTER`.

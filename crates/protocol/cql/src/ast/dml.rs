@@ -100,13 +100,13 @@ pub struct Update {
 pub struct Assignment {
     /// The column.
     pub column: Ident,
-    /// What happens to it.
+    /// The operation on it.
     pub operation: Operation,
     /// Where the entry starts.
     pub pos: Pos,
 }
 
-/// What an [`Assignment`] does with its column.
+/// The operation of an [`Assignment`] with its column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
     /// `c = x`.
@@ -126,7 +126,7 @@ pub enum Operation {
 /// `DELETE …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// What is deleted of each row; the whole row when empty.
+    /// The columns that are deleted of each row; the whole row when empty.
     pub targets: Vec<DeleteTarget>,
     /// The table.
     pub table: QualifiedName,

@@ -105,7 +105,7 @@ pub struct Marker {
     pub pos: Pos,
 }
 
-/// What [`crate::parse`] returns.
+/// The result of [`crate::parse`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     /// The statement.

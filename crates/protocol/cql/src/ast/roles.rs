@@ -128,7 +128,7 @@ pub struct DropUser {
 pub struct GrantRole {
     /// The role that is given.
     pub role: RoleName,
-    /// Who receives it.
+    /// The receiver.
     pub grantee: RoleName,
 }
 
@@ -137,7 +137,7 @@ pub struct GrantRole {
 pub struct RevokeRole {
     /// The role that is taken.
     pub role: RoleName,
-    /// Who loses it.
+    /// The leaving replica.
     pub grantee: RoleName,
 }
 
@@ -148,7 +148,7 @@ pub struct GrantPermissions {
     pub permissions: Permissions,
     /// On what.
     pub resource: Resource,
-    /// Who receives them.
+    /// The receivers.
     pub grantee: RoleName,
 }
 
@@ -159,7 +159,7 @@ pub struct RevokePermissions {
     pub permissions: Permissions,
     /// On what.
     pub resource: Resource,
-    /// Who loses them.
+    /// The leaving replica.
     pub grantee: RoleName,
 }
 
@@ -170,7 +170,7 @@ pub struct ListPermissions {
     pub permissions: Permissions,
     /// On what; everything when absent.
     pub resource: Option<Resource>,
-    /// Whose; everybody's when absent.
+    /// The owner; everybody's when absent.
     pub of: Option<RoleName>,
     /// False for `NORECURSIVE`: inherited ones are left out.
     pub recursive: bool,
@@ -233,7 +233,7 @@ impl Permission {
     }
 }
 
-/// What a permission is about.
+/// The resource of a permission.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resource {
     /// `ALL KEYSPACES`.
@@ -265,7 +265,7 @@ pub enum Resource {
 /// `LIST ROLES [OF role] [NORECURSIVE]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListRoles {
-    /// Whose; all when absent.
+    /// The owner; all when absent.
     pub of: Option<RoleName>,
     /// False for `NORECURSIVE`.
     pub recursive: bool,

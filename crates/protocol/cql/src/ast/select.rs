@@ -10,7 +10,7 @@ pub struct Select {
     pub json: bool,
     /// `SELECT DISTINCT`.
     pub distinct: bool,
-    /// What is selected.
+    /// The selection.
     pub selection: Selection,
     /// The table or view.
     pub from: QualifiedName,
@@ -46,7 +46,7 @@ pub enum Selection {
 /// `selector [AS alias]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AliasedSelector {
-    /// What is selected.
+    /// The selection.
     pub selector: Selector,
     /// `AS alias`.
     pub alias: Option<Ident>,
@@ -55,7 +55,7 @@ pub struct AliasedSelector {
 /// An expression over the columns of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selector {
-    /// What it is.
+    /// Its kind.
     pub kind: SelectorKind,
     /// Where it starts.
     pub pos: Pos,
@@ -181,7 +181,7 @@ impl Target {
     }
 }
 
-/// What a [`Relation`] asks of its target.
+/// The condition of a [`Relation`] on its target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
     /// `op term`.

@@ -5,7 +5,7 @@ use super::{DataType, Ident, Marker, NativeType, Pos, QualifiedName};
 /// A value as written, not yet of any type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
-    /// What it is.
+    /// Its kind.
     pub kind: TermKind,
     /// Where it starts.
     pub pos: Pos,

@@ -7,7 +7,7 @@ use super::{Ident, Modification, Relation, RowReference, Select};
 pub struct Transaction {
     /// `LET name = (SELECT …)`.
     pub lets: Vec<(Ident, Select)>,
-    /// What the transaction returns.
+    /// The result of the transaction.
     pub returning: Option<Returning>,
     /// `IF … THEN`; the updates are then conditional. Empty without it.
     pub conditions: Vec<Relation>,

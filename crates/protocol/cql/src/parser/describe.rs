@@ -40,7 +40,7 @@ impl Parser<'_> {
         Ok(Describe { target, with_internals, with_passwords })
     }
 
-    /// What the keyword asks for; none when it is the name of an element.
+    /// The target of the keyword; none when it is the name of an element.
     fn describe_keyword(&mut self, keyword: Keyword) -> Result<Option<DescribeTarget>> {
         let whole = match keyword {
             Keyword::Cluster => DescribeTarget::Cluster,

@@ -182,7 +182,7 @@ impl Parser<'_> {
         Ok(Assignment { column, operation, pos })
     }
 
-    /// What stands after `column =`.
+    /// The right-hand side of `column =`.
     fn assigned_value(&mut self, column: &str) -> Result<Operation> {
         let is_column = self.kind() == Kind::EmptyName || self.kind().is_name();
         let signed_number = match self.next_kind() {

@@ -118,7 +118,7 @@ impl Cursor<'_> {
     }
 }
 
-/// What the parser looked for at one token.
+/// The tokens that the parser looked for at one token.
 struct Wanted {
     recording: bool,
     /// Where the token starts.

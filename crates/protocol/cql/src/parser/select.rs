@@ -239,7 +239,7 @@ impl Parser<'_> {
         Ok(Selector { kind, pos })
     }
 
-    /// What a keyword and `(` start: a form with its own syntax or a plain function.
+    /// The expression that a keyword and `(` start: a form with its own syntax or a plain function.
     fn call_of_keyword(&mut self, keyword: Keyword) -> Result<Selector> {
         let pos = self.pos();
         let metadata = match keyword {

@@ -48,7 +48,7 @@ impl Parser<'_> {
         Ok(DetachServiceLevel { role: self.role_name()? })
     }
 
-    /// What follows `LIST`, from `SERVICE`, `ATTACHED`, `EFFECTIVE` or `ALL` on.
+    /// The rest of a statement behind `LIST`, from `SERVICE`, `ATTACHED`, `EFFECTIVE` or `ALL` on.
     pub(super) fn list_service_levels(&mut self) -> Result<ListServiceLevels> {
         if self.eat_keyword(Keyword::All) {
             let attached = self.eat_keyword(Keyword::Attached);

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// What must come out for a statement.
+/// The expected result of a statement.
 fn outcome(text: &str) -> String {
     let parsed = match cql::parse(text) {
         Ok(parsed) => parsed,

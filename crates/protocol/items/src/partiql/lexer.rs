@@ -66,7 +66,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What stands before the closing quote, which is doubled where it is meant.
+    /// The text before the closing quote, which is doubled where it is meant.
     fn quoted(&mut self, quote: char) -> Result<String> {
         let mut text = String::new();
         loop {

@@ -178,7 +178,7 @@ fn present(rows: Rows) -> u8 {
 struct Node {
     state: AcceptorState<Write>,
     rows: Rows,
-    /// What a power failure leaves of both; kept only where one may come.
+    /// The state that a power failure leaves of both; kept only where one may come.
     stored: (AcceptorState<Write>, Rows),
     /// No request of a topology version before this one is followed.
     fence: u8,
@@ -430,7 +430,7 @@ impl State {
         }
     }
 
-    /// What a voter refuses now it refuses for ever, and nothing follows but that the author knows: as if it were lost.
+    /// A request that a voter refuses now it refuses for ever, and nothing follows but that the author knows: as if it were lost.
     fn forget_refused(&mut self, plan: &Plan) {
         for client in &mut self.clients {
             let all = plan.shape.voters(client.version.max(1), plan.bug).0;
@@ -455,7 +455,7 @@ impl State {
         }
     }
 
-    /// What is wrong with what any quorum would now answer.
+    /// The error in the answer of any quorum.
     fn judge(&self, plan: &Plan) -> Result<(), String> {
         let version = self.version;
         let (all, quorum) = plan.shape.voters(version, plan.bug);
@@ -501,7 +501,7 @@ fn new_proposer(voters: usize, quorum: usize) -> Proposer<Write> {
     Proposer::new(voters, quorum)
 }
 
-/// What reads of a quorum of these replicas, of those that are reached, can find.
+/// The values that reads of a quorum of these replicas, of those that are reached, can find.
 fn reads(nodes: &[Node; NODES], replicas: &[usize], reached: u8) -> Vec<Rows> {
     let mut out = Vec::new();
     let quorum = replicas.len() / 2 + 1;
@@ -519,7 +519,7 @@ fn reads(nodes: &[Node; NODES], replicas: &[usize], reached: u8) -> Vec<Rows> {
     out
 }
 
-/// What a read at SERIAL can find that reaches these nodes alone, and whose messages arrive in order.
+/// The values that a read at SERIAL can find that reaches these nodes alone, and whose messages arrive in order.
 fn serial_read(plan: &Plan, nodes: &mut [Node; NODES], version: u8, reached: u8) -> Vec<Rows> {
     let (all, quorum) = plan.shape.voters(version, plan.bug);
     let mut proposer = new_proposer(all.len(), quorum);

@@ -17,7 +17,7 @@ const RELIABLE: Scenario = Scenario {
 
 const FAULTY: Scenario = Scenario { lost: 12, doubled: 15, crashes: 40, impatience: 200, ..RELIABLE };
 
-/// What became of the operations of some worlds.
+/// The outcomes of the operations of some worlds.
 #[derive(Debug, Default)]
 struct Sum {
     applied: usize,

@@ -61,7 +61,7 @@ struct Voter {
     state: AcceptorState<Write>,
     /// The partition: of all writes the one with the latest time.
     data: Write,
-    /// What a power failure leaves of both.
+    /// The state that a power failure leaves of both.
     stored: (AcceptorState<Write>, Write),
 }
 
@@ -81,9 +81,9 @@ struct Client {
     /// Place of its operation in the history.
     operation: usize,
     input: RegisterInput,
-    /// What the last read said, with the voters that answered.
+    /// The result of the last read, with the voters that answered.
     read: Option<(Ballot, Vec<usize>, Write)>,
-    /// What was found, once it was decided.
+    /// The result, once it was decided.
     found: Option<i64>,
     /// A new round is due above this.
     again: Option<Ballot>,
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// What is certain not to have happened is taken out of the history.
+    /// An operation that is certain not to have happened is taken out of the history.
     fn fail(&mut self, client: usize, uncertain: bool) {
         let one = &mut self.clients[client];
         one.proposer = None;

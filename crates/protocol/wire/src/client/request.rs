@@ -161,7 +161,7 @@ impl RequestWriter {
         }
     }
 
-    /// What the request is written for.
+    /// The version that the request is written for.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }

@@ -59,7 +59,7 @@ pub enum ResultBody {
     SchemaChange(SchemaChange),
 }
 
-/// What PREPARE returned.
+/// The result of PREPARE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// Ids and columns.

@@ -279,7 +279,7 @@ pub fn events() -> Vec<Event> {
     ]
 }
 
-/// What PREPARE answers for a conditional statement.
+/// The answer to PREPARE for a conditional statement.
 pub fn prepared() -> PreparedMetadata {
     PreparedMetadata {
         id: wire::statement_id("ks", "SELECT …"),

@@ -1,6 +1,6 @@
 //! Conditional statements: INSERT, UPDATE and DELETE with IF, alone or in a batch of one partition.
 //!
-//! What is asked of which row is collected here; the coordinator reads the rows, asks whether the conditions hold and
+//! The conditions on each row are collected here; the coordinator reads the rows, asks whether the conditions hold and
 //! what then is to be written, and sees to it that nothing came between.
 
 mod result;
@@ -33,7 +33,7 @@ struct Statement<'a> {
     binds: std::borrow::Cow<'a, Binds>,
 }
 
-/// What is asked of one row.
+/// The conditions on one row.
 enum RowCondition<'a> {
     NotExists,
     Exists,
@@ -177,7 +177,7 @@ impl<'a> CasRequest<'a> {
         }
     }
 
-    /// What was read of the columns that count: a row without any of them does not exist here.
+    /// The values of the columns that count: a row without any of them does not exist here.
     fn found(&self, page: &ReadPage) -> Option<PartitionResult> {
         let now = self.request.now;
         let mut partition = page.partitions.first()?.clone();
@@ -189,7 +189,7 @@ impl<'a> CasRequest<'a> {
         (partition.row_count(now) > 0).then_some(partition)
     }
 
-    /// What is to be written at the time of `ballot`, when what was read meets the conditions.
+    /// The update to be written at the time of `ballot`, when what was read meets the conditions.
     fn decide(&self, page: &ReadPage, ballot: Timestamp) -> Result<Option<PartitionUpdate>> {
         let partition = self.found(page);
         let partition = partition.as_ref();
@@ -383,7 +383,7 @@ impl<'a> RowCondition<'a> {
 }
 
 impl ModificationKind {
-    /// What messages call several of them.
+    /// The plural in messages.
     fn plural(self) -> &'static str {
         match self {
             Self::Insert | Self::Update => "updates",

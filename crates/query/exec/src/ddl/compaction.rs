@@ -9,7 +9,7 @@ use crate::error::Result;
 
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 
-/// What an option's value must be.
+/// The type of an option's value.
 #[derive(Clone, Copy)]
 enum Rule {
     /// Anything.

@@ -24,7 +24,7 @@ pub use functions::{constant, constant_of};
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;
 
-/// What planning depends on beside the statement.
+/// The inputs of planning beside the statement.
 pub struct DdlContext<'a> {
     /// The schema, and the tables that nobody may change.
     pub lookup: Lookup<'a>,

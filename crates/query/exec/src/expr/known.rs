@@ -24,7 +24,7 @@ pub(super) fn is_compound(selector: &Selector) -> bool {
 /// aggregate.
 type Place = (usize, bool, bool);
 
-/// What was found out of the parts of a tree that is being resolved. Choosing an overload asks each operand what it could be,
+/// The facts about the parts of a tree that is being resolved. Choosing an overload asks each operand what it could be,
 /// and operands are themselves calls: without this, each level of nesting multiplies the work.
 #[derive(Default)]
 pub(super) struct Known {

@@ -91,7 +91,7 @@ pub enum Kind {
 pub struct Expr {
     /// Type of its values.
     pub ty: CqlType,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
@@ -100,7 +100,7 @@ pub struct Expr {
 pub struct Env<'a> {
     /// The bound values.
     pub binds: &'a Binds,
-    /// What functions may ask for beside their arguments.
+    /// The services that functions may ask for beside their arguments.
     pub call: &'a CallContext,
     /// The row, in a selection or filter.
     pub row: Option<&'a RowView<'a>>,

@@ -20,7 +20,7 @@ use crate::error::{Result, invalid};
 use crate::expr::bind::MarkerSpec;
 use crate::functions::{Aggregate, Function};
 
-/// What an expression's value is for: its name in messages and in the metadata of markers, and its type.
+/// The receiver of an expression's value: its name in messages and in the metadata of markers, and its type.
 #[derive(Clone, Debug)]
 pub struct Receiver<'a> {
     /// `v`, `key(m)`, `[limit]`.
@@ -40,7 +40,7 @@ impl<'a> Receiver<'a> {
         Self { name: name.into(), ty: Cow::Owned(ty) }
     }
 
-    /// What a column receives.
+    /// The value that a column receives.
     pub fn column(column: &'a schema::Column) -> Self {
         Self::new(column.name.as_str(), &column.ty)
     }
@@ -51,7 +51,7 @@ impl<'a> Receiver<'a> {
 pub struct AggregateCall {
     /// Which one.
     pub kind: Aggregate,
-    /// What it is computed over; nothing for `count(*)`, and several values for a user-defined aggregate of several
+    /// The arguments; nothing for `count(*)`, and several values for a user-defined aggregate of several
     /// arguments.
     pub inputs: Vec<Expr>,
 }

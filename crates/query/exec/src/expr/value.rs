@@ -6,7 +6,7 @@ use types::{CqlType, elements};
 
 use crate::error::{Result, invalid};
 
-/// What an expression amounts to.
+/// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The client did not set the marker.

@@ -12,7 +12,7 @@ use crate::error::{Result, invalid};
 use crate::expr::bind::{Binds, Bound};
 use crate::expr::{Env, Expr, Value, collect_elements};
 
-/// What all cells of a statement have in common.
+/// The common part of all cells of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// When, as the writer claims.
@@ -111,7 +111,7 @@ pub fn bound_row(clustering: Clustering, cells: &[(ColumnId, u32)], stamp: &Stam
     Row::from_columns(clustering, columns)
 }
 
-/// What an operation says of its column, if anything. `before` is the row as it was read, and what the statement's earlier
+/// The effect of an operation on its column, if anything. `before` is the row as it was read, and what the statement's earlier
 /// operations say of the column.
 fn data(
     operation: &Operation,

@@ -14,7 +14,7 @@ use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
 use crate::where_clause::like::Wildcards;
 
-/// What a statement asks of the rows that it would change.
+/// The conditions of a statement on the rows that it would change.
 #[derive(Clone, Debug, Default)]
 pub enum Conditions {
     /// Nothing.
@@ -35,7 +35,7 @@ pub struct ColumnCondition {
     pub column: ColumnRef,
     /// The part of it that is compared.
     part: Part,
-    /// What is asked of it.
+    /// The request.
     test: Test,
     /// Type of what is compared.
     ty: CqlType,

@@ -61,9 +61,9 @@ pub struct ModificationPlan {
     pub kind: ModificationKind,
     /// The partitions and rows that are written.
     pub access: KeyAccess,
-    /// What happens to static columns.
+    /// The operations on static columns.
     statics: Vec<Operation>,
-    /// What happens to regular columns.
+    /// The operations on regular columns.
     regulars: Vec<Operation>,
     /// The regular columns with the markers whose values become their cells, in column id order; none where a cell is made in another way.
     bound_cells: Option<Vec<(ColumnId, u32)>>,
@@ -385,7 +385,7 @@ impl ModificationPlan {
         all.filter(|operation| operation.change.needs_read()).map(|operation| operation.column.id)
     }
 
-    /// What happens to columns, static ones first.
+    /// The operations on columns, static ones first.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.statics.iter().chain(&self.regulars)
     }
@@ -495,7 +495,7 @@ impl ModificationPlan {
         Ok(ttl)
     }
 
-    /// What USING TTL says.
+    /// The value of USING TTL.
     fn given_ttl(&self, env: &Env<'_>) -> Result<Option<u32>> {
         let Some(expr) = &self.ttl else { return Ok(None) };
         let ttl = match expr.eval(env)? {
@@ -560,7 +560,7 @@ impl ModificationPlan {
         bounds::partition_keys(&self.table, &self.access.keys, env)
     }
 
-    /// What a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
+    /// The update that a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
     /// what was read for its conditions.
     pub fn conditional_update(
         &self,
@@ -576,7 +576,7 @@ impl ModificationPlan {
         self.update_of(key, &clusterings, &stamp, env, existing)
     }
 
-    /// What the statement writes into one partition.
+    /// The update that the statement writes into one partition.
     fn update_of(
         &self,
         key: DecoratedKey,

@@ -186,7 +186,7 @@ fn add(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Chan
     Ok(if matches!(column.ty, CqlType::List { .. }) { Change::Append(expr) } else { Change::Add(expr) })
 }
 
-/// What is added to a column whose value was read.
+/// The value that is added to a column whose value was read.
 fn plus(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Change> {
     let name = &column.name;
     let shown = || format!("{name} = {name} + {}", term_text(term));

@@ -9,7 +9,7 @@ use crate::request::Caller;
 pub struct ClientState<'a> {
     /// The keyspace of unqualified names.
     pub keyspace: Option<Rc<str>>,
-    /// Who it is, and how its requests are served.
+    /// Its role, and how its requests are served.
     pub caller: Caller<'a>,
     /// Called by USE.
     pub set_keyspace: &'a dyn Fn(&str),

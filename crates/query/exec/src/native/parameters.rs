@@ -75,7 +75,7 @@ fn named(values: &Values, name: &str) -> Result<usize> {
     }
 }
 
-/// What `system_traces.sessions` shows of a request's parameters.
+/// The text that `system_traces.sessions` shows of a request's parameters.
 pub fn trace_parameters(text: &str, parameters: &QueryParameters) -> Vec<(String, String)> {
     let mut all = vec![("consistency_level".to_owned(), parameters.consistency.name().to_owned())];
     if !text.is_empty() {

@@ -22,7 +22,7 @@ pub struct Prepared {
     pub plan: Plan,
     /// Its markers.
     pub markers: Vec<MarkerSpec>,
-    /// What PREPARE answers.
+    /// The answer to PREPARE.
     pub metadata: PreparedMetadata,
     /// Under this id clients were told of other result columns before: rows must name theirs, unless the client says
     /// which it knows.

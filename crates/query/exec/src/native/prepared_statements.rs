@@ -15,7 +15,7 @@ use stdx::HashMap;
 use super::prepared::Prepared;
 use crate::plan::Fit;
 
-/// What a statement takes in memory beside its text, about, in bytes.
+/// The memory that a statement takes beside its text, about, in bytes.
 const STATEMENT_BYTES: usize = 2048;
 /// Bytes of plan, syntax tree and metadata for each byte of text, about.
 const BYTES_PER_TEXT_BYTE: usize = 8;
@@ -44,7 +44,7 @@ struct Entry {
     fit: Fit,
 }
 
-/// What is known of a statement's id.
+/// The state of a statement's id.
 pub enum Found {
     /// It can be executed.
     Current(Rc<Prepared>),
@@ -65,12 +65,12 @@ impl PreparedStatements {
         Self { state: RefCell::default(), bytes_max }
     }
 
-    /// What they may take, in bytes.
+    /// Their limit, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// What they take, in bytes, about.
+    /// Their size, in bytes, about.
     pub fn bytes(&self) -> usize {
         self.state.borrow().bytes
     }

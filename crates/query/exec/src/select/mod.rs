@@ -35,11 +35,11 @@ pub struct SelectPlan {
     pub table: Arc<Table>,
     /// Whether its rows are computed when they are read: such tables are filtered without being asked to.
     pub computed: bool,
-    /// What is returned.
+    /// The returned value.
     pub selection: Selection,
     /// How its rows are found.
     pub access: AccessPath,
-    /// What rows have to pass once they are read.
+    /// The filters that rows have to pass once they are read.
     pub filters: Vec<Filter>,
     /// For each partition key column the marker bound to it by `=`.
     pub key_markers: Vec<Option<u32>>,
@@ -59,7 +59,7 @@ pub struct SelectPlan {
     pub per_partition_limit: Option<Expr>,
     /// DISTINCT.
     pub distinct: bool,
-    /// What reads fetch.
+    /// The columns that reads fetch.
     pub fetch: ColumnSelection,
     /// USING TIMEOUT.
     pub timeout: Option<Expr>,

@@ -962,7 +962,7 @@ struct Group {
     /// Groups of the partition that were returned.
     in_partition: u64,
     partition: Option<DecoratedKey>,
-    /// What the group under way is sorted by, where groups of several partitions are put in one order.
+    /// The keys that the group under way is sorted by, where groups of several partitions are put in one order.
     sort_key: Vec<Option<Bytes>>,
     held: Vec<HeldGroup>,
 }

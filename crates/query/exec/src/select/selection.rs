@@ -147,7 +147,7 @@ impl Selection {
         !self.aggregates.is_empty()
     }
 
-    /// What a read has to fetch for it, together with the columns that filters look at.
+    /// The columns that a read has to fetch for it, together with the columns that filters look at.
     pub fn fetch(&self, also: impl IntoIterator<Item = ColumnId>) -> ColumnSelection {
         if self.all {
             return ColumnSelection::All;

@@ -12,7 +12,7 @@ use crate::error::{Result, invalid};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
 
-/// What a filter asks of its column.
+/// The condition of a filter on its column.
 #[derive(Clone, Debug)]
 pub enum Test {
     /// A comparison.

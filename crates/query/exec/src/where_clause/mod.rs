@@ -36,7 +36,7 @@ pub struct SliceEnd {
     pub width: usize,
 }
 
-/// What restricts the clustering columns from some position on.
+/// The restriction of the clustering columns from some position on.
 #[derive(Clone, Debug)]
 pub enum RowRestriction {
     /// One column by `=` or `IN`.
@@ -54,7 +54,7 @@ pub enum RowRestriction {
     },
 }
 
-/// What restricts the token of the partition key.
+/// The restriction of the token of the partition key.
 #[derive(Clone, Debug, Default)]
 pub struct TokenRange {
     /// Greater than, and whether equal belongs to it.

@@ -280,7 +280,7 @@ fn show_rows(rows: &Rows, out: &mut Vec<String>) {
     }
 }
 
-/// What a client sees of an answer.
+/// The client's view of an answer.
 pub fn show(answer: &Answer) -> String {
     let mut out = Vec::new();
     match &answer.body {

@@ -97,7 +97,7 @@ const ENTRIES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What stands for a value, without the quotes of a string.
+/// The text of a value, without the quotes of a string.
 fn values() -> Vec<String> {
     let plain = [
         "",

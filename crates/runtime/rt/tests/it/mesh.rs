@@ -154,7 +154,7 @@ fn a_call_given_up_gives_its_place_back() {
     });
 }
 
-/// What a shard of the typed calls keeps.
+/// The state of a shard of the typed calls.
 struct Ledger {
     rt: Rt,
     sum: Cell<u64>,

@@ -169,7 +169,7 @@ fn numbers_that_no_log_reaches_are_none() {
     assert_eq!(ChunkHeader::decode(&header.encode(&HEADER), &HEADER, 40), None);
 }
 
-/// What a client writes may be a chunk of the log, to the byte; in a recycled file it may lie behind the end of what is new.
+/// Bytes that a client writes may be a chunk of the log, to the byte; in a recycled file it may lie behind the end of what is new.
 #[test]
 fn a_blob_does_not_pass_for_a_chunk() {
     let content = |header: &SegmentHeader| {

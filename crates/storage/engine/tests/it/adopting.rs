@@ -222,7 +222,7 @@ fn what_was_truncated_or_deleted_meanwhile_does_not_come_back() {
     });
 }
 
-/// What lives of a node have seen.
+/// The history of a node's lifetimes.
 #[derive(Default)]
 struct Lives {
     /// Whether this life is about to take files over.

@@ -11,7 +11,7 @@ use crate::world::{Plan, config, on_a_node};
 
 const KEYS: i32 = 200;
 
-/// What a cleanup did: SSTables written anew by the first and by the second, and the keys with the token's sign before and after.
+/// The result of a cleanup: SSTables written anew by the first and by the second, and the keys with the token's sign before and after.
 #[derive(Debug, Default)]
 struct Seen {
     rewritten: [u64; 2],
@@ -59,7 +59,7 @@ fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
     assert_eq!(seen.rewritten[1], 0, "a second one finds nothing");
 }
 
-/// What a partition shows that was read before it was dropped, and of which something else is written when its tokens are back.
+/// The content of a partition that was read before it was dropped, and of which something else is written when its tokens are back.
 async fn come_back(rt: Rt) -> [usize; 2] {
     let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
     let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };

@@ -18,7 +18,7 @@ use crate::model::key;
 
 const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) };
 
-/// What another replica has of the counter, and what the client knows.
+/// Another replica's state of the counter, and the client's knowledge.
 #[derive(Default)]
 struct Peer {
     context: Bytes,

@@ -82,7 +82,7 @@ fn the_log_survives_power_loss() {
     check(0..20, plan(GROUP), true);
 }
 
-/// What a killed process had written is still only in the system's memory when the next one replays it.
+/// Data that a killed process had written is still only in the system's memory when the next one replays it.
 #[test]
 fn the_log_survives_power_loss_after_a_kill() {
     for seed in 0..60 {

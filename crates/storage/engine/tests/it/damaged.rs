@@ -30,7 +30,7 @@ fn ops() -> Vec<Op> {
     (0..KEYS).flat_map(|pk| (0..if pk == 7 { 30 } else { 2 }).map(move |ck| op(pk, ck))).collect()
 }
 
-/// What one life of a node showed.
+/// The history of one lifetime of a node.
 #[derive(Default)]
 struct Shown {
     /// Each shard's scan.
@@ -54,7 +54,7 @@ async fn restore(rt: &Rt, files: Files) {
     }
 }
 
-/// What is done with a shard that has started, before it is read.
+/// The treatment of a shard that has started, before it is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
     Nothing,

@@ -61,7 +61,7 @@ fn dropping_a_table_leaves_the_directory_of_its_neighbour() {
     assert!(*drops.lock().unwrap() > 100, "{drops:?} directories were removed");
 }
 
-/// What a cluster has decided, and how far the engine has taken it over.
+/// The decisions of a cluster, and how far the engine has taken it over.
 #[derive(Default)]
 struct Decided {
     next: u8,

@@ -1,4 +1,4 @@
-//! What lies above a mark is what came after it, through flushes, compactions and starts; a mark means nothing any more once an
+//! Data above a mark came after it, through flushes, compactions and starts; a mark means nothing any more once an
 //! SSTable is gone that was there.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use schema::Table;
 use crate::model::{Change, Op, schema, updates};
 use crate::world::{Plan, config};
 
-/// What is carried from one life of the node to the next.
+/// The state that is carried from one life of the node to the next.
 #[derive(Default)]
 struct Carried {
     lives: u32,

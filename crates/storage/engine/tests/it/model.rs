@@ -114,7 +114,7 @@ pub fn updates(table: &Arc<Table>, op: &Op, now: Seconds) -> Vec<PartitionUpdate
     out
 }
 
-/// What a reader must see after these operations.
+/// The state that a reader must see after these operations.
 pub fn visible<'a>(ops: impl Iterator<Item = &'a Op> + Clone) -> Visible {
     let changes = ops.flat_map(|op| &op.changes);
     let mut rows: BTreeMap<(i32, i32), i64> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn number(bytes: &[u8]) -> i32 {
     i32::from_be_bytes(bytes.try_into().unwrap())
 }
 
-/// What a read of the engine shows, in either direction.
+/// The result of a read of the engine, in either direction.
 pub async fn read(
     engine: &Engine,
     table: &Arc<Table>,
@@ -164,7 +164,7 @@ pub async fn read(
     visible_of(reader, table).await
 }
 
-/// What a reader shows.
+/// The result of a reader.
 pub async fn visible_of(mut reader: EngineReader, table: &Arc<Table>) -> Result<Visible, String> {
     let failed = |error: engine::ReadError| error.to_string();
     let mut out = Visible::new();

@@ -79,7 +79,7 @@ async fn value_of(engine: &Engine, tables: &Tables, k: i32) -> Option<(i32, i64)
     found
 }
 
-/// What changes in the inverted table when a key gets a value at a time and had another.
+/// The changes in the inverted table when a key gets a value at a time and had another.
 fn inversion(tables: &Tables, k: i32, before: Option<(i32, i64)>, (v, at): (i32, i64)) -> Updates {
     let entry = |v: i32, change: &dyn Fn(&mut Row)| {
         let mut row = Row::new(Clustering::new(&tables.inverted, &[Some(&k.to_be_bytes())]));
@@ -171,7 +171,7 @@ struct Plan {
     kept: Kept,
 }
 
-/// What the test knows across process lifetimes.
+/// The state of the test across process lifetimes.
 #[derive(Default)]
 struct World {
     timestamp: i64,

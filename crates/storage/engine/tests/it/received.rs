@@ -57,7 +57,7 @@ fn update(table: &Arc<Table>, k: i32) -> PartitionUpdate {
     update
 }
 
-/// What an update names beside its columns.
+/// The names in an update beside its columns.
 fn mark(k: i32) -> String {
     format!("mark-{k}")
 }
@@ -112,7 +112,7 @@ async fn has(engine: &Engine, table: &Table, k: i32) -> bool {
     found
 }
 
-/// What `work` leaves, and which keys a node finds that replays the log after it.
+/// The log that `work` leaves, and the keys that a node finds that replays the log after it.
 fn before_and_after_a_power_failure<F>(
     seed: u64,
     work: impl Fn(Rt) -> F + Clone + Send + Sync + 'static,

@@ -16,10 +16,10 @@ use crate::world::{Plan, config};
 
 #[derive(Default)]
 struct Shared {
-    /// What the disk held before, to begin with.
+    /// The initial content of the disk.
     files: Vec<(PathBuf, Vec<u8>)>,
     prepared: bool,
-    /// What each shard found.
+    /// The results of each shard.
     found: BTreeMap<u16, Visible>,
     failures: Vec<String>,
     done: u16,

@@ -141,7 +141,7 @@ fn what_has_run_out_is_waited_for() {
     assert!(refused > 500 && acknowledged > 800, "{refused} {acknowledged}");
 }
 
-/// What a failed sync of the commit log leads to, when nobody waits for it: can be written, can be read.
+/// The consequence of a failed sync of the commit log, when nobody waits for it: can be written, can be read.
 async fn after_a_failed_sync(rt: Rt, policy: FailurePolicy, failed: Arc<Mutex<bool>>) -> (bool, bool) {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();

@@ -52,9 +52,9 @@ async fn partitions(engine: &Engine, table: &Arc<Table>) -> Vec<i32> {
 struct Shared {
     /// Rows are there, some in SSTables and some in memory.
     filled: bool,
-    /// What became of the truncation, once it ended.
+    /// The outcome of the truncation, once it ended.
     truncated: Option<Result<(), String>>,
-    /// What the next life found.
+    /// The state that the next lifetime found.
     found: Option<Vec<i32>>,
     /// And after writes came late that were taken up just before the truncation, and just behind it.
     late: Option<Vec<i32>>,

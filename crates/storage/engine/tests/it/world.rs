@@ -48,7 +48,7 @@ pub struct World {
 
 pub type SharedWorld = Arc<Mutex<World>>;
 
-/// What one future leaves that runs alone on a simulated node of one shard with an empty disk.
+/// The files that one future leaves that runs alone on a simulated node of one shard with an empty disk.
 pub fn on_a_node<T, F>(seed: u64, work: impl Fn(Rt) -> F + Clone + Send + Sync + 'static) -> T
 where
     T: Send + 'static,

@@ -15,13 +15,13 @@ use crate::world::{DIRECTORY, GRACE, TABLE, hint_files, host, number_of, quick, 
 
 const HOSTS: u8 = 3;
 
-/// What the test knows, across the lives.
+/// The state of the test, across the lifetimes.
 #[derive(Default)]
 struct World {
     next: u64,
     /// Stored, by host and number.
     stored: BTreeSet<(u8, u64)>,
-    /// What must survive the end that comes.
+    /// The data that must survive the end that comes.
     safe: BTreeSet<(u8, u64)>,
     delivered: BTreeSet<(u8, u64)>,
     /// The last life only delivers.

@@ -181,7 +181,7 @@ impl IndexCheck {
         Ok(None)
     }
 
-    /// What is wrong with the index as a whole, once all partitions were compared.
+    /// The error in the index as a whole, once all partitions were compared.
     pub(crate) async fn finish(&mut self) -> Result<Option<SstableError>, SstableError> {
         if let Some(entry) = self.entries.next().await? {
             return Ok(Some(self.entries.corrupt("the end of the index", format!("{:?}", entry.key))));

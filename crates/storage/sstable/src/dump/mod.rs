@@ -21,7 +21,7 @@ use crate::{Component, Descriptor, Integrity, NoCache, SstableError};
 pub use describe::describe;
 use pretty::Pretty;
 
-/// What to dump, and how.
+/// The target and the form of a dump.
 #[derive(Clone, Debug, Default)]
 pub struct DumpOptions {
     /// The time that decides which cells have expired.
@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    /// What is printed for a column that holds this cell.
+    /// The text that is printed for a column that holds this cell.
     fn printed(ty: CqlType, data: ColumnData) -> String {
         let table = TableBuilder::new("ks", "t", TableId([0; 16]))
             .partition_key("k", CqlType::Int)

@@ -15,7 +15,7 @@ pub(super) struct Pretty {
 }
 
 impl Pretty {
-    /// What was written since the last call.
+    /// The data that was written since the last call.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }

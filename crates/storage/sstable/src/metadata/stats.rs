@@ -24,7 +24,7 @@ pub struct Stats {
     pub partition_sizes: SizeHistogram,
     /// Cells of partitions.
     pub cell_counts: SizeHistogram,
-    /// What parts of the writer's commit log the data comes from.
+    /// The parts of the writer's commit log that the data comes from.
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Smallest write timestamp; the smallest number when there is none.
     pub min_timestamp: Timestamp,

@@ -21,7 +21,7 @@ pub(crate) struct RangePartition {
     pub(crate) row_index: Vec<u8>,
 }
 
-/// What was copied.
+/// The copied data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copied {
     Row,

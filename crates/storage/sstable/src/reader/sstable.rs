@@ -153,7 +153,7 @@ impl Sstable {
         }))
     }
 
-    /// What is wrong with its summary and its filter, which were made anew from the index therefore: reads are right, and
+    /// The errors in its summary and its filter, which were made anew from the index therefore: reads are right, and
     /// the next start has to do it again unless it is compacted before.
     pub fn rebuilt(&self) -> &[SstableError] {
         &self.rebuilt
@@ -169,7 +169,7 @@ impl Sstable {
         &self.descriptor
     }
 
-    /// What reads its rows by that definition.
+    /// The reader of its rows by that definition.
     pub(super) fn decoder(&self) -> Rc<ItemDecoder> {
         self.decoder.borrow().clone()
     }

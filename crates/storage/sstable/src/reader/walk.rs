@@ -105,7 +105,7 @@ pub(super) struct ReverseWalk {
     pub(super) blocks: Option<(u32, u32)>,
     /// Whether the slice's upper end was passed.
     pub(super) entered: bool,
-    /// What the current block holds of the slice, in clustering order.
+    /// The rows that the current block holds of the slice, in clustering order.
     pub(super) block: Vec<ReverseItem>,
     /// The range deletion that the reader of the stream knows of.
     pub(super) announced: DeletionTime,

@@ -23,7 +23,7 @@ use crate::header::{HeaderColumn, SerializationHeader};
 use crate::prefix::{self, Kind, ParseError, ValueType, Values};
 use crate::version::Limits;
 
-/// What a reader makes of a column of the file.
+/// The reader's interpretation of a column of the file.
 #[derive(Clone, Debug)]
 struct ReadColumn {
     /// The table's column; none for columns that it does not have.

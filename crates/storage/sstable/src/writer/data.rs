@@ -17,7 +17,7 @@ enum Form {
     Plain(ChunkChecksums),
 }
 
-/// What describes the chunks of a finished data file.
+/// The description of the chunks of a finished data file.
 pub(crate) enum Chunks {
     Compressed(Box<CompressionInfo>),
     Plain(ChunkChecksums),

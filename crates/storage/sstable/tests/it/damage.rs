@@ -22,7 +22,7 @@ async fn try_drain(mut source: SstableSource) -> Result<Vec<Fragment>, SstableEr
     Ok(buffer.into())
 }
 
-/// What is asked of a file before and after it was damaged.
+/// The reads of a file before and after it was damaged.
 struct Questions {
     table: Arc<Table>,
     slices: Rc<Slices>,

@@ -213,7 +213,7 @@ pub fn slices(random: &mut Random, table: &Table) -> Slices {
     }
 }
 
-/// What a reader sees of a partition.
+/// The reader's view of a partition.
 pub fn expected(
     partition: &Partition,
     slices: &Slices,

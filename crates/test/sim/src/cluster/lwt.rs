@@ -6,7 +6,7 @@
 //! has all that was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
 //! be one from before a commit at QUORUM, or a serial read or refusal, that was answered before the read was sent.
 //!
-//! Where there are several datacenters these are transactions at SERIAL, or at LOCAL_SERIAL with reads at LOCAL_QUORUM, each partition's in one
+//! With several datacenters these are transactions at SERIAL, or at LOCAL_SERIAL with reads at LOCAL_QUORUM, each partition's in one
 //! datacenter: those of several datacenters would have no order.
 //!
 //! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
@@ -134,7 +134,7 @@ impl LwtTables {
     }
 }
 
-/// What reads at QUORUM must see.
+/// The guarantee of reads at QUORUM.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     /// Nothing: a write that a quorum acknowledged may be lost in a power failure.

@@ -23,7 +23,7 @@ pub(crate) enum Fault {
     Isolate,
     /// The nodes part in two groups.
     Split,
-    /// What one node sends to another does not arrive, while the answers would.
+    /// Messages of one node to another do not arrive, while the answers would.
     OneWay,
     /// Two nodes do not reach each other, while others reach both.
     Rift,

@@ -90,7 +90,7 @@ pub fn decode(
     Ok(Some(Decoded { update, is_whole: decoder.is_whole }))
 }
 
-/// What a name of an update means under the present schema.
+/// The meaning of a name of an update under the present schema.
 #[derive(Clone, Copy)]
 struct Named {
     /// The column, whether it has several cells, and its kind.

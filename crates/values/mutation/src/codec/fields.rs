@@ -18,7 +18,7 @@ use crate::{Bound, Side};
 pub struct DecodeError {
     /// Where, from the start of the update.
     pub offset: usize,
-    /// What was expected there.
+    /// The expected content there.
     pub expected: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
         Self { buffer, reader }
     }
 
-    /// What is left.
+    /// The rest.
     pub fn into_reader(self) -> Reader<'a> {
         self.reader
     }

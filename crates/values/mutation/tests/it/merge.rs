@@ -34,7 +34,7 @@ fn fragments(update: &PartitionUpdate, reversed: bool) -> FragmentBuffer {
     out
 }
 
-/// What the merged stream says, a partition each: deletion, static row, rows, range tombstones.
+/// The content of the merged stream, a partition each: deletion, static row, rows, range tombstones.
 type Seen = (DeletionTime, Option<Row>, Vec<Row>, RangeTombstones);
 
 fn expected(table: &Arc<Table>, updates: &[PartitionUpdate]) -> Vec<Seen> {

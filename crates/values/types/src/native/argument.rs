@@ -2,7 +2,7 @@
 
 use crate::{Assignment, ConstantKind, CqlType};
 
-/// What the choice needs to know of an argument: the query layer implements it for its terms and selectors.
+/// The facts that the choice needs of an argument: the query layer implements it for its terms and selectors.
 pub trait Argument {
     /// How well it fits a parameter of the type.
     fn assignment(&self, ty: &CqlType) -> Assignment;

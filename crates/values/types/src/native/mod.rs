@@ -26,7 +26,7 @@ pub use resolve::{resolve, resolve_cast, resolve_negation, resolve_operator};
 use crate::{CqlType, json};
 use std::fmt;
 
-/// What functions that are not pure take from outside.
+/// The inputs that functions that are not pure take from outside.
 pub trait Environment {
     /// The wall clock, in milliseconds since the epoch; the same during one statement.
     fn now_ms(&mut self) -> i64;
@@ -47,7 +47,7 @@ pub enum FunctionError {
         function: String,
         /// The CQL names of the arguments' types.
         argument_types: Vec<String>,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }
@@ -81,7 +81,7 @@ pub struct Function {
     body: Body,
 }
 
-/// What a function does.
+/// The effect of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Body {
     Now,

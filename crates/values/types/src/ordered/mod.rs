@@ -63,7 +63,7 @@ impl Terminator {
 pub struct OrderedError {
     /// Where it went wrong, as an offset into the encoded bytes.
     pub offset: usize,
-    /// What was expected there.
+    /// The expected content there.
     pub expected: &'static str,
 }
 

@@ -25,7 +25,7 @@ impl Environment for Still {
     }
 }
 
-/// What one step may take: a thousand times what it should on a machine that does nothing else.
+/// The time limit of one step: a thousand times what it should on a machine that does nothing else.
 const SOON: Duration = Duration::from_secs(5);
 
 fn soon<T>(what: &str, step: impl FnOnce() -> T) -> T {
