@@ -143,6 +143,8 @@ fn by_label(
 mod tests {
     use std::time::Duration;
 
+    use coordinator::Latencies;
+
     use super::*;
 
     #[test]

@@ -205,7 +205,11 @@ fn what_is_truncated_meanwhile_does_not_come_back() {
         let (world, was, fetched) = interrupted(seed, |world| {
             for node in [1, 0] {
                 world.on(node, 0, |rt, running| async move {
-                    running.engine.truncate(TABLE, rt.wall_micros()).await.expect("the disk works");
+                    running
+                        .engine
+                        .truncate(TABLE, rt.wall_micros(), rt::Instant::MAX)
+                        .await
+                        .expect("the disk works");
                 });
             }
         });
@@ -224,7 +228,7 @@ fn a_truncation_that_has_not_reached_the_source_is_no_way_back() {
     let world = World::new(8, &[1, 1]);
     world.fill(0, 0..KEYS);
     world.on(1, 0, |rt, running| async move {
-        running.engine.truncate(TABLE, rt.wall_micros()).await.expect("the disk works");
+        running.engine.truncate(TABLE, rt.wall_micros(), rt::Instant::MAX).await.expect("the disk works");
     });
     let fetched = world.begin_fetch((1, 0), 0, &everything()).join(&world.sim).expect("it ends");
     assert!(matches!(fetched, Err(FetchError::Here(MaintenanceError::Truncated))), "{fetched:?}");
