@@ -271,7 +271,7 @@ def together(ring, session):
             text = log.read()
         check("joined the cluster" in text, f"{node.host} did not join:\n{node.log_tail()}")
         check("is tried again" not in text, f"{node.host} needed several attempts:\n{node.log_tail()}")
-    waited = [node for node in new if "this node waits until no other change is under way" in open(node.log, encoding="utf-8").read()]
+    waited = [node for node in new if "join is queued behind another topology change" in open(node.log, encoding="utf-8").read()]
     check(waited, "nobody says that it waits for another")
     return f"{', '.join(f'{s:.1f} s' for s in took.values())}, {len(waited)} said what they waited for, {read_back(load, 'three at once')}"
 
