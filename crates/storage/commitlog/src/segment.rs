@@ -224,8 +224,9 @@ impl ChunkHeader {
         covered[8..16].copy_from_slice(&segment.salt.to_be_bytes());
         let begin = if segment.salt == 0 { 8 } else { 16 };
         let end = begin + rest.len();
-        covered[begin..end].copy_from_slice(rest);
-        crc32fast::hash(&covered[..end])
+        let place = covered.get_mut(begin..end).expect("a chunk's header fits behind its segment's");
+        place.copy_from_slice(rest);
+        crc32fast::hash(covered.get(..end).expect("it ends behind its header"))
     }
 }
 
