@@ -430,7 +430,8 @@ fn where_a_task_keeps_its_shard_is_logged() {
     let line = line.unwrap_or_else(|| panic!("no backtrace: {log}"));
     let (_, names) = line.split_once("backtrace: ").unwrap();
     let names: Vec<&str> = names.split(" < ").collect();
-    assert!(names.iter().take(8).any(|name| name.contains("keeps_its_shard_busy")), "{names:?}");
+    // Reading a clock is up to nine frames deep, inlined ones included.
+    assert!(names.iter().take(14).any(|name| name.contains("keeps_its_shard_busy")), "{names:?}");
     assert!(
         !names.iter().any(|name| name.contains("note_frames") || name.contains("poll_task")),
         "{names:?}"
