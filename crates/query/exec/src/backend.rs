@@ -15,7 +15,7 @@ use schema::{Schema, Table};
 
 use crate::error::ExecError;
 
-/// The updates that a conditional request writes at a time, given what was read; none when its conditions do not hold.
+/// Decides on a conditional request: from the current rows and the ballot's timestamp, the update to propose, or none when a condition is false.
 pub type Decide<'a> = &'a mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, ExecError>;
 
 /// The coordinator as execution sees it.

@@ -189,7 +189,7 @@ impl<'a> CasRequest<'a> {
         (partition.row_count(now) > 0).then_some(partition)
     }
 
-    /// The update to be written at the time of `ballot`, when what was read meets the conditions.
+    /// The update to propose, with the timestamp of `ballot`; none when the current rows make a condition false.
     fn decide(&self, page: &ReadPage, ballot: Timestamp) -> Result<Option<PartitionUpdate>> {
         let partition = self.found(page);
         let partition = partition.as_ref();
