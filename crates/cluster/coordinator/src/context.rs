@@ -91,6 +91,8 @@ struct Shared {
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     remote: OnceCell<Remote>,
+    /// A random number that names this lifetime of the process.
+    lifetime: u64,
     forwarded: Outcomes,
     fence: Fence,
     lease: Lease,
@@ -122,8 +124,10 @@ impl Context {
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
     ) -> Self {
+        let lifetime = rt.random_u64();
         let shared = Shared {
-            forwarded: Outcomes::new(&rt),
+            lifetime,
+            forwarded: Outcomes::new(lifetime),
             lease: Lease::new(&rt, &port),
             rt,
             view: RefCell::new(view),
@@ -244,6 +248,11 @@ impl Context {
 
     pub(crate) fn lease(&self) -> &Lease {
         &self.0.lease
+    }
+
+    /// A random number that names this lifetime of the process, on this shard.
+    pub(crate) fn lifetime(&self) -> u64 {
+        self.0.lifetime
     }
 
     /// Writes that another node passes on, and whose outcomes it tells.

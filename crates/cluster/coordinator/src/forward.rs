@@ -15,7 +15,6 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use rpc::Refusal;
-use rt::Rt;
 use rt::sync::oneshot;
 use smallvec::SmallVec;
 use stdx::vint::{read_unsigned, write_unsigned};
@@ -75,22 +74,15 @@ pub(crate) fn routes(
 
 /// This shard's writes that other nodes forward, until their outcomes arrive.
 pub(crate) struct Outcomes {
-    first: u64,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
 }
 
 impl Outcomes {
-    /// The outcomes of one process lifetime. Its numbers begin at random: an outcome that was sent to the lifetime before, and
-    /// arrives after a restart, must not name a write of this one.
-    pub(crate) fn new(rt: &Rt) -> Self {
-        let first = rt.random_u64();
-        Self { first, next: Cell::new(first), waiting: RefCell::default() }
-    }
-
-    /// A random number that names this lifetime of the process.
-    pub(crate) fn lifetime(&self) -> u64 {
-        self.first
+    /// The outcomes of one process lifetime, which a random number names. Numbers begin there: an outcome that was sent to the lifetime
+    /// before, and arrives after a restart, must not name a write of this one.
+    pub(crate) fn new(lifetime: u64) -> Self {
+        Self { next: Cell::new(lifetime), waiting: RefCell::default() }
     }
 
     /// A number, and what its outcome will come through.

@@ -179,11 +179,7 @@ impl<'a> Truncations<'a> {
 
     /// A permit to truncate on this node, for so long.
     pub(crate) fn permit(&self, duration: Duration) -> TruncationPermit {
-        TruncationPermit::give(self.lifetime(), self.context.rt().now(), duration)
-    }
-
-    fn lifetime(&self) -> u64 {
-        self.context.forwarded().lifetime()
+        TruncationPermit::give(self.context.lifetime(), self.context.rt().now(), duration)
     }
 
     /// The outcome on each node: at which time it truncated, not before `at_micros`.
@@ -218,7 +214,7 @@ impl<'a> Truncations<'a> {
         table: TableId,
         at_micros: i64,
     ) -> Result<i64, String> {
-        let Some(expires) = permit.expires(self.lifetime()) else {
+        let Some(expires) = permit.expires(self.context.lifetime()) else {
             return Err("the truncation began before this node was started".to_owned());
         };
         self.truncate_here(table, at_micros, expires).await

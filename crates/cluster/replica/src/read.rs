@@ -76,49 +76,45 @@ fn only_row(
     let (Partitions::Keys(keys), None) = (&command.partitions, &command.resume) else { return Ok(None) };
     let [key] = keys.as_slice() else { return Ok(None) };
     let limits = &command.limits;
-    // Memory may still hold what belongs to dropped columns.
-    if limits.rows < 2 || limits.rows_per_partition < 2 || !command.table.dropped_columns.is_empty() {
+    if limits.rows < 2 || limits.rows_per_partition < 2 {
         return Ok(None);
     }
-    let page = |row: Option<&Row>| {
-        let Some(row) = row else { return Some(ReadPage::default()) };
-        let tombstones = row.tombstones(command.now) as u64;
-        if tombstones > tombstones_max || row.memory_size() >= limits.bytes {
-            return None;
-        }
-        let mut page = ReadPage { tombstones, ..ReadPage::default() };
-        if row.is_live(command.now) {
-            let rows = vec![row.clone()];
-            page.partitions = vec![PartitionResult { rows, ..PartitionResult::new(key.clone()) }];
-        }
-        Some(page)
+    let (table, slices, now, bypass_cache) =
+        (&command.table, &command.slices, command.now, command.bypass_cache);
+    let lookup = RowLookup { table, key, slices, now, bypass_cache };
+    let rows = |row: Option<&Row>| {
+        let fits = row.is_none_or(|row| row.memory_size() < limits.bytes);
+        fits.then(|| row.cloned())
     };
-    Ok(engine.visit_only_row(&command.table, key, &command.slices, command.bypass_cache, page)?)
+    let found = visit_row(engine, &lookup, tombstones_max, rows)?;
+    Ok(found.map(|(row, tombstones)| {
+        let of = |row| PartitionResult { rows: vec![row], ..PartitionResult::new(key.clone()) };
+        ReadPage { partitions: row.map(of).into_iter().collect(), tombstones, ..ReadPage::default() }
+    }))
 }
 
 /// Hands the live row that a lookup finds to `visit` where it lies; what that gives, and the tombstones in the row. None when memory does
-/// not know all of it, when tombstones are too many and when the engine refuses: then [`read`] is to be asked.
+/// not know all of it, when tombstones are too many and as of `visit`: then [`read`] is to be asked.
 #[inline]
-pub(crate) fn row_here<T>(
+pub(crate) fn visit_row<T>(
     engine: &Engine,
     lookup: &RowLookup<'_>,
     tombstones_max: u64,
-    visit: impl FnOnce(Option<&Row>) -> T,
-) -> Option<(T, bool, u64)> {
+    visit: impl FnOnce(Option<&Row>) -> Option<T>,
+) -> Result<Option<(T, u64)>, ReplicaError> {
     // Memory may still hold what belongs to dropped columns.
     if !lookup.table.dropped_columns.is_empty() {
-        return None;
+        return Ok(None);
     }
     let seen = |row: Option<&Row>| {
-        let Some(row) = row else { return Some((visit(None), false, 0)) };
-        let tombstones = row.tombstones(lookup.now) as u64;
+        let tombstones = row.map_or(0, |row| row.tombstones(lookup.now) as u64);
         if tombstones > tombstones_max {
             return None;
         }
-        let live = Some(row).filter(|row| row.is_live(lookup.now));
-        Some((visit(live), live.is_some(), tombstones))
+        let live = row.filter(|row| row.is_live(lookup.now));
+        visit(live).map(|seen| (seen, tombstones))
     };
-    engine.visit_only_row(lookup.table, lookup.key, lookup.slices, lookup.bypass_cache, seen).ok().flatten()
+    Ok(engine.visit_only_row(lookup.table, lookup.key, lookup.slices, lookup.bypass_cache, seen)?)
 }
 
 struct Reader<'a> {

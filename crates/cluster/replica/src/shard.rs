@@ -102,7 +102,9 @@ impl Replica {
             return None;
         }
         let tombstones_max = inner.config.get().tombstone_failure_threshold;
-        let (seen, is_live, tombstones) = read::row_here(&inner.engine, lookup, tombstones_max, visit)?;
+        let visit = |row: Option<&Row>| Some((visit(row), row.is_some()));
+        let found = read::visit_row(&inner.engine, lookup, tombstones_max, visit).ok()?;
+        let ((seen, is_live), tombstones) = found?;
         if let Some(measured) = inner.engine.read_began(lookup.table.id, began) {
             inner.engine.read_ended(measured, u64::from(is_live), tombstones);
         }

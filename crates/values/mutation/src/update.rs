@@ -46,7 +46,7 @@ impl PartitionUpdate {
         self.is_packed
     }
 
-    /// Says that the values of its rows keep no memory but that of their row.
+    /// Says that the values of its rows keep no memory but that of their row. A row that is added later takes that back.
     #[inline]
     pub fn set_packed(&mut self) {
         self.is_packed = true;
@@ -92,6 +92,7 @@ impl PartitionUpdate {
 
     /// Adds a row, or merges it with the one of its key that is there.
     pub fn add_row(&mut self, row: Row) {
+        self.is_packed = false;
         match self.rows.last() {
             None => self.rows.push(row),
             Some(last) if last.clustering < row.clustering => self.rows.push(row),
@@ -128,7 +129,7 @@ impl PartitionUpdate {
     /// reader's merge, not here.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.key, other.key, "updates of one partition");
-        self.is_packed &= other.is_packed;
+        let is_packed = self.is_packed && other.is_packed;
         self.add_deletion(other.deletion);
         if let Some(row) = other.static_row {
             self.add_static(row);
@@ -137,6 +138,7 @@ impl PartitionUpdate {
             self.range_tombstones.insert(range);
         }
         other.rows.into_iter().for_each(|row| self.add_row(row));
+        self.is_packed = is_packed;
     }
 
     /// Gives everything that it deletes one time. The write of a conditional statement deletes just before it writes, so

@@ -155,11 +155,7 @@ impl Binds {
     /// Bytes of the value of a marker; 0 where there is none.
     #[inline]
     pub fn value_len(&self, index: u32) -> usize {
-        match self.places.get(index as usize) {
-            Some(Place::Body { start, end }) => (end - start) as usize,
-            Some(Place::Own(at)) => self.own[*at as usize].len(),
-            Some(Place::Null | Place::Unset) | None => 0,
-        }
+        if let Bound::Set(value) = self.get(index) { value.len() } else { 0 }
     }
 
     fn slice(&self, start: u32, end: u32) -> Bytes {
