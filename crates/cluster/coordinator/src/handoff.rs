@@ -240,7 +240,9 @@ impl Inner {
                 );
             }
             ReplayEnd::Failed(why) if delivered > 0 => {
-                tracing::info!("delivered {delivered} hints to {name}, then: {why}; it goes on later");
+                tracing::info!(
+                    "delivered {delivered} hints to {name}, then failed: {why}; the delivery is retried"
+                );
             }
             ReplayEnd::Failed(why) => tracing::debug!("no hints can be delivered to {name}: {why}"),
             ReplayEnd::Disk(_) | ReplayEnd::Cancelled | ReplayEnd::Busy => {}

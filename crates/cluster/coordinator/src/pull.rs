@@ -98,7 +98,7 @@ fn leaving(
             )));
         }
         tracing::error!(
-            "{} loses a range and stays down: the range is fetched from a quorum of the others; what only it has (writes at ONE) is lost",
+            "the leaving replica {} stays down: the range is streamed from a quorum of the other replicas; writes that only it has (at ONE) are lost",
             node.internode
         );
     }
@@ -136,8 +136,8 @@ fn neighbours(
             )));
         }
         tracing::error!(
-            "{} stays down: what was acknowledged at LOCAL_QUORUM and has not reached other replicas yet may be missing in this range until \
-             a repair",
+            "the replica {} stays down: writes acknowledged at LOCAL_QUORUM that no other replica has may be missing in this range until a \
+             repair",
             node.internode
         );
     }

@@ -55,7 +55,7 @@ fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<Partitio
             let last = resume.clustering.as_ref()?;
             let slices = command.slices.after(&command.table, last, command.reversed);
             part.rows.retain(|row| slices.contains(&row.clustering));
-            part.range_tombstones = mutation::slice::clip(&part.range_tombstones, &slices);
+            part.range_tombstones = mutation::range::clip(&part.range_tombstones, &slices);
         }
         Some(_) | None => {}
     }

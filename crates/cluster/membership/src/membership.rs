@@ -218,7 +218,7 @@ impl Membership {
         }
         if !self.leaves.get() && self.group.applied().state.member(self.own.host).is_none() {
             tracing::error!(
-                "this node was removed from its cluster and stops; clear its data directory to let it join anew"
+                "this node was removed from its cluster and stops; clear its data directory to let it bootstrap again"
             );
             self.rt.request_stop();
         }
@@ -310,7 +310,7 @@ impl Membership {
     pub async fn wait_until_voteless(&self, number: u64) {
         if !self.group.vote_is_gone(number, self.rt.now() + VOTE_TIMEOUT).await {
             tracing::warn!(
-                "a node that is gone still has a vote on the cluster's log: keep the others running until a majority of them has taken it away"
+                "a node that has left is still a voter of the Raft group: keep the other nodes running until a majority of them has removed its vote"
             );
         }
     }
@@ -491,7 +491,7 @@ fn view(
         None if switched => ClusterView::switched(own, nodes),
         None => ClusterView::new(own, nodes),
     };
-    made.inspect_err(|error| tracing::error!("the members of the cluster make no ring: {error}")).ok().map(
+    made.inspect_err(|error| tracing::error!("invalid ring of the cluster's members: {error}")).ok().map(
         |view| with_log(view.with_departed(departed), state, |host| host == own || liveness.is_alive(host)),
     )
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::IndexQuery;
 use mutation::{
     Bound, Clustering, ColumnSelection, DecoratedKey, DeletionTime, PartitionRange, RangeTombstones, Row,
-    RowRange, Seconds, Slices, slice,
+    RowRange, Seconds, Slices, range,
 };
 use schema::Table;
 use smallvec::SmallVec;
@@ -192,7 +192,7 @@ impl PartitionResult {
         } else {
             RowRange { start: Bound::bottom(), end: Bound::after_row(table, last) }
         };
-        self.range_tombstones = slice::clip(&self.range_tombstones, &Slices::new(vec![range]));
+        self.range_tombstones = range::clip(&self.range_tombstones, &Slices::new(vec![range]));
     }
 
     /// Whether it says nothing.

@@ -16,14 +16,13 @@ use serde_json::{Value as Json, json};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::index_definition::{self, SecondaryIndex};
 use crate::intent::Intent;
-use crate::secondary::{self, SecondaryIndex};
+use crate::names::{ATTRIBUTES, arn};
 use crate::streams::definition::{self, Stream};
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";
-/// The column of the attributes that are no key.
-pub(crate) const ATTRIBUTES: &str = ":attrs";
 /// Where an intent stands among the attributes, of which none has an empty name.
 pub(crate) const INTENT: &str = "";
 /// The extension that makes a table one of the API.
@@ -36,9 +35,6 @@ const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
 const INDEXES_EXTENSION: &str = "dynamodb_indexes";
 /// The extension with the streams, of tables that have or had some.
 const STREAMS_EXTENSION: &str = "dynamodb_streams";
-/// The region of all ARNs.
-pub(crate) const REGION: &str = "torc";
-
 pub(crate) const HASH_BYTES_MAX: usize = 2048;
 pub(crate) const RANGE_BYTES_MAX: usize = 1024;
 
@@ -164,7 +160,7 @@ impl ApiTable {
             return None;
         }
         let indexes = table.options.extensions.get(INDEXES_EXTENSION);
-        let indexes = indexes.map(|bytes| secondary::read(bytes).into()).unwrap_or_default();
+        let indexes = indexes.map(|bytes| index_definition::read(bytes).into()).unwrap_or_default();
         Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes })
     }
 
@@ -172,6 +168,17 @@ impl ApiTable {
     pub(crate) fn streams(&self) -> Vec<Stream> {
         let streams = self.table.options.extensions.get(STREAMS_EXTENSION);
         streams.map(|bytes| definition::read(bytes)).unwrap_or_default()
+    }
+
+    /// The stream with this label.
+    ///
+    /// # Errors
+    /// When there is none that can be read at this time, in microseconds since 1970.
+    pub(crate) fn stream(&self, label: &str, now_micros: i64) -> Result<Stream> {
+        let mut readable = self.streams().into_iter().filter(|stream| stream.is_readable(now_micros));
+        readable
+            .find(|stream| stream.label() == label)
+            .ok_or_else(|| definition::missing(&format!("{}/stream/{label}", self.arn())))
     }
 
     pub(crate) fn indexes(&self) -> &[SecondaryIndex] {
@@ -489,11 +496,6 @@ impl ApiTable {
     }
 }
 
-/// The ARN of a table; there is one region and one account.
-pub(crate) fn arn(table: &str) -> String {
-    format!("arn:aws:dynamodb:{REGION}:000000000000:table/{table}")
-}
-
 /// The stored bytes of a key's value.
 pub(crate) fn key_bytes(value: &Value) -> Vec<u8> {
     match value {
@@ -557,7 +559,7 @@ impl Details {
 
     /// Puts it into a table that is to be built; `keys` are the names of its keys.
     pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>)) {
-        secondary::attach(&mut builder.indexes, &self.indexes, keys);
+        index_definition::attach(&mut builder.indexes, &self.indexes, keys);
         if let Some(last) = self.streams.last() {
             builder.options.cdc = definition::capture(last.is_open());
         }
@@ -570,7 +572,7 @@ impl Details {
         if self.indexes.is_empty() {
             extensions.remove(INDEXES_EXTENSION);
         } else {
-            extensions.insert(INDEXES_EXTENSION.to_owned(), secondary::write(&self.indexes));
+            extensions.insert(INDEXES_EXTENSION.to_owned(), index_definition::write(&self.indexes));
         }
         let json = json!({
             "created": self.created,

@@ -9,6 +9,7 @@
 pub mod codec;
 mod convert;
 mod data;
+mod effects;
 mod guard;
 mod learners;
 mod message;
@@ -17,8 +18,9 @@ mod store;
 
 pub use codec::CodecError;
 pub use data::{
-    Change, Committed, ENTRY_BYTES_MAX, Effects, Entry, HardState, Membership, Outcome, Payload, Peer,
-    Persist, Proposed, ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
+    Change, Committed, ENTRY_BYTES_MAX, Entry, HardState, Membership, Outcome, Payload, Peer, Persist,
+    Proposed, ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
+pub use effects::Effects;
 pub use message::Message;
 pub use node::{BadLog, Batch, Config, Node};

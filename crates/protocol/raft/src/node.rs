@@ -9,9 +9,10 @@ use tikv_raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use crate::codec;
 use crate::convert;
 use crate::data::{
-    Change, Committed, ENTRY_BYTES_MAX, Effects, Entry, HardState, Membership, Outcome, Peer, Persist,
-    Proposed, ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
+    Change, Committed, ENTRY_BYTES_MAX, Entry, HardState, Membership, Outcome, Peer, Persist, Proposed,
+    ReadState, Refused, Role, Snapshot, Status, Stored, Unacceptable,
 };
+use crate::effects::Effects;
 use crate::guard;
 use crate::learners::Learners;
 use crate::message::{self, Message};

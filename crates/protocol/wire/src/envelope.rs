@@ -2,31 +2,10 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::{ProtocolError, Version};
-
-/// Length of an envelope's header in bytes, in every supported version.
-pub const HEADER_LEN: usize = 9;
+use crate::{Direction, HEADER_LEN, ProtocolError, Version};
 
 /// The bit of the first byte that marks a response.
 const RESPONSE_BIT: u8 = 0x80;
-
-/// The sender of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From client to server.
-    Request,
-    /// From server to client.
-    Response,
-}
-
-impl std::fmt::Display for Direction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Direction::Request => "REQUEST",
-            Direction::Response => "RESPONSE",
-        })
-    }
-}
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal, $direction:ident;)*) => {

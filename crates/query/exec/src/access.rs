@@ -6,14 +6,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use auth::{AccessCache, Permission, Resource, RoleAccess};
+use auth::{AccessCache, Permission, Resource};
 use cql::ast::{CommentOn, CommentSubject, CreateAggregate, DataType, QualifiedName, Statement};
 use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
 
-use crate::error::{ExecError, Result};
+use crate::error::{Result, unauthorized};
 use crate::lookup::{Lookup, keyspace_of};
 use crate::modification::ModificationPlan;
+use crate::performer::{Performer, refused};
 use crate::plan::Plan;
 use crate::request::Principal;
 
@@ -24,21 +25,6 @@ pub(crate) struct Access {
     enabled: bool,
     /// Whether masks are applied.
     masking: bool,
-}
-
-/// The role that a statement about roles or the schema is run for.
-pub(crate) struct Performer<'a> {
-    /// Its name.
-    pub(crate) name: &'a str,
-    /// Its permissions.
-    pub(crate) access: Rc<RoleAccess>,
-    /// Whether permissions are asked for.
-    pub(crate) restricted: bool,
-}
-
-/// An error of class Unauthorized.
-pub(crate) fn unauthorized<T>(text: impl Into<String>) -> Result<T> {
-    Err(ExecError::Unauthorized(text.into()))
 }
 
 /// The refusal of requests that only a known role may make.
@@ -261,25 +247,6 @@ impl Access {
                 unauthorized(format!("Only superusers are allowed to perform {} queries", statement.name()))
             }
         }
-    }
-}
-
-fn refused<T>(role: &str, permission: Permission, resource: &Resource) -> Result<T> {
-    unauthorized(format!(
-        "User {role} has no {} permission on {resource} or any of its parents",
-        permission.name()
-    ))
-}
-
-impl Performer<'_> {
-    /// Whether it has a permission.
-    pub(crate) fn may(&self, permission: Permission, resource: &Resource) -> bool {
-        !self.restricted || self.access.allows(permission, resource)
-    }
-
-    /// Refuses what it has no permission for.
-    pub(crate) fn ensure(&self, permission: Permission, resource: &Resource) -> Result<()> {
-        if self.may(permission, resource) { Ok(()) } else { refused(self.name, permission, resource) }
     }
 }
 

@@ -10,10 +10,10 @@ use schema::{Index, Keyspace, Table, UserAggregate, UserFunction};
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 
-use crate::access::Performer;
 use crate::backend::NodeInfo;
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::Lookup;
+use crate::performer::Performer;
 use crate::request::Request;
 use crate::roles;
 use crate::sink::{PagingState, ResultColumns, RowSink, Sink};

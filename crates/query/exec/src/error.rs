@@ -66,6 +66,32 @@ macro_rules! invalid {
 }
 pub(crate) use invalid;
 
+/// An error of class Unauthorized.
+pub fn unauthorized<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Unauthorized(text.into()))
+}
+
+/// An error of configuration.
+pub fn config<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Config(text.into()))
+}
+
+/// An error of syntax.
+pub fn syntax<T>(text: impl Into<String>) -> Result<T> {
+    Err(ExecError::Syntax(text.into()))
+}
+
+/// Characters of a client's text that a message repeats.
+const SHOWN_CHARACTERS_MAX: usize = 256;
+
+/// The start of a text that a client sent, for messages.
+pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 impl From<RequestError> for ExecError {
     fn from(error: RequestError) -> Self {
         Self::Request(error)

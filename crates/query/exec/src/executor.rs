@@ -13,12 +13,12 @@ use mutation::{PartitionUpdate, Timestamp};
 use rt::Instant;
 use schema::{Schema, ServiceLevel};
 
-use crate::access::{ANONYMOUS, Access, unauthorized};
+use crate::access::{ANONYMOUS, Access};
 use crate::backend::{Clock, Coordinator, NodeInfo};
 use crate::conditional;
 use crate::ddl::{self, DdlContext};
 use crate::describe;
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, invalid, unauthorized};
 use crate::expr::Env;
 use crate::expr::bind::Binds;
 use crate::expr::calls::{self, UserCall};

@@ -15,10 +15,10 @@ use crate::plan::Plan;
 use crate::select::SelectPlan;
 use crate::select::selection::Outputs;
 use crate::where_clause::access::{AccessPath, KeyAccess, RangeAccess};
+use crate::where_clause::access::{IndexAccess, Wanted};
 use crate::where_clause::choice::{Choice, TupleChoice, TupleValue};
 use crate::where_clause::filter::{Filter, Test};
-use crate::where_clause::index::{IndexAccess, Wanted};
-use crate::where_clause::{RowRestriction, SliceEnd, TokenRange};
+use crate::where_clause::rows::{RowRestriction, SliceEnd, TokenRange};
 
 /// A plan as text, a line for each of its parts; bind markers are `?` with their number.
 pub fn explain(plan: &Plan) -> String {

@@ -228,11 +228,11 @@ pub struct UserAggregation {
 }
 
 impl UserAggregation {
-    /// Finds an aggregate's functions.
+    /// Finds an aggregate's functions; `initial` is the value of its INITCOND.
     ///
     /// # Errors
     /// When one is gone.
-    pub fn new(definition: Arc<UserAggregate>, schema: &Schema) -> Result<Self> {
+    pub fn new(definition: Arc<UserAggregate>, initial: Option<Bytes>, schema: &Schema) -> Result<Self> {
         let find = |signature: Signature| {
             let home = schema.keyspace(&definition.keyspace);
             let found = home.and_then(|home| home.functions.get(&signature).cloned());
@@ -243,10 +243,6 @@ impl UserAggregation {
         let adds = find(Signature::new(&definition.state_function, state().chain(&definition.arguments)))?;
         let ends = definition.final_function.as_ref().map(|name| find(Signature::new(name, state())));
         let ends = ends.transpose()?;
-        let initial = match &definition.initial_condition {
-            Some(text) => crate::ddl::constant(text, &definition.state_type, schema, &definition.keyspace)?,
-            None => None,
-        };
         Ok(Self { adds, ends, initial, definition })
     }
 }

@@ -21,6 +21,7 @@ mod keys;
 pub mod lookup;
 pub mod modification;
 pub mod native;
+mod performer;
 pub mod plan;
 pub mod prune;
 mod redact;

@@ -4,7 +4,7 @@ use cql::ast::{DataType, NativeType};
 use schema::Schema;
 use types::CqlType;
 
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, invalid, shown};
 
 /// A built-in scalar type.
 pub fn native(ty: NativeType) -> CqlType {
@@ -116,7 +116,7 @@ pub fn of_class(class: &str) -> Result<(CqlType, bool)> {
     };
     let package = if class.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
     found.ok_or_else(|| {
-        let class = crate::ddl::options::shown(class);
+        let class = shown(class);
         ExecError::Syntax(format!(
             "Error setting type {class}: Unable to find abstract-type class '{package}{class}'"
         ))

@@ -7,6 +7,7 @@
 
 mod known;
 mod lru;
+mod partition;
 mod rows;
 
 use std::cell::{Cell, RefCell};
@@ -16,8 +17,8 @@ use schema::TableId;
 use stdx::HashMap;
 
 use crate::lru::{Item, Lru};
-pub use crate::rows::CachedPartition;
-use crate::rows::{Entry, TableRows};
+pub use crate::partition::CachedPartition;
+use crate::partition::{Entry, TableRows};
 
 /// A verified piece of a file.
 pub type Block = Rc<Vec<u8>>;

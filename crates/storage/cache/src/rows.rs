@@ -5,69 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use memtable::{OnlyRow, PARTITION_OVERHEAD, Partition, PartitionCursor, Progress, WriteStats};
-use mutation::{DecoratedKey, FragmentBuffer, PartitionUpdate, Slices};
+use memtable::{PARTITION_OVERHEAD, Partition, WriteStats};
+use mutation::{DecoratedKey, PartitionUpdate, Slices};
 use schema::{Table, TableId};
-use stdx::HashMap;
 
 use crate::Cache;
 use crate::known::Known;
 use crate::lru::Item;
+use crate::partition::{CachedPartition, Entry};
 
 /// The cost of an entry beside its partition.
 const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 160;
-
-#[derive(Default)]
-pub(crate) struct TableRows {
-    pub(crate) partitions: HashMap<Bytes, Rc<RefCell<Entry>>>,
-    epoch: u64,
-}
-
-impl TableRows {
-    pub(crate) fn rows(&self) -> u64 {
-        self.partitions.values().map(|entry| entry.borrow().rows as u64).sum()
-    }
-}
-
-pub(crate) struct Entry {
-    partition: Partition,
-    /// Within these ranges every row and every range deletion of the SSTables is here.
-    known: Known,
-    pub(crate) bytes: usize,
-    rows: usize,
-    node: u32,
-}
-
-/// A partition of the cache. Holding it keeps it in memory, evicted or not, and sees what is merged into it.
-#[derive(Clone)]
-pub struct CachedPartition {
-    entry: Rc<RefCell<Entry>>,
-    key: DecoratedKey,
-}
-
-impl CachedPartition {
-    /// Whether nothing in it hides another part of it.
-    pub fn is_plain(&self) -> bool {
-        !self.entry.borrow().partition.has_deletions()
-    }
-
-    /// Hands its only row to `visit`, as [`Partition::only_row`] says it.
-    pub fn only_row<T>(&self, slices: &Slices, visit: impl FnOnce(OnlyRow<'_>) -> T) -> T {
-        visit(self.entry.borrow().partition.only_row(slices))
-    }
-
-    /// Hands on its fragments, as [`Partition::read`] does.
-    pub fn read(
-        &self,
-        slices: &Slices,
-        reversed: bool,
-        cursor: &mut PartitionCursor,
-        out: &mut FragmentBuffer,
-        bytes_max: usize,
-    ) -> Progress {
-        self.entry.borrow().partition.read(&self.key, slices, reversed, cursor, out, bytes_max)
-    }
-}
 
 impl Cache {
     /// The partition, if it knows all of `slices`.

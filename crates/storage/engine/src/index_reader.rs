@@ -15,11 +15,11 @@ use mutation::{
 };
 use schema::{Table, TableId};
 
+use crate::ReadError;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::read_request::Read;
 use crate::store::Store;
-use crate::{EngineReader, ReadError};
 
 /// Of the rows that stand for places.
 const TIMESTAMP: Timestamp = 1;
@@ -74,14 +74,14 @@ impl Inner {
         store: &Store,
         wanted: &Read<'_>,
         query: &IndexQuery,
-    ) -> Result<EngineReader, ReadError> {
+    ) -> Result<IndexReader, ReadError> {
         if wanted.reversed {
             return Err(ReadError::Source("the places of an index come in ring order only".into()));
         }
         let sources = Sources::of(store, &query.index, wanted.range)?;
         let search = Search::new(&sources.definition, &query.predicate, wanted.range, wanted.slices)
             .map_err(|error| refused(&query.index, error))?;
-        Ok(EngineReader::of_index(IndexReader {
+        Ok(IndexReader {
             search,
             sources,
             table: store.table(),
@@ -89,7 +89,7 @@ impl Inner {
             inner: self.clone(),
             open: None,
             has_ended: false,
-        }))
+        })
     }
 
     /// See [`crate::Engine::nearest`].

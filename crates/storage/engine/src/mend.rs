@@ -65,7 +65,7 @@ impl Inner {
             );
             drop(held);
             tracing::warn!(
-                "what can be read of the damaged SSTable {} of {} was written anew; lost are {} partitions or spans of tokens, {:?}",
+                "salvaged the damaged SSTable {} of {}: its readable part was rewritten; {} partitions or token ranges are lost, {:?}",
                 live.sstable.descriptor(),
                 store.table().full_name(),
                 lost.len(),
@@ -80,7 +80,7 @@ impl Inner {
                 live.salvaged.take();
                 live.is_beyond_repair.set(true);
                 tracing::error!(
-                    "the damaged SSTable {} of {} is not repaired by repairs: it may have held deletions past their grace, which other \
+                    "the damaged SSTable {} of {} cannot be repaired from the replicas: it may have held deletions past their grace, which other \
                      replicas have purged, and an older SSTable here may hold the rows that they deleted; \
                      docs/operations/damage.md says what to do",
                     live.sstable.descriptor(),

@@ -108,7 +108,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
             Ok(sstable) => {
                 for problem in sstable.rebuilt() {
                     tracing::warn!(
-                        "{problem}; until it is compacted it is made anew from the index at each start"
+                        "{problem}: it is rebuilt from the index at each start until the SSTable is compacted"
                     );
                 }
                 let live = LiveSstable::new(sstable, &inner.trash, 0);

@@ -132,7 +132,7 @@ impl Node<'_> {
         let disk = self.rt.disk();
         match Integrity::read(disk, descriptor).await {
             Err(SstableError::Corrupt(damage)) => {
-                tracing::warn!("{damage}: all files of the SSTable are compared, and it is written anew");
+                tracing::warn!("{damage}: all components of the SSTable are verified, and it is rebuilt");
                 certify(&self.rt, descriptor, None).await?;
                 Integrity::read(disk, descriptor).await
             }

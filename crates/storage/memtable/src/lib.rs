@@ -10,8 +10,10 @@ mod own;
 mod partition;
 mod snapshot;
 mod source;
+mod write_stats;
 
 pub use cursor::{OnlyRow, PartitionCursor, Progress};
-pub use memtable::{Memtable, Within, WriteStats};
+pub use memtable::{Memtable, Within};
 pub use partition::{Change, PARTITION_OVERHEAD, Partition};
 pub use source::MemtableSource;
+pub use write_stats::WriteStats;

@@ -9,9 +9,11 @@ mod cpu;
 mod driver;
 mod figures;
 mod keys;
+mod kind;
 mod options;
 mod progress;
 mod report;
+mod shared;
 mod values;
 mod workload;
 
@@ -24,11 +26,11 @@ use wire::client::ResultBody;
 
 use connection::Connection;
 pub use cpu::CpuTime;
-use driver::{PhaseLength, Shared};
 pub use figures::{ErrorCount, Outcome, ServerUsage};
 pub use keys::Distribution;
 pub(crate) use keys::Random;
 pub use options::{Options, WorkloadName};
+use shared::{PhaseLength, Shared};
 pub(crate) use values::Values;
 use workload::Phase;
 

@@ -10,7 +10,6 @@ mod node;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use replica::TableOperation;
 use rt::{LocalBoxFuture, Rt, ShardMain};
@@ -203,9 +202,6 @@ fn measured_operations<'a>(
         Ok(())
     })
 }
-
-/// The bytes of a statement's id.
-type StatementId = Bytes;
 
 #[cfg(test)]
 mod tests {

@@ -50,11 +50,13 @@ pub fn parse(text: &str) -> (Vec<Refused>, Vec<Malformed>) {
 /// The places of refused words: by word, paths and lines.
 pub type Places = BTreeMap<String, Vec<(String, usize)>>;
 
-/// Adds the places of a file.
+/// Adds the places of a file. The words of an identifier are words, too.
 pub fn find(refused: &[Refused], path: &str, text: &str, places: &mut Places) {
     for (index, line) in text.lines().enumerate() {
+        let line = line.replace('_', " ");
         for Refused { word, .. } in refused {
-            let count = occurrences(line, word) + occurrences(line, &capitalised(word));
+            let spaced = word.replace('_', " ");
+            let count = occurrences(&line, &spaced) + occurrences(&line, &capitalised(&spaced));
             for _ in 0..count {
                 places.entry(word.clone()).or_default().push((path.to_owned(), index + 1));
             }
@@ -64,7 +66,7 @@ pub fn find(refused: &[Refused], path: &str, text: &str, places: &mut Places) {
 
 /// How often a line has this as whole words.
 fn occurrences(line: &str, word: &str) -> usize {
-    let is_part = |ch: char| ch.is_alphanumeric() || ch == '_';
+    let is_part = char::is_alphanumeric;
     line.match_indices(word)
         .filter(|(at, found)| {
             let before = line[..*at].chars().next_back();
@@ -105,10 +107,12 @@ mod tests {
         assert_eq!(malformed, [4]);
         assert_eq!((refused[0].allowed, refused[1].word.as_str()), (2, "foo bar"));
         let mut places = Places::new();
-        let text =
-            "Frobbed, frobbed and unfrobbed; afrobbed\nfoo bars\na foo bar, foo bar.\n// frobbed_files\n";
+        let text = "Frobbed, frobbed and unfrobbed; afrobbed\nfoo bars\na foo bar, foo bar.\nfn afoo_bar_foo_bar()\n";
         find(&refused, "a.rs", text, &mut places);
         assert_eq!(places["frobbed"], [("a.rs".to_owned(), 1), ("a.rs".to_owned(), 1)]);
-        assert_eq!(places["foo bar"], [("a.rs".to_owned(), 3), ("a.rs".to_owned(), 3)]);
+        assert_eq!(
+            places["foo bar"],
+            [("a.rs".to_owned(), 3), ("a.rs".to_owned(), 3), ("a.rs".to_owned(), 4)]
+        );
     }
 }

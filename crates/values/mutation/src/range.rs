@@ -3,18 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::range_tree::{RangeTree, Walk};
-use crate::{Bound, Clustering, DeletionTime, RowRange, Slices};
-
-/// One deletion of a range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeTombstone {
-    /// Its position.
-    pub start: Bound,
-    /// Where it ends; after `start`.
-    pub end: Bound,
-    /// The rows that it hides.
-    pub deletion: DeletionTime,
-}
+use crate::{Bound, Clustering, DeletionTime, RangeTombstone, RowRange, Slices};
 
 /// So many ranges lie in a vector; more lie in a tree, so that adding one does not move the others.
 const FEW_MAX: usize = 32;
@@ -337,4 +326,22 @@ impl FromIterator<RangeTombstone> for RangeTombstones {
         iter.into_iter().for_each(|range| out.insert(range));
         out
     }
+}
+
+/// Clips range tombstones to slices, as sources do before they hand them on.
+pub fn clip(ranges: &RangeTombstones, slices: &Slices) -> RangeTombstones {
+    if slices.is_all() {
+        return ranges.clone();
+    }
+    let mut out = RangeTombstones::new();
+    for slice in slices.ranges() {
+        for range in ranges.overlapping(slice) {
+            out.insert(RangeTombstone {
+                start: range.start.clone().max(slice.start.clone()),
+                end: range.end.clone().min(slice.end.clone()),
+                deletion: range.deletion,
+            });
+        }
+    }
+    out
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schema::ColumnId;
 
-use crate::{Bound, Clustering, DecoratedKey, range::RangeTombstones};
+use crate::{Bound, Clustering, DecoratedKey};
 
 /// A place on the ring between partitions, or at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,22 +208,4 @@ impl ColumnSelection {
             Self::Some(ids) => ids.binary_search(&id).is_ok(),
         }
     }
-}
-
-/// Clips range tombstones to slices, as sources do before they hand them on.
-pub fn clip(ranges: &RangeTombstones, slices: &Slices) -> RangeTombstones {
-    if slices.is_all() {
-        return ranges.clone();
-    }
-    let mut out = RangeTombstones::new();
-    for slice in slices.ranges() {
-        for range in ranges.overlapping(slice) {
-            out.insert(crate::RangeTombstone {
-                start: range.start.clone().max(slice.start.clone()),
-                end: range.end.clone().min(slice.end.clone()),
-                deletion: range.deletion,
-            });
-        }
-    }
-    out
 }

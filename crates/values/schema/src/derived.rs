@@ -28,6 +28,17 @@ impl IndexedPart {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Whole, Self::Values, Self::Keys, Self::Entries, Self::Full];
 
+    /// The types of an index term's components, of a column of this type: the key's and the value's of entries, else one.
+    pub fn term_types(self, ty: &CqlType) -> Vec<&CqlType> {
+        match (ty, self) {
+            (CqlType::List { element, .. } | CqlType::Set { element, .. }, Self::Values) => vec![element],
+            (CqlType::Map { value, .. }, Self::Values) => vec![value],
+            (CqlType::Map { key, .. }, Self::Keys) => vec![key],
+            (CqlType::Map { key, value, .. }, Self::Entries) => vec![key, value],
+            (ty, _) => vec![ty],
+        }
+    }
+
     /// The word around the column in statements; none for the whole value.
     pub fn word(self) -> Option<&'static str> {
         match self {

@@ -13,6 +13,7 @@ mod options;
 mod role;
 mod service_level;
 mod table;
+mod table_id;
 pub mod units;
 
 pub use cdc::{CDC_LOG_SUFFIX, CDC_TTL_DEFAULT, Cdc, CdcGeneration, CdcPreimage, CdcVnode};
@@ -22,10 +23,11 @@ pub use derived::{
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use mask::{ColumnMask, MaskArgument};
-pub use options::{RateLimit, SpeculativeRetry, TableOptions, TombstoneGc};
+pub use options::{RateLimit, SpeculativeRetry, TTL_MAX, TableOptions, TombstoneGc};
 pub use role::Role;
 pub use service_level::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
-pub use table::{COLUMNS_MAX, Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
+pub use table::{COLUMNS_MAX, Column, ColumnId, ColumnKind, DroppedColumn, Table, TableBuilder};
+pub use table_id::TableId;
 pub use types::UserType;
 
 /// A schema that would break a rule, with the rule in words a user understands.

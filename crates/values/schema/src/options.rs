@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::Cdc;
 
+/// The longest time to live, in seconds: twenty years, as in Cassandra.
+pub const TTL_MAX: u32 = 20 * 365 * 24 * 60 * 60;
+
 /// When a coordinator asks a further replica (`speculative_retry`, `additional_write_policy`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpeculativeRetry {
@@ -120,7 +123,7 @@ pub struct TableOptions {
     pub compression: BTreeMap<String, String>,
     /// Share of reads that verify chunk checksums, 0–1.
     pub crc_check_chance: f64,
-    /// Seconds that a write lives when it names no TTL; 0 for ever.
+    /// Seconds that a write lives when it names no TTL, [`TTL_MAX`] at most; 0 for ever.
     pub default_time_to_live: u32,
     /// Seconds that a tombstone is kept at least.
     pub gc_grace_seconds: u32,

@@ -86,11 +86,4 @@ impl<'a> Reader<'a> {
         let len = self.u16()?;
         self.bytes(usize::from(len))
     }
-
-    /// Takes a byte string with an unsigned vint length in front (`writeWithVIntLength`).
-    #[inline]
-    pub fn bytes_vint(&mut self) -> Result<&'a [u8], ShortRead> {
-        let len = crate::vint::read_unsigned(self)?;
-        self.bytes(usize::try_from(len).unwrap_or(usize::MAX))
-    }
 }

@@ -80,6 +80,15 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
+impl<'a> Reader<'a> {
+    /// Takes a byte string with an unsigned vint length in front (`writeWithVIntLength`).
+    #[inline]
+    pub fn bytes_vint(&mut self) -> Result<&'a [u8], ShortRead> {
+        let len = read_unsigned(self)?;
+        self.bytes(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// Whether a class is Cassandra's type of no value, which compact tables of old use.
+fn is_empty_type(class: &str) -> bool {
+    class == "EmptyType" || class.ends_with(".EmptyType")
+}
+
 /// A CQL data type. Collections and user-defined types carry whether they are frozen, because a frozen one is a
 /// single cell and a non-frozen one is a cell per element.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -286,7 +291,7 @@ impl CqlType {
             CqlType::Float | CqlType::Int => Some(4),
             CqlType::Bigint | CqlType::Double | CqlType::Timestamp => Some(8),
             CqlType::Timeuuid | CqlType::Uuid => Some(16),
-            CqlType::Custom(class) if crate::validate::is_empty_type(class) => Some(0),
+            CqlType::Custom(class) if is_empty_type(class) => Some(0),
             CqlType::Vector { element, dimension } => {
                 element.fixed_len().and_then(|len| len.checked_mul(*dimension as usize))
             }
@@ -332,7 +337,7 @@ impl CqlType {
                 element.write_cql_name(out, true);
                 out.push_str(&format!(", {dimension}>"));
             }
-            CqlType::Custom(class) if crate::validate::is_empty_type(class) => out.push_str("empty"),
+            CqlType::Custom(class) if is_empty_type(class) => out.push_str("empty"),
             CqlType::Custom(class) => {
                 out.push('\'');
                 out.push_str(class);

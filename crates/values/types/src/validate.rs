@@ -206,11 +206,6 @@ fn validate_udt(ty: &UserType, bytes: &[u8]) -> Result<(), TypeError> {
     Err(TypeError::refused("Invalid remaining data after end of UDT value"))
 }
 
-/// Whether a class is Cassandra's type of no value, which compact tables of old use.
-pub(crate) fn is_empty_type(class: &str) -> bool {
-    class == "EmptyType" || class.ends_with(".EmptyType")
-}
-
 /// Bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);

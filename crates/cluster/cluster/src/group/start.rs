@@ -182,7 +182,7 @@ impl Blank {
                 Round::Unknown(tried) => tried,
             };
             if tried != told {
-                tracing::info!("no seed lets this node join yet ({tried}); it goes on trying");
+                tracing::info!("cannot join by any seed yet ({tried}); retrying");
                 told.clone_from(&tried);
             }
             if self.rt.now() + JOIN_PAUSE >= deadline {

@@ -77,7 +77,7 @@ impl RangeStreamer {
         }
         if ranges_total > 0 {
             tracing::info!(
-                "fetched {ranges_total} ranges of tables on this shard: {} SSTables of {} bytes, and of rows {} partitions, {} bytes",
+                "streamed {ranges_total} ranges of tables to this shard: {} SSTables of {} bytes, and as rows {} partitions of {} bytes",
                 self.fetch.get().sstables,
                 self.fetch.get().file_bytes,
                 stats.partitions,

@@ -171,7 +171,9 @@ impl RangeStreamer {
                     )));
                 }
                 Err(error) => {
-                    tracing::info!("{name} is fetched as rows as far as its files are not had: {error}");
+                    tracing::info!(
+                        "cannot stream all SSTables of {name}, the rest is streamed as rows: {error}"
+                    );
                 }
             }
         }

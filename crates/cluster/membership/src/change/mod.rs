@@ -276,7 +276,7 @@ impl Inner {
                 format!("{}{down}", address.unwrap_or_default())
             };
             let names = missing.iter().map(name).collect::<Vec<_>>().join(", ");
-            tracing::info!("the topology change waits for data to be fetched by {names}");
+            tracing::info!("the topology change waits for streaming to {names}");
         }
         *told = missing;
     }
@@ -314,7 +314,7 @@ impl Inner {
         let joins = self.status_in(&self.state()) == Some(MemberStatus::Joining);
         if let (true, false, Err(why)) = (joins, self.bootstrap, self.check_may_join_unfetched()) {
             tracing::warn!(
-                "this node fetches its data nonetheless, for that was created since it began to join: {why}"
+                "this node streams its data although auto_bootstrap is false: tables were created since it began to join: {why}"
             );
         }
         // All shards use a view with the pending replicas.
@@ -323,7 +323,7 @@ impl Inner {
         if !joins {
             self.drop_earlier(change).await?;
         }
-        tracing::info!("fetching the data of the ranges that this node gains");
+        tracing::info!("streaming the pending ranges to this node");
         self.fetch_all(FetchReason::Change(change)).await?;
         let host = self.own();
         self.membership.propose(Command::Fetched { change, host }).await
@@ -368,8 +368,8 @@ impl Inner {
         match placed.into_iter().find(|(_, copies)| view.blind_quorum(copies, knows)) {
             Some((keyspace, _)) if self.has_waited_for_the_blind(change) => {
                 tracing::warn!(
-                    "the topology change ends without replicas of keyspace {} that are down: should one be cut off and live, \
-                     what it answers by itself may be old, and what is written to it alone may be lost",
+                    "the topology change ends without replicas of keyspace {} that are down: if one is partitioned and alive, \
+                     its reads at ONE may be stale, and writes at ONE to it may be lost",
                     keyspace.name
                 );
                 Ok(())

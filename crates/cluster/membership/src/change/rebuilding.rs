@@ -31,7 +31,7 @@ impl TopologyChanges {
         let inner = Rc::clone(&self.0);
         let resuming = async move {
             let Some(rebuild) = inner.noted_rebuild().await else { return };
-            tracing::info!("the rebuild from {} was interrupted and goes on", rebuild.name());
+            tracing::info!("resuming the interrupted rebuild from {}", rebuild.name());
             inner.wait_until(|state| inner.status_in(state) == Some(MemberStatus::Normal)).await;
             if let Err(why) = inner.carry_out(rebuild).await {
                 tracing::error!("{why}");

@@ -71,7 +71,7 @@ impl Inner {
         allowed::decommission(&self.state(), host, force)?;
         let status = MemberStatus::Leaving;
         self.propose(Command::SetStatus { host, status }).await?;
-        tracing::info!("this node leaves the cluster: its ranges are fetched by those who will own them");
+        tracing::info!("decommission: leaving the ring; the new replicas stream the ranges of this node");
         let over = |state: &ClusterState| {
             *self.has_left.get() || self.status_in(state) == Some(MemberStatus::Normal)
         };
@@ -145,17 +145,17 @@ impl Inner {
         let Some(host) = allowed::being_removed(&self.state()) else {
             return Err("No nodes to force removal on, call 'removenode' first".to_owned());
         };
-        tracing::warn!("host {} is removed before its ranges were fetched; run repair", name(host));
+        tracing::warn!(
+            "removenode force: host {} is removed before its ranges are streamed; run repair",
+            name(host)
+        );
         self.remove_member(host).await
     }
 
     /// Removes a dead node at once: nobody streams its ranges.
     async fn assassinate(&self, host: HostId) -> Result<(), String> {
         allowed::remove(&self.state(), self.own(), host, self.is_alive(host))?;
-        tracing::warn!(
-            "host {} is taken out of the cluster, its data is not fetched; run repair",
-            name(host)
-        );
+        tracing::warn!("assassinate: host {} is removed without streaming its data; run repair", name(host));
         self.remove_member(host).await
     }
 

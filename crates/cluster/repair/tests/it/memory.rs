@@ -97,7 +97,7 @@ fn read(command: &ReadCommand, updates: &[PartitionUpdate], rule: Option<PurgeRu
 fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<PartitionResult> {
     let mut part = PartitionResult::from_update(update.clone(), command.reversed);
     part.rows.retain(|row| command.slices.contains(&row.clustering));
-    part.range_tombstones = mutation::slice::clip(&part.range_tombstones, &command.slices);
+    part.range_tombstones = mutation::range::clip(&part.range_tombstones, &command.slices);
     let is_asked_for = match &command.partitions {
         Partitions::Range(range) => range.contains(&update.key),
         Partitions::Keys(keys) => keys.contains(&update.key),
@@ -109,7 +109,7 @@ fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<Partitio
             let last = resume.clustering.as_ref()?;
             let slices = command.slices.after(&command.table, last, command.reversed);
             part.rows.retain(|row| slices.contains(&row.clustering));
-            part.range_tombstones = mutation::slice::clip(&part.range_tombstones, &slices);
+            part.range_tombstones = mutation::range::clip(&part.range_tombstones, &slices);
         }
         Some(_) | None => {}
     }

@@ -14,9 +14,10 @@ use super::key_schema::{Definitions, definitions, key_elements};
 use super::stream_specification::{self, Specification};
 use super::{Dynamo, refuse, secondary_indexes, tags};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::names::ATTRIBUTES;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
-use crate::table::{self, ATTRIBUTES, Details, column_type, keyspace_name};
+use crate::table::{self, Details, column_type, keyspace_name};
 
 /// The key of a table that is to be created: name and column type.
 struct KeySchema {

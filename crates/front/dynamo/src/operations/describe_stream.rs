@@ -6,8 +6,9 @@ use serde_json::{Value as Json, json};
 use super::Dynamo;
 use super::describe_table::key_schema;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::names::arn;
 use crate::request::{Request, constraint, place};
-use crate::streams::definition::{self, Stream, missing, parts_of_arn};
+use crate::streams::definition::{Stream, missing, parts_of_arn};
 use crate::streams::position::Position;
 use crate::streams::shard::{shard_id, shard_of_id};
 use crate::table::{self, ApiTable};
@@ -47,8 +48,8 @@ impl<C: Coordinator> Dynamo<C> {
     /// The stream of a table and a label.
     pub(super) fn stream(&self, table: &str, label: &str) -> Result<(ApiTable, Stream)> {
         let found = table::find(&self.schema(), table)
-            .map_err(|_| missing(&format!("{}/stream/{label}", table::arn(table))))?;
-        let stream = definition::find(&found, label, self.executor.clock().wall_micros())?;
+            .map_err(|_| missing(&format!("{}/stream/{label}", arn(table))))?;
+        let stream = found.stream(label, self.executor.clock().wall_micros())?;
         Ok((found, stream))
     }
 

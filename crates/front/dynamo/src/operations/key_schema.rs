@@ -4,8 +4,9 @@ use items::json;
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Result, invalid};
+use crate::names::ATTRIBUTES;
 use crate::request::{Request, constraint};
-use crate::table::{ATTRIBUTES, column_type};
+use crate::table::column_type;
 
 /// The longest name of a key attribute.
 const KEY_NAME_MAX: usize = 255;

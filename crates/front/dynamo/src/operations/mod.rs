@@ -56,11 +56,11 @@ pub use limits::DescribedEndpoint;
 
 use crate::Isolation;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
 use crate::permissions;
 use crate::request::{Capacity, Request};
-use crate::secondary::SecondaryIndex;
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
 use crate::streams::Streams;

@@ -11,8 +11,8 @@ use serde_json::{Map, Value as Json, json as to_json};
 use super::size::read_units;
 use super::{Dynamo, add_read_capacity};
 use crate::error::{ApiError, Result, invalid};
+use crate::index_definition::{Projected, SecondaryIndex};
 use crate::request::{Capacity, Request};
-use crate::secondary::{Projected, SecondaryIndex};
 use crate::store::read_consistency;
 use crate::table::{ApiTable, RowKey};
 

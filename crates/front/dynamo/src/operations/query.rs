@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use super::Dynamo;
 use super::page::{Page, PageRequest, start_key, start_of};
 use crate::error::{Result, invalid};
+use crate::index_definition::{IndexKey, SecondaryIndex};
 use crate::request::Request;
-use crate::secondary::{IndexKey, SecondaryIndex};
 use crate::table::{ApiTable, RowKey, key_bytes};
 
 /// The keys of the table, or of the index that is read.

@@ -18,9 +18,10 @@ use rt::preempt::Pace;
 use super::Dynamo;
 use super::page::{PAGE_BYTES, Page, PageRequest};
 use crate::error::{ApiError, Result};
+use crate::index_definition::SecondaryIndex;
 use crate::intent::Attempt;
 use crate::record::Status;
-use crate::secondary::{Nearest, Position, SecondaryIndex};
+use crate::secondary::{Nearest, Position};
 use crate::store::read_consistency;
 use crate::table::{ApiTable, RowKey};
 

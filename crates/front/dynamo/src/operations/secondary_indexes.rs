@@ -5,8 +5,8 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::key_schema::{self, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
 use crate::request::{Request, constraint};
-use crate::secondary::{IndexKey, Projected, SecondaryIndex};
 use crate::table::{ApiTable, Details};
 
 const WRONG: &str = "One or more parameter values were invalid:";

@@ -12,8 +12,9 @@ use types::elements::Elements;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::Intent;
+use crate::names::ATTRIBUTES;
 use crate::streams::position::Position;
-use crate::table::{ATTRIBUTES, ApiTable, INTENT, RowKey};
+use crate::table::{ApiTable, INTENT, RowKey};
 
 /// The columns of a table's log.
 pub(crate) struct LogColumns {

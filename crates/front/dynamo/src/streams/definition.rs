@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::table::{ApiTable, arn};
+use crate::names::arn;
 
 /// How long records are there, microseconds; so long a stream can be read that is not written to any more.
 pub(crate) const RETENTION_MICROS: i64 = 24 * 3600 * 1_000_000;
@@ -143,15 +143,6 @@ pub(crate) fn parts_of_arn(arn: &str) -> Option<(&str, &str)> {
 pub(crate) fn missing(arn: &str) -> ApiError {
     let text = format!("Requested resource not found: Stream: {arn} not found");
     ApiError::new(ErrorKind::ResourceNotFound, text)
-}
-
-/// The stream of a table with this label.
-pub(crate) fn find(table: &ApiTable, label: &str, now_micros: i64) -> Result<Stream> {
-    let streams = table.streams().into_iter();
-    let mut readable = streams.filter(|stream| stream.is_readable(now_micros));
-    readable
-        .find(|stream| stream.label() == label)
-        .ok_or_else(|| missing(&format!("{}/stream/{label}", table.arn())))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use items::{Item, item_size, json};
 use serde_json::{Map, Value as Json, json as to_json};
 use stdx::murmur3;
 
+use crate::names::REGION;
 use crate::streams::change::Change;
 use crate::streams::definition::ViewType;
-use crate::table::REGION;
 
 /// The author of a change that no client has made.
 const SERVICE: &str = "dynamodb.amazonaws.com";

@@ -6,8 +6,9 @@ use schema::{Column, Schema, Table};
 use types::CqlType;
 
 use crate::error::Result;
+use crate::expr::CallScope;
 use crate::expr::bind::Binds;
-use crate::expr::calls::{CallScope, Caller, UserCall, take_calls};
+use crate::expr::calls::{Caller, UserCall, take_calls};
 use crate::expr::row::{ColumnRef, RowView, key_components};
 use crate::expr::{Env, Expr};
 use crate::functions::CallContext;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cql::ast::Property;
 
-use super::options::{config, finite, map, shown};
-use crate::error::Result;
+use super::option_value::{finite, map};
+use crate::error::{Result, config, shown};
 
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 

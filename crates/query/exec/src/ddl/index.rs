@@ -8,9 +8,9 @@ use replica::ANALYSIS_OPTIONS;
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
 use types::CqlType;
 
-use super::options::{config, map, shown};
+use super::option_value::map;
 use super::{DdlContext, Outcome, check_not_system, vectors};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, config, invalid, shown};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
 use crate::where_clause::index::{Family, LOCAL, is_vector};
@@ -238,17 +238,6 @@ fn part_of(column: &Column, part: Option<IndexedPart>, table: &Table) -> Result<
     Ok(part)
 }
 
-/// The types of a term of an index.
-pub(super) fn term_types<'a>(column: &'a Column, part: IndexedPart) -> Vec<&'a CqlType> {
-    match (&column.ty, part) {
-        (CqlType::List { element, .. } | CqlType::Set { element, .. }, IndexedPart::Values) => vec![element],
-        (CqlType::Map { value, .. }, IndexedPart::Values) => vec![value],
-        (CqlType::Map { key, .. }, IndexedPart::Keys) => vec![key],
-        (CqlType::Map { key, value, .. }, IndexedPart::Entries) => vec![key, value],
-        (ty, _) => vec![ty],
-    }
-}
-
 /// The rules of SAI, in Cassandra's order.
 fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
     let target = match index.targets.as_slice() {
@@ -288,7 +277,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
     }
     let column = table.column(name).expect("targets are columns");
     check_options(&index.options, column, target.part)?;
-    for ty in term_types(column, target.part) {
+    for ty in target.part.term_types(&column.ty) {
         let nested = ty.is_collection() || ty.is_tuple() || ty.is_udt();
         if matches!(ty, CqlType::Blob) || nested && ty.is_multi_cell() {
             return invalid!("Unsupported type: {}", ty.cql_name());
@@ -322,7 +311,7 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column, part: Inde
             shown(&listed)
         );
     }
-    if !matches!(term_types(column, part).as_slice(), [CqlType::Text | CqlType::Ascii]) {
+    if !matches!(part.term_types(&column.ty).as_slice(), [CqlType::Text | CqlType::Ascii]) {
         let name = match (&column.ty, part) {
             (CqlType::Map { key, value, .. }, IndexedPart::Entries) => {
                 format!("'{}'", types::composite_class_name([&**key, &**value]))

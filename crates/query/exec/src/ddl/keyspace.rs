@@ -7,8 +7,8 @@ use cluster::SchemaEdit;
 use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{Keyspace, Replication};
 
-use super::{DdlContext, Outcome, check_name, check_not_system, options};
-use crate::error::{ExecError, Result, invalid};
+use super::{DdlContext, Outcome, check_name, check_not_system, option_value};
+use crate::error::{ExecError, Result, invalid, shown};
 
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 /// Copies where nothing is said (`default_keyspace_rf`).
@@ -32,12 +32,12 @@ fn settings(
     for property in properties {
         match property.name.as_str() {
             "replication" => {
-                out.replication = Some(replication(name, options::map(property)?, old, context)?);
+                out.replication = Some(replication(name, option_value::map(property)?, old, context)?);
             }
-            "durable_writes" => out.durable_writes = Some(options::boolean(property)?),
+            "durable_writes" => out.durable_writes = Some(option_value::boolean(property)?),
             // Tablets are a matter of placement, which this keyspace leaves to the ring.
             "tablets" => {
-                let map = options::map(property)?;
+                let map = option_value::map(property)?;
                 let off = |(name, value): (&String, &String)| {
                     name == "enabled" && value.eq_ignore_ascii_case("false")
                 };
@@ -66,7 +66,7 @@ fn factor(text: &str) -> Result<u32> {
                 Err(ExecError::Config(format!("Replication factor must be non-negative, found {value}")))
             }
         },
-        Err(_) => Err(ExecError::Config(format!("For input string: \"{}\"", options::shown(text)))),
+        Err(_) => Err(ExecError::Config(format!("For input string: \"{}\"", shown(text)))),
     }
 }
 
@@ -109,7 +109,7 @@ fn replication(
         _ => Err(ExecError::Config(format!(
             "Unable to find replication strategy class '{}{}'",
             if class.contains('.') { "" } else { PACKAGE },
-            options::shown(&class)
+            shown(&class)
         ))),
     }
 }
@@ -117,7 +117,7 @@ fn replication(
 fn unknown_option(option: &str, strategy: &str, keyspace: &str) -> ExecError {
     ExecError::Config(format!(
         "Unrecognized strategy option {{{}}} passed to {strategy} for keyspace {keyspace}",
-        options::shown(option)
+        shown(option)
     ))
 }
 

@@ -7,6 +7,7 @@ mod functions;
 mod index;
 mod keyspace;
 mod objects;
+mod option_value;
 pub mod options;
 mod table;
 mod unified;
@@ -19,7 +20,6 @@ pub use cdc::log_edits;
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
-pub use functions::{constant, constant_of};
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;

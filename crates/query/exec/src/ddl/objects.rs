@@ -9,9 +9,8 @@ use cql::ast::{
 use schema::{Keyspace, Signature, Table};
 use types::CqlType;
 
-use super::options::shown;
 use super::{DdlContext, Outcome};
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, shown};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
 

@@ -12,9 +12,8 @@ use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, Table, TableBuilde
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use super::options::config;
-use super::{DdlContext, Outcome, cdc, check_name, check_not_system, options};
-use crate::error::{ExecError, Result, invalid};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, option_value, options};
+use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
 
@@ -483,7 +482,7 @@ pub(super) fn comment(ast: &CommentOn, context: &DdlContext<'_>) -> Result<Outco
                 return Ok(Outcome::nothing());
             };
             let text = ast.comment.clone().unwrap_or_default();
-            options::check_len(&text, "comment")?;
+            option_value::check_len(&text, "comment")?;
             let mut builder = table.to_builder();
             builder.options.comment = text;
             let changed = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::units::{ScalingError, SizeError, scaling_parameter, share, shown_size, size};
 
-use super::options::{config, shown};
-use crate::error::Result;
+use crate::error::{Result, config, shown};
 
 /// The least size of a flush and of an SSTable that is asked for.
 const SIZE_MIN: i64 = 1 << 20;

@@ -4,9 +4,7 @@ use replica::{BEAM_MAX, CONNECTIONS_MAX, Similarity};
 use schema::{Column, Index, IndexTarget, IndexedPart, Table};
 use types::CqlType;
 
-use super::index::term_types;
-use super::options::{config, shown};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, config, invalid, shown};
 use crate::where_clause::index::{Family, is_float_vector, is_vector, of_vectors};
 
 /// Options of SAI for vectors.
@@ -31,7 +29,7 @@ const OVERSAMPLING_MAX: f32 = 100.0;
 /// Checks a target that has vectors.
 pub(super) fn check(table: &Table, target: &IndexTarget, index: &Index, family: Family) -> Result<()> {
     let column = table.column(&target.column).expect("targets are columns");
-    if !term_types(column, target.part).into_iter().any(is_vector) {
+    if !target.part.term_types(&column.ty).into_iter().any(is_vector) {
         return Ok(());
     }
     if target.part != IndexedPart::Whole || family == Family::Sasi {

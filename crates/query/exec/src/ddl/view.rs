@@ -15,7 +15,7 @@ use stdx::HashSet;
 use views::View;
 
 use super::{DdlContext, Outcome, cdc, check_name, check_not_system, options};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::Kind;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::lookup::keyspace_of;
@@ -27,7 +27,7 @@ const NO_MARKERS: &str = "Bind variables are not allowed in CREATE MATERIALIZED 
 /// Replicas of a base write its views, without a client that an error could reach.
 fn check_rate_limit(options: &TableOptions) -> Result<()> {
     match options.per_partition_rate_limit.max_writes_per_second {
-        Some(_) => options::config(
+        Some(_) => config(
             "max_writes_per_second of per_partition_rate_limit is not supported for a materialized view: limit the writes \
              of its base table",
         ),

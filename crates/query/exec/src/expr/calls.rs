@@ -9,18 +9,9 @@ use schema::UserFunction;
 use types::CqlType;
 
 use super::bind::Binds;
-use super::{CellPart, Env, Expr, Kind, Value};
+use super::{CallScope, CellPart, Env, Expr, Kind, Value};
 use crate::error::{ExecError, Result, invalid};
 use crate::functions::Function;
-
-/// When a call is made, and where its result is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallScope {
-    /// Once for each execution of the statement; with the bound values.
-    Statement,
-    /// Once for each row or group; in the environment.
-    Row,
-}
 
 /// A call that was taken out of an expression.
 #[derive(Clone, Debug)]

@@ -7,11 +7,11 @@ use schema::{Column, ColumnMask, MaskArgument, Schema, TableBuilder, TableId};
 use types::CqlType;
 use types::native::{self, Argument, TypedArgument};
 
+use super::constant::{constant, constant_of};
 use super::literal::{selector_of, text};
 use super::resolve::{Markers, Resolver};
 use super::row::ColumnRef;
 use super::{Expr, Kind};
-use crate::ddl::constant_of;
 use crate::error::{Result, invalid};
 use crate::functions::{Function, User};
 
@@ -109,7 +109,7 @@ impl Expr {
         let mut parts = vec![value];
         for argument in &mask.arguments {
             let constant = match &argument.literal {
-                Some(literal) => crate::ddl::constant(literal, &argument.ty, schema, &mask.keyspace)?,
+                Some(literal) => constant(literal, &argument.ty, schema, &mask.keyspace)?,
                 None => None,
             };
             parts.push(Self::constant(argument.ty.clone(), constant));

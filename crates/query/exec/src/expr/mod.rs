@@ -7,6 +7,7 @@ pub mod bind;
 mod call;
 pub mod calls;
 mod cell_meta;
+pub mod constant;
 mod known;
 pub mod literal;
 pub mod mask;
@@ -22,7 +23,6 @@ use types::{CqlType, elements};
 use crate::error::{Result, invalid};
 use crate::functions::{CallContext, Function};
 use bind::Binds;
-use calls::CallScope;
 use row::{ColumnRef, RowView};
 use std::rc::Rc;
 
@@ -50,6 +50,15 @@ pub enum CellPart {
     Field(u16),
     /// Elements from one path to another.
     Slice(Option<Box<Expr>>, Option<Box<Expr>>),
+}
+
+/// When a call is made, and where its result is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallScope {
+    /// Once for each execution of the statement; with the bound values.
+    Statement,
+    /// Once for each row or group; in the environment.
+    Row,
 }
 
 /// The forms of an expression.

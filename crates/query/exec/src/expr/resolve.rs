@@ -11,11 +11,11 @@ use schema::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::native::{self, Argument, Operator};
 
-use super::calls::{CallScope, UserCall, take_calls};
+use super::calls::{UserCall, take_calls};
 use super::known::{Known, is_compound};
 use super::literal::{self, Fit, selector_of, text};
 use super::row::ColumnRef;
-use super::{CellMeta, CellPart, Expr, Kind};
+use super::{CallScope, CellMeta, CellPart, Expr, Kind};
 use crate::error::{Result, invalid};
 use crate::expr::bind::MarkerSpec;
 use crate::functions::{Aggregate, Function};

@@ -8,6 +8,7 @@ use schema::{UserAggregate, UserFunction};
 use types::CqlType;
 use types::native::{self, Argument};
 
+use super::constant::constant;
 use super::literal::{Fit, text};
 use super::resolve::{ArgumentOf, Receiver, Resolver, fit_of_type};
 use super::{Expr, Kind};
@@ -224,7 +225,11 @@ impl Resolver<'_> {
         if self.refuses_aggregates() {
             return self.aggregate(Aggregate::CountRows, Vec::new(), returns);
         }
-        let aggregation = UserAggregation::new(definition, self.schema)?;
+        let initial = match &definition.initial_condition {
+            Some(text) => constant(text, &definition.state_type, self.schema, &definition.keyspace)?,
+            None => None,
+        };
+        let aggregation = UserAggregation::new(definition, initial, self.schema)?;
         let name = format!("{}.{}", aggregation.definition.keyspace, aggregation.definition.name);
         let mut inputs = Vec::with_capacity(args.len());
         for (at, (arg, ty)) in args.iter().zip(&aggregation.definition.arguments).enumerate() {

@@ -31,13 +31,12 @@ use crate::request::{Request, TimeoutKind};
 use crate::where_clause::access::KeyAccess;
 use crate::where_clause::bounds::{self, Clusterings};
 use crate::where_clause::choice::{Choice, TupleChoice};
-use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
+use crate::where_clause::rows::RowRestriction;
+use crate::where_clause::{self, Restrictions, StatementKind};
 use apply::Stamp;
 use condition::Conditions;
 use operation::Operation;
 
-/// The longest time to live: twenty years, in seconds.
-pub const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 /// The last second at which something may expire: `nb` files hold it as a signed number, whose last value means never.
 const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
 
@@ -508,7 +507,9 @@ impl ModificationPlan {
         };
         match u32::try_from(ttl) {
             Err(_) => invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
-            Ok(_) if ttl > TTL_MAX => invalid!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})"),
+            Ok(seconds) if seconds > schema::TTL_MAX => {
+                invalid!("ttl is too large. requested ({ttl}) maximum ({})", schema::TTL_MAX)
+            }
             Ok(ttl) => Ok(Some(ttl)),
         }
     }

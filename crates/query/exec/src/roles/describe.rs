@@ -6,8 +6,8 @@ use auth::Resource;
 use schema::{DEFAULT_SERVICE_LEVEL, Role, Schema, ServiceLevel, WorkloadType};
 use types::quote_identifier;
 
-use crate::access::{Performer, unauthorized};
-use crate::error::Result;
+use crate::error::{Result, unauthorized};
+use crate::performer::Performer;
 
 /// A statement: the kind of the object that it makes, its name and the text.
 pub(crate) type Made = (&'static str, String, String);

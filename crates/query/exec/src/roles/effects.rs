@@ -4,7 +4,7 @@ use auth::Resource;
 use cluster::SchemaEdit;
 use schema::{Role, Schema};
 
-use super::manage::ChangedRoles;
+use super::changed::ChangedRoles;
 
 /// Gives a role every permission on a resource that it has created.
 pub(super) fn give(role: &mut Role, resource: &Resource) {

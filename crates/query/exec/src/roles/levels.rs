@@ -12,10 +12,9 @@ use schema::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
 use types::CqlType;
 use types::duration::Duration as CqlDuration;
 
-use super::manage::ChangedRoles;
-use super::{RoleChange, RoleContext, lists};
-use crate::access::unauthorized;
-use crate::error::{ExecError, Result, invalid};
+use super::changed::ChangedRoles;
+use super::{RoleChange, RoleContext, rows};
+use crate::error::{ExecError, Result, invalid, unauthorized};
 use crate::sink::{Outcome, RowSink, Sink};
 
 /// The most shares of a service level.
@@ -178,7 +177,7 @@ fn show_levels<'l, S: Sink>(levels: impl Iterator<Item = &'l ServiceLevel>, sink
         ("workload_type", CqlType::Text),
         ("shares", CqlType::Int),
     ];
-    lists::rows(sink, "service_levels", &columns, |rows| {
+    rows::rows(sink, "service_levels", &columns, |rows| {
         for level in levels {
             let nanos = |timeout: Duration| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
             let timeout =
@@ -194,7 +193,7 @@ fn show_levels<'l, S: Sink>(levels: impl Iterator<Item = &'l ServiceLevel>, sink
 
 fn show_attached<'r, S: Sink>(attached: impl Iterator<Item = (&'r str, &'r str)>, sink: &mut S) {
     let columns = [("role", CqlType::Text), ("service_level", CqlType::Text)];
-    lists::rows(sink, "role_attributes", &columns, |rows| {
+    rows::rows(sink, "role_attributes", &columns, |rows| {
         for (role, level) in attached {
             rows.cell(Some(role.as_bytes()));
             rows.cell(Some(level.as_bytes()));
@@ -211,7 +210,7 @@ fn show_effective<S: Sink>(role: &str, context: &RoleContext<'_>, sink: &mut S) 
         ("effective_service_level", CqlType::Text),
         ("value", CqlType::Text),
     ];
-    lists::rows(sink, "effective_service_level", &columns, |rows| {
+    rows::rows(sink, "effective_service_level", &columns, |rows| {
         let timeout = effective.level.timeout.map(|timeout| format!("{}ms", timeout.as_millis()));
         for (option, of, value) in [
             ("workload_type", &effective.workload_of, Some(effective.level.workload.name().to_owned())),

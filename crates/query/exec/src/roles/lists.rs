@@ -7,25 +7,13 @@ use cql::ast::{ListPermissions, ListRoles, Permissions, RoleName, Statement};
 use schema::Role;
 use types::CqlType;
 
+use super::rows::rows;
 use super::{RoleContext, permissions};
-use crate::access::unauthorized;
-use crate::error::{ExecError, Result, invalid};
-use crate::sink::{Outcome, ResultColumns, RowSink, Sink};
+use crate::error::{ExecError, Result, invalid, unauthorized};
+use crate::sink::{Outcome, RowSink, Sink};
 
 /// The bytes of an empty map.
 const EMPTY_MAP: &[u8] = &[0; 4];
-
-/// Rows with columns that clients learn with them.
-pub(super) fn rows<S: Sink>(
-    sink: &mut S,
-    table: &str,
-    columns: &[(&str, CqlType)],
-    fill: impl FnOnce(&mut S::Rows<'_>),
-) {
-    let columns = columns.iter().map(|(name, ty)| (*name, ty));
-    let columns = ResultColumns { of_outcome: true, ..ResultColumns::new("system_auth", table, columns) };
-    fill(&mut sink.rows(&columns));
-}
 
 /// Carries out a LIST statement.
 ///

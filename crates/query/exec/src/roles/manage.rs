@@ -1,42 +1,19 @@
 //! CREATE, ALTER and DROP of roles and users, and GRANT and REVOKE of roles.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use auth::password::Hash;
 use auth::{Permission, Resource, roles};
 use cluster::SchemaEdit;
 use cql::ast::{AlterUser, CreateRole, CreateUser, GrantRole, Password, RevokeRole, RoleName, RoleOption};
-use schema::{Role, Schema};
+use schema::Role;
 
+use super::changed::ChangedRoles;
 use super::{Planned, RoleChange, RoleContext};
-use crate::access::unauthorized;
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, unauthorized};
 
 /// The longest name of a role: it is part of the names of resources.
 const NAME_LEN_MAX: usize = 512;
-
-/// Roles that a statement changes, each put once.
-pub(super) struct ChangedRoles<'s> {
-    schema: &'s Schema,
-    changed: BTreeMap<String, Role>,
-}
-
-impl<'s> ChangedRoles<'s> {
-    pub(super) fn new(schema: &'s Schema) -> Self {
-        Self { schema, changed: BTreeMap::new() }
-    }
-
-    /// A role as the statement has changed it so far, if it is there.
-    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut Role)) {
-        let Some(known) = self.schema.role(name) else { return };
-        change(self.changed.entry(name.to_owned()).or_insert_with(|| Role::clone(known)));
-    }
-
-    /// The edits.
-    pub(super) fn edits(self) -> Vec<SchemaEdit> {
-        self.changed.into_values().map(SchemaEdit::PutRole).collect()
-    }
-}
 
 /// A role or user that is created.
 pub(super) struct Creation<'a> {

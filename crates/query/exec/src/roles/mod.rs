@@ -1,12 +1,14 @@
 //! Statements about roles, permissions and service levels. Each is planned, purely, into edits of a known version of the schema, or
 //! into rows; who runs it is checked first, in Cassandra's order and with its texts.
 
+mod changed;
 pub(crate) mod describe;
 mod effects;
 mod levels;
 mod lists;
 mod manage;
 mod permissions;
+mod rows;
 
 use std::sync::Arc;
 
@@ -15,8 +17,8 @@ use coordinator::ClusterView;
 use cql::ast::{Password, Statement};
 use schema::Schema;
 
-use crate::access::Performer;
 use crate::error::{ExecError, Result};
+use crate::performer::Performer;
 use crate::request::ExecLimits;
 use crate::sink::Sink;
 
@@ -126,7 +128,7 @@ pub(crate) fn plan(statement: &Statement, context: &RoleContext<'_>, hash: Optio
 
 /// Answers with a password that the server has made: the client sees it once.
 pub(crate) fn show_generated(password: &str, sink: &mut impl Sink) {
-    lists::rows(sink, "generated_password", &[("generated_password", types::CqlType::Text)], |rows| {
+    rows::rows(sink, "generated_password", &[("generated_password", types::CqlType::Text)], |rows| {
         use crate::sink::RowSink;
         rows.cell(Some(password.as_bytes()));
         rows.end_row();

@@ -3,7 +3,7 @@
 use auth::{PermissionSet, Resource};
 use cql::ast::{self, GrantPermissions, Permissions, RevokePermissions, RoleName};
 
-use super::manage::ChangedRoles;
+use super::changed::ChangedRoles;
 use super::{RoleChange, RoleContext};
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::keyspace_of;

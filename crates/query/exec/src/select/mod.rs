@@ -1,7 +1,10 @@
 //! SELECT: resolved to a [`SelectPlan`], carried out by [`run`].
 
 pub mod nearest;
+pub mod nearest_plan;
+mod pages;
 mod places;
+mod read;
 pub mod run;
 pub mod selection;
 mod sort;
@@ -14,8 +17,9 @@ use schema::{Column, ColumnId, ColumnKind, HIDDEN, Table};
 use types::CqlType;
 
 use crate::error::{ExecError, Result, invalid};
+use crate::expr::CallScope;
 use crate::expr::Expr;
-use crate::expr::calls::{CallScope, UserCall, take_calls};
+use crate::expr::calls::{UserCall, take_calls};
 use crate::expr::literal::text;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::row::ColumnRef;
@@ -24,8 +28,9 @@ use crate::request::timeout_of;
 use crate::where_clause::access::AccessPath;
 use crate::where_clause::choice::TupleChoice;
 use crate::where_clause::filter::{Filter, Test};
-use crate::where_clause::{self, Restrictions, RowRestriction, StatementKind};
-use nearest::NearestPlan;
+use crate::where_clause::rows::RowRestriction;
+use crate::where_clause::{self, Restrictions, StatementKind};
+use nearest_plan::{NearestPlan, limit_expected};
 use selection::Selection;
 
 /// A prepared SELECT.
@@ -173,7 +178,7 @@ impl SelectPlan {
             allows_filtering: ast.allow_filtering,
             bypass_cache: ast.bypass_cache,
             static_rows,
-            access: AccessPath::of(&restrictions, &table),
+            access: restrictions.access_path(&table),
             filters: std::mem::take(&mut restrictions.filters),
             key_markers: std::mem::take(&mut restrictions.key_markers),
             table,
@@ -182,8 +187,8 @@ impl SelectPlan {
             is_row_lookup: false,
             masked: None,
         };
-        if let Some(nearest) = &plan.nearest {
-            nearest.check(ast, &plan)?;
+        if plan.nearest.is_some() {
+            check_nearest(ast, &plan)?;
         }
         Ok(plan)
     }
@@ -242,8 +247,24 @@ fn view_filter(view: &Table, lookup: &Lookup<'_>) -> Option<Filter> {
     Some(Filter { column: hidden.into(), name: key.name.clone(), test: Test::SameAs(key.into()) })
 }
 
-fn limit_expected<T>() -> Result<T> {
-    invalid!("Top-K queries must have a limit specified and the limit must be less than the query page size")
+/// Refuses what does not go with an order by nearness.
+///
+/// # Errors
+/// Without LIMIT; with PER PARTITION LIMIT, DISTINCT or an aggregation.
+fn check_nearest(ast: &Select, plan: &SelectPlan) -> Result<()> {
+    if plan.per_partition_limit.is_some() {
+        return invalid!("Top-K queries do not support per-partition limits");
+    }
+    if plan.selection.is_aggregate() || plan.group_width.is_some() {
+        return invalid!("Top-K queries can not be run with aggregation");
+    }
+    if ast.distinct {
+        return invalid!("Top-K queries do not support SELECT DISTINCT");
+    }
+    if plan.limit.is_none() {
+        return limit_expected();
+    }
+    Ok(())
 }
 
 /// LIMIT and PER PARTITION LIMIT.

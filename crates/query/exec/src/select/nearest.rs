@@ -7,144 +7,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cql::ast::{Direction, Select};
 use futures_util::future::join_all;
 use mutation::{Clustering, DecoratedKey, Slices};
 use replica::{
     Candidate, Keys, Limits, NearestQuery, PartitionResult, Partitions, Place, ReadCommand, ReadPage,
-    Similarity,
 };
 use rt::preempt::Pace;
-use schema::{ColumnId, ColumnKind, Table};
+use schema::Table;
 
+use super::SelectPlan;
+use super::nearest_plan::{NearestPlan, floats};
+use super::pages::Pages;
 use super::places::only;
-use super::run::{Pages, READ_BYTES_MAX, SCAN_ROWS, read};
-use super::{SelectPlan, limit_expected};
+use super::read::{READ_BYTES_MAX, SCAN_ROWS, read};
 use crate::backend::Coordinator;
 use crate::error::{Result, invalid};
-use crate::expr::resolve::{Receiver, Resolver};
-use crate::expr::row::{ColumnRef, RowView, key_components};
-use crate::expr::{Env, Expr};
+use crate::expr::Env;
+use crate::expr::row::{RowView, key_components};
 use crate::request::{Request, TimeoutKind};
 use crate::where_clause::filter::BoundFilter;
-use crate::where_clause::index::{is_float_vector, of_vectors};
 
 /// The greatest LIMIT, Cassandra's.
 const LIMIT_MAX: u64 = 1_000;
-/// Candidates that are asked for at least, and for each row that is wanted: by an index with `optimize_for: recall` twice as many,
-/// and no fewer than its `oversampling` says.
+/// Candidates that are asked for at least.
 const CANDIDATES_MIN: usize = 32;
-const CANDIDATES_A_ROW: f32 = 3.0;
 /// So many times as many are asked for when the first were too few.
 const MORE: usize = 4;
 /// When so many candidates were too few, all rows are compared.
 const CANDIDATES_MAX: usize = 4_096;
 /// Partitions that are read at once.
 const PARTITIONS_AT_ONCE: usize = 16;
-
-/// The order by nearness to a vector.
-#[derive(Clone, Debug)]
-pub struct NearestPlan {
-    column: ColumnRef,
-    name: String,
-    index: String,
-    similarity: Similarity,
-    candidates_a_row: f32,
-    vector: Expr,
-}
-
-impl NearestPlan {
-    /// The order of a SELECT; none when it does not ask for the nearest.
-    ///
-    /// # Errors
-    /// When the column has no vectors or no index on them, or there is another order beside it.
-    pub fn prepare(ast: &Select, resolver: &mut Resolver<'_>) -> Result<Option<Self>> {
-        let mut nearest =
-            ast.order_by.iter().filter_map(|ordering| Some((ordering, ordering.ann_of.as_ref()?)));
-        let Some((ordering, term)) = nearest.next() else { return Ok(None) };
-        if nearest.next().is_some() {
-            return invalid!("Cannot specify more than one ANN ordering");
-        }
-        if ast.order_by.len() > 1 {
-            return invalid!("ANN ordering does not support any other ordering");
-        }
-        if ordering.direction == Direction::Descending {
-            return invalid!("Descending ANN ordering is not supported");
-        }
-        let column = resolver.column(&ordering.column.name)?;
-        if !is_float_vector(&column.ty) {
-            return invalid!("ANN ordering is only supported on float vector indexes");
-        }
-        let vector = resolver.term(term, &Receiver::column(column))?;
-        let Some(index) = of_vectors(resolver.table, column) else {
-            return invalid!("ANN ordering by vector requires the column to be indexed");
-        };
-        let option = |name: &str| index.options.get(name).map(String::as_str);
-        let similarity = option("similarity_function").and_then(Similarity::of_name).unwrap_or_default();
-        let for_recall = option("optimize_for").is_some_and(|goal| goal.eq_ignore_ascii_case("recall"));
-        let oversampling = option("oversampling").and_then(|factor| factor.parse().ok()).unwrap_or(1.0);
-        let candidates_a_row = if for_recall { CANDIDATES_A_ROW * 2.0 } else { CANDIDATES_A_ROW };
-        Ok(Some(Self {
-            column: column.into(),
-            name: column.name.clone(),
-            index: index.name.clone(),
-            similarity,
-            candidates_a_row: candidates_a_row.max(oversampling),
-            vector,
-        }))
-    }
-
-    /// The column that is read beside those that are selected.
-    pub fn fetched(&self) -> Option<ColumnId> {
-        matches!(self.column.kind, ColumnKind::Static | ColumnKind::Regular).then_some(self.column.id)
-    }
-
-    /// Refuses what does not go with it.
-    ///
-    /// # Errors
-    /// Without LIMIT; with PER PARTITION LIMIT, DISTINCT or an aggregation.
-    pub fn check(&self, ast: &Select, plan: &SelectPlan) -> Result<()> {
-        if plan.per_partition_limit.is_some() {
-            return invalid!("Top-K queries do not support per-partition limits");
-        }
-        if plan.selection.is_aggregate() || plan.group_width.is_some() {
-            return invalid!("Top-K queries can not be run with aggregation");
-        }
-        if ast.distinct {
-            return invalid!("Top-K queries do not support SELECT DISTINCT");
-        }
-        if plan.limit.is_none() {
-            return limit_expected();
-        }
-        Ok(())
-    }
-
-    /// The vector of the statement.
-    fn vector(&self, env: &Env<'_>) -> Result<Vec<f32>> {
-        let Some(value) = self.vector.eval_option(env)? else {
-            return invalid!("Unsupported null value for column {}", self.name);
-        };
-        let vector = floats(&value);
-        if !vector.iter().all(|component| component.is_finite()) {
-            return invalid!("non-finite value in the vector of ANN OF");
-        }
-        let square: f64 = vector.iter().map(|component| f64::from(*component).powi(2)).sum();
-        if self.similarity == Similarity::Cosine && square < f64::from(f32::MIN_POSITIVE) {
-            return invalid!(
-                "Zero and near-zero vectors cannot be indexed or queried with cosine similarity"
-            );
-        }
-        if !(square as f32).is_finite() {
-            return invalid!("the vector of ANN OF is too long");
-        }
-        Ok(vector)
-    }
-}
-
-/// The components of a vector of floats as it is stored.
-fn floats(value: &[u8]) -> Vec<f32> {
-    value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect()
-}
 
 /// A search for the nearest rows under way.
 pub(super) struct Nearest<'a, C> {

@@ -11,7 +11,7 @@ use replica::{IndexQuery, Keys, Limits, PartitionResult, Partitions, ReadCommand
 use schema::Table;
 use smallvec::SmallVec;
 
-use super::run::{READ_BYTES_MAX, read};
+use super::read::{READ_BYTES_MAX, read};
 use crate::backend::Coordinator;
 use crate::error::Result;
 use crate::request::{Request, TimeoutKind};

@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
-use replica::{
-    Form, IndexQuery, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup,
-};
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup};
 use rt::preempt::Pace;
 
 use super::SelectPlan;
 use super::nearest::Nearest;
-use super::places::Places;
+use super::pages::Pages;
+use super::read::{READ_BYTES_MAX, SCAN_ROWS};
 use super::sort::Sorted;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
@@ -20,99 +19,12 @@ use crate::functions::AggregateState;
 use crate::request::{Request, TimeoutKind};
 use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
 use crate::where_clause::access::AccessPath;
+use crate::where_clause::bounds;
 use crate::where_clause::filter::BoundFilter;
-use crate::where_clause::{TokenRange, bounds};
+use crate::where_clause::rows::TokenRange;
 
-/// Bytes that one read from the replicas may hold.
-pub(super) const READ_BYTES_MAX: usize = 1 << 20;
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
-/// Rows that one read fetches when not every row is returned.
-pub(super) const SCAN_ROWS: u64 = 5_000;
-
-/// The reads of one statement, one page after another.
-pub(super) struct Pages<'a, C> {
-    coordinator: &'a C,
-    request: &'a Request<'a>,
-    command: ReadCommand,
-    timeout: TimeoutKind,
-    ended: bool,
-    tombstones: u64,
-    /// Of a plan that uses an index.
-    places: Option<Box<Places>>,
-}
-
-impl<'a, C: Coordinator> Pages<'a, C> {
-    /// The pages of a command of which the result takes `left` rows.
-    pub(super) fn new(
-        plan: &SelectPlan,
-        coordinator: &'a C,
-        request: &'a Request<'a>,
-        env: &Env<'_>,
-        (command, left): (ReadCommand, u64),
-    ) -> Result<Self> {
-        let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
-        let mut places = None;
-        if let AccessPath::Index(access) = &plan.access {
-            let table = &plan.table;
-            request.note(|| format!("Executing read on {} using index {}", table.full_name(), access.index));
-            let query = IndexQuery { index: access.index.clone(), predicate: access.predicate(env)? };
-            let reduced = plan.selection.is_aggregate() || plan.group_width.is_some();
-            let page = request.page_size.map_or(u64::MAX, u64::from);
-            let wanted = if reduced { u64::MAX } else { left.min(page) };
-            places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
-        }
-        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places })
-    }
-
-    /// The next page of at most `rows` rows; none when everything was read.
-    pub(super) async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
-        if self.ended {
-            return Ok(None);
-        }
-        if let Some(places) = &mut self.places {
-            let page = Box::pin(places.next(self.coordinator, self.request, rows)).await?;
-            self.tombstones += page.as_ref().map_or(0, |page| page.tombstones);
-            return Ok(page);
-        }
-        self.command.limits.rows = rows;
-        let deadline = self.request.deadline(self.timeout);
-        let page = read(self.coordinator, self.request, &self.command, deadline).await?;
-        self.ended = page.more.is_none();
-        self.command.resume = page.more.clone();
-        self.tombstones += page.tombstones;
-        Ok(Some(page))
-    }
-}
-
-impl<C> Pages<'_, C> {
-    /// Tombstones that were read so far.
-    pub(super) fn tombstones(&self) -> u64 {
-        self.tombstones
-    }
-}
-
-/// One read; that of a traced request is kept apart, so that the others' futures stay small.
-pub(super) async fn read<C: Coordinator>(
-    coordinator: &C,
-    request: &Request<'_>,
-    command: &ReadCommand,
-    deadline: rt::Instant,
-) -> Result<ReadPage> {
-    let consistency = request.consistency;
-    if consistency.is_serial() {
-        return Ok(match request.trace_log() {
-            None => Box::pin(coordinator.read_serial(command, consistency, deadline)).await?,
-            Some(trace) => {
-                Box::pin(coordinator.traced(trace).read_serial(command, consistency, deadline)).await?
-            }
-        });
-    }
-    match request.trace_log() {
-        None => Ok(coordinator.read(command, consistency, deadline).await?),
-        Some(trace) => Ok(Box::pin(coordinator.read_traced(command, consistency, deadline, trace)).await?),
-    }
-}
 
 /// Runs a SELECT and yields its rows; returns their bytes, as the sink counts them.
 ///
@@ -559,7 +471,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 }
             }
         }
-        Ok(pages.tombstones)
+        Ok(pages.tombstones())
     }
 
     /// A read of one partition: the result of the first read is nearly always all of it.
@@ -568,7 +480,7 @@ impl<R: RowSink> Emitter<'_, R> {
             if let Some(page) = pages.next(wanted).await? {
                 self.emit_page(&page).await?;
             }
-            return Ok(pages.tombstones);
+            return Ok(pages.tombstones());
         }
         let mut rows = wanted;
         loop {
@@ -583,7 +495,7 @@ impl<R: RowSink> Emitter<'_, R> {
             }
             rows = self.left.min(self.page_left);
         }
-        Ok(pages.tombstones)
+        Ok(pages.tombstones())
     }
 
     /// Takes over where a read ended. The replica counts rows of a partition that the filters then refuse; what counts
@@ -726,10 +638,10 @@ impl<R: RowSink> Emitter<'_, R> {
                 };
                 if taken == Taken::Full {
                     self.set_paging_state();
-                    return Ok(pages.tombstones);
+                    return Ok(pages.tombstones());
                 }
                 if self.left == 0 {
-                    return Ok(pages.tombstones);
+                    return Ok(pages.tombstones());
                 }
             }
         }
@@ -737,7 +649,7 @@ impl<R: RowSink> Emitter<'_, R> {
             self.end_group_calling(&mut group).await?;
         }
         self.write_held(group.held).await?;
-        Ok(pages.tombstones)
+        Ok(pages.tombstones())
     }
 
     /// Adds a partition's rows, from the one at `at` on, to groups. Full when the page is, and a further group has begun.
@@ -871,7 +783,7 @@ impl<R: RowSink> Emitter<'_, R> {
 
     /// Writes the groups that had to wait for the others, in their order.
     async fn write_held(&mut self, mut held: Vec<HeldGroup>) -> Result<()> {
-        held.sort_by(|(a, ..), (b, ..)| super::sort::order(self.plan, a, b));
+        held.sort_by(|(a, ..), (b, ..)| super::sort::order(&self.plan.sort, a, b));
         for (_, results, called) in held {
             if self.left == 0 {
                 break;
@@ -928,13 +840,13 @@ impl<R: RowSink> Emitter<'_, R> {
                     self.pace.pause().await;
                 }
             }
-            sorted.end_run(self.plan);
+            sorted.end_run(&self.plan.sort);
             if bytes > RESULT_BYTES_MAX {
                 return invalid!("Sorting needs {bytes} bytes; ask for fewer partitions or use a LIMIT");
             }
         }
         let (plan, now) = (self.plan, self.request.now);
-        let mut order = sorted.in_order(plan);
+        let mut order = sorted.in_order(&plan.sort);
         while self.left > 0
             && let Some((partition, row)) = order.next()
         {
@@ -949,7 +861,7 @@ impl<R: RowSink> Emitter<'_, R> {
             self.pace.count(self.env.call.take_steps());
             self.pace.step().await;
         }
-        Ok(pages.tombstones)
+        Ok(pages.tombstones())
     }
 }
 

@@ -9,7 +9,8 @@ use schema::{Column, ColumnId, ColumnKind, Table};
 use types::CqlType;
 
 use crate::error::Result;
-use crate::expr::calls::{CallScope, UserCall, map_parts, take_calls};
+use crate::expr::CallScope;
+use crate::expr::calls::{UserCall, map_parts, take_calls};
 use crate::expr::literal::text;
 use crate::expr::resolve::{AggregateCall, Resolver};
 use crate::expr::row::{ColumnRef, RowView, complex_value};

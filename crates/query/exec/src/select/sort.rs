@@ -8,8 +8,10 @@ use mutation::{Row, Seconds};
 use replica::PartitionResult;
 use schema::Table;
 
-use super::SelectPlan;
 use crate::expr::row::{ColumnRef, RowView, key_components};
+
+/// Clustering columns with "descending", by which rows are sorted.
+type Order = [(ColumnRef, bool)];
 
 /// A row's sort key, and its partition and row numbers.
 type Entry = (Vec<Option<Bytes>>, usize, usize);
@@ -34,7 +36,7 @@ impl Sorted {
     pub fn add(
         &mut self,
         table: &Table,
-        sort: &[(ColumnRef, bool)],
+        sort: &Order,
         partition: PartitionResult,
         now: Seconds,
         mut keep: impl FnMut(&RowView<'_>) -> bool,
@@ -51,23 +53,23 @@ impl Sorted {
     }
 
     /// Sorts what was added since the last run ended.
-    pub fn end_run(&mut self, plan: &SelectPlan) {
-        self.open.sort_by(|(a, ..), (b, ..)| order(plan, a, b));
+    pub fn end_run(&mut self, by: &Order) {
+        self.open.sort_by(|(a, ..), (b, ..)| order(by, a, b));
         self.runs.push(std::mem::take(&mut self.open));
     }
 
     /// The rows of all runs in order.
-    pub fn in_order<'a>(&'a self, plan: &'a SelectPlan) -> InOrder<'a> {
+    pub fn in_order<'a>(&'a self, by: &'a Order) -> InOrder<'a> {
         let runs = self.runs.iter().enumerate();
-        let heads = runs.filter_map(|(run, rows)| Head::of(plan, rows, run)).map(Reverse).collect();
-        InOrder { sorted: self, plan, heads }
+        let heads = runs.filter_map(|(run, rows)| Head::of(by, rows, run)).map(Reverse).collect();
+        InOrder { sorted: self, by, heads }
     }
 }
 
 /// The merge of the runs.
 pub struct InOrder<'a> {
     sorted: &'a Sorted,
-    plan: &'a SelectPlan,
+    by: &'a Order,
     heads: BinaryHeap<Reverse<Head<'a>>>,
 }
 
@@ -76,7 +78,7 @@ impl InOrder<'_> {
     pub fn next(&mut self) -> Option<(&PartitionResult, Option<&Row>)> {
         let Reverse(head) = self.heads.pop()?;
         let (_, partition, row) = head.row;
-        self.heads.extend(Head::of(self.plan, head.rest, head.run).map(Reverse));
+        self.heads.extend(Head::of(self.by, head.rest, head.run).map(Reverse));
         let partition = &self.sorted.partitions[*partition];
         Some((partition, partition.rows.get(*row)))
     }
@@ -84,22 +86,22 @@ impl InOrder<'_> {
 
 /// The first of a run's rows that are left. Rows that are equal come in the order of their runs.
 struct Head<'a> {
-    plan: &'a SelectPlan,
+    by: &'a Order,
     row: &'a Entry,
     rest: &'a [Entry],
     run: usize,
 }
 
 impl<'a> Head<'a> {
-    fn of(plan: &'a SelectPlan, rows: &'a [Entry], run: usize) -> Option<Self> {
+    fn of(by: &'a Order, rows: &'a [Entry], run: usize) -> Option<Self> {
         let (row, rest) = rows.split_first()?;
-        Some(Self { plan, row, rest, run })
+        Some(Self { by, row, rest, run })
     }
 }
 
 impl Ord for Head<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        order(self.plan, &self.row.0, &other.row.0).then(self.run.cmp(&other.run))
+        order(self.by, &self.row.0, &other.row.0).then(self.run.cmp(&other.run))
     }
 }
 
@@ -118,8 +120,8 @@ impl PartialEq for Head<'_> {
 impl Eq for Head<'_> {}
 
 /// The order of two rows by the columns of ORDER BY; nulls come first.
-pub fn order(plan: &SelectPlan, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> Ordering {
-    for ((column, descending), (a, b)) in plan.sort.iter().zip(a.iter().zip(b)) {
+pub fn order(by: &Order, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> Ordering {
+    for ((column, descending), (a, b)) in by.iter().zip(a.iter().zip(b)) {
         let order = match (a, b) {
             (Some(a), Some(b)) => column.ty.compare(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),

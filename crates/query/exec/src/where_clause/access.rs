@@ -1,10 +1,14 @@
 //! Access paths: the ways in which a plan finds the rows that it reads or writes.
 
+use bytes::Bytes;
+use replica::Predicate;
 use schema::Table;
 
 use super::choice::{Choice, TupleChoice};
-use super::index::IndexAccess;
-use super::{Restrictions, RowRestriction, TokenRange};
+use super::filter::{LikePattern, required};
+use super::rows::{RowRestriction, TokenRange};
+use crate::error::Result;
+use crate::expr::{Env, Expr};
 
 /// The partitions that their keys name, and the rows of each.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +30,85 @@ pub struct RangeAccess {
     pub rows: Vec<RowRestriction>,
 }
 
+/// A question to an index.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A value.
+    Equal(Expr),
+    /// A key of a map with a value.
+    Entry(Expr, Expr),
+    /// The values between two ends, and whether an end belongs to them.
+    Slice {
+        /// The least value.
+        from: Option<(Expr, bool)>,
+        /// The greatest value.
+        to: Option<(Expr, bool)>,
+    },
+    /// A pattern of LIKE.
+    Like(Expr),
+}
+
+impl Wanted {
+    /// Of several, the ones that find fewer rows come first.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Equal(_) | Self::Entry(..) => 0,
+            Self::Like(_) => 1,
+            Self::Slice { .. } => 2,
+        }
+    }
+}
+
+/// The rows that an index finds.
+#[derive(Clone, Debug)]
+pub struct IndexAccess {
+    /// Name of the index.
+    pub index: String,
+    /// The column that it indexes.
+    pub column: String,
+    /// The values.
+    pub wanted: Wanted,
+    /// Whether it finds partitions and not rows: of a static or a partition key column.
+    pub partitions: bool,
+    /// Where.
+    pub range: RangeAccess,
+}
+
+impl IndexAccess {
+    /// The question to the index.
+    pub fn predicate(&self, env: &Env<'_>) -> Result<Predicate> {
+        let end = |end: &Option<(Expr, bool)>| -> Result<Option<(Bytes, bool)>> {
+            let Some((expr, included)) = end else { return Ok(None) };
+            Ok(Some((required(expr, &self.column, env)?, *included)))
+        };
+        Ok(match &self.wanted {
+            Wanted::Equal(value) => Predicate::Equal(required(value, &self.column, env)?),
+            Wanted::Entry(key, value) => Predicate::Entry {
+                key: required(key, &self.column, env)?,
+                value: required(value, &self.column, env)?,
+            },
+            Wanted::Slice { from, to } => Predicate::Range { from: end(from)?, to: end(to)? },
+            Wanted::Like(pattern) => {
+                match LikePattern::parse(&required(pattern, &self.column, env)?, &self.column)? {
+                    LikePattern::Whole(value) => Predicate::Equal(value),
+                    LikePattern::Prefix(prefix) => {
+                        let to = behind_prefix(&prefix).map(|end| (end, false));
+                        Predicate::Range { from: Some((prefix, true)), to }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// The least text behind all texts with a prefix; none when there is no such text.
+fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
+    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=kept].to_vec();
+    end[kept] += 1;
+    Some(end.into())
+}
+
 /// How a plan finds its rows.
 #[derive(Clone, Debug)]
 pub enum AccessPath {
@@ -44,19 +127,6 @@ pub enum AccessPath {
 }
 
 impl AccessPath {
-    /// The path of these restrictions.
-    pub fn of(restrictions: &Restrictions, table: &Table) -> Self {
-        let (token, rows) = (restrictions.token.clone(), restrictions.rows.clone());
-        match restrictions.keys.clone() {
-            None if let Some(index) = &restrictions.index => Self::Index(index.clone()),
-            Some(keys) => Self::of_keys(KeyAccess { keys, rows, token }, table),
-            None if rows.is_empty() && restrictions.filters.is_empty() => {
-                Self::Range(RangeAccess { token, rows })
-            }
-            None => Self::Full(RangeAccess { token, rows }),
-        }
-    }
-
     /// The path of partitions that are named.
     pub fn of_keys(access: KeyAccess, table: &Table) -> Self {
         if access.keys.iter().any(|choice| !choice.is_one()) {

@@ -9,7 +9,7 @@ use types::elements::{Elements, Fields};
 
 use super::choice::{Choice, TupleChoice, TupleValue};
 use super::filter::in_values;
-use super::{RowRestriction, SliceEnd, TokenRange};
+use super::rows::{RowRestriction, SliceEnd, TokenRange};
 use crate::error::{Result, invalid};
 use crate::expr::{Env, Value};
 use crate::keys::check_component;

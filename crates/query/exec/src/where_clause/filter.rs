@@ -8,7 +8,7 @@ use types::elements::Elements;
 
 use super::choice::Choice;
 use super::like::Wildcards;
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, shown};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
 
@@ -58,7 +58,7 @@ impl LikePattern {
     pub fn parse(pattern: &Bytes, column: &str) -> Result<Self> {
         let refused = |form: &str, term: &[u8]| {
             let term = String::from_utf8_lossy(term);
-            let shown = crate::ddl::options::shown(&term);
+            let shown = shown(&term);
             invalid!("{column} LIKE '{form}' {shown} is only supported on properly indexed columns")
         };
         match &**pattern {

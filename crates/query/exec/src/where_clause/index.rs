@@ -4,97 +4,16 @@
 //! All indexes are stored in one way (docs/design/index.md), but each class answers what Cassandra's of that name answers, so
 //! that a statement is taken or refused by both.
 
-use bytes::Bytes;
 use cql::ast::ComparisonOperator;
-use replica::{Analysis, Predicate};
+use replica::Analysis;
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
-use super::access::RangeAccess;
+use super::access::{IndexAccess, RangeAccess, Wanted};
 use super::choice::{Choice, TupleChoice, TupleValue};
-use super::filter::{Filter, LikePattern, Test, required};
-use super::{Multi, MultiKind, Single, is_start};
-use crate::error::Result;
-use crate::expr::{Env, Expr};
-
-/// A question to an index.
-#[derive(Clone, Debug)]
-pub enum Wanted {
-    /// A value.
-    Equal(Expr),
-    /// A key of a map with a value.
-    Entry(Expr, Expr),
-    /// The values between two ends, and whether an end belongs to them.
-    Slice {
-        /// The least value.
-        from: Option<(Expr, bool)>,
-        /// The greatest value.
-        to: Option<(Expr, bool)>,
-    },
-    /// A pattern of LIKE.
-    Like(Expr),
-}
-
-impl Wanted {
-    /// Of several, the ones that find fewer rows come first.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Equal(_) | Self::Entry(..) => 0,
-            Self::Like(_) => 1,
-            Self::Slice { .. } => 2,
-        }
-    }
-}
-
-/// The rows that an index finds.
-#[derive(Clone, Debug)]
-pub struct IndexAccess {
-    /// Name of the index.
-    pub index: String,
-    /// The column that it indexes.
-    pub column: String,
-    /// The values.
-    pub wanted: Wanted,
-    /// Whether it finds partitions and not rows: of a static or a partition key column.
-    pub partitions: bool,
-    /// Where.
-    pub range: RangeAccess,
-}
-
-impl IndexAccess {
-    /// The question to the index.
-    pub fn predicate(&self, env: &Env<'_>) -> Result<Predicate> {
-        let end = |end: &Option<(Expr, bool)>| -> Result<Option<(Bytes, bool)>> {
-            let Some((expr, included)) = end else { return Ok(None) };
-            Ok(Some((required(expr, &self.column, env)?, *included)))
-        };
-        Ok(match &self.wanted {
-            Wanted::Equal(value) => Predicate::Equal(required(value, &self.column, env)?),
-            Wanted::Entry(key, value) => Predicate::Entry {
-                key: required(key, &self.column, env)?,
-                value: required(value, &self.column, env)?,
-            },
-            Wanted::Slice { from, to } => Predicate::Range { from: end(from)?, to: end(to)? },
-            Wanted::Like(pattern) => {
-                match LikePattern::parse(&required(pattern, &self.column, env)?, &self.column)? {
-                    LikePattern::Whole(value) => Predicate::Equal(value),
-                    LikePattern::Prefix(prefix) => {
-                        let to = behind_prefix(&prefix).map(|end| (end, false));
-                        Predicate::Range { from: Some((prefix, true)), to }
-                    }
-                }
-            }
-        })
-    }
-}
-
-/// The least text behind all texts with a prefix; none when there is no such text.
-fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
-    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end.into())
-}
+use super::filter::{Filter, Test};
+use super::relation::{Multi, MultiKind, Single, is_start};
+use crate::expr::Expr;
 
 /// The abilities of an index, by the name of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,58 +10,24 @@ pub mod filter;
 pub mod index;
 pub mod like;
 mod multi;
+mod relation;
+pub mod rows;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, IndexedPart, Table};
 use types::CqlType;
 
-use self::access::RangeAccess;
+use self::access::{AccessPath, IndexAccess, KeyAccess, RangeAccess};
 use self::choice::{Choice, TupleChoice, TupleValue};
 use self::filter::{Filter, Test};
-use self::index::{IndexAccess, Restriction};
+use self::index::Restriction;
+use self::relation::{Multi, MultiKind, Single, is_start};
+use self::rows::{RowRestriction, SliceEnd, TokenRange};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::literal::term_text;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::expr::{Expr, Kind};
-
-/// One end of a slice.
-#[derive(Clone, Debug)]
-pub struct SliceEnd {
-    /// As many values as columns are restricted.
-    pub value: TupleValue,
-    /// Whether rows equal to the value belong to the slice.
-    pub inclusive: bool,
-    /// How many columns it restricts.
-    pub width: usize,
-}
-
-/// The restriction of the clustering columns from some position on.
-#[derive(Clone, Debug)]
-pub enum RowRestriction {
-    /// One column by `=` or `IN`.
-    Single(Choice),
-    /// Several columns by `=` or `IN`.
-    Multi(usize, TupleChoice),
-    /// A slice; no restriction comes after it.
-    Slice {
-        /// Greater than this.
-        start: Option<SliceEnd>,
-        /// Less than this.
-        end: Option<SliceEnd>,
-        /// `NOT IN`: rows with these values do not belong to the slice.
-        except: Vec<RowRestriction>,
-    },
-}
-
-/// The restriction of the token of the partition key.
-#[derive(Clone, Debug, Default)]
-pub struct TokenRange {
-    /// Greater than, and whether equal belongs to it.
-    pub start: Option<(Expr, bool)>,
-    /// Less than, and whether equal belongs to it.
-    pub end: Option<(Expr, bool)>,
-}
 
 /// The WHERE clause of a statement.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +55,19 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
+    /// The path by which the rows are found.
+    pub fn access_path(&self, table: &Table) -> AccessPath {
+        let (token, rows) = (self.token.clone(), self.rows.clone());
+        match self.keys.clone() {
+            None if let Some(index) = &self.index => AccessPath::Index(index.clone()),
+            Some(keys) => AccessPath::of_keys(KeyAccess { keys, rows, token }, table),
+            None if rows.is_empty() && self.filters.is_empty() => {
+                AccessPath::Range(RangeAccess { token, rows })
+            }
+            None => AccessPath::Full(RangeAccess { token, rows }),
+        }
+    }
+
     /// Whether every clustering column is restricted by `=` or `IN`.
     pub fn is_full_row(&self, table: &Table) -> bool {
         self.width() == Some(table.clustering().len())
@@ -107,35 +86,6 @@ impl Restrictions {
     pub fn is_key_in(&self) -> bool {
         self.keys.as_ref().is_some_and(|keys| keys.iter().any(|choice| !choice.is_one()))
     }
-}
-
-/// One relation on one column, before it is sorted.
-enum Single {
-    Equal(Expr),
-    In(Choice),
-    Slice(ComparisonOperator, Expr),
-    NotIn(Choice),
-}
-
-impl Single {
-    /// Whether it leaves a range of values and not a choice among them.
-    fn is_slice(&self) -> bool {
-        matches!(self, Self::Slice(..) | Self::NotIn(_))
-    }
-}
-
-/// A relation on several clustering columns.
-struct Multi {
-    first: usize,
-    width: usize,
-    names: Vec<String>,
-    kind: MultiKind,
-}
-
-enum MultiKind {
-    Choice(TupleChoice),
-    Slice(ComparisonOperator, TupleValue),
-    NotIn(TupleChoice),
 }
 
 /// Collects relations.
@@ -718,11 +668,6 @@ impl<'a> Collector<'_, 'a> {
         }
         Ok(())
     }
-}
-
-/// Whether an operator gives the lower end of a slice.
-fn is_start(operator: ComparisonOperator) -> bool {
-    matches!(operator, ComparisonOperator::Greater | ComparisonOperator::GreaterOrEqual)
 }
 
 fn check_same_end(held: &[Single], operator: ComparisonOperator, name: &str) -> Result<()> {

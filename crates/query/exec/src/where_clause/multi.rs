@@ -5,7 +5,8 @@ use schema::{Column, ColumnKind};
 use types::CqlType;
 
 use super::choice::{TupleChoice, TupleValue};
-use super::{Collector, Multi, MultiKind, Single, check_same_end, is_start};
+use super::relation::{Multi, MultiKind, Single, is_start};
+use super::{Collector, check_same_end};
 use crate::error::{Result, invalid};
 use crate::expr::literal::term_text;
 use crate::expr::resolve::Receiver;

@@ -17,7 +17,7 @@ use rt::{Disk, DiskError, File, OpenOptions};
 use stdx::Reader;
 use stdx::vint::read_unsigned;
 
-use super::search::Nearest;
+use super::nearest::Nearest;
 use crate::definition::Definition;
 use crate::file::{HEADER_LEN, IndexFileError, PART_LEN_MAX, SstableIdentity, header, unseal};
 

@@ -8,7 +8,7 @@ use mutation::PartitionUpdate;
 use rt::preempt::Pace;
 use schema::Table;
 
-use super::search::Nearest;
+use super::nearest::Nearest;
 use crate::definition::Definition;
 use crate::place;
 

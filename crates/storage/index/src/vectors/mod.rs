@@ -4,6 +4,7 @@
 mod build;
 mod file;
 mod memory;
+mod nearest;
 mod search;
 
 pub(crate) use build::VectorsWriter;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::range::clip;
 use mutation::row::ColumnData;
-use mutation::slice::clip;
 use mutation::{
     Bound, Cell, Clustering, ColumnSelection, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment,
     LivenessInfo, RangeTombstone, RangeTombstones, Row, RowRange, Side, Slices,

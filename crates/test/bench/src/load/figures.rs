@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::load::cpu::CpuTime;
-use crate::load::workload::Kind;
+use crate::load::kind::Kind;
 
 /// Latencies from a microsecond to this are recorded to three digits; longer ones count as this.
 const LATENCY_NANOS_MAX: u64 = 600_000_000_000;

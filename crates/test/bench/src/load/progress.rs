@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::load::cpu::Usage;
-use crate::load::driver::{PhaseLength, Shared};
 use crate::load::options::Options;
+use crate::load::shared::{PhaseLength, Shared};
 
 /// Prints until it is dropped.
 pub(crate) struct Progress {

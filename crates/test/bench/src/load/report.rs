@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::load::cpu::CpuTime;
 use crate::load::figures::Outcome;
+use crate::load::kind::Kind;
 use crate::load::options::Options;
-use crate::load::workload::Kind;
 
 /// The quantiles that are shown, with their names.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];

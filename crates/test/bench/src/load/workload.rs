@@ -12,25 +12,11 @@ use wire::client::{Parameters, RequestWriter, ResultBody, Rows};
 use wire::{Consistency, Value};
 
 use crate::load::connection::Prepared;
-use crate::load::driver::Shared;
 use crate::load::keys::{Distribution, Keys, Random, mix};
+use crate::load::kind::Kind;
 use crate::load::options::{Options, WorkloadName};
+use crate::load::shared::Shared;
 use crate::load::values::Values;
-
-/// Whether an operation reads or writes; latencies are recorded for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Kind {
-    /// It reads.
-    Read = 0,
-    /// It writes.
-    Write = 1,
-}
-
-impl Kind {
-    pub(crate) const COUNT: usize = 2;
-    pub(crate) const ALL: [(Kind, &str); Kind::COUNT] = [(Kind::Read, "read"), (Kind::Write, "write")];
-}
 
 /// Which part of a run this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

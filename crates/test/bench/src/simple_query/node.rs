@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use cluster::group::{Group, GroupConfig, Opened};
 use cluster::state::{MemberInfo, STATE_VERSION};
 use coordinator::{ClusterView, Coordinator, Phase, ViewNode};
@@ -24,7 +24,8 @@ use wire::{
     Version,
 };
 
-use super::StatementId;
+/// The bytes of a statement's id.
+type StatementId = Bytes;
 
 /// The version that the published figures of others were taken with.
 const VERSION: Version = Version::V4;

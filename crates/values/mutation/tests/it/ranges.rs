@@ -1,6 +1,6 @@
 //! Range tombstones against a definition point by point.
 
-use mutation::slice::clip;
+use mutation::range::clip;
 use mutation::{Bound, DeletionTime, RangeChanges, RangeTombstone, RangeTombstones, RowRange, Side, Slices};
 use proptest::prelude::*;
 

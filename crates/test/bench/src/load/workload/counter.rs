@@ -8,9 +8,9 @@ use wire::client::{RequestWriter, ResultBody};
 
 use super::{Ingredients, Kind, Workload, bigint, cell, execute, expect_rows, expect_void};
 use crate::load::connection::Prepared;
-use crate::load::driver::Shared;
 use crate::load::keys::{Keys, Random};
 use crate::load::options::Options;
+use crate::load::shared::Shared;
 
 const INCREMENT: usize = 0;
 const SELECT: usize = 1;

@@ -10,8 +10,8 @@ use wire::client::{Parameters, RequestWriter, ResultBody};
 
 use super::{Ingredients, Kind, Workload, bigint, cell, expect_rows, key_value};
 use crate::load::connection::Prepared;
-use crate::load::driver::{RANGE_UNKNOWN, Shared};
 use crate::load::options::Options;
+use crate::load::shared::{RANGE_UNKNOWN, Shared};
 use crate::load::values::Values;
 
 const SELECT: usize = 2;

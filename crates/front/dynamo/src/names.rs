@@ -1,0 +1,11 @@
+//! Names that all tables of the API have in common: the column of their attributes, and ARNs.
+
+/// The column of the attributes that are no key.
+pub(crate) const ATTRIBUTES: &str = ":attrs";
+/// The region of all ARNs.
+pub(crate) const REGION: &str = "torc";
+
+/// The ARN of a table; there is one region and one account.
+pub(crate) fn arn(table: &str) -> String {
+    format!("arn:aws:dynamodb:{REGION}:000000000000:table/{table}")
+}

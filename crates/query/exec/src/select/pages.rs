@@ -1,0 +1,74 @@
+//! The reads of one SELECT, page after page: of its partitions and ranges, or by way of an index.
+
+use replica::{IndexQuery, ReadCommand, ReadPage};
+
+use super::SelectPlan;
+use super::places::Places;
+use super::read::read;
+use crate::backend::Coordinator;
+use crate::error::Result;
+use crate::expr::Env;
+use crate::request::{Request, TimeoutKind};
+use crate::where_clause::access::AccessPath;
+
+/// The reads of one statement, one page after another.
+pub(super) struct Pages<'a, C> {
+    coordinator: &'a C,
+    request: &'a Request<'a>,
+    pub(super) command: ReadCommand,
+    timeout: TimeoutKind,
+    ended: bool,
+    tombstones: u64,
+    /// Of a plan that uses an index.
+    pub(super) places: Option<Box<Places>>,
+}
+
+impl<'a, C: Coordinator> Pages<'a, C> {
+    /// The pages of a command of which the result takes `left` rows.
+    pub(super) fn new(
+        plan: &SelectPlan,
+        coordinator: &'a C,
+        request: &'a Request<'a>,
+        env: &Env<'_>,
+        (command, left): (ReadCommand, u64),
+    ) -> Result<Self> {
+        let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
+        let mut places = None;
+        if let AccessPath::Index(access) = &plan.access {
+            let table = &plan.table;
+            request.note(|| format!("Executing read on {} using index {}", table.full_name(), access.index));
+            let query = IndexQuery { index: access.index.clone(), predicate: access.predicate(env)? };
+            let reduced = plan.selection.is_aggregate() || plan.group_width.is_some();
+            let page = request.page_size.map_or(u64::MAX, u64::from);
+            let wanted = if reduced { u64::MAX } else { left.min(page) };
+            places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
+        }
+        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places })
+    }
+
+    /// The next page of at most `rows` rows; none when everything was read.
+    pub(super) async fn next(&mut self, rows: u64) -> Result<Option<ReadPage>> {
+        if self.ended {
+            return Ok(None);
+        }
+        if let Some(places) = &mut self.places {
+            let page = Box::pin(places.next(self.coordinator, self.request, rows)).await?;
+            self.tombstones += page.as_ref().map_or(0, |page| page.tombstones);
+            return Ok(page);
+        }
+        self.command.limits.rows = rows;
+        let deadline = self.request.deadline(self.timeout);
+        let page = read(self.coordinator, self.request, &self.command, deadline).await?;
+        self.ended = page.more.is_none();
+        self.command.resume = page.more.clone();
+        self.tombstones += page.tombstones;
+        Ok(Some(page))
+    }
+}
+
+impl<C> Pages<'_, C> {
+    /// Tombstones that were read so far.
+    pub(super) fn tombstones(&self) -> u64 {
+        self.tombstones
+    }
+}
