@@ -1,13 +1,18 @@
 """Nodes of an earlier version that are restarted one after the other with the present one, under load, while both versions are asked for everything
-that nodes have to agree on: schema changes, lightweight transactions, counters, logged batches."""
+that nodes have to agree on: schema changes, lightweight transactions, counters, logged batches, hints, repairs, truncations."""
 
 import time
 
+from cassandra import ConsistencyLevel
+from cassandra.protocol import TruncateError
 from cassandra.query import BatchStatement, BatchType
 
-from world import KEYSPACE, Load, check
+from repair import repaired
+from world import KEYSPACE, Load, alone, check, wait_until
 
 TABLE = f"{KEYSPACE}.upgraded"
+# Rows that a node misses.
+HINTED = 200
 
 
 def agree(world, number):
@@ -29,6 +34,33 @@ def agree(world, number):
     return number
 
 
+def hinted(world, number):
+    """What the last node misses while it is down reaches it by hints of nodes of both versions."""
+    table, away = f"{TABLE}_hinted", len(world.nodes.all) - 1
+    world.nodes.all[away].kill()
+    write = world.session.prepare(f"INSERT INTO {table} (k, v) VALUES (?, {number})")
+    write.consistency_level = ConsistencyLevel.QUORUM
+    for key in range(HINTED):
+        world.session.execute(write, (key,))
+    world.nodes.start(away)
+    world.sees(away)
+    query, expected = f"SELECT k, v FROM {table}", [(key, number) for key in range(HINTED)]
+    wait_until(lambda: alone(world.nodes.all[away], query) == expected, f"round {number}: the hints are delivered")
+
+
+def truncated(world, number):
+    """TRUNCATE removes everything, or is refused with everything still there: nodes of two versions may not know each other's way to do it."""
+    table = f"{TABLE}_cut"
+    world.session.execute(f"INSERT INTO {table} (k, v) VALUES ({number}, {number})")
+    try:
+        world.session.execute(f"TRUNCATE {table}")
+    except TruncateError as error:
+        check("version" in str(error), f"TRUNCATE is refused without a word about versions: {error}")
+        check(world.session.execute(f"SELECT v FROM {table} WHERE k = {number}").one(), "what a refused TRUNCATE was to remove is gone")
+    else:
+        check(not world.session.execute(f"SELECT k FROM {table}").all(), "rows are there after TRUNCATE")
+
+
 def verify(world, rounds):
     session = world.session
     for number in rounds:
@@ -48,6 +80,8 @@ def rolling_upgrade(world):
     session.execute(f"CREATE TABLE {TABLE} (k int PRIMARY KEY)")
     session.execute(f"CREATE TABLE {TABLE}_counts (k int PRIMARY KEY, n counter)")
     session.execute(f"CREATE TABLE {TABLE}_parts (k int PRIMARY KEY, v int)")
+    session.execute(f"CREATE TABLE {TABLE}_hinted (k int PRIMARY KEY, v int) WITH speculative_retry = 'NEVER'")
+    session.execute(f"CREATE TABLE {TABLE}_cut (k int PRIMARY KEY, v int)")
     rounds = [agree(world, 0)]
     with Load(session) as load:
         for at, node in enumerate(nodes.all):
@@ -57,6 +91,9 @@ def rolling_upgrade(world):
             nodes.start(at)
             world.sees(at)
             rounds.append(agree(world, at + 1))
+            hinted(world, at + 1)
+            repaired(world, at, KEYSPACE)
+            truncated(world, at + 1)
     verify(world, rounds)
     return load.verify("rolling upgrade")
 

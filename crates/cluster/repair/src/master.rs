@@ -475,6 +475,9 @@ impl Inner {
         let open = Open::Step { request: encoded.into(), nodes, bases };
         let body = encode_open(&Opening { topology: settled.topology, open });
         let shard = scope.slice.shards(self.rt.shard_count()).next().expect("a slice has a shard");
+        if self.rt.buggify_fails("repair: a segment fails") {
+            return Err((true, UnitError::Failed("the segment's shard was not reached".to_owned())));
+        }
         // A step sends at most ten requests, one after the other.
         let deadline = self.rt.now() + self.config.timeout * 10;
         let target = Target::Host { host: self.host, shard };

@@ -255,6 +255,9 @@ impl Inner {
         let mut incoming = Vec::with_capacity(offered.len());
         for one in &offered {
             self.rt.buggify("streaming: the next file").await;
+            if self.rt.buggify_fails("streaming: a file is not there") {
+                return Err(FetchError::Silent("the stream broke off".to_owned()));
+            }
             incoming.push(self.arrived(question, one, &dir).await?);
         }
         let wanted = wanted(question);

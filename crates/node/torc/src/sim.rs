@@ -357,13 +357,23 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
     println!("{count} {what} in {:.0} s: {total}{shapes}", begun.elapsed().as_secs_f64());
     println!("{count} {what}: {}", speed.text(count));
     match failed.as_slice() {
-        [] if total.unjudged * UNJUDGED_MAX_IN > total.rows => Err(format!(
-            "{} of {} rows could not be judged; more than one in {UNJUDGED_MAX_IN} is a finding about the checkers",
-            total.unjudged, total.rows
-        )),
-        [] => Ok(()),
+        [] => check_judged(&total),
         failed => Err(format!("{} of {count} seeds fail: {failed:?}", failed.len())),
     }
+}
+
+/// Refuses runs of which the checkers could not judge enough.
+fn check_judged(total: &::sim::Stats) -> Result<(), String> {
+    for (unjudged, all, name) in
+        [(total.unjudged, total.rows, "rows"), (total.unjudged_histories, total.histories, "histories")]
+    {
+        if unjudged * UNJUDGED_MAX_IN > all {
+            return Err(format!(
+                "{unjudged} of {all} {name} could not be judged; more than one in {UNJUDGED_MAX_IN} is a finding about the checkers"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Which clusters were simulated, and how many of each kind.

@@ -31,8 +31,8 @@ mod split;
 
 pub use error::{Reason, SyntaxError};
 pub use parser::{
-    MARKERS_MAX, NESTING_MAX, OPERATORS_MAX, Parsing, STATEMENT_BYTES_MAX, TOKENS_MAX, parse, parse_term,
-    parse_type,
+    BATCH_TOKENS_MAX, MARKERS_MAX, NESTING_MAX, OPERATORS_MAX, Parsing, STATEMENT_BYTES_MAX, TOKENS_MAX,
+    parse, parse_term, parse_type,
 };
 pub use printer::redacted;
 pub use split::split;

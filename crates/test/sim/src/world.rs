@@ -100,6 +100,10 @@ pub struct Stats {
     pub disk_faults: u64,
     /// Observations with too many unknown writes to judge.
     pub unjudged: u64,
+    /// Histories of partitions and registers for which an order was looked for.
+    pub histories: u64,
+    /// Histories whose search for an order was given up.
+    pub unjudged_histories: u64,
     /// Lightweight transactions that were answered.
     pub conditional: u64,
     /// Tables that were truncated.
@@ -123,7 +127,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 22] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -137,6 +141,8 @@ impl Stats {
             ("schema changes", &mut self.schema_changes),
             ("disk faults", &mut self.disk_faults),
             ("rows not judged", &mut self.unjudged),
+            ("histories", &mut self.histories),
+            ("histories not judged", &mut self.unjudged_histories),
             ("lightweight transactions", &mut self.conditional),
             ("truncations", &mut self.truncations),
             ("joins", &mut self.joins),
@@ -148,6 +154,12 @@ impl Stats {
             ("looks at what nodes hold", &mut self.looks),
             ("refused as overloaded", &mut self.overloaded),
         ]
+    }
+
+    /// Counts a history for which an order was looked for, and whether the search was given up.
+    pub(crate) fn note_history(&mut self, is_judged: bool) {
+        self.histories += 1;
+        self.unjudged_histories += u64::from(!is_judged);
     }
 
     /// Adds those of another run.

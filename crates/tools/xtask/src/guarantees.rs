@@ -43,6 +43,10 @@ fn is_there(place: &str, name: &str, tests: &dyn Tests) -> bool {
         let file = if name.is_empty() { String::new() } else { format!("{name}.rs") };
         return tests.has_file(&format!("crates/*/{krate}/tests/it/{file}"));
     }
+    if let Some(krate) = place.strip_suffix(" src") {
+        // Unit tests, which stand in the file that they test.
+        return !name.is_empty() && tests.has_file(&format!("crates/*/{krate}/src/{name}.rs"));
+    }
     match place {
         "sim" => {
             let folder = "crates/test/sim/src/cluster/";
@@ -62,8 +66,13 @@ mod tests {
 
     impl Tests for Known {
         fn has_file(&self, path: &str) -> bool {
-            ["crates/*/a/tests/it/one.rs", "crates/*/a/tests/it/", "crates/test/sim/src/cluster/durable.rs"]
-                .contains(&path)
+            [
+                "crates/*/a/tests/it/one.rs",
+                "crates/*/a/tests/it/",
+                "crates/*/a/src/unit.rs",
+                "crates/test/sim/src/cluster/durable.rs",
+            ]
+            .contains(&path)
         }
 
         fn says(&self, folder: &str, text: &str) -> bool {
@@ -74,11 +83,11 @@ mod tests {
     #[test]
     fn what_is_named_must_be_there() {
         let table = "# Title\n\n| guarantee | holds through | tests |\n|---|---|---|\n\
-                     | one | | a it: one; sim: durable; cluster: kill -9; wide |\n\
-                     | two | | a it: one, two; b it; sim: nothing |\n\
+                     | one | | a it: one; a src: unit; sim: durable; cluster: kill -9; wide |\n\
+                     | two | | a it: one, two; a src: none; b it; sim: nothing |\n\
                      | three | | |\n\
                      | four | | `./dev nothing`; a it |\n";
-        let expected = [(6, "a it: two"), (6, "b it"), (6, "sim: nothing"), (7, ""), (8, "`./dev nothing`")];
+        let expected = [(6, "a it: two"), (6, "a src: none"), (6, "b it"), (6, "sim: nothing"), (7, ""), (8, "`./dev nothing`")];
         let expected: Vec<_> = expected.map(|(line, what)| (line, what.to_owned())).into();
         assert_eq!(missing(table, &Known), expected);
     }

@@ -240,7 +240,11 @@ impl<'a> Driver<'a> {
         if !view.is_alive(node) {
             return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
         }
-        self.lwt.context.rt().buggify("paxos: a voter is asked").await;
+        let rt = self.lwt.context.rt();
+        rt.buggify("paxos: a voter is asked").await;
+        if rt.buggify_fails("paxos: a voter is not reached") {
+            return (sending, voter, Err(PeerError::Silent("it was not reached".to_owned())));
+        }
         let place = self.place();
         let reply = self.lwt.vote_of(view, node, &place, request, self.options.deadline).await;
         (sending, voter, reply)

@@ -275,6 +275,7 @@ impl Parser<'_> {
 
     /// The next statement of a batch; false when there is none.
     pub(super) fn batch_statement(&mut self, batch: &mut Batch) -> Result<bool> {
+        self.begin_part();
         let Some(statement) = self.modification()? else { return Ok(false) };
         batch.statements.push(statement);
         self.eat(Kind::Semicolon);

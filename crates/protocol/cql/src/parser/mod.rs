@@ -31,8 +31,10 @@ use crate::lexer::{Fault, Kind, Lexer, Token};
 /// The longest text that [`parse`] takes, in bytes: twice that of the largest write as hexadecimal digits.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// The most words, constants and signs of a statement: of selectors, elements and relations together about half as many. A
-/// tree takes some hundred bytes for each.
-pub const TOKENS_MAX: u32 = 1 << 19;
+/// tree takes some hundred bytes for each, and is made in one step.
+pub const TOKENS_MAX: u32 = 1 << 18;
+/// The most of a BATCH with its statements, which is parsed in steps.
+pub const BATCH_TOKENS_MAX: u32 = 1 << 19;
 /// The most bind markers of a statement: the protocol counts values in 16 bits.
 pub const MARKERS_MAX: usize = 65_535;
 /// How deeply brackets, types, type hints and minus signs may nest. A level takes up to 8 KiB of stack here, and
@@ -91,15 +93,18 @@ fn run<'a, T>(
         Ok(value) => return Ok((value, parser.markers)),
         Err(error) => error,
     };
-    if !matches!(error.reason, Reason::Unexpected { .. } | Reason::Trailing { .. }) {
+    if !needs_expected(&error) {
         return Err(*error);
     }
-    let mut second = Parser::new(text);
-    second.wanted.recording = true;
-    match rule(&mut second) {
+    match rule(&mut Parser::recording(text)) {
         Ok(_) => unreachable!("the parser found an error and then none in the same text"),
         Err(error) => Err(*error),
     }
+}
+
+/// Whether an error has a list of what was expected, for which the text is parsed once more.
+fn needs_expected(error: &SyntaxError) -> bool {
+    matches!(error.reason, Reason::Unexpected { .. } | Reason::Trailing { .. })
 }
 
 /// Two tokens of lookahead and the place after them.
@@ -130,6 +135,8 @@ struct Parser<'a> {
     cursor: Cursor<'a>,
     markers: Vec<Marker>,
     tokens: u32,
+    /// The number of tokens at which the statement is too long.
+    tokens_end: u32,
     depth: u32,
     operators: u32,
     in_transaction: bool,
@@ -145,11 +152,19 @@ impl<'a> Parser<'a> {
             cursor: Cursor { lexer, token, next },
             markers: Vec::new(),
             tokens: 0,
+            tokens_end: TOKENS_MAX,
             depth: 0,
             operators: 0,
             in_transaction: false,
             wanted: Wanted { recording: false, at: 0, what: Vec::new() },
         }
+    }
+
+    /// A parser that notes what could stand at each token.
+    fn recording(text: &'a str) -> Parser<'a> {
+        let mut parser = Parser::new(text);
+        parser.wanted.recording = true;
+        parser
     }
 
     /// The current token's kind.
@@ -192,15 +207,20 @@ impl<'a> Parser<'a> {
     fn advance(&mut self) {
         self.cursor.advance();
         self.tokens += 1;
-        if self.tokens >= TOKENS_MAX {
+        if self.tokens >= self.tokens_end {
             self.refuse_more();
         }
+    }
+
+    /// Begins the next statement of a BATCH, which may be as long as any other.
+    fn begin_part(&mut self) {
+        self.tokens_end = self.tokens.saturating_add(TOKENS_MAX).min(BATCH_TOKENS_MAX);
     }
 
     /// Makes the current token one with which no rule goes on.
     #[cold]
     fn refuse_more(&mut self) {
-        self.tokens = TOKENS_MAX;
+        self.tokens = self.tokens_end;
         if self.kind() != Kind::Eof {
             self.cursor.token.kind = Kind::Bad(Fault::TooMany);
         }
@@ -398,9 +418,9 @@ impl<'a> Parser<'a> {
             Kind::Bad(Fault::DollarString) => Reason::Unterminated { what: "the string in $$" },
             Kind::Bad(Fault::QuotedName) => Reason::Unterminated { what: "the quoted name" },
             Kind::Bad(Fault::Comment) => Reason::Unterminated { what: "the comment" },
-            Kind::Bad(Fault::TooMany) => {
-                Reason::Rule(format!("a statement has at most {TOKENS_MAX} words, constants and signs"))
-            }
+            Kind::Bad(Fault::TooMany) => Reason::Rule(format!(
+                "a statement has at most {TOKENS_MAX} words, constants and signs, a BATCH {BATCH_TOKENS_MAX}"
+            )),
             _ => reason,
         };
         let text = self.text_of(token);

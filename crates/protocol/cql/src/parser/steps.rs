@@ -1,6 +1,6 @@
 //! Parsing in steps: a BATCH some statements at a time, so that a caller who shares a thread may let others run in between.
 
-use super::{Parser, Result, STATEMENT_BYTES_MAX, parse};
+use super::{Parser, Result, STATEMENT_BYTES_MAX, needs_expected, parse};
 use crate::ast::{Batch, Parsed, Statement};
 use crate::error::SyntaxError;
 use crate::keyword::Keyword;
@@ -23,14 +23,19 @@ impl<'a> Parsing<'a> {
     /// Parses the next statements of a BATCH, so many at most, and any other statement whole; none while more is to come.
     ///
     /// # Errors
-    /// Those of [`parse`], which reads the text anew for them.
+    /// Those of [`parse`].
     pub fn advance(&mut self, statements_max: usize) -> std::result::Result<Option<Parsed>, SyntaxError> {
         if self.batch.is_none() && !self.begins_batch() {
             return parse(self.text).map(Some);
         }
         match self.statements(statements_max) {
             Ok(parsed) => Ok(parsed),
-            Err(_) => parse(self.text).map(Some),
+            Err(error) if self.parser.wanted.recording || !needs_expected(&error) => Err(*error),
+            Err(_) => {
+                // Once more, in steps again, for what was expected.
+                (self.parser, self.batch) = (Parser::recording(self.text), None);
+                Ok(None)
+            }
         }
     }
 

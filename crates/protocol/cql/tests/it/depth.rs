@@ -163,7 +163,7 @@ fn lists_without_end_are_refused_at_once() {
         let times = MANY / item.len().max(2) * 2;
         refused(
             &format!("{open}{}{close}", item.repeat(times.min(60_000_000 / item.len()))),
-            "at most 524288 words",
+            "at most 262144 words",
         );
     }
     refused(&format!("SELECT a FROM t WHERE k IN ({}?)", "?,".repeat(MANY)), "at most 65535 bind markers");

@@ -592,9 +592,10 @@ async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<
     let lwt = &mut *lwt.borrow_mut();
     let closed = std::mem::take(&mut lwt.closed);
     for (key, history) in closed.iter().map(|(key, history)| (key, history)).chain(&lwt.histories) {
-        match check(&ConditionalPartition, &history.operations) {
-            Linearity::Linear(_) => {}
-            Linearity::Unknown => director.world.borrow_mut().stats.unjudged += 1,
+        let found = check(&ConditionalPartition, &history.operations);
+        director.world.borrow_mut().stats.note_history(!matches!(found, Linearity::Unknown));
+        match found {
+            Linearity::Linear(_) | Linearity::Unknown => {}
             Linearity::Broken(longest) => {
                 let object = format!("{}, partition {key}", lwt.table);
                 return Err(serial::complaint(&object, &history.operations, &longest));

@@ -382,9 +382,10 @@ pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> 
     }
     let registers = director.registers.borrow();
     for (key, history) in &registers.histories {
-        match check(&Register, history) {
-            Linearity::Linear(_) => {}
-            Linearity::Unknown => director.world.borrow_mut().stats.unjudged += 1,
+        let found = check(&Register, history);
+        director.world.borrow_mut().stats.note_history(!matches!(found, Linearity::Unknown));
+        match found {
+            Linearity::Linear(_) | Linearity::Unknown => {}
             Linearity::Broken(longest) => {
                 return Err(complaint(&format!("register {key}"), history, &longest));
             }
