@@ -22,7 +22,9 @@ use crate::objects::{
 };
 use crate::stored_value::{load_type, parse_id};
 
-#[derive(Serialize, Deserialize)]
+/// Written by [`crate::written`], in the form that `serde_json` gives it.
+#[cfg_attr(test, derive(Serialize))]
+#[derive(Deserialize)]
 pub(crate) struct StoredSchema {
     format: u32,
     keyspaces: Vec<StoredKeyspace>,
@@ -165,17 +167,13 @@ impl<'de> Deserialize<'de> for Exact {
     }
 }
 
-/// The user-made part of a schema as JSON.
-pub(crate) fn encode(schema: &Schema) -> Vec<u8> {
-    serde_json::to_vec_pretty(&store(schema)).expect("a schema has only string keys")
-}
-
-/// Adds what [`encode`] wrote to `base` (the server's own keyspaces).
+/// Adds what [`crate::written::encode`] wrote to `base` (the server's own keyspaces).
 pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecError> {
     load(serde_json::from_slice(bytes)?, base)
 }
 
-/// The user-made part of a schema.
+/// The user-made part of a schema, to compare with what [`crate::written`] makes of it.
+#[cfg(test)]
 pub(crate) fn store(schema: &Schema) -> StoredSchema {
     let keyspaces =
         schema.keyspaces().filter(|keyspace| !keyspace.system).map(|k| store_keyspace(k)).collect();
@@ -188,7 +186,7 @@ pub(crate) fn store(schema: &Schema) -> StoredSchema {
     }
 }
 
-/// Adds what [`store`] made to `base`.
+/// Adds the user-made part of a schema to `base`.
 pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaCodecError> {
     if stored.format > FORMAT_VERSION {
         return Err(SchemaCodecError::Newer { found: stored.format });

@@ -19,6 +19,7 @@ pub mod rollback;
 pub mod state;
 mod store;
 mod stored_value;
+mod written;
 
 pub use dropped::DroppedTable;
 pub use edit::{EditError, SchemaEdit, apply as apply_edits};

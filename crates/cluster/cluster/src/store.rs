@@ -12,6 +12,7 @@ use crate::codec;
 use crate::dropped::{DropLog, DroppedTable};
 use crate::edit::{self, EditError, SchemaEdit};
 use crate::error::StoreError;
+use crate::written::{self, Steps};
 
 pub(crate) const FILE_NAME: &str = "schema.json";
 const BYTES_MAX: usize = 256 << 20;
@@ -34,7 +35,7 @@ impl SchemaStore {
             Err(error) if error.is_not_found() => own,
             Err(error) => return Err(error.into()),
         };
-        let current = Arc::new(stamp(schema));
+        let current = Arc::new(stamp(schema, &mut Steps::new()).await);
         let drops = DropLog::open(&disk, directory).await?;
         Ok(Self { rt: rt.clone(), path, current, drops })
     }
@@ -68,7 +69,8 @@ impl SchemaStore {
         }
         let changed = edit::apply(Schema::clone(&self.current), edits)?;
         assert_eq!(changed.version(), base, "a change is planned against the stored schema");
-        let body = codec::encode(&changed);
+        let mut steps = Steps::new();
+        let body = written::encode(&changed, &mut steps).await;
         let mut bytes = format!("{:016x}\n", checksum(&body)).into_bytes();
         bytes.extend_from_slice(&body);
         let before = self.current.clone();
@@ -79,7 +81,7 @@ impl SchemaStore {
             self.drops.add(&gone, self.rt.wall_micros()).await?;
         }
         self.rt.disk().write_atomically(&self.path, &bytes).await?;
-        self.current = Arc::new(stamp(changed));
+        self.current = Arc::new(stamp(changed, &mut steps).await);
         let unfinished = self.unfinished_drops();
         let is_noted = |table: &&Table| unfinished.iter().any(|dropped| dropped.id == table.id);
         assert!(gone.iter().all(is_noted), "a dropped table is noted until its files are removed");
@@ -105,12 +107,17 @@ fn decode(path: &Path, bytes: &[u8], own: Schema) -> Result<Schema, StoreError> 
 }
 
 /// Gives the schema the version that its content determines, in the form of a UUID.
-pub(crate) fn stamp(schema: Schema) -> Schema {
-    let [high, low] = stdx::murmur3::hash128(&codec::encode(&schema), 0);
+pub(crate) async fn stamp(schema: Schema, steps: &mut Steps) -> Schema {
+    let [high, low] = written::hash(&schema, steps).await;
     let mut version = [0; 16];
     version[..8].copy_from_slice(&high.to_be_bytes());
     version[8..].copy_from_slice(&low.to_be_bytes());
     version[6] = (version[6] & 0x0f) | 0x30;
     version[8] = (version[8] & 0x3f) | 0x80;
     schema.with_version(version)
+}
+
+/// [`stamp`] in one step.
+pub(crate) fn stamp_at_once(schema: Schema) -> Schema {
+    written::at_once(stamp(schema, &mut Steps::none()))
 }

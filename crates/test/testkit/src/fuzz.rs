@@ -46,17 +46,26 @@ impl Random {
     }
 }
 
+/// Where a run begins: `FUZZ_SEED`, or 1. For tests with another generator of numbers.
+///
+/// # Panics
+/// When the variable is no number.
+pub fn seed() -> u64 {
+    variable("FUZZ_SEED", 1)
+}
+
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
 /// Runs rounds until the time is up.
 ///
 /// # Panics
 ///
 /// When a round does, and when memory has grown beyond the bounds.
 pub fn hunt(target: &str, mut round: impl FnMut(&mut Random)) {
-    let variable = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
-    };
     let until = Instant::now() + Duration::from_secs(variable("FUZZ_SECONDS", 2));
-    let first = variable("FUZZ_SEED", 1);
+    let first = seed();
     let current = Arc::new(AtomicU64::new(first));
     let ended = Arc::new(AtomicBool::new(false));
     let _ending = Ending(ended.clone());

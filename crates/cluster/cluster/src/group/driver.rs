@@ -364,7 +364,7 @@ impl Driver {
             let proposal =
                 proposal.map_err(|error| GroupError::unreadable(index, entry.term, &bytes, error))?;
             let id = proposal.id;
-            let (next, outcome) = self.state.apply(proposal);
+            let (next, outcome) = self.state.apply_in_steps(proposal).await;
             yield_if_large(bytes.len()).await;
             self.replace(next).await?;
             self.index = index;
@@ -438,7 +438,7 @@ impl Driver {
         if !self.node.snapshot_due() {
             return Ok(());
         }
-        let snapshot = self.node.snapshot(self.state.encode().into());
+        let snapshot = self.node.snapshot(self.state.encode_in_steps().await.into());
         assert_eq!(snapshot.index, self.index, "everything that was handed out is applied");
         let (hard_state, entries) = self.node.log_after(snapshot.index);
         assert!(hard_state.commit >= self.hard_state.commit, "a shorter log keeps what is committed");

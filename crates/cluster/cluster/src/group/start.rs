@@ -152,7 +152,7 @@ impl Blank {
         rt.fill_random(&mut id);
         id[6] = (id[6] & 0x0f) | 0x40;
         id[8] = (id[8] & 0x3f) | 0x80;
-        let data = state.with_id(id).encode().into();
+        let data = state.with_id(id).encode_in_steps().await.into();
         let snapshot = Snapshot { index: 1, term: 1, membership: Membership::alone(1), data };
         let hard_state = raft::HardState { term: 1, vote: 0, commit: 1 };
         let stored = Stored { hard_state, snapshot: Some(snapshot), entries: Vec::new() };

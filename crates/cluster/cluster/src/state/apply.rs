@@ -12,17 +12,28 @@ use super::member::{Member, MemberInfo, MemberStatus};
 use super::topology_change::ChangeStep;
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION, transition};
 use crate::edit::{self, EditError, SchemaEdit};
+use crate::store;
+use crate::written::{self, Steps};
 
 impl ClusterState {
     /// The state after a command, and the outcome. A command that was applied already changes nothing and has the outcome
     /// of then.
     pub fn apply(&self, proposal: Proposal) -> (Self, Outcome) {
+        written::at_once(self.apply_with(proposal, &mut Steps::none()))
+    }
+
+    /// [`ClusterState::apply`] for who can wait: gives way to other tasks while the version of a large schema is computed.
+    pub async fn apply_in_steps(&self, proposal: Proposal) -> (Self, Outcome) {
+        self.apply_with(proposal, &mut Steps::new()).await
+    }
+
+    async fn apply_with(&self, proposal: Proposal, steps: &mut Steps) -> (Self, Outcome) {
         let Proposal { id, command } = proposal;
         if let Some(outcome) = self.outcome(id) {
             return (self.clone(), outcome.clone());
         }
         let mut next = self.clone();
-        let outcome = next.change(command).unwrap_or_else(Outcome::Refused);
+        let outcome = next.change(command, steps).await.unwrap_or_else(Outcome::Refused);
         next.resume_alteration();
         if matches!(outcome, Outcome::Refused(_)) {
             next = self.clone();
@@ -36,9 +47,9 @@ impl ClusterState {
     }
 
     /// Applies a command, perhaps in part when it is refused.
-    fn change(&mut self, command: Command) -> Result<Outcome, Refused> {
+    async fn change(&mut self, command: Command, steps: &mut Steps) -> Result<Outcome, Refused> {
         match command {
-            Command::SchemaChange { base, edits } => self.change_schema(base, edits),
+            Command::SchemaChange { base, edits } => self.change_schema(base, edits, steps).await,
             Command::AddMember { host, info, replaces } => self.add_member(host, info, replaces),
             Command::UpdateMember { host, info } => self.update_member(host, info),
             Command::SetStatus { host, status } => self.set_status(host, status),
@@ -50,7 +61,12 @@ impl ClusterState {
         }
     }
 
-    fn change_schema(&mut self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<Outcome, Refused> {
+    async fn change_schema(
+        &mut self,
+        base: [u8; 16],
+        edits: Vec<SchemaEdit>,
+        steps: &mut Steps,
+    ) -> Result<Outcome, Refused> {
         if base != self.schema.version() {
             return Err(Refused::SchemaMoved);
         }
@@ -60,7 +76,7 @@ impl ClusterState {
             EditError::NoKeyspace(_) => Refused::InvalidEdit(error.to_string()),
         })?;
         let alters = if self.change.is_none() { self.moved_by(&changed) } else { BTreeMap::new() };
-        self.schema = Arc::new(crate::store::stamp(changed));
+        self.schema = Arc::new(store::stamp(changed, steps).await);
         self.schema_number += 1;
         self.end_void_alteration();
         if !alters.is_empty() {

@@ -4,6 +4,7 @@
 //! The steps are in the log, so that every participant finds its step again after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schema::{Keyspace, Replication, Schema};
 use topology::{HostId, Placement};
@@ -64,22 +65,29 @@ impl ClusterState {
 
     /// The keyspaces whose replicas are other nodes by `changed` than by the schema of now, with the replication of now.
     pub(super) fn moved_by(&self, changed: &Schema) -> BTreeMap<String, Replication> {
-        let Ok(ring) = self.ring_of(|status| status == MemberStatus::Normal) else { return BTreeMap::new() };
-        let moves = |keyspace: &Keyspace| {
+        let altered = |keyspace: &Arc<Keyspace>| {
             let known = &self.schema.keyspace(&keyspace.name)?.replication;
             let of_one_node = |replication: &Replication| *replication == Replication::Local;
-            if *known == keyspace.replication || of_one_node(known) || of_one_node(&keyspace.replication) {
-                return None;
-            }
-            let [before, after] = [known, &keyspace.replication].map(|one| Placement::new(&ring, one));
+            let stays =
+                *known == keyspace.replication || of_one_node(known) || of_one_node(&keyspace.replication);
+            (!stays).then(|| (keyspace.clone(), known.clone()))
+        };
+        let altered: Vec<(Arc<Keyspace>, Replication)> = changed.keyspaces().filter_map(altered).collect();
+        if altered.is_empty() {
+            // As nearly always: the ring of a large cluster costs tens of milliseconds.
+            return BTreeMap::new();
+        }
+        let Ok(ring) = self.ring_of(|status| status == MemberStatus::Normal) else { return BTreeMap::new() };
+        let moves = |(keyspace, known): (Arc<Keyspace>, Replication)| {
+            let [before, after] = [&known, &keyspace.replication].map(|one| Placement::new(&ring, one));
             let moves = before.ranges().any(|(range, replicas)| {
                 let (these, those): (BTreeSet<_>, BTreeSet<_>) =
                     (replicas.iter().collect(), after.replicas(range.upto).iter().collect());
                 these != those
             });
-            moves.then(|| (keyspace.name.clone(), known.clone()))
+            moves.then(|| (keyspace.name.clone(), known))
         };
-        changed.keyspaces().filter_map(|keyspace| moves(keyspace)).collect()
+        altered.into_iter().filter_map(moves).collect()
     }
 
     /// Puts the moving of replicas off, unless reads have gone over: a dead node is to be removed or replaced, and may be one that

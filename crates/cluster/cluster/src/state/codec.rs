@@ -23,6 +23,7 @@ use crate::error::SchemaCodecError;
 use crate::objects::{
     self, StoredAggregate, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
 };
+use crate::written::{self, Steps};
 
 /// The version of the forms here.
 const FORMAT: u8 = 1;
@@ -155,7 +156,7 @@ struct StoredOutcome {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredState {
+struct StoredState<S = StoredSchema> {
     cluster_name: String,
     #[serde(with = "text::id", default)]
     cluster_id: [u8; 16],
@@ -175,7 +176,8 @@ struct StoredState {
     members: Vec<StoredMember>,
     removed: Vec<StoredHost>,
     recent: Vec<StoredOutcome>,
-    schema: StoredSchema,
+    /// Comes last: it is written on its own ([`written`]).
+    schema: S,
 }
 
 impl StoredState {
@@ -415,11 +417,20 @@ fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
 impl ClusterState {
     /// The bytes of a snapshot.
     pub fn encode(&self) -> Vec<u8> {
+        written::at_once(self.encode_with(&mut Steps::none()))
+    }
+
+    /// [`ClusterState::encode`] for who can wait: gives way to other tasks between the tables.
+    pub async fn encode_in_steps(&self) -> Vec<u8> {
+        self.encode_with(&mut Steps::new()).await
+    }
+
+    async fn encode_with(&self, steps: &mut Steps) -> Vec<u8> {
         let member =
             |(host, member): (&HostId, &Member)| StoredMember { host: *host, member: member.clone() };
         let outcome =
             |(id, outcome): &(CommandId, Outcome)| StoredOutcome { id: id.0, outcome: outcome.clone() };
-        encode(&StoredState {
+        let mut bytes = encode(&StoredState {
             cluster_name: self.cluster_name.clone(),
             cluster_id: self.cluster_id,
             recovery: self.recovery,
@@ -433,8 +444,13 @@ impl ClusterState {
             members: self.members.iter().map(member).collect(),
             removed: self.removed.iter().map(|host| StoredHost(*host)).collect(),
             recent: self.recent.iter().map(outcome).collect(),
-            schema: codec::store(&self.schema),
-        })
+            schema: (),
+        });
+        let head = bytes.strip_suffix(b"null}").map(<[u8]>::len).expect("the schema comes last");
+        bytes.truncate(head);
+        let mut bytes = written::append(&self.schema, bytes, steps).await;
+        bytes.push(b'}');
+        bytes
     }
 
     /// The last recovery of a state that [`ClusterState::encode`] wrote, without reading the rest; none also of other bytes, which
@@ -470,7 +486,7 @@ impl ClusterState {
             cluster_name: stored.cluster_name,
             cluster_id: stored.cluster_id,
             recovery: stored.recovery,
-            schema: Arc::new(crate::store::stamp(keep_ids(schema, &self.schema))),
+            schema: Arc::new(crate::store::stamp_at_once(keep_ids(schema, &self.schema))),
             schema_number: stored.schema_number,
             members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),
             topology_version: stored.topology_version,

@@ -20,11 +20,18 @@ use rt::{Group as Tasks, LocalBoxFuture, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, NodeId, Simulation};
 use topology::{HostId, Location};
 
-use crate::group_world::{DIRECTORY, SECOND};
+use crate::group_world::{DIRECTORY, SECOND, cpu_time};
 
 const NODES: u16 = 1_000;
 /// Bytes that a step or a start may send for each member, the frame's head included, and as many come back.
 const BYTES_EACH_MAX: u64 = 100;
+/// Builds with assertions, those of the tests (`opt-level = 1`), may take three times as long.
+const SLOWER: u64 = if cfg!(debug_assertions) { 3 } else { 1 };
+/// Time of a core that a step may take of the asker and all who answer together, at `opt-level = 3`: one hundredth of a core over the
+/// ten seconds that a topology change takes at least.
+const CPU_MAX: Duration = Duration::from_millis(100 * SLOWER);
+/// The same where the connections are made first.
+const CPU_CONNECTING_MAX: Duration = Duration::from_millis(300 * SLOWER);
 
 thread_local! {
     /// The node that asks. A test is one thread.
@@ -38,7 +45,7 @@ struct Cost {
     sent_bytes: u64,
     answers: u64,
     answers_bytes: u64,
-    /// Host time of the asker and of all that answer.
+    /// CPU time of the asker and of all that answer.
     cpu: Duration,
 }
 
@@ -153,10 +160,10 @@ impl World {
         let (messenger, group) = ASKER.with(|asker| asker.borrow().clone()).expect("it runs");
         let rt = self.sim.rt(self.asker, ShardId(0)).expect("it runs");
         let of = |messenger: &Messenger| messenger.stats().verbs[verb.index()].clone();
-        let (before, began): (VerbStats, Instant) = (of(&messenger), Instant::now());
+        let (before, began): (VerbStats, Duration) = (of(&messenger), cpu_time());
         let begun = Begun::new(&rt, Tasks::Statement, task(rt.clone(), messenger.clone(), group));
         let out = begun.join(&self.sim).expect("it ends");
-        let (after, cpu) = (of(&messenger), began.elapsed());
+        let (after, cpu) = (of(&messenger), cpu_time() - began);
         assert_eq!(after.timeouts, before.timeouts);
         let cost = Cost {
             calls: after.sent - before.sent,
@@ -169,8 +176,8 @@ impl World {
     }
 }
 
-/// One question and one answer for each other member, both small: there is no polling.
-fn check(what: &str, cost: Cost) {
+/// One question and one answer for each other member, both small: there is no polling. And little time.
+fn check(what: &str, cost: Cost, cpu_max: Duration) {
     let Cost { calls, sent_bytes, answers, answers_bytes, cpu } = cost;
     println!(
         "{what} with {NODES} nodes: {calls} calls of {sent_bytes} bytes, {answers} answers of {answers_bytes}, {cpu:?} of all nodes together"
@@ -181,6 +188,7 @@ fn check(what: &str, cost: Cost) {
         sent_bytes.max(answers_bytes) <= others * BYTES_EACH_MAX,
         "{what}: {sent_bytes}, {answers_bytes}"
     );
+    assert!(cpu < cpu_max, "{what}: {cpu:?} of a core");
 }
 
 #[test]
@@ -198,7 +206,7 @@ fn a_step_asks_each_member_once() {
     });
     assert_eq!(joined.calls, 0, "the leader asks nobody");
     // The first step makes the connections, the others find them.
-    for step in ["the first step", "a later step"] {
+    for (step, cpu_max) in [("the first step", CPU_CONNECTING_MAX), ("a later step", CPU_MAX)] {
         let (cost, behind) = world.cost(Verb::RaftForward, |rt, _, group| {
             Box::pin(async move {
                 let group = group.expect("it founded one");
@@ -208,7 +216,7 @@ fn a_step_asks_each_member_once() {
             })
         });
         assert_eq!(behind, [], "all have answered");
-        check(step, cost);
+        check(step, cost, cpu_max);
     }
 }
 
@@ -225,7 +233,7 @@ fn a_start_asks_each_member_once() {
         })
     });
     assert!(cleared, "a majority has answered");
-    check("a start", cost);
+    check("a start", cost, CPU_CONNECTING_MAX);
 }
 
 /// The default of `num_tokens` in older clusters.

@@ -196,9 +196,14 @@ pub struct Cluster {
 impl Cluster {
     /// A world without nodes.
     pub fn empty(seed: u64) -> Self {
+        Self::empty_with(seed, Config::default())
+    }
+
+    /// A world without nodes, whose links lose a little.
+    pub fn empty_with(seed: u64, config: Config) -> Self {
         GROUPS.with(|groups| groups.borrow_mut().clear());
         let link = LinkConfig { loss_per_million: 1_000, ..LinkConfig::default() };
-        Self { sim: Simulation::new(seed, Config { link, ..Config::default() }), nodes: Vec::new() }
+        Self { sim: Simulation::new(seed, Config { link, ..config }), nodes: Vec::new() }
     }
 
     /// Nodes that have come together.
@@ -347,4 +352,10 @@ pub fn votes(count: usize) -> usize {
 
 pub fn keyspace(name: &str) -> Vec<SchemaEdit> {
     vec![SchemaEdit::PutKeyspace(Keyspace::new(name, Replication::Simple { factor: 1 }))]
+}
+
+/// CPU time of this thread, as Linux counts it: what else the host does is not meant.
+pub fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a mounted /proc");
+    Duration::from_nanos(text.split_ascii_whitespace().next().expect("a number").parse().expect("a number"))
 }

@@ -10,6 +10,7 @@ mod hostile;
 mod indexes;
 mod masks;
 mod memory;
+mod names;
 mod nearest;
 mod objects;
 mod options;

@@ -8,7 +8,7 @@ use wire::client::{AnswerBody, ResultBody};
 use crate::golden::Node;
 
 /// Options of a table that are one constant.
-const PLAIN: &[&str] = &[
+pub const PLAIN: &[&str] = &[
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -33,6 +33,8 @@ const PLAIN: &[&str] = &[
 const ENTRIES: &[(&str, &str, &[&str])] = &[
     ("caching", "", &["keys", "rows_per_partition", "other"]),
     ("extensions", "", &["e"]),
+    ("cdc", "", &["enabled"]),
+    ("cdc", "'enabled': 'true', ", &["delta", "postimage", "preimage", "ttl"]),
     ("tombstone_gc", "'mode': 'repair', ", &["propagation_delay_in_seconds"]),
     ("tombstone_gc", "", &["mode"]),
     ("per_partition_rate_limit", "", &["max_reads_per_second", "max_writes_per_second"]),
@@ -95,10 +97,40 @@ const ENTRIES: &[(&str, &str, &[&str])] = &[
             "unsafe_aggressive_sstable_expiration",
         ],
     ),
+    (
+        "compaction",
+        "'class': 'UnifiedCompactionStrategy', ",
+        &[
+            "base_shard_count",
+            "enabled",
+            "expired_sstable_check_frequency_seconds",
+            "flush_size_override",
+            "max_sstables_to_compact",
+            "min_sstable_size",
+            "overlap_inclusion_method",
+            "provide_overlapping_tombstones",
+            "scaling_parameters",
+            "sstable_growth",
+            "target_sstable_size",
+            "unsafe_aggressive_sstable_expiration",
+        ],
+    ),
+    (
+        "compaction",
+        "'class': 'IncrementalCompactionStrategy', ",
+        &[
+            "max_threshold",
+            "min_sstable_size",
+            "min_threshold",
+            "space_amplification_goal",
+            "sstable_size_in_mb",
+            "tombstone_threshold",
+        ],
+    ),
 ];
 
 /// The text of a value, without the quotes of a string.
-fn values() -> Vec<String> {
+pub fn values() -> Vec<String> {
     let plain = [
         "",
         " ",
@@ -159,6 +191,10 @@ fn values() -> Vec<String> {
         "131072",
         "1048576",
         "16KiB",
+        "128MiB",
+        "1.5 GiB",
+        "99999999999999999999GiB",
+        "infB",
         "0.1",
         "0.3",
         "0.30000000000000004",
@@ -208,6 +244,15 @@ fn values() -> Vec<String> {
         "hours",
         "SECONDS",
         "MICROSECONDS",
+        "transitive",
+        "keys",
+        "T4, L8 ,N,-7",
+        "T4,,N",
+        "L1",
+        "T99999999999",
+        ",",
+        "33%",
+        "nan%",
         "row",
         "LZ4Compressor",
         "SnappyCompressor",
@@ -252,7 +297,7 @@ fn values() -> Vec<String> {
     all
 }
 
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -263,9 +308,9 @@ fn described(node: &Node) -> String {
 }
 
 /// Whether the statement was carried out; an answer that is neither a result nor a refusal is a failure.
-fn accepted(node: &Node, statement: &str) -> bool {
+pub fn accepted(node: &Node, statement: &str) -> bool {
     match node.query(statement).body {
-        AnswerBody::Result(ResultBody::SchemaChange(_)) => true,
+        AnswerBody::Result(ResultBody::SchemaChange(_) | ResultBody::Void) => true,
         AnswerBody::Error(error) => {
             let refusal =
                 matches!(error.kind, ErrorKind::ConfigError | ErrorKind::Invalid | ErrorKind::SyntaxError);
@@ -277,7 +322,7 @@ fn accepted(node: &Node, statement: &str) -> bool {
     }
 }
 
-fn start(text: &str) -> String {
+pub fn start(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
