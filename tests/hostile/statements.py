@@ -170,6 +170,8 @@ def many_tables(world):
     first, last = (sorted(part)[len(part) // 2] for part in (took[: count // 4], took[-count // 4 :]))
     if dropped > STATEMENT_MAX:
         raise Failure(f"{count} tables are dropped in {dropped:.1f} s")
+    if last > 3 * first + 0.05:
+        raise Failure(f"a table takes {first * 1000:.0f} ms at first and {last * 1000:.0f} ms after {count} others")
     return f"{count} tables, {first * 1000:.0f} ms each at first, {last * 1000:.0f} ms at the end, all dropped in {dropped:.1f} s"
 
 

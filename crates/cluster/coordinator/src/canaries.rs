@@ -22,8 +22,6 @@ pub struct Canaries {
     pub torn_commit: bool,
     /// Voters go on with rounds from before a TRUNCATE of the table.
     pub rounds_outlive_truncate: bool,
-    /// A request to truncate is carried out long after it came, though its permit has ended.
-    pub late_truncation: bool,
     /// Nodes that become replicas because a keyspace's replication changes fetch neither data nor votes.
     pub unmoved_replication: bool,
     /// Digests leave the values of cells and their deletions out.

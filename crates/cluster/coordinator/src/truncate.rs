@@ -32,9 +32,6 @@ const ROUNDS: usize = 2;
 /// And at most, while their times differ: votes and hints of later times may come in between.
 const ROUNDS_MAX: usize = 6;
 
-/// The delay of the injected bug `late_truncation`: longer than clients wait.
-const INJECTED_DELAY: Duration = Duration::from_secs(25);
-
 const _: () =
     assert!(ROUNDS >= 2, "what a node was given before the others truncated is removed by the second round");
 const _: () = assert!(ROUNDS <= ROUNDS_MAX, "a truncation ends");
@@ -220,12 +217,7 @@ impl<'a> Truncations<'a> {
         let Some(expires) = permit.expires(self.context.lifetime()) else {
             return Err("the truncation began before this node was started".to_owned());
         };
-        let rt = self.context.rt();
-        rt.buggify("truncate: a request waits behind its permit").await;
-        if self.context.injected().late_truncation {
-            rt.sleep(INJECTED_DELAY).await;
-            return self.truncate_here(table, at_micros, Instant::MAX).await;
-        }
+        self.context.rt().buggify("truncate: a request waits behind its permit").await;
         self.truncate_here(table, at_micros, expires).await
     }
 

@@ -273,13 +273,6 @@ impl Canary {
             "truncating",
             |injected| injected.engine.partial_truncate = true,
         ),
-        checked(
-            "late-truncation",
-            "a request to truncate is carried out long after its permit has ended",
-            (Focus::Rows, 5, Some(0)),
-            "truncating",
-            |injected| injected.coordinator.late_truncation = true,
-        ),
         cluster(
             "late-after-truncate",
             "replicas take late writes of a table that was truncated meanwhile",

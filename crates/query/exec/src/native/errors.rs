@@ -110,5 +110,35 @@ pub fn cql_error(error: &ExecError) -> CqlError {
         },
         ExecError::Request(error) => request_kind(error),
     };
-    CqlError::new(kind, error.to_string())
+    CqlError::new(kind, bounded(error.to_string()))
+}
+
+/// The most bytes of a message: it may repeat a client's text, which may be as long as a statement, and a `[string]` of the protocol has 65,535
+/// bytes at most.
+const MESSAGE_BYTES_MAX: usize = 1_800;
+/// Bytes of the end of a message that is shortened: there it often says what is wrong.
+const MESSAGE_END_BYTES: usize = 600;
+
+/// A message with its middle left out when it is too long.
+fn bounded(message: String) -> String {
+    if message.len() <= MESSAGE_BYTES_MAX {
+        return message;
+    }
+    let start = message.floor_char_boundary(MESSAGE_BYTES_MAX - MESSAGE_END_BYTES);
+    let end = message.ceil_char_boundary(message.len() - MESSAGE_END_BYTES);
+    format!("{}…{}", message.get(..start).unwrap_or_default(), message.get(end..).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_keep_their_start_and_their_end() {
+        assert_eq!(bounded("short".to_owned()), "short");
+        let long = format!("Role {} doesn't exist", "é".repeat(40_000));
+        let short = bounded(long);
+        assert!(short.len() <= MESSAGE_BYTES_MAX + '…'.len_utf8(), "{} bytes", short.len());
+        assert!(short.starts_with("Role éé") && short.ends_with("é doesn't exist"), "{short}");
+    }
 }
