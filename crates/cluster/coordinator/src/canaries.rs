@@ -63,15 +63,15 @@ pub struct Canaries {
 }
 
 /// A page's digest.
-pub(crate) fn digest(injected: Canaries, command: &ReadCommand, page: &ReadPage) -> u128 {
+pub(crate) async fn digest(injected: Canaries, command: &ReadCommand, page: &ReadPage) -> u128 {
     if !injected.blind_digest {
-        return replica::digest(command, page);
+        return replica::digest(command, page).await;
     }
     let mut page = page.clone();
     for row in page.partitions.iter_mut().flat_map(|partition| &mut partition.rows) {
         row.retain(|_, _| false);
     }
-    replica::digest(command, &page)
+    replica::digest(command, &page).await
 }
 
 /// The update that a replica writes of a commit.

@@ -447,8 +447,8 @@ impl Context {
     }
 
     /// The digest of a page, as replicas tell each other.
-    pub(crate) fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
-        crate::canaries::digest(self.injected(), command, page)
+    pub(crate) async fn digest_of(&self, command: &ReadCommand, page: &ReadPage) -> u128 {
+        crate::canaries::digest(self.injected(), command, page).await
     }
 
     /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come

@@ -74,7 +74,7 @@ pub use batchlog::BatchlogStats;
 pub use canaries::Canaries;
 pub use cdc_generations::cdc_generation;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
-pub use computed::ComputedTables;
+pub use computed::{ComputedRows, ComputedTables, read_computed};
 pub use context::{HintKeeper, ReplicationStats};
 pub use coordinator::{Coordinator, SchemaListener, ViewListener};
 pub use copies::Copies;

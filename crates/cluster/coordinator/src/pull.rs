@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use replica::steps::free_partitions;
 use replica::{Form, Limits, Origin, Partitions, ReadCommand, ReadPage, Truncation, Write};
 use schema::{Replication, Table};
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
@@ -287,12 +288,13 @@ async fn pull_step(
     let mine = reader.page(own, command, body.clone(), token).await.map_err(|error| failed((own, error)))?;
     let others: Vec<NodeIndex> = sources.iter().copied().filter(|node| *node != own).collect();
     if compare && have_the_same(reader, command, &body, &others, token, &mine).await.map_err(failed)? {
+        free_partitions(mine.partitions).await;
         return Ok((PullStats::default(), mine.more));
     }
     let (pages, agreed) = source_pages(reader, command, body, &others, token).await.map_err(failed)?;
     assert!(agreed || pages.len() == others.len(), "sources that differ have sent their rows");
     let pages: Vec<ReadPage> = std::iter::once(mine).chain(pages).collect();
-    let Reconciled { page, mut repairs } = reconcile(command, pages);
+    let Reconciled { page, mut repairs } = reconcile(command, pages).await;
     let lacking = std::mem::take(&mut repairs[0]);
     let stats = PullStats {
         partitions: lacking.len() as u64,
@@ -322,7 +324,7 @@ async fn have_the_same(
         reader.digest(node, command, body.clone(), token).await.map_err(|error| (node, error))
     };
     let digests = try_join_all(sources.iter().map(|node| digest(*node))).await?;
-    let expected = reader.context.digest_of(command, mine);
+    let expected = reader.context.digest_of(command, mine).await;
     Ok(digests.iter().all(|digest| *digest == expected))
 }
 
@@ -345,7 +347,7 @@ async fn source_pages(
     };
     let digests = try_join_all(rest.iter().map(|node| digest(*node)));
     let (first, digests) = futures_util::future::try_join(page(*first), digests).await?;
-    let expected = reader.context.digest_of(command, &first);
+    let expected = reader.context.digest_of(command, &first).await;
     if digests.iter().all(|digest| *digest == expected) {
         return Ok((vec![first], true));
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
 use mutation::{PartitionRange, RingPosition};
+use replica::steps::free_page;
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rt::Instant;
 use topology::{NodeIndex, Placement, Replicas};
@@ -213,7 +214,7 @@ impl Reader<'_> {
         let (answered, page) = gather.run(&chosen).await?;
         match page {
             Some(page) if answered.len() == 1 => Ok(page),
-            Some(page) => Ok(to_live(command, page)),
+            Some(page) => Ok(to_live(command, page).await),
             None => self.reconciled(command, answered, &participants).await,
         }
     }
@@ -229,7 +230,7 @@ struct Gather<'a> {
 /// The data that have come so far.
 #[derive(Default)]
 struct Gathered {
-    page: Option<ReadPage>,
+    pages: Vec<ReadPage>,
     digests: Vec<u128>,
 }
 
@@ -248,27 +249,34 @@ impl Gather<'_> {
         };
         let take = |answer| {
             match answer {
-                Answer::Page(rows) => {
-                    if let Some(known) = gathered.page.replace(rows) {
-                        gathered.digests.push(context.digest_of(&self.command, &known));
-                    }
-                }
+                Answer::Page(rows) => gathered.pages.push(rows),
                 Answer::Digest(digest) => gathered.digests.push(digest),
             }
-            gathered.page.is_some()
+            !gathered.pages.is_empty()
         };
         quorum.ask(chosen, participants.spare(chosen), ask, take).await;
-        let Gathered { page, digests } = gathered;
+        let Gathered { mut pages, mut digests } = gathered;
+        let page = pages.pop();
+        for known in pages {
+            digests.push(context.digest_of(&self.command, &known).await);
+            free_page(known).await;
+        }
         let has_rows = page.is_some();
         let answered = quorum.answered(has_rows, has_rows)?;
         assert_eq!(digests.len() + 1, answered.len(), "each replica beside the first has a digest");
         let Some(rows) = page.as_ref().filter(|_| !digests.is_empty()) else { return Ok((answered, page)) };
-        let own = context.digest_of(&self.command, rows);
+        let own = context.digest_of(&self.command, rows).await;
         let same = digests.iter().all(|digest| *digest == own);
         if !same {
             context.count(|stats| stats.mismatches += 1);
         }
-        Ok((answered, page.filter(|_| same)))
+        if same {
+            return Ok((answered, page));
+        }
+        if let Some(page) = page {
+            free_page(page).await;
+        }
+        Ok((answered, None))
     }
 
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_, Answer> {

@@ -65,7 +65,7 @@ impl Reader<'_> {
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
             // A replica that was read may have to do yet what another has done: what it had must not come back there.
             let truncated_at = pages.iter().map(|page| page.truncated_at).min().unwrap_or(i64::MIN);
-            let Reconciled { page, repairs } = reconcile_injected(&command, pages, injected);
+            let Reconciled { page, repairs } = reconcile_injected(&command, pages, injected).await;
             assert_eq!(repairs.len(), nodes.len(), "what a replica lacks is known of each");
             // Rows read before a truncation are not sent after it.
             if replica.truncated_at(command.table.id) != truncated {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use replica::steps::free_page;
 use replica::{ReadCommand, ReadPage};
 use rt::Instant;
 use topology::NodeIndex;
@@ -66,7 +67,9 @@ impl<'a> Reader<'a> {
         let view = &self.erm.view;
         if node == view.own() {
             let page = self.page(node, command, body, token).await?;
-            return Ok(self.context.digest_of(command, &page));
+            let digest = self.context.digest_of(command, &page).await;
+            free_page(page).await;
+            return Ok(digest);
         }
         self.context.remote().digest(view.node(node), token, body, self.options.deadline).await
     }

@@ -7,7 +7,7 @@ use mutation::Row;
 use replica::{Partitions, ReadCommand, ReadPage, RowLookup};
 use rt::Instant;
 
-use crate::computed::{self, ComputedTables};
+use crate::computed::{ComputedRows, ComputedTables, read_computed};
 use crate::context::Context;
 use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
@@ -78,9 +78,10 @@ impl Reads {
             let tables = self.computed.borrow().clone();
             let rows = match tables {
                 Some(tables) => tables.rows(command).await,
-                None => Vec::new(),
+                None => ComputedRows::All(Vec::new()),
             };
-            return Ok(computed::read(command, rows));
+            // Boxed: what computed tables take must not make every read's state larger.
+            return Ok(Box::pin(read_computed(command, rows)).await);
         }
         if command.table.is_rate_limited()
             && let Partitions::Keys(keys) = &command.partitions

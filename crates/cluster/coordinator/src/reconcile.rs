@@ -1,4 +1,5 @@
-//! Merges the answers of several replicas to one, and finds what each of them lacks. Pure.
+//! Merges the answers of several replicas to one, and finds what each of them lacks. Pure, but for places to yield: pages may hold
+//! 100,000 range tombstones.
 //!
 //! A replica's page ends where its own limits end it, so that pages cover different ranges. Only the range that all
 //! of them cover can be merged: up to the end of the shortest. When the result
@@ -6,9 +7,11 @@
 
 use mutation::merge::{Merger, Step};
 use mutation::{Fragment, PartitionUpdate};
-use replica::compare::{clip, fragments, lacks, order};
+use replica::compare::{clip_in_steps, lacks_in_steps, order, stream};
 use replica::page::{PageBuilder, Progress};
+use replica::steps::{free_page, free_partitions, free_ranges};
 use replica::{Form, Limits, Partitions, ReadCommand, ReadPage, Resume};
+use rt::preempt::Pace;
 
 use crate::Canaries;
 
@@ -25,12 +28,12 @@ pub struct Reconciled {
 ///
 /// # Panics
 /// When the command names several partitions: each has replicas of its own.
-pub fn reconcile(command: &ReadCommand, pages: Vec<ReadPage>) -> Reconciled {
-    reconcile_injected(command, pages, Canaries::default())
+pub async fn reconcile(command: &ReadCommand, pages: Vec<ReadPage>) -> Reconciled {
+    reconcile_injected(command, pages, Canaries::default()).await
 }
 
 /// [`reconcile`] with injected bugs.
-pub(crate) fn reconcile_injected(
+pub(crate) async fn reconcile_injected(
     command: &ReadCommand,
     mut pages: Vec<ReadPage>,
     injected: Canaries,
@@ -40,13 +43,16 @@ pub(crate) fn reconcile_injected(
         "one partition or a range"
     );
     assert!(!pages.is_empty(), "there is a page to merge");
+    let mut pace = Pace::new();
     let end = pages
         .iter()
         .filter_map(|page| page.more.as_ref())
         .min_by(|a, b| order(a, b, command.reversed))
         .cloned();
     if let Some(end) = end.as_ref().filter(|_| !injected.unclipped_pages) {
-        pages.iter_mut().for_each(|page| clip(&command.table, page, end, command.reversed));
+        for page in &mut pages {
+            clip_in_steps(&command.table, page, end, command.reversed, &mut pace).await;
+        }
     }
     let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);
     let live = ReadCommand { form: Form::Live, ..command.clone() };
@@ -56,7 +62,10 @@ pub(crate) fn reconcile_injected(
     let mut merger = Merger::new(command.table.clone(), pages.len(), command.reversed);
     for (input, page) in pages.iter().enumerate() {
         let buffer = merger.buffer(input);
-        page.partitions.iter().for_each(|partition| fragments(partition, command.reversed, buffer));
+        for fragment in page.partitions.iter().flat_map(|partition| stream(partition, command.reversed)) {
+            buffer.push_back(fragment);
+            pace.step().await;
+        }
         merger.end(input);
     }
     loop {
@@ -64,23 +73,33 @@ pub(crate) fn reconcile_injected(
             Step::Fragment(fragment) => {
                 wanted.push(&fragment);
                 merged.push(fragment);
+                pace.step().await;
             }
             Step::End => break,
             Step::Need(_) => unreachable!("pages are whole, a partition at a time"),
         }
     }
     let merged = merged.finish().partitions;
-    let repairs: Vec<Vec<PartitionUpdate>> =
-        pages.iter().map(|page| lacks(&command.table, page, &merged, command.reversed)).collect();
+    let mut repairs: Vec<Vec<PartitionUpdate>> = Vec::with_capacity(pages.len());
+    for page in &pages {
+        repairs.push(lacks_in_steps(&command.table, page, &merged, command.reversed, &mut pace).await);
+    }
     let mut page = wanted.finish();
     page.tombstones = tombstones;
     assert_eq!(repairs.len(), pages.len(), "what a replica lacks is known of each");
+    free_partitions(merged).await;
+    for page in pages {
+        free_page(page).await;
+    }
     Reconciled { page, repairs }
 }
 
 /// A page that came in [`Form::Full`] as its client is to see it.
-pub fn to_live(command: &ReadCommand, mut page: ReadPage) -> ReadPage {
-    let now = command.now;
+pub async fn to_live(command: &ReadCommand, mut page: ReadPage) -> ReadPage {
+    let (now, mut pace) = (command.now, Pace::new());
+    for partition in &mut page.partitions {
+        free_ranges(std::mem::take(&mut partition.range_tombstones), &mut pace).await;
+    }
     page.partitions.retain_mut(|partition| {
         partition.rows.retain(|row| row.is_live(now));
         let goes_on = command

@@ -115,7 +115,7 @@ impl Calls<'_> {
         deadline: Instant,
     ) -> Result<ReadPage, PeerError> {
         let answer = self.call(node, token, Verb::Read, body, deadline).await?;
-        read_codec::decode_page(command, &answer).map_err(|error| unreadable(&error))
+        read_codec::decode_page(command, &answer).await.map_err(|error| unreadable(&error))
     }
 
     pub(crate) async fn digest(

@@ -187,12 +187,17 @@ impl PartitionResult {
         if self.range_tombstones.is_empty() {
             return;
         }
-        let range = if reversed {
+        let range = Self::upto(table, last, reversed);
+        self.range_tombstones = range::clip(&self.range_tombstones, &Slices::new(vec![range]));
+    }
+
+    /// Up to the row `last` (included) in the order of a read.
+    pub(crate) fn upto(table: &Table, last: &Clustering, reversed: bool) -> RowRange {
+        if reversed {
             RowRange { start: Bound::before_row(table, last), end: Bound::top() }
         } else {
             RowRange { start: Bound::bottom(), end: Bound::after_row(table, last) }
-        };
-        self.range_tombstones = range::clip(&self.range_tombstones, &Slices::new(vec![range]));
+        }
     }
 
     /// Whether it says nothing.

@@ -1,12 +1,19 @@
 //! The parts of a comparison of several replicas' pages, for reads and for repair: where pages end, the range that all cover, a
-//! partition as a stream for the merge, and what one side lacks of it. Pure.
+//! partition as a stream for the merge, and what one side lacks of it. Pure, but for the places to yield of what goes over all range
+//! tombstones of a page of many.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use mutation::{Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, Row};
+use mutation::range::RangeChanges;
+use mutation::{
+    Bound, Clustering, Fragment, FragmentBuffer, PartitionUpdate, RangeTombstone, RangeTombstones, Row,
+    Slices,
+};
+use rt::preempt::Pace;
 use schema::Table;
 
+use crate::steps::free_ranges;
 use crate::{PartitionResult, ReadPage, Resume};
 
 /// Which of two ends of pages comes first in the order of a read.
@@ -22,39 +29,78 @@ pub fn order(left: &Resume, right: &Resume, reversed: bool) -> Ordering {
 
 /// Takes away what lies behind `end`.
 pub fn clip(table: &Table, page: &mut ReadPage, end: &Resume, reversed: bool) {
+    if let Some((last, clustering)) = clip_rows(page, end, reversed) {
+        last.clip_ranges(table, clustering, reversed);
+    }
+}
+
+/// [`clip`] in steps.
+pub async fn clip_in_steps(
+    table: &Table,
+    page: &mut ReadPage,
+    end: &Resume,
+    reversed: bool,
+    pace: &mut Pace,
+) {
+    let Some((last, clustering)) = clip_rows(page, end, reversed) else { return };
+    let wanted = PartitionResult::upto(table, clustering, reversed);
+    let mut kept = RangeTombstones::new();
+    for range in last.range_tombstones.overlapping(&wanted) {
+        let (start, end) = ((&range.start).max(&wanted.start), (&range.end).min(&wanted.end));
+        kept.insert(RangeTombstone { start: start.clone(), end: end.clone(), deletion: range.deletion });
+        pace.step().await;
+    }
+    free_ranges(std::mem::replace(&mut last.range_tombstones, kept), pace).await;
+}
+
+/// Takes away partitions and rows that lie behind `end`; in which partition it lies, and behind which row.
+fn clip_rows<'a>(
+    page: &'a mut ReadPage,
+    end: &'a Resume,
+    reversed: bool,
+) -> Option<(&'a mut PartitionResult, &'a Clustering)> {
     page.partitions.retain(|partition| partition.key <= end.key);
-    let Some(last) = page.partitions.last_mut().filter(|partition| partition.key == end.key) else { return };
-    let Some(clustering) = &end.clustering else { return };
+    let last = page.partitions.last_mut().filter(|partition| partition.key == end.key)?;
+    let clustering = end.clustering.as_ref()?;
     let behind = |row: &Row| {
         let order = row.clustering.cmp(clustering);
         if reversed { order.is_lt() } else { order.is_gt() }
     };
     let kept = last.rows.iter().position(behind).unwrap_or(last.rows.len());
     last.rows.truncate(kept);
-    last.clip_ranges(table, clustering, reversed);
+    Some((last, clustering))
 }
 
 /// A partition as a stream.
 pub fn fragments(partition: &PartitionResult, reversed: bool, out: &mut FragmentBuffer) {
-    out.push_back(Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion });
-    out.extend(partition.static_row.clone().map(Fragment::StaticRow));
-    let mut changes = partition.range_tombstones.changes(reversed).into_iter().peekable();
-    let comes_first = |bound: &Bound, clustering: &Clustering| {
+    out.extend(stream(partition, reversed));
+}
+
+/// A partition as a stream, fragment by fragment.
+pub fn stream(partition: &PartitionResult, reversed: bool) -> impl Iterator<Item = Fragment> {
+    let all = Slices::all();
+    let mut changes = RangeChanges::new(&partition.range_tombstones, reversed);
+    let comes_first = move |bound: &Bound, clustering: &Clustering| {
         if reversed {
             bound.position() > clustering.position()
         } else {
             bound.position() < clustering.position()
         }
     };
-    for row in &partition.rows {
-        while let Some((bound, deletion)) = changes.next_if(|(bound, _)| comes_first(bound, &row.clustering))
+    let mut rows = partition.rows.iter().peekable();
+    let inner = std::iter::from_fn(move || {
+        let row = rows.peek();
+        if let Some((bound, _)) = changes.peek(&all)
+            && row.is_none_or(|row| comes_first(bound, &row.clustering))
         {
-            out.push_back(Fragment::RangeTombstoneChange { bound, deletion });
+            let (bound, deletion) = changes.pop().expect("it was seen");
+            return Some(Fragment::RangeTombstoneChange { bound, deletion });
         }
-        out.push_back(Fragment::Row(row.clone()));
-    }
-    out.extend(changes.map(|(bound, deletion)| Fragment::RangeTombstoneChange { bound, deletion }));
-    out.push_back(Fragment::PartitionEnd);
+        rows.next().cloned().map(Fragment::Row)
+    });
+    let start = Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion };
+    let static_row = partition.static_row.clone().map(Fragment::StaticRow);
+    std::iter::once(start).chain(static_row).chain(inner).chain([Fragment::PartitionEnd])
 }
 
 /// The updates that the replica that answered `page` needs to have all of `merged`.
@@ -64,13 +110,32 @@ pub fn lacks(
     merged: &[PartitionResult],
     reversed: bool,
 ) -> Vec<PartitionUpdate> {
-    let mut theirs = page.partitions.iter().peekable();
+    let missing = pairs(page, merged).filter_map(|(theirs, merged)| {
+        let mut missing = difference(theirs, merged, reversed);
+        let ranges = merged.range_tombstones.iter().filter(|range| is_missing(theirs, range));
+        missing.range_tombstones = ranges.cloned().collect();
+        (!missing.is_empty()).then(|| missing.into_update(table, reversed))
+    });
+    missing.collect()
+}
+
+/// [`lacks`] in steps.
+pub async fn lacks_in_steps(
+    table: &Arc<Table>,
+    page: &ReadPage,
+    merged: &[PartitionResult],
+    reversed: bool,
+    pace: &mut Pace,
+) -> Vec<PartitionUpdate> {
     let mut out = Vec::new();
-    for partition in merged {
-        while theirs.next_if(|their| their.key < partition.key).is_some() {}
-        let their = theirs.next_if(|their| their.key == partition.key);
-        let nothing = PartitionResult::new(partition.key.clone());
-        let missing = difference(their.unwrap_or(&nothing), partition, reversed);
+    for (theirs, merged) in pairs(page, merged) {
+        let mut missing = difference(theirs, merged, reversed);
+        for range in merged.range_tombstones.iter() {
+            if is_missing(theirs, range) {
+                missing.range_tombstones.insert(range.clone());
+            }
+            pace.step().await;
+        }
         if !missing.is_empty() {
             out.push(missing.into_update(table, reversed));
         }
@@ -78,9 +143,27 @@ pub fn lacks(
     out
 }
 
-/// The part of `merged` that is not in `theirs`, row by row.
-fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool) -> PartitionResult {
+fn is_missing(theirs: Option<&PartitionResult>, range: &RangeTombstone) -> bool {
+    theirs.is_none_or(|theirs| !theirs.range_tombstones.has(range))
+}
+
+/// Each merged partition with that of a page.
+fn pairs<'a>(
+    page: &'a ReadPage,
+    merged: &'a [PartitionResult],
+) -> impl Iterator<Item = (Option<&'a PartitionResult>, &'a PartitionResult)> {
+    let mut theirs = page.partitions.iter().peekable();
+    merged.iter().map(move |partition| {
+        while theirs.next_if(|their| their.key < partition.key).is_some() {}
+        (theirs.next_if(|their| their.key == partition.key), partition)
+    })
+}
+
+/// The part of `merged` that is not in `theirs`, row by row, range tombstones apart.
+fn difference(theirs: Option<&PartitionResult>, merged: &PartitionResult, reversed: bool) -> PartitionResult {
     let mut out = PartitionResult::new(merged.key.clone());
+    let nothing = PartitionResult::new(merged.key.clone());
+    let theirs = theirs.unwrap_or(&nothing);
     if merged.deletion.supersedes(&theirs.deletion) {
         out.deletion = merged.deletion;
     }
@@ -97,7 +180,5 @@ fn difference(theirs: &PartitionResult, merged: &PartitionResult, reversed: bool
             out.rows.push(row.clone());
         }
     }
-    let missing = merged.range_tombstones.iter().filter(|range| !theirs.range_tombstones.has(range));
-    out.range_tombstones = missing.cloned().collect();
     out
 }

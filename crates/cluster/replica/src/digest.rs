@@ -2,17 +2,22 @@
 //! only, and two nodes may have given different ones.
 
 use mutation::{Bound, Cell, Clustering, ColumnData, DeletionTime, Row};
+use rt::preempt::Pace;
 use schema::{ColumnId, Table};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{PartitionResult, ReadCommand, ReadPage, Resume};
 
 /// The digest of a page that answers `command` (xxHash's XXH3, 128 bits). The number of tombstones stepped over does not count: it
-/// is not the same where the data is.
-pub fn digest(command: &ReadCommand, page: &ReadPage) -> u128 {
+/// is not the same where the data is. Lets other tasks run between the rows and range tombstones of a large page.
+pub async fn digest(command: &ReadCommand, page: &ReadPage) -> u128 {
     let mut hasher = Hasher::new(&command.table);
     hasher.number(page.partitions.len() as u64);
-    page.partitions.iter().for_each(|partition| hasher.partition(partition));
+    let mut pace = Pace::new();
+    for partition in &page.partitions {
+        hasher.partition(partition, &mut pace).await;
+        pace.step().await;
+    }
     hasher.resume(page.more.as_ref());
     hasher.xxh3.digest128()
 }
@@ -41,7 +46,7 @@ impl Hasher {
         self.xxh3.update(bytes);
     }
 
-    fn partition(&mut self, partition: &PartitionResult) {
+    async fn partition(&mut self, partition: &PartitionResult, pace: &mut Pace) {
         self.bytes(&partition.key.key);
         self.deletion(partition.deletion);
         match &partition.static_row {
@@ -49,12 +54,16 @@ impl Hasher {
             None => self.number(u64::MAX),
         }
         self.number(partition.rows.len() as u64);
-        partition.rows.iter().for_each(|row| self.row(row));
+        for row in &partition.rows {
+            self.row(row);
+            pace.step().await;
+        }
         self.number(partition.range_tombstones.len() as u64);
         for range in partition.range_tombstones.iter() {
             self.bound(&range.start);
             self.bound(&range.end);
             self.deletion(range.deletion);
+            pace.step().await;
         }
     }
 

@@ -19,6 +19,7 @@ mod request;
 mod scan;
 mod serve;
 mod shard;
+pub mod steps;
 mod trace;
 mod traced;
 

@@ -27,10 +27,12 @@ use mutation::{
     Clustering, ColumnSelection, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, RowRange,
     Slices,
 };
+use rt::preempt::Pace;
 use schema::{ColumnId, Table, TableId};
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
 
+use crate::steps::{AT_ONCE, free_ranges};
 use crate::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 
 const VERSION: u8 = 1;
@@ -172,8 +174,8 @@ pub fn decode_command(
     })
 }
 
-/// Appends a page that answers `command`.
-pub fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
+/// Appends a page that answers `command`. Lets other tasks run between the rows and range tombstones of a large one.
+pub async fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
     out.push(VERSION);
     write_unsigned(page.tombstones, out);
     if command.form == Form::Unbroken {
@@ -187,16 +189,29 @@ pub fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
         }
     }
     write_unsigned(page.partitions.len() as u64, out);
-    let mut bytes = Vec::new();
+    let (mut bytes, mut pace) = (Vec::new(), Pace::new());
     for partition in page.partitions {
         bytes.clear();
-        codec::encode_update(&partition.into_update(&command.table, command.reversed), &mut bytes);
+        let update = partition.into_update(&command.table, command.reversed);
+        let mut encoding = codec::UpdateEncoding::begin(&update, &mut bytes);
+        while !encoding.step(&mut bytes, AT_ONCE) {
+            pace.count(AT_ONCE);
+            if pace.is_due() {
+                pace.pause().await;
+            }
+        }
         put_bytes(&bytes, out);
+        free_ranges(update.range_tombstones, &mut pace).await;
+        pace.step().await;
     }
 }
 
-/// Reads a page that answers `command`.
-pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, ReadCodecError> {
+/// Reads a page that answers `command`. Lets other tasks run between the rows and range tombstones of a large one.
+///
+/// # Errors
+///
+/// [`ReadCodecError`]: the bytes are no page of the command's table.
+pub async fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, ReadCodecError> {
     let table = &command.table;
     let mut decoder = Decoder::new(buffer);
     decoder.version()?;
@@ -212,13 +227,22 @@ pub fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPage, Re
     };
     let count = decoder.fields.count("a number of partitions")?;
     let mut partitions = Vec::with_capacity(count.min(1024));
+    let mut pace = Pace::new();
     for _ in 0..count {
         let bytes = decoder.fields.bytes("a partition")?;
-        let update = codec::decode_update(MUTATIONS, &bytes, |id| (id == table.id).then(|| table.clone()));
-        let update = update.map_err(ReadCodecError::Update)?;
-        let update =
-            update.ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;
-        partitions.push(PartitionResult::from_update(update, command.reversed));
+        let table = |id| (id == table.id).then(|| table.clone());
+        let decoding = codec::UpdateDecoding::begin(MUTATIONS, &bytes, table);
+        let mut decoding = decoding
+            .map_err(ReadCodecError::Update)?
+            .ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;
+        while !decoding.step(AT_ONCE).map_err(ReadCodecError::Update)? {
+            pace.count(AT_ONCE);
+            if pace.is_due() {
+                pace.pause().await;
+            }
+        }
+        partitions.push(PartitionResult::from_update(decoding.finish().update, command.reversed));
+        pace.step().await;
     }
     decoder.end()?;
     Ok(ReadPage { partitions, more, tombstones, truncated_at })

@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Facts;
-use coordinator::{Change, ChangedObject, ComputedTables, Coordinator, SchemaEvent};
-use mutation::{DecoratedKey, PartitionUpdate};
-use replica::{Partitions, ReadCommand};
+use coordinator::{Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent};
+use replica::ReadCommand;
 use rt::mesh::Mesh;
 use rt::{Rt, Task};
-use schema::Schema;
 use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
@@ -342,11 +340,11 @@ fn no_facts(boot: &Boot, coordinator: &Coordinator) -> Facts {
 }
 
 impl ComputedTables for Tables {
-    fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = Vec<PartitionUpdate>>>> {
+    fn rows(&self, command: &ReadCommand) -> Pin<Box<dyn Future<Output = ComputedRows>>> {
         let table = command.table.clone();
         let (boot, coordinator) = (self.boot.clone(), self.coordinator.clone());
-        if let Some(stored) = stored_schema(command, &coordinator.schema()) {
-            return Box::pin(stored);
+        if let Some(stored) = catalog::StoredSchema::new(command, &coordinator.schema()) {
+            return Box::pin(std::future::ready(ComputedRows::InOrder(Box::new(stored))));
         }
         let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
         Box::pin(async move {
@@ -404,7 +402,7 @@ impl ComputedTables for Tables {
                 }
                 _ => {}
             }
-            catalog::rows(&table, &coordinator.schema(), &facts)
+            ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
     }
 }
@@ -413,31 +411,4 @@ async fn snapshots(rt: &Rt, boot: &Boot) -> Vec<catalog::SnapshotFacts> {
     let listed = engine::list_snapshots(rt.disk(), &boot.directories.data).await;
     let listed = listed.inspect_err(|error| tracing::warn!("snapshots cannot be listed: {error}"));
     facts::snapshots(listed.unwrap_or_default())
-}
-
-/// The rows of a table of `system_schema`, made in steps; none for other tables.
-fn stored_schema(
-    command: &ReadCommand,
-    schema: &Arc<Schema>,
-) -> Option<impl Future<Output = Vec<PartitionUpdate>> + use<>> {
-    let wanted = |keyspace: &str| is_wanted(command, keyspace);
-    let mut stored = catalog::StoredSchema::new(&command.table, schema, wanted)?;
-    Some(async move {
-        while stored.step() {
-            rt::preempt::yield_now().await;
-        }
-        stored.finish()
-    })
-}
-
-/// Whether a read of a table of `system_schema`, whose partitions are keyspaces, may return rows of one: drivers read keyspace by keyspace, and a
-/// page needs nothing of what earlier ones had.
-fn is_wanted(command: &ReadCommand, keyspace: &str) -> bool {
-    let key = DecoratedKey::new(keyspace.as_bytes().to_vec().into());
-    match &command.partitions {
-        Partitions::Keys(keys) => keys.contains(&key),
-        Partitions::Range(range) => {
-            range.contains(&key) && command.resume.as_ref().is_none_or(|resume| key >= resume.key)
-        }
-    }
 }

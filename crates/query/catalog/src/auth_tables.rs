@@ -8,12 +8,12 @@ use crate::rows::{Datum, RowBuilder};
 const SERVICE_LEVEL: &str = "service_level";
 
 /// Rows of one table of `system_auth`.
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
     match rows.table().name.clone().as_str() {
-        "roles" => schema.roles().for_each(|one| role(rows, one)),
-        "role_members" => schema.roles().for_each(|one| members(rows, one)),
-        "role_permissions" => schema.roles().for_each(|one| permissions(rows, one)),
-        "role_attributes" => schema.roles().for_each(|one| attributes(rows, one)),
+        "roles" => rows.each(schema.roles(), |rows, one| role(rows, one)).await,
+        "role_members" => rows.each(schema.roles(), |rows, one| members(rows, one)).await,
+        "role_permissions" => rows.each(schema.roles(), |rows, one| permissions(rows, one)).await,
+        "role_attributes" => rows.each(schema.roles(), |rows, one| attributes(rows, one)).await,
         _ => {}
     }
 }
@@ -63,15 +63,16 @@ fn attributes(rows: &mut RowBuilder, role: &Role) {
 }
 
 /// Rows of `system.service_levels_v2`.
-pub(crate) fn service_levels(rows: &mut RowBuilder, schema: &Schema) {
-    for level in schema.service_levels() {
+pub(crate) async fn service_levels(rows: &mut RowBuilder, schema: &Schema) {
+    let row = |rows: &mut RowBuilder, level: &ServiceLevel| {
         rows.row([
             ("service_level", level.name.as_str().into()),
             ("shares", i32::try_from(level.shares).unwrap_or(i32::MAX).into()),
             ("timeout", timeout(level).into()),
             ("workload_type", level.workload.name().into()),
         ]);
-    }
+    };
+    rows.each(schema.service_levels(), |rows, level| row(rows, level)).await;
 }
 
 /// The timeout as a value of type `duration`.

@@ -7,31 +7,33 @@ use crate::rows::{Datum, RowBuilder};
 /// The partition of the list of generations.
 const TIMESTAMPS: &str = "timestamps";
 
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
     match rows.table().name.clone().as_str() {
-        "cdc_generation_timestamps" => timestamps(rows, schema),
-        "cdc_streams_descriptions_v2" => streams(rows, schema),
+        "cdc_generation_timestamps" => timestamps(rows, schema).await,
+        "cdc_streams_descriptions_v2" => streams(rows, schema).await,
         _ => {}
     }
 }
 
 /// Each generation with the start of the next.
-fn timestamps(rows: &mut RowBuilder, schema: &Schema) {
+async fn timestamps(rows: &mut RowBuilder, schema: &Schema) {
     let generations = schema.cdc_generations();
-    for (at, generation) in generations.iter().enumerate() {
+    let row = |rows: &mut RowBuilder, (at, generation): (usize, &std::sync::Arc<schema::CdcGeneration>)| {
         let expired = generations.get(at + 1).map(|next| Datum::from(next.start_millis));
         rows.row([
             ("key", TIMESTAMPS.into()),
             ("time", generation.start_millis.into()),
             ("expired", expired.unwrap_or(Datum::Null)),
         ]);
-    }
+    };
+    rows.each(generations.iter().enumerate(), row).await;
 }
 
 /// The streams of each range.
-fn streams(rows: &mut RowBuilder, schema: &Schema) {
+async fn streams(rows: &mut RowBuilder, schema: &Schema) {
     for generation in schema.cdc_generations() {
-        for (range, vnode) in generation.vnodes.iter().enumerate() {
+        let vnodes = generation.vnodes.iter().enumerate();
+        rows.each(vnodes, |rows, (range, vnode)| {
             let mut streams: Vec<[u8; 16]> = cdc::streams_of(generation, range).map(|id| id.0).collect();
             streams.sort_unstable();
             streams.dedup();
@@ -40,6 +42,7 @@ fn streams(rows: &mut RowBuilder, schema: &Schema) {
                 ("range_end", vnode.upto.into()),
                 ("streams", Datum::List(streams.iter().map(|id| Datum::Blob(id.to_vec())).collect())),
             ]);
-        }
+        })
+        .await;
     }
 }

@@ -5,8 +5,8 @@ use coordinator::ClusterView;
 use schema::{Replication, Schema};
 use topology::TokenRange;
 
-use crate::Facts;
 use crate::rows::{Datum, RowBuilder};
+use crate::{Facts, SizeFacts};
 
 const PRIMARY: &str = "primary";
 /// Tokens of the whole ring.
@@ -70,13 +70,13 @@ fn parts(view: &ClusterView, replication: &Replication) -> Vec<Part> {
     parts
 }
 
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
     let with_kind = rows.table().column("range_type").is_some();
-    for size in &facts.sizes {
-        let Some(table) = schema.table_by_id(size.table) else { continue };
-        let Some(keyspace) = schema.keyspace(&table.keyspace) else { continue };
+    let add = |rows: &mut RowBuilder, size: &SizeFacts| {
+        let Some(table) = schema.table_by_id(size.table) else { return };
+        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return };
         if keyspace.replication == Replication::Local {
-            continue;
+            return;
         }
         let parts = parts(&facts.view, &keyspace.replication);
         for part in parts.iter().filter(|part| with_kind || part.kind == PRIMARY) {
@@ -93,7 +93,8 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
             }
             rows.row(row);
         }
-    }
+    };
+    rows.each(&facts.sizes, add).await;
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ pub struct GossipFacts {
     pub states: Vec<(&'static str, u64, String)>,
 }
 
-pub(crate) fn fill(rows: &mut RowBuilder, nodes: &[GossipFacts]) {
+pub(crate) async fn fill(rows: &mut RowBuilder, nodes: &[GossipFacts]) {
     let number = |number: u64| Datum::Int(i32::try_from(number).unwrap_or(i32::MAX));
-    for node in nodes {
+    let add = |rows: &mut RowBuilder, node: &GossipFacts| {
         let mut row: Vec<(String, Datum)> = vec![
             ("address".to_owned(), node.address.ip().into()),
             ("port".to_owned(), i32::from(node.address.port()).into()),
@@ -38,13 +38,14 @@ pub(crate) fn fill(rows: &mut RowBuilder, nodes: &[GossipFacts]) {
             }
         }
         rows.row(row.iter().map(|(name, datum)| (name.as_str(), datum.clone())));
-    }
+    };
+    rows.each(nodes, add).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::tests::{cell, rows};
+    use crate::nodes::tests::{cell, now, rows};
 
     #[test]
     fn values_that_cassandra_has_no_column_for_are_left_out() {
@@ -58,7 +59,7 @@ mod tests {
                 ("TOKENS", 7, "1,2".to_owned()),
             ],
         };
-        let shown = rows("gossip_info", |rows| fill(rows, &[node]));
+        let shown = rows("gossip_info", |rows| now(fill(rows, &[node])));
         let [row] = shown.as_slice() else { panic!("{shown:?}") };
         assert_eq!(cell(row, "dc"), Some(&b"north"[..]));
         assert_eq!(cell(row, "dc_version"), Some(&5i32.to_be_bytes()[..]));

@@ -49,10 +49,10 @@ pub struct LargeFacts {
     pub kind: LargeFactsKind,
 }
 
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, large: &[LargeFacts]) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, large: &[LargeFacts]) {
     let wanted = rows.table().name.clone();
-    for one in large {
-        let Some(table) = schema.table_by_id(one.table) else { continue };
+    let add = |rows: &mut RowBuilder, one: &LargeFacts| {
+        let Some(table) = schema.table_by_id(one.table) else { return };
         let mut row = vec![
             ("keyspace_name", table.keyspace.as_str().into()),
             ("table_name", table.name.as_str().into()),
@@ -80,8 +80,9 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, large: &[LargeFacts])
                     ("collection_elements", (*elements).into()),
                 ]);
             }
-            _ => continue,
+            _ => return,
         }
         rows.row(row);
-    }
+    };
+    rows.each(large, add).await;
 }

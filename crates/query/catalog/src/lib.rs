@@ -18,6 +18,7 @@ mod ring;
 mod rows;
 mod running;
 mod schema_tables;
+mod stored;
 mod system_tables;
 
 pub use definitions::computed_keyspaces;
@@ -29,33 +30,32 @@ pub use gossip::GossipFacts;
 pub use large::{LargeFacts, LargeFactsKind};
 pub use requests::RequestFacts;
 pub use rows::RowBuilder;
-pub use schema_tables::StoredSchema;
+pub use stored::{COLUMNS_A_STEP, StoredSchema};
 
 use std::sync::Arc;
 
 use mutation::PartitionUpdate;
 use schema::{Schema, Table};
 
-/// The content of one computed table; empty for those that this version has nothing to say in.
-pub fn rows(table: &Arc<Table>, schema: &Arc<Schema>, facts: &Facts) -> Vec<PartitionUpdate> {
-    schema_rows(table, schema).unwrap_or_else(|| {
-        let mut rows = RowBuilder::new(table.clone());
-        system_tables::fill(&mut rows, schema, facts);
-        rows.finish()
-    })
-}
-
-/// The content of a computed table that follows from the schema alone; none for other tables.
-pub fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec<PartitionUpdate>> {
-    if let Some(stored) = StoredSchema::new(table, schema, |_| true) {
-        return Some(stored.finish());
+/// The content of one computed table that is not of `system_schema` ([`StoredSchema`]); empty for those that this version has nothing to
+/// say in.
+pub async fn rows(table: &Arc<Table>, schema: &Arc<Schema>, facts: &Facts) -> Vec<PartitionUpdate> {
+    if let Some(rows) = schema_rows(table, schema).await {
+        return rows;
     }
     let mut rows = RowBuilder::new(table.clone());
+    system_tables::fill(&mut rows, schema, facts).await;
+    rows.finish()
+}
+
+/// The content of a computed table that follows from the schema alone, [`StoredSchema`] apart; none for other tables.
+pub async fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec<PartitionUpdate>> {
+    let mut rows = RowBuilder::new(table.clone());
     match (table.keyspace.as_str(), table.name.as_str()) {
-        ("system_auth", _) => auth_tables::fill(&mut rows, schema),
-        ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema),
-        ("system_distributed", _) => cdc_tables::fill(&mut rows, schema),
-        ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema),
+        ("system_auth", _) => auth_tables::fill(&mut rows, schema).await,
+        ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema).await,
+        ("system_distributed", _) => cdc_tables::fill(&mut rows, schema).await,
+        ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema).await,
         _ => return None,
     }
     Some(rows.finish())

@@ -49,8 +49,8 @@ fn schema_version(node: &ViewNode, schema: &Schema) -> Datum {
     node.schema_version.or_else(|| node.alive.then(|| schema.version())).into()
 }
 
-pub(crate) fn peers(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
-    for node in others(view) {
+pub(crate) async fn peers(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
+    rows.each(others(view), |rows, node| {
         rows.row([
             ("peer", node.internode.ip().into()),
             ("data_center", node.location.datacenter.as_str().into()),
@@ -61,11 +61,12 @@ pub(crate) fn peers(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) 
             ("schema_version", schema_version(node, schema)),
             ("tokens", tokens(node)),
         ]);
-    }
+    })
+    .await;
 }
 
-pub(crate) fn peers_v2(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
-    for node in others(view) {
+pub(crate) async fn peers_v2(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
+    rows.each(others(view), |rows, node| {
         rows.row([
             ("peer", node.internode.ip().into()),
             ("peer_port", i32::from(node.internode.port()).into()),
@@ -78,16 +79,17 @@ pub(crate) fn peers_v2(rows: &mut RowBuilder, schema: &Schema, view: &ClusterVie
             ("schema_version", schema_version(node, schema)),
             ("tokens", tokens(node)),
         ]);
-    }
+    })
+    .await;
 }
 
-pub(crate) fn pending_hints(
+pub(crate) async fn pending_hints(
     rows: &mut RowBuilder,
     hints: &BTreeMap<HostId, HintFigures>,
     view: &ClusterView,
 ) {
     const UNKNOWN: &str = "UNKNOWN";
-    for (host, figures) in hints {
+    rows.each(hints, |rows, (host, figures)| {
         let known = view.index_of(*host).map(|index| (view.node(index), view.is_alive(index)));
         let location = known.map(|(node, _)| &node.location);
         let status = match known {
@@ -106,11 +108,15 @@ pub(crate) fn pending_hints(
             ("rack", location.map_or(UNKNOWN, |location| &location.rack).into()),
             ("status", status.into()),
         ]);
-    }
+    })
+    .await;
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use mutation::row::ColumnData;
     use schema::{Keyspace, Replication};
     use topology::{HostId, Location};
@@ -133,6 +139,12 @@ pub(crate) mod tests {
             schema_version: (at != 2).then_some([9; 16]),
         };
         ClusterView::new(HostId([1; 16]), nodes.iter().enumerate().map(node).collect()).unwrap()
+    }
+
+    /// Runs what never waits: outside of an executor nothing yields.
+    pub(crate) fn now(future: impl Future<Output = ()>) {
+        let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready(), "it waits for nothing");
     }
 
     /// The rows of a computed table, each as `column=bytes` of its regular columns.
@@ -178,8 +190,8 @@ pub(crate) mod tests {
         let mut nodes = view.nodes().to_vec();
         nodes[1].phase = coordinator::Phase::Joining;
         let joining = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-        assert_eq!(rows("peers", |rows| peers(rows, &schema, &joining)).len(), 1);
-        assert_eq!(rows("peers_v2", |rows| peers_v2(rows, &schema, &joining)).len(), 1);
+        assert_eq!(rows("peers", |rows| now(peers(rows, &schema, &joining))).len(), 1);
+        assert_eq!(rows("peers_v2", |rows| now(peers_v2(rows, &schema, &joining))).len(), 1);
 
         let local = rows("local", |rows| local(rows, &schema, &node, &view));
         let local = &local[0];
@@ -192,8 +204,8 @@ pub(crate) mod tests {
         for (table, address) in [("peers", "rpc_address"), ("peers_v2", "native_address")] {
             let told = |view: &ClusterView| {
                 rows(table, |rows| match table {
-                    "peers" => peers(rows, &schema, view),
-                    _ => peers_v2(rows, &schema, view),
+                    "peers" => now(peers(rows, &schema, view)),
+                    _ => now(peers_v2(rows, &schema, view)),
                 })
             };
             let peers = told(&view);
@@ -226,7 +238,7 @@ pub(crate) mod tests {
             files,
         };
         let hints = BTreeMap::from([(HostId([2; 16]), figures(3)), (HostId([7; 16]), figures(1))]);
-        let mut told = rows("pending_hints", |rows| pending_hints(rows, &hints, &view));
+        let mut told = rows("pending_hints", |rows| now(pending_hints(rows, &hints, &view)));
         told.sort_by_key(|row| cell(row, "files").map(<[u8]>::to_vec));
         let text = |row: usize, name: &str| {
             String::from_utf8_lossy(cell(&told[row], name).unwrap_or_default()).into_owned()

@@ -21,10 +21,10 @@ pub struct RequestFacts {
     pub per_second: f64,
 }
 
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, requests: &[RequestFacts]) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, requests: &[RequestFacts]) {
     let is_latency = rows.table().name.ends_with("_latency");
-    for one in requests {
-        let Some(table) = schema.table_by_id(one.table) else { continue };
+    let row = |rows: &mut RowBuilder, one: &RequestFacts| {
+        let Some(table) = schema.table_by_id(one.table) else { return };
         let key = [
             ("keyspace_name", table.keyspace.as_str().into()),
             ("table_name", table.name.as_str().into()),
@@ -43,5 +43,6 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, requests: &[RequestFa
             let values = [("max", number(one.max)), ("p50th", number(one.p50)), ("p99th", number(one.p99))];
             rows.row(key.into_iter().chain(values));
         }
-    }
+    };
+    rows.each(requests, row).await;
 }

@@ -8,12 +8,13 @@ use crate::rows::RowBuilder;
 
 /// A row for each node, with its share of the tokens in percent, replicas not counted. The load is null: a shard does not know that of
 /// other nodes.
-pub(crate) fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
+pub(crate) async fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
     let mut owned = vec![0_u128; view.nodes().len()];
     for ((_, owner), length) in view.ring().tokens().iter().zip(view.ring().range_lengths()) {
         owned[usize::from(owner.0)] += length;
     }
-    for ((index, node), owned) in view.indexes().zip(view.nodes()).zip(owned) {
+    let nodes = view.indexes().zip(view.nodes()).zip(owned);
+    rows.each(nodes, |rows, ((index, node), owned)| {
         let status = match node.phase {
             Phase::Normal => "NORMAL",
             Phase::Joining => "JOINING",
@@ -29,14 +30,15 @@ pub(crate) fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
             ("tokens", i32::try_from(node.tokens.len()).unwrap_or(i32::MAX).into()),
             ("up", view.is_alive(index).into()),
         ]);
-    }
+    })
+    .await;
 }
 
 /// A row for each token range of each replicated keyspace and each of its replicas.
-pub(crate) fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
+pub(crate) async fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
     for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
         let copies = view.place_keyspace(keyspace);
-        for (range, replicas) in copies.now().ranges() {
+        rows.each(copies.now().ranges(), |rows, (range, replicas)| {
             for node in replicas.iter().map(|replica| view.node(*replica)) {
                 rows.row([
                     ("keyspace_name", keyspace.name.as_str().into()),
@@ -47,14 +49,15 @@ pub(crate) fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterV
                     ("rack", node.location.rack.as_str().into()),
                 ]);
             }
-        }
+        })
+        .await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::tests::{cell, cluster, rows};
+    use crate::nodes::tests::{cell, cluster, now, rows};
 
     #[test]
     fn each_node_has_its_share_and_is_up_or_not() {
@@ -63,7 +66,7 @@ mod tests {
         nodes[1].alive = false;
         nodes[1].phase = Phase::Removing;
         let view = ClusterView::new(nodes[0].host, nodes).unwrap();
-        let mut told = rows("cluster_status", |rows| cluster_status(rows, &view));
+        let mut told = rows("cluster_status", |rows| now(cluster_status(rows, &view)));
         told.sort_by_key(|row| cell(row, "host_id").map(<[u8]>::to_vec));
         let owns = |row: usize| f32::from_be_bytes(cell(&told[row], "owns").unwrap().try_into().unwrap());
         assert_eq!([owns(0), owns(1)], [50.0, 50.0]);

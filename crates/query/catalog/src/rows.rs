@@ -9,11 +9,14 @@ use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, Row,
 };
+use rt::preempt::Pace;
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
 /// The write time of everything computed.
 const TIMESTAMP: i64 = 1;
+/// A row takes about as long as so many steps of a loop over rows that are there.
+const STEPS_OF_A_ROW: usize = 16;
 
 /// A value on its way into a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,12 +118,14 @@ fn frozen<'a>(len: usize, items: impl Iterator<Item = &'a Datum>) -> Vec<u8> {
 pub struct RowBuilder {
     table: Arc<Table>,
     partitions: BTreeMap<DecoratedKey, PartitionUpdate>,
+    /// Rows so far.
+    added: usize,
 }
 
 impl RowBuilder {
     /// No rows yet.
     pub fn new(table: Arc<Table>) -> Self {
-        Self { table, partitions: BTreeMap::new() }
+        Self { table, partitions: BTreeMap::new(), added: 0 }
     }
 
     /// The table.
@@ -166,6 +171,29 @@ impl RowBuilder {
         }
         let update = || PartitionUpdate::new(table.clone(), key.clone());
         self.partitions.entry(key.clone()).or_insert_with(update).add_row(row);
+        self.added += 1;
+    }
+
+    /// Adds the rows of each of `items`, few of each, and lets other tasks run between them.
+    pub(crate) async fn each<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut add: impl FnMut(&mut Self, T),
+    ) {
+        let mut pace = Pace::new();
+        for item in items {
+            let before = self.added;
+            add(self, item);
+            pace.count(1 + STEPS_OF_A_ROW * (self.added - before));
+            if pace.is_due() {
+                pace.pause().await;
+            }
+        }
+    }
+
+    /// Takes out the first partition in ring order.
+    pub(crate) fn take(&mut self) -> Option<PartitionUpdate> {
+        self.partitions.pop_first().map(|(_, partition)| partition)
     }
 
     /// The partitions in ring order.

@@ -7,12 +7,12 @@ use crate::{Facts, NodeFacts, OptionFacts, ServerFacts, SnapshotFacts};
 /// The version of Cassandra whose interface this is.
 const COMPATIBLE_VERSION: &str = "5.0.6";
 
-pub(crate) fn fill(rows: &mut RowBuilder, facts: &Facts) {
+pub(crate) async fn fill(rows: &mut RowBuilder, facts: &Facts) {
     let scylla = rows.table().keyspace == "system";
     match rows.table().name.clone().as_str() {
-        "snapshots" if scylla => facts.snapshots.iter().for_each(|one| snapshot_of_table(rows, one)),
-        "snapshots" => facts.snapshots.iter().for_each(|one| snapshot(rows, one)),
-        "config" => facts.options.iter().for_each(|one| option(rows, one)),
+        "snapshots" if scylla => rows.each(&facts.snapshots, snapshot_of_table).await,
+        "snapshots" => rows.each(&facts.snapshots, snapshot).await,
+        "config" => rows.each(&facts.options, option).await,
         "protocol_servers" => facts.node.servers.iter().for_each(|one| server(rows, one)),
         "versions" => versions(rows, &facts.node),
         "runtime_info" => facts.runtime.iter().for_each(|(group, item, value)| {

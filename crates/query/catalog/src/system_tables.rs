@@ -6,35 +6,29 @@ use schema::Schema;
 
 use crate::rows::{Datum, RowBuilder};
 use crate::{
-    CacheFacts, ClientFacts, CompactionFacts, Facts, RepairFacts, SizeFacts, TaskFacts, estimates, gossip,
-    large, nodes, requests, ring, running,
+    CacheFacts, ClientFacts, CompactionFacts, Facts, PreparedFacts, RepairFacts, SizeFacts, TaskFacts,
+    estimates, gossip, large, nodes, requests, ring, running,
 };
 
-pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
+pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
     match rows.table().name.clone().as_str() {
         "local" => nodes::local(rows, schema, &facts.node, &facts.view),
-        "peers" => nodes::peers(rows, schema, &facts.view),
-        "peers_v2" => nodes::peers_v2(rows, schema, &facts.view),
-        "cluster_status" => ring::cluster_status(rows, &facts.view),
-        "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view),
-        "repair_history" => facts.repairs.iter().for_each(|one| repair(rows, schema, one)),
-        "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts),
-        "compaction_history" => facts.compactions.iter().for_each(|record| compaction(rows, record)),
-        "prepared_statements" => facts.prepared.iter().for_each(|prepared| {
-            rows.row([
-                ("prepared_id", prepared.id.clone().into()),
-                ("logged_keyspace", prepared.keyspace.clone().into()),
-                ("query_string", prepared.text.as_str().into()),
-            ]);
-        }),
+        "peers" => nodes::peers(rows, schema, &facts.view).await,
+        "peers_v2" => nodes::peers_v2(rows, schema, &facts.view).await,
+        "cluster_status" => ring::cluster_status(rows, &facts.view).await,
+        "pending_hints" => nodes::pending_hints(rows, &facts.hints, &facts.view).await,
+        "repair_history" => rows.each(&facts.repairs, |rows, one| repair(rows, schema, one)).await,
+        "size_estimates" | "table_estimates" => estimates::fill(rows, schema, facts).await,
+        "compaction_history" => rows.each(&facts.compactions, compaction).await,
+        "prepared_statements" => rows.each(&facts.prepared, prepared).await,
         "settings" => facts.settings.iter().for_each(|(name, value)| {
             rows.row([("name", name.as_str().into()), ("value", value.as_str().into())]);
         }),
         "clients" if rows.table().keyspace == "system" => {
-            facts.clients.iter().for_each(|one| client_of_shard(rows, one));
+            rows.each(&facts.clients, client_of_shard).await;
         }
-        "clients" => facts.clients.iter().for_each(|one| client(rows, one)),
-        "sstable_tasks" => facts.tasks.iter().for_each(|one| task(rows, one)),
+        "clients" => rows.each(&facts.clients, client).await,
+        "sstable_tasks" => rows.each(&facts.tasks, task).await,
         "cql_metrics" => facts.cql.iter().for_each(|(name, value)| {
             rows.row([("name", (*name).into()), ("value", (*value).into())]);
         }),
@@ -50,14 +44,14 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
                 ("pending_tasks", pool.pending.into()),
             ]);
         }),
-        "disk_usage" => mebibytes(rows, schema, facts, |size| size.disk_bytes),
-        "max_partition_size" => mebibytes(rows, schema, facts, |size| size.partition_bytes_max),
-        "max_sstable_size" => mebibytes(rows, schema, facts, |size| size.sstable_bytes_max),
+        "disk_usage" => mebibytes(rows, schema, facts, |size| size.disk_bytes).await,
+        "max_partition_size" => mebibytes(rows, schema, facts, |size| size.partition_bytes_max).await,
+        "max_sstable_size" => mebibytes(rows, schema, facts, |size| size.sstable_bytes_max).await,
         "max_sstable_duration" => {
-            sizes(rows, schema, facts, |size| ("max_sstable_duration", size.sstable_millis_max));
+            sizes(rows, schema, facts, |size| ("max_sstable_duration", size.sstable_millis_max)).await;
         }
-        "token_ring" => ring::token_ring(rows, schema, &facts.view),
-        "gossip_info" => gossip::fill(rows, &facts.gossip),
+        "token_ring" => ring::token_ring(rows, schema, &facts.view).await,
+        "gossip_info" => gossip::fill(rows, &facts.gossip).await,
         "coordinator_read_latency"
         | "coordinator_scan_latency"
         | "coordinator_write_latency"
@@ -65,24 +59,33 @@ pub(crate) fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
         | "local_scan_latency"
         | "local_write_latency"
         | "rows_per_read"
-        | "tombstones_per_read" => requests::fill(rows, schema, &facts.requests),
-        "large_partitions" | "large_rows" | "large_cells" => large::fill(rows, schema, &facts.large),
-        _ => running::fill(rows, facts),
+        | "tombstones_per_read" => requests::fill(rows, schema, &facts.requests).await,
+        "large_partitions" | "large_rows" | "large_cells" => large::fill(rows, schema, &facts.large).await,
+        _ => running::fill(rows, facts).await,
     }
 }
 
-/// A figure of bytes in mebibytes, rounded up as Cassandra does.
-fn mebibytes(rows: &mut RowBuilder, schema: &Schema, facts: &Facts, bytes: impl Fn(&SizeFacts) -> i64) {
-    sizes(rows, schema, facts, |size| ("mebibytes", (bytes(size).max(0) as u64).div_ceil(1 << 20) as i64));
+fn prepared(rows: &mut RowBuilder, prepared: &PreparedFacts) {
+    rows.row([
+        ("prepared_id", prepared.id.clone().into()),
+        ("logged_keyspace", prepared.keyspace.clone().into()),
+        ("query_string", prepared.text.as_str().into()),
+    ]);
 }
 
-fn sizes(
+/// A figure of bytes in mebibytes, rounded up as Cassandra does.
+async fn mebibytes(rows: &mut RowBuilder, schema: &Schema, facts: &Facts, bytes: impl Fn(&SizeFacts) -> i64) {
+    let figure = |size: &SizeFacts| ("mebibytes", (bytes(size).max(0) as u64).div_ceil(1 << 20) as i64);
+    sizes(rows, schema, facts, figure).await;
+}
+
+async fn sizes(
     rows: &mut RowBuilder,
     schema: &Schema,
     facts: &Facts,
     figure: impl Fn(&SizeFacts) -> (&'static str, i64),
 ) {
-    for size in &facts.sizes {
+    let add = |rows: &mut RowBuilder, size: &SizeFacts| {
         if let Some(table) = schema.table_by_id(size.table) {
             let (name, value) = figure(size);
             rows.row([
@@ -91,7 +94,8 @@ fn sizes(
                 (name, value.into()),
             ]);
         }
-    }
+    };
+    rows.each(&facts.sizes, add).await;
 }
 
 /// ScyllaDB's table. Which repair it was is not known: the id is that of the range.

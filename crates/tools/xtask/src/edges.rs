@@ -87,7 +87,7 @@ pub const TABLE: &[Row] = &[
     row("membership", "cluster", "schema rt topology gossip rpc engine cluster streaming coordinator"),
     // query: statements.
     row("auth", "query", "stdx types schema rt cql"),
-    row("catalog", "query", "stdx types schema mutation cdc topology coordinator"),
+    row("catalog", "query", "stdx types schema mutation rt cdc topology replica coordinator"),
     row("udf", "query", "stdx types schema rt"),
     row(
         "exec",

@@ -114,12 +114,13 @@ impl Server {
             Verb::Read => {
                 let (command, page) = self.read((from, &body), trace).await?;
                 let mut out = Vec::with_capacity(256);
-                read_codec::encode_page(&command, page, &mut out);
+                read_codec::encode_page(&command, page, &mut out).await;
                 Ok(out.into())
             }
             Verb::ReadDigest => {
                 let (command, page) = self.read((from, &body), trace).await?;
-                let digest = self.coordinator.context().digest_of(&command, &page);
+                let digest = self.coordinator.context().digest_of(&command, &page).await;
+                replica::steps::free_page(page).await;
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Nearest => self.nearest(&body).await,

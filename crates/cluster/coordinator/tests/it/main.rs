@@ -15,6 +15,7 @@ mod promises;
 mod rates;
 mod replication;
 mod table_placement;
+mod tombstones;
 mod traces;
 mod truncations;
 mod votes;

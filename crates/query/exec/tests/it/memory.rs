@@ -10,7 +10,8 @@ use cdc::Log;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, ViewNode, WriteOptions,
+    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, RequestError, SchemaChangeError,
+    ViewNode, WriteOptions, read_computed,
 };
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
@@ -337,10 +338,15 @@ impl Coordinator for Memory {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         self.deadline.set(Some(deadline));
-        let tables = self.tables.borrow();
-        let computed = catalog::schema_rows(&command.table, &self.schema.borrow()).unwrap_or_default();
-        let computed: Partitioned = computed.into_iter().map(|update| (update.key.clone(), update)).collect();
-        let table = tables.get(&command.table.id).unwrap_or(&computed);
+        let schema = self.schema();
+        if let Some(stored) = catalog::StoredSchema::new(command, &schema) {
+            return Ok(read_computed(command, ComputedRows::InOrder(Box::new(stored))).await);
+        }
+        if let Some(rows) = catalog::schema_rows(&command.table, &schema).await {
+            return Ok(read_computed(command, ComputedRows::All(rows)).await);
+        }
+        let (tables, nothing) = (self.tables.borrow(), Partitioned::new());
+        let table = tables.get(&command.table.id).unwrap_or(&nothing);
         let found: Partitioned;
         let table = match &command.index {
             None => table,

@@ -3,6 +3,7 @@
 mod adopting;
 mod cleanup;
 mod compacting;
+mod cost;
 mod counters;
 mod crash;
 mod damaged;

@@ -51,43 +51,103 @@ pub fn decode(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
 ) -> Result<Option<Decoded>, DecodeError> {
-    match version {
-        Version::V1 => {}
-    }
-    let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new(), is_whole: true };
-    let id = decoder.fields.take(16, "a table id")?;
-    let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
-    let key = decoder.fields.bytes("a partition key")?;
-    decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
-    decoder.names(&table)?;
-    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
-    let parts = decoder.fields.read("flags", Reader::u8)?;
-    if parts & HAS_DELETION != 0 {
-        update.add_deletion(decoder.deletion()?);
-    }
-    if parts & HAS_STATIC != 0 {
-        let row = decoder.row(&table, true)?;
-        if !row.is_empty() {
-            update.add_static(row);
+    let Some(mut decoding) = UpdateDecoding::begin(version, buffer, table)? else { return Ok(None) };
+    while !decoding.step(usize::MAX)? {}
+    Ok(Some(decoding.finish()))
+}
+
+/// [`decode`] of an update that may be large, in steps.
+pub struct UpdateDecoding<'a> {
+    decoder: Decoder<'a>,
+    update: PartitionUpdate,
+    /// Ranges that are still to be read.
+    ranges: usize,
+    /// Rows that are; none until their number is read.
+    rows: Option<usize>,
+}
+
+impl<'a> UpdateDecoding<'a> {
+    /// Reads the part before the ranges and rows; none for a table that `table` does not know.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`]: the bytes are no update of this version.
+    pub fn begin(
+        version: Version,
+        buffer: &'a Bytes,
+        table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+    ) -> Result<Option<Self>, DecodeError> {
+        match version {
+            Version::V1 => {}
         }
+        let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new(), is_whole: true };
+        let id = decoder.fields.take(16, "a table id")?;
+        let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
+        let key = decoder.fields.bytes("a partition key")?;
+        decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
+        decoder.names(&table)?;
+        let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
+        let parts = decoder.fields.read("flags", Reader::u8)?;
+        if parts & HAS_DELETION != 0 {
+            update.add_deletion(decoder.deletion()?);
+        }
+        if parts & HAS_STATIC != 0 {
+            let row = decoder.row(&table, true)?;
+            if !row.is_empty() {
+                update.add_static(row);
+            }
+        }
+        let ranges = if parts & HAS_RANGES != 0 { decoder.fields.count("a number of ranges")? } else { 0 };
+        Ok(Some(Self { decoder, update, ranges, rows: None }))
     }
-    if parts & HAS_RANGES != 0 {
-        for _ in 0..decoder.fields.count("a number of ranges")? {
-            let (start, end) = (decoder.fields.bound(&table)?, decoder.fields.bound(&table)?);
+
+    /// Reads so many ranges and rows at most; whether the update is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`]: the bytes are no update of this version, or bytes follow it.
+    pub fn step(&mut self, most: usize) -> Result<bool, DecodeError> {
+        let Self { decoder, update, .. } = self;
+        let mut room = most;
+        while self.ranges > 0 && room > 0 {
+            let (start, end) = (decoder.fields.bound(&update.table)?, decoder.fields.bound(&update.table)?);
             let deletion = decoder.deletion()?;
             update.add_range_tombstone(RangeTombstone { start, end, deletion });
+            self.ranges -= 1;
+            room -= 1;
         }
-    }
-    for _ in 0..decoder.fields.count("a number of rows")? {
-        let row = decoder.row(&table, false)?;
-        if !row.is_empty() {
-            update.add_row(row);
+        if self.ranges > 0 {
+            return Ok(false);
         }
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            None => self.rows.insert(decoder.fields.count("a number of rows")?),
+        };
+        while *rows > 0 && room > 0 {
+            let row = decoder.row(&update.table, false)?;
+            if !row.is_empty() {
+                update.add_row(row);
+            }
+            *rows -= 1;
+            room -= 1;
+        }
+        if *rows > 0 {
+            return Ok(false);
+        }
+        if !decoder.fields.is_empty() {
+            return Err(decoder.fields.error("the end of the update"));
+        }
+        Ok(true)
     }
-    if !decoder.fields.is_empty() {
-        return Err(decoder.fields.error("the end of the update"));
+
+    /// The update, when a step has said that it is complete.
+    ///
+    /// # Panics
+    /// When ranges or rows are still to be read.
+    pub fn finish(self) -> Decoded {
+        assert!(self.ranges == 0 && self.rows == Some(0), "an update is read to its end");
+        Decoded { update: self.update, is_whole: self.decoder.is_whole }
     }
-    Ok(Some(Decoded { update, is_whole: decoder.is_whole }))
 }
 
 /// The meaning of a name of an update under the present schema.

@@ -7,44 +7,80 @@ use super::{
     CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, COMPLEX, HAS_DELETION, HAS_RANGES, HAS_STATIC, ROW_DELETED,
     ROW_LIVE, ROW_TTL, put_bound, put_bytes, put_prefix,
 };
-use crate::{Cell, ColumnData, DeletionTime, NO_DELETION, PartitionUpdate, Row, Timestamp};
+use crate::{Cell, ColumnData, DeletionTime, NO_DELETION, PartitionUpdate, Row, Timestamp, Walk};
 
 /// Appends an update, in [`super::Version::CURRENT`].
 pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
-    let table = &*update.table;
-    out.extend_from_slice(&table.id.0);
-    put_bytes(&update.key.key, out);
-    let base = base_timestamp(update);
-    out.extend_from_slice(&base.to_be_bytes());
-    let names = Names::of(update);
-    write_unsigned(names.len() as u64, out);
-    names.encode(table, out);
-    let mut encoder = Encoder { base, names, out };
-    let mut parts = 0;
-    for (flag, present) in [
-        (HAS_DELETION, !update.deletion.is_live()),
-        (HAS_STATIC, update.static_row.is_some()),
-        (HAS_RANGES, !update.range_tombstones.is_empty()),
-    ] {
-        parts |= if present { flag } else { 0 };
+    let mut encoding = UpdateEncoding::begin(update, out);
+    while !encoding.step(out, usize::MAX) {}
+}
+
+/// [`encode_update`] of an update that may be large, in steps.
+pub struct UpdateEncoding<'a> {
+    base: Timestamp,
+    names: Names<'a>,
+    ranges: Walk<'a>,
+    /// The number of rows, until it is written.
+    row_count: Option<usize>,
+    rows: std::slice::Iter<'a, Row>,
+}
+
+impl<'a> UpdateEncoding<'a> {
+    /// Appends the part before the ranges and rows.
+    pub fn begin(update: &'a PartitionUpdate, out: &mut Vec<u8>) -> Self {
+        let table = &*update.table;
+        out.extend_from_slice(&table.id.0);
+        put_bytes(&update.key.key, out);
+        let base = base_timestamp(update);
+        out.extend_from_slice(&base.to_be_bytes());
+        let names = Names::of(update);
+        write_unsigned(names.len() as u64, out);
+        names.encode(table, out);
+        let mut encoder = Encoder { base, names: &names, out };
+        let mut parts = 0;
+        for (flag, present) in [
+            (HAS_DELETION, !update.deletion.is_live()),
+            (HAS_STATIC, update.static_row.is_some()),
+            (HAS_RANGES, !update.range_tombstones.is_empty()),
+        ] {
+            parts |= if present { flag } else { 0 };
+        }
+        encoder.out.push(parts);
+        if parts & HAS_DELETION != 0 {
+            encoder.deletion(update.deletion);
+        }
+        if let Some(row) = &update.static_row {
+            encoder.row(row);
+        }
+        if parts & HAS_RANGES != 0 {
+            write_unsigned(update.range_tombstones.len() as u64, encoder.out);
+        }
+        let rows = update.rows();
+        let ranges = update.range_tombstones.iter();
+        Self { base, names, ranges, row_count: Some(rows.len()), rows: rows.iter() }
     }
-    encoder.out.push(parts);
-    if parts & HAS_DELETION != 0 {
-        encoder.deletion(update.deletion);
-    }
-    if let Some(row) = &update.static_row {
-        encoder.row(row);
-    }
-    if parts & HAS_RANGES != 0 {
-        write_unsigned(update.range_tombstones.len() as u64, encoder.out);
-        for range in update.range_tombstones.iter() {
+
+    /// Appends so many ranges and rows at most, to the bytes of before; whether the update is complete.
+    pub fn step(&mut self, out: &mut Vec<u8>, most: usize) -> bool {
+        let mut encoder = Encoder { base: self.base, names: &self.names, out };
+        let mut room = most;
+        while room > 0
+            && let Some(range) = self.ranges.next()
+        {
             put_bound(&range.start, encoder.out);
             put_bound(&range.end, encoder.out);
             encoder.deletion(range.deletion);
+            room -= 1;
         }
+        if room == 0 {
+            return false;
+        }
+        if let Some(count) = self.row_count.take() {
+            write_unsigned(count as u64, encoder.out);
+        }
+        self.rows.by_ref().take(room).for_each(|row| encoder.row(row));
+        self.rows.as_slice().is_empty()
     }
-    write_unsigned(update.rows().len() as u64, encoder.out);
-    update.rows().iter().for_each(|row| encoder.row(row));
 }
 
 /// The timestamp that most of an update has; others are written as differences.
@@ -122,7 +158,7 @@ impl<'a> Names<'a> {
 
 struct Encoder<'a> {
     base: Timestamp,
-    names: Names<'a>,
+    names: &'a Names<'a>,
     out: &'a mut Vec<u8>,
 }
 

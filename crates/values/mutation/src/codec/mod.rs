@@ -21,8 +21,8 @@ mod encode;
 mod fields;
 mod list;
 
-pub use decode::{Decoded, decode, decode_update};
-pub use encode::encode_update;
+pub use decode::{Decoded, UpdateDecoding, decode, decode_update};
+pub use encode::{UpdateEncoding, encode_update};
 pub use fields::{DecodeError, Fields, put_bound, put_bytes, put_prefix};
 pub use list::{DecodedUpdates, EncodedUpdates, UpdatesError, decode_updates, encode_updates};
 

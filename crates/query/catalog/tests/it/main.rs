@@ -1,0 +1,3 @@
+//! Tests of what computed tables contain, by their reads.
+
+mod stored;
