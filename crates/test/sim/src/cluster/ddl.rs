@@ -15,8 +15,8 @@ use wire::client::ResultBody;
 use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
 use crate::plan::one_in;
+use crate::session::connect_any;
 use crate::statement::Query;
-use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 /// Tables of each client.

@@ -35,9 +35,10 @@ use crate::cluster::{
     steady, truncation,
 };
 use crate::plan::{one_in, pick, shape};
+use crate::session;
 use crate::statement::Query;
-use crate::worker;
-use crate::world::{Excuses, SharedWorld, Table};
+use crate::table::Table;
+use crate::world::{Excuses, SharedWorld};
 
 /// A node that is not ready by then will not be. Each join that is ahead of one that takes a dead node's place may wait for the dead one twice for a minute.
 const START_TIME_MAX: Duration = Duration::from_secs(900);
@@ -317,7 +318,7 @@ impl ClusterDirector {
     pub(crate) async fn connect(&mut self, nth: usize) -> Result<Connection, String> {
         let mut last = None;
         for _ in 0..50 {
-            let speech = worker::speech(&mut self.rng);
+            let speech = session::speech(&mut self.rng);
             match Connection::open(&self.rt, self.server(nth), speech).await {
                 Ok(connection) => return Ok(connection),
                 Err(failure) => last = Some(failure),

@@ -5,7 +5,7 @@ use wire::Consistency;
 
 use crate::cluster::director::ClusterDirector;
 use crate::plan::{one_in, pick};
-use crate::{worker, workload};
+use crate::{session, workload};
 
 /// Reads every partition through random nodes; settles writes of unknown outcome.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
@@ -32,7 +32,7 @@ async fn read(director: &mut ClusterDirector, table: usize, consistency: Consist
             workload::whole_partition(known, &key, reversed, one_in(&mut director.rng, 2))
         };
         let page = *pick(&mut director.rng, &[1, 3, 100]);
-        let asked = worker::ask(&director.world, &mut connection, table, &query, &question, page).await;
+        let asked = session::ask(&director.world, &mut connection, table, &query, &question, page).await;
         if director.failed() {
             return Ok(());
         }

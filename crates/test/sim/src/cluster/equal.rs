@@ -4,7 +4,7 @@
 use wire::Consistency;
 
 use crate::cluster::director::ClusterDirector;
-use crate::{worker, workload};
+use crate::{session, workload};
 
 /// Reads everything at ONE through every node; a node that has a copy answers from its own.
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
@@ -14,7 +14,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
         connection.consistency = Consistency::One;
         for table in 0..tables {
             let (query, question) = workload::whole_table(&director.world.borrow().tables[table], false);
-            let asked = worker::ask(&director.world, &mut connection, table, &query, &question, 100).await;
+            let asked = session::ask(&director.world, &mut connection, table, &query, &question, 100).await;
             if director.failed() {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use rt_sim::{LinkConfig, NameDurability, Rng};
 use crate::cluster::nemesis::Fault;
 use crate::cluster::plan::{ClusterPlan, Copies, Grace, Levels};
 use crate::plan::{Sync, one_in, pick};
-use crate::world::Scale;
+use crate::table::Scale;
 
 /// Draws of the focus of a seed.
 const STREAM: u64 = 11;

@@ -46,7 +46,6 @@ use std::time::Duration;
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
-pub(crate) use crate::cluster::atomic::Batches;
 use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 pub use crate::cluster::focus::Focus;
@@ -58,8 +57,8 @@ use crate::cluster::replicating::SharedCopied;
 use crate::cluster::serial::Registers;
 use crate::cluster::stamps::Stamps;
 use crate::cluster::truncating::SharedCut;
+use crate::report::{ClusterShape, Options, Report, report, simulation_config};
 use crate::world::World;
-use crate::{ClusterShape, Options, Report};
 
 /// Draws that came later than others, so that what those draw stays as it is.
 const DETAILS_STREAM: u64 = 12;
@@ -144,15 +143,17 @@ fn shape(plan: &ClusterPlan) -> ClusterShape {
     ClusterShape { nodes: plan.shards.len(), datacenters: datacenters.len(), shards: plan.shards.clone() }
 }
 
-/// The machines that a seed draws.
-pub(crate) fn shape_of(seed: u64) -> ClusterShape {
-    // As the simulation numbers the streams of those above it.
-    shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - SCENARIO_STREAM)))
+impl ClusterShape {
+    /// The machines that a seed draws.
+    pub fn of(seed: u64) -> Self {
+        // As the simulation numbers the streams of those above it.
+        shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - SCENARIO_STREAM)))
+    }
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options) -> Report {
-    let simulation = Simulation::new(seed, crate::simulation_config(seed, options));
+    let simulation = Simulation::new(seed, simulation_config(seed, options));
     let sim = simulation.handle();
     let mut rng = sim.rng(SCENARIO_STREAM);
     let plan = draw(seed, options, &mut rng);
@@ -195,5 +196,5 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
     if let Err(stalled) = ended {
         world.fail(stalled.to_string());
     }
-    Report { shape: Some(shape(&plan)), ..crate::report(seed, &sim, &world, format!("{plan:?}")) }
+    Report { shape: Some(shape(&plan)), ..report(seed, &sim, &world, format!("{plan:?}")) }
 }

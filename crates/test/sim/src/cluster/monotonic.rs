@@ -4,7 +4,7 @@ use wire::Consistency;
 
 use crate::cluster::director::ClusterDirector;
 use crate::plan::pick;
-use crate::{worker, workload};
+use crate::{session, workload};
 
 /// How often each table is read.
 const READINGS: usize = 6;
@@ -20,7 +20,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             connection.consistency = Consistency::One;
             let (query, question) = workload::whole_table(&director.world.borrow().tables[table], false);
             let page = *pick(&mut director.rng, &[1, 3, 100]);
-            let asked = worker::ask(&director.world, &mut connection, table, &query, &question, page).await;
+            let asked = session::ask(&director.world, &mut connection, table, &query, &question, page).await;
             if director.failed() {
                 return Ok(());
             }

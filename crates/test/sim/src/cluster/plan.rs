@@ -12,7 +12,7 @@ use crate::cluster::focus::Focus;
 use crate::cluster::nemesis::Fault;
 use crate::cluster::ring::RingEvent;
 use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
-use crate::world::Scale;
+use crate::table::Scale;
 
 /// Nodes without which a cluster is not begun; those above may join later.
 const FOUNDERS_MIN: usize = 3;

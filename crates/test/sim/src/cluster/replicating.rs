@@ -16,8 +16,8 @@ use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::repaired;
 use crate::plan::pick;
+use crate::session::connect_any;
 use crate::statement::{Query, decode_value};
-use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 /// The keyspace.

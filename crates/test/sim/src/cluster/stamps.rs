@@ -26,8 +26,8 @@ use crate::cluster::director::ClusterDirector;
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::serial;
 use crate::plan::{one_in, pick};
+use crate::session::connect_any;
 use crate::statement::Query;
-use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 const TABLE: &str = "k0.stamped";

@@ -13,8 +13,8 @@ use crate::client::{Connection, Failure};
 use crate::cluster::health::Health;
 use crate::cluster::plan::ClusterPlan;
 use crate::plan::one_in;
+use crate::session::speech;
 use crate::statement::Query;
-use crate::worker::speech;
 use crate::world::SharedWorld;
 
 /// The table that this checker writes and reads.

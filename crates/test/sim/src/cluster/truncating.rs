@@ -17,8 +17,8 @@ use crate::cluster::director::ClusterDirector;
 use crate::cluster::lwt::{self, SharedLwt};
 use crate::cluster::plan::ClusterPlan;
 use crate::plan::{one_in, pick};
+use crate::session::connect_any;
 use crate::statement::Query;
-use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 const TABLE: &str = "k0.cut";

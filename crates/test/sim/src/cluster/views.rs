@@ -16,8 +16,8 @@ use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::plan::ClusterPlan;
 use crate::plan::pick;
+use crate::session::connect_any;
 use crate::statement::Query;
-use crate::worker::connect_any;
 use crate::world::SharedWorld;
 
 pub(crate) const TABLE: &str = "k0.followed";

@@ -14,7 +14,7 @@ use crate::cluster::lwt::{self, LwtTables};
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::serial::{self, SharedRegisters};
 use crate::plan::{one_in, pick};
-use crate::worker::{ask, connect_any};
+use crate::session::{ask, connect_any};
 use crate::workload::{self, Prepared};
 use crate::world::SharedWorld;
 

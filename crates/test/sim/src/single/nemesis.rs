@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rt_sim::{DiskConfig, LinkConfig, Rng};
 
-use crate::director::Director;
 use crate::plan::{Sync, one_in, pick};
+use crate::single::director::Director;
 
 /// Longer than a write that was given up can take to happen after all.
 const SETTLE_TIME: Duration = Duration::from_secs(4);

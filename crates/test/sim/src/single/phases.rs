@@ -1,22 +1,21 @@
 //! The phases of a run: process lifetimes of the node, each with a workload and an end, and after each start a reading of everything.
 
 use std::net::SocketAddr;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rt::{Group, Rt};
-use rt_sim::{NodeId, Rng, Sim};
+use rt::Group;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::plan::{self, Plan, one_in};
-use crate::schemer::{self, Schemer};
+use crate::plan::{self, one_in};
+use crate::single::director::Director;
+use crate::single::schemer::{self, Schemer};
+use crate::single::worker::Worker;
 use crate::statement::Query;
-use crate::worker::{self, Worker};
-use crate::workload;
-use crate::world::{Excuses, SharedWorld, Table};
+use crate::table::Table;
+use crate::world::Excuses;
+use crate::{session, workload};
 
 /// A node that is not ready by then will not be.
 const START_TIME_MAX: Duration = Duration::from_secs(120);
@@ -29,33 +28,7 @@ enum End {
     Stop,
 }
 
-/// Directs a run.
-pub(crate) struct Director {
-    pub(crate) rt: Rt,
-    pub(crate) sim: Sim,
-    pub(crate) node: NodeId,
-    pub(crate) plan: Rc<Plan>,
-    pub(crate) world: SharedWorld,
-    pub(crate) rng: Rng,
-    /// How often the node was ready.
-    pub(crate) ready: Arc<AtomicU64>,
-    /// When the last process that was ready ended, until the next one is ready and has synced its log.
-    pub(crate) unsynced_since: Option<u64>,
-    /// The disk gave errors in the present lifetime, after which a shard may take no more requests.
-    pub(crate) disk_failed: bool,
-    /// The clients of the present lifetime.
-    pub(crate) tasks_of_lifetime: Vec<rt::Task<()>>,
-}
-
 impl Director {
-    fn server(&self) -> SocketAddr {
-        SocketAddr::new(self.sim.ip(self.node), 9042)
-    }
-
-    pub(crate) fn failed(&self) -> bool {
-        self.world.borrow().failure.is_some()
-    }
-
     /// The whole run.
     pub(crate) async fn run(mut self) {
         for lifetime in 0..self.plan.lifetimes {
@@ -167,7 +140,7 @@ impl Director {
 
     async fn connect(&mut self) -> Option<Connection> {
         for _ in 0..20 {
-            let speech = worker::speech(&mut self.rng);
+            let speech = session::speech(&mut self.rng);
             match Connection::open(&self.rt, self.server(), speech).await {
                 Ok(connection) => return Some(connection),
                 Err(failure) => {
@@ -318,7 +291,7 @@ impl Director {
                         workload::whole_partition(table, &key, reversed, one_in(&mut self.rng, 2));
                     (query, question, *plan::pick(&mut self.rng, &[1, 3, 100]))
                 };
-                let asked = worker::ask(&self.world, &mut connection, table, &query, &question, page).await;
+                let asked = session::ask(&self.world, &mut connection, table, &query, &question, page).await;
                 if self.failed() {
                     return;
                 }
@@ -336,7 +309,7 @@ impl Director {
             }
             let (query, question) = workload::whole_table(&self.world.borrow().tables[table], false);
             let page = *plan::pick(&mut self.rng, &[1, 2, 5, 100]);
-            let asked = worker::ask(&self.world, &mut connection, table, &query, &question, page).await;
+            let asked = session::ask(&self.world, &mut connection, table, &query, &question, page).await;
             if self.failed() {
                 return;
             }

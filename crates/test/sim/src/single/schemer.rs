@@ -3,32 +3,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::{Column, Effect, Shape, Write};
+use model::{Column, Effect, Write};
 use rt::Rt;
 use rt_sim::Rng;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
 use crate::plan::{self, one_in, pick};
+use crate::session;
 use crate::statement::Query;
-use crate::worker;
-use crate::world::{Key, SharedWorld, Table, World};
+use crate::table::{Key, Pending, Table};
+use crate::world::{SharedWorld, World};
 
 /// Columns that a table may have outside of its key.
 const COLUMNS_MAX: usize = 6;
-
-/// A change whose outcome is not known until the node has started again.
-#[derive(Clone, Debug)]
-pub(crate) enum Pending {
-    /// The table may have these columns now.
-    Alter(Shape),
-    /// The table may be gone.
-    Drop,
-    /// The table may be there.
-    Create,
-    /// Its data may be gone; each partition is judged alone.
-    Truncate,
-}
 
 /// One change, ready to be sent.
 struct Change {
@@ -55,8 +43,8 @@ impl Schemer {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.is_down() {
-            let speech = worker::speech(&mut self.rng);
-            if let Some(mut connection) = worker::connect(&self.rt, &self.world, self.server, speech).await {
+            let speech = session::speech(&mut self.rng);
+            if let Some(mut connection) = session::connect(&self.rt, &self.world, self.server, speech).await {
                 while !self.is_down() && self.step(&mut connection).await {}
             }
             self.rt.sleep(Duration::from_millis(5)).await;
@@ -205,35 +193,6 @@ fn draw_truncate(world: &mut World, at: usize) -> Change {
     }
     world.note_truncation(at, &writes);
     Change { table: at, text, pending: Pending::Truncate, writes }
-}
-
-impl Table {
-    /// Takes over a change that has happened, or has not.
-    pub(crate) fn settle(&mut self, happened: bool) {
-        match self.pending.take() {
-            Some(Pending::Alter(shape)) if happened => self.shape = shape,
-            Some(Pending::Drop) if happened => {
-                self.exists = false;
-                self.partitions.clear();
-            }
-            Some(Pending::Create) => {
-                self.exists = happened;
-                self.partitions.clear();
-            }
-            Some(Pending::Alter(_) | Pending::Drop | Pending::Truncate) | None => {}
-        }
-    }
-
-    fn columns(shape: &Shape) -> Vec<(String, String)> {
-        let keys =
-            shape.partition_key.iter().enumerate().map(|(at, ty)| (format!("p{at}"), ty.name().to_owned()));
-        let rows =
-            shape.clustering.iter().enumerate().map(|(at, (ty, _))| (format!("c{at}"), ty.name().to_owned()));
-        let others = shape.columns.iter().map(|column| (column.name.clone(), column.ty.name()));
-        let mut all: Vec<_> = keys.chain(rows).chain(others).collect();
-        all.sort();
-        all
-    }
 }
 
 /// Compares the tables with the node's schema after a start, and settles changes that were cut off.
