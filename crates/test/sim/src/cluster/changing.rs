@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
-use crate::cluster::focus::Focus;
-use crate::cluster::nemesis::Fault;
-use crate::cluster::plan::{Copies, Grace};
+use crate::cluster::plan::fault::Fault;
+use crate::cluster::plan::focus::Focus;
+use crate::cluster::plan::grace::Grace;
+use crate::cluster::plan::replication::Copies;
+use crate::cluster::plan::ring_event::RingEvent;
 use crate::cluster::repaired;
-use crate::cluster::ring::{Change, RingEvent};
+use crate::cluster::ring::Change;
 use crate::plan::{one_in, pick};
 use crate::rest;
 use crate::statement::Query;

@@ -31,9 +31,10 @@ use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::focus::Focus;
 use crate::cluster::lwt_draw::{self, Request, RequestGenerator};
-use crate::cluster::plan::{ClusterPlan, Copies};
+use crate::cluster::plan::ClusterPlan;
+use crate::cluster::plan::focus::Focus;
+use crate::cluster::plan::replication::Copies;
 use crate::cluster::serial;
 use crate::plan::{one_in, pick};
 use crate::statement::Query;

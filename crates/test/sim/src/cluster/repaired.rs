@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::focus::Focus;
-use crate::cluster::plan::Grace;
+use crate::cluster::plan::focus::Focus;
+use crate::cluster::plan::grace::Grace;
 use crate::cluster::ring::{REST_PORT, repair_path};
 use crate::cluster::{equal, monotonic};
 use crate::plan::one_in;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::plan::Grace;
+use crate::cluster::plan::grace::Grace;
 use crate::cluster::ring::REST_PORT;
 use crate::cluster::{equal, repaired};
 use crate::rest;

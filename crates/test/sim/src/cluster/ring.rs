@@ -10,9 +10,10 @@ use rt::Group;
 use rt_sim::{NodeId, Sim};
 
 use crate::cluster::director::{ClusterDirector, Place};
-use crate::cluster::focus::Focus;
 use crate::cluster::health::Served;
 use crate::cluster::plan::SEEDS;
+use crate::cluster::plan::focus::Focus;
+use crate::cluster::plan::ring_event::RingEvent;
 use crate::plan::{one_in, pick};
 use crate::rest;
 
@@ -26,39 +27,6 @@ const REPLACED_AFTER_MAX: Duration = Duration::from_secs(40);
 const VOTERS_MIN: usize = 3;
 const ASK_PAUSE: Duration = Duration::from_secs(2);
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// Something that happens to the ring, or that an operator does about what nodes keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RingEvent {
-    /// A node leaves.
-    Leave,
-    /// A node dies for good and is removed.
-    Remove,
-    /// A node dies for good, and another machine takes its place.
-    Replace,
-    /// A node loses its disk, and takes its own place with an empty one.
-    NewDisk,
-    /// A node runs cleanup.
-    Cleanup,
-    /// A node repairs all its ranges, or its primary ranges.
-    Repair,
-}
-
-impl RingEvent {
-    /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Leave, Self::Remove, Self::Replace, Self::NewDisk, Self::Cleanup, Self::Repair];
-
-    /// A node, and all that only it has, is gone for good.
-    pub(crate) fn loses_node(self) -> bool {
-        matches!(self, Self::Remove | Self::Replace | Self::NewDisk)
-    }
-
-    /// Replicas change.
-    pub(crate) fn moves_data(self) -> bool {
-        !matches!(self, Self::Cleanup | Self::Repair)
-    }
-}
 
 /// A topology change that was begun and is not known to be over.
 pub(crate) struct Change {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::director::{ClusterDirector, Place};
-use crate::cluster::nemesis::Fault;
-use crate::cluster::ring::RingEvent;
+use crate::cluster::plan::fault::Fault;
+use crate::cluster::plan::ring_event::RingEvent;
 use crate::plan::{one_in, pick};
 
 /// About how long clients write before an image is taken, milliseconds.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rt_sim::NodeId;
 
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::focus::Focus;
+use crate::cluster::plan::focus::Focus;
 use crate::plan::{one_in, pick};
 
 /// About how long a coordinator goes on after one of its replicas stopped hearing it, milliseconds: less than a write may take, or it

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::client::ResultBody;
 
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::focus::Focus;
+use crate::cluster::plan::focus::Focus;
 use crate::plan::one_in;
 use crate::statement::Query;
 

@@ -1,17 +1,27 @@
 //! The choices of a seed that hold for a whole run of a cluster: its machines, where they stand, what happens to them.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod fault;
+pub(crate) mod focus;
+pub(crate) mod focused;
+pub(crate) mod grace;
+pub(crate) mod limits;
+pub(crate) mod replication;
+pub(crate) mod ring_event;
+
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use rt_sim::{LinkConfig, NameDurability, Rng};
 use server::{Config, Size};
-use wire::Consistency;
 
-use crate::cluster::focus::Focus;
-use crate::cluster::nemesis::Fault;
-use crate::cluster::ring::RingEvent;
-use crate::plan::{Plan, Sync, one_in, options_with_grace, pick};
+use crate::cluster::plan::fault::Fault;
+use crate::cluster::plan::focus::Focus;
+use crate::cluster::plan::grace::Grace;
+use crate::cluster::plan::limits::{draw_client_limits, draw_limits};
+use crate::cluster::plan::replication::{Copies, Levels};
+use crate::cluster::plan::ring_event::RingEvent;
+use crate::plan::{Plan, Sync, one_in, pick};
 use crate::table::Scale;
 
 /// Nodes without which a cluster is not begun; those above may join later.
@@ -120,144 +130,6 @@ pub(crate) struct Operations {
     pub(crate) local_rounds: bool,
     /// A client writes with the timestamps of its coordinators.
     pub(crate) stamps: bool,
-}
-
-/// The consistency levels that clients use.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Levels {
-    /// Of writes and reads that have a replica in common.
-    pub(crate) strong_writes: Vec<Consistency>,
-    pub(crate) strong_reads: Vec<Consistency>,
-    /// Of writes that are only promised to be there in the end.
-    pub(crate) weak_writes: Vec<Consistency>,
-    /// Of reads that only have to show nothing that nobody wrote.
-    pub(crate) weak_reads: Vec<Consistency>,
-    /// Two strong reads have a replica in common as well: what one has seen the next sees.
-    pub(crate) reads_overlap: bool,
-}
-
-impl Levels {
-    pub(crate) fn draw(rng: &mut Rng, datacenters: usize, by_datacenter: bool) -> Self {
-        use Consistency::{All, EachQuorum, LocalOne, LocalQuorum, One, Quorum, Two};
-        if datacenters == 1 {
-            let strong = vec![Quorum, Quorum, LocalQuorum, All];
-            return Self {
-                strong_writes: strong.clone(),
-                strong_reads: strong,
-                weak_writes: vec![One, LocalOne],
-                weak_reads: vec![One, LocalOne],
-                reads_overlap: true,
-            };
-        }
-        let weak = if by_datacenter { vec![One, LocalOne, Two] } else { vec![One] };
-        let (strong_writes, strong_reads, reads_overlap) = match (by_datacenter, one_in(rng, 2)) {
-            (true, true) => {
-                (vec![EachQuorum, EachQuorum, All], vec![LocalQuorum, LocalQuorum, Quorum, All], false)
-            }
-            (true, false) => {
-                (vec![Quorum, Quorum, EachQuorum, All], vec![Quorum, Quorum, EachQuorum, All], true)
-            }
-            (false, _) => (vec![Quorum, Quorum, All], vec![Quorum, Quorum, All], true),
-        };
-        Self { strong_writes, strong_reads, weak_writes: weak.clone(), weak_reads: weak, reads_overlap }
-    }
-}
-
-/// More than clocks drift apart within a round.
-const DRIFT_MAX: Duration = Duration::from_secs(5);
-
-/// When deletions may be forgotten, seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grace {
-    /// Not in a run.
-    Never,
-    /// So long after they were made; a node that missed them must be repaired before.
-    Timeout(u32),
-    /// When a repair began so long after they were made.
-    Repair(u32),
-}
-
-impl Grace {
-    fn draw(rng: &mut Rng, faults: &[Fault]) -> Self {
-        let drawn =
-            *pick(rng, &[Self::Never, Self::Never, Self::Never, Self::Timeout(3_600), Self::Repair(300)]);
-        // A clock that is ahead lets deletions be forgotten early.
-        if faults.contains(&Fault::ClockJump) { Self::Never } else { drawn }
-    }
-
-    /// Whether a hint of this age may be dropped instead of delivered. A deletion may be purged so long after it was made, and an
-    /// older write would bring back what it had deleted; only a repair brings that write then.
-    pub(crate) fn refuses_hints(self, age: Duration) -> bool {
-        let seconds = match self {
-            Self::Never => return false,
-            Self::Timeout(seconds) | Self::Repair(seconds) => seconds,
-        };
-        age + DRIFT_MAX >= Duration::from_secs(u64::from(seconds))
-    }
-
-    /// A table's options, behind WITH.
-    pub(crate) fn options(self, rng: &mut Rng) -> String {
-        let grace = if let Self::Timeout(seconds) = self { seconds } else { 864_000 };
-        let options = options_with_grace(rng, &[grace]);
-        match self {
-            Self::Repair(delay) => format!(
-                "{options} AND tombstone_gc = {{'mode': 'repair', 'propagation_delay_in_seconds': '{delay}'}}"
-            ),
-            Self::Never | Self::Timeout(_) => options,
-        }
-    }
-}
-
-/// The replication of everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Copies {
-    /// So many, wherever.
-    Anywhere(usize),
-    /// So many in each datacenter.
-    ByDatacenter(BTreeMap<String, usize>),
-}
-
-impl Copies {
-    /// For nodes in these datacenters, so many of which may leave.
-    fn draw(rng: &mut Rng, datacenters: &[String], leave: usize) -> Self {
-        let wanted = *pick(rng, &[3, 3, 3, 3, 2, 5]);
-        if one_in(rng, 3) {
-            return Self::Anywhere(wanted.min(datacenters.len() - leave));
-        }
-        let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
-        datacenters.iter().for_each(|name| *sizes.entry(name.clone()).or_default() += 1);
-        sizes.values_mut().for_each(|size| *size = wanted.min(size.saturating_sub(leave).max(1)).min(3));
-        Self::ByDatacenter(sizes)
-    }
-
-    /// `replication` of a keyspace, as CQL writes it.
-    pub(crate) fn replication(&self) -> String {
-        match self {
-            Self::Anywhere(copies) => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
-            Self::ByDatacenter(copies) => {
-                let each = copies.iter().map(|(name, copies)| format!(", '{name}': {copies}"));
-                format!("'class': 'NetworkTopologyStrategy'{}", each.collect::<String>())
-            }
-        }
-    }
-
-    /// All of them.
-    pub(crate) fn total(&self) -> usize {
-        match self {
-            Self::Anywhere(copies) => *copies,
-            Self::ByDatacenter(copies) => copies.values().sum(),
-        }
-    }
-
-    /// Whether nodes in these datacenters have a place for each.
-    pub(crate) fn fit(&self, datacenters: &[&str]) -> bool {
-        match self {
-            Self::Anywhere(copies) => datacenters.len() >= *copies,
-            Self::ByDatacenter(copies) => copies.iter().all(|(name, copies)| {
-                datacenters.iter().filter(|center| **center == name.as_str()).count() >= *copies
-            }),
-        }
-    }
 }
 
 /// Draws the topology changes of a seed.
@@ -510,35 +382,6 @@ impl ClusterPlan {
             ..config
         }
     }
-}
-
-/// Time limits, throughputs and sizes that an operator may set, the same on all nodes. None is longer than clients wait.
-fn draw_limits(rng: &mut Rng, config: &mut Config) {
-    let mut seconds = |choices: &[u64]| Duration::from_secs(*pick(rng, choices));
-    config.read_request_timeout = seconds(&[1, 2, 5, 8]);
-    config.range_request_timeout = seconds(&[2, 5, 10]);
-    config.write_request_timeout = seconds(&[1, 2, 5]);
-    config.counter_write_request_timeout = seconds(&[1, 2, 5]);
-    config.request_timeout = seconds(&[5, 10]);
-    config.repair_request_timeout = seconds(&[5, 20, 60]);
-    config.cas_contention_timeout = Duration::from_millis(*pick(rng, &[500, 1_000, 1_800, 4_000]));
-    config.hints_flush_period = Duration::from_millis(*pick(rng, &[10, 200, 10_000]));
-    config.hinted_handoff_throttle = Size(*pick(rng, &[0, 256 << 10, 1 << 20]));
-    config.max_hints_delivery_threads = *pick(rng, &[1, 2, 8]);
-    config.max_hints_file_size = Size(*pick(rng, &[64 << 10, 1 << 20, 128 << 20]));
-    config.stream_throughput_outbound = Size(*pick(rng, &[0, 1 << 20, 24 << 20]));
-}
-
-/// The limits of concurrent client requests: bytes, connections, prepared statements. Less than some clients want, and
-/// enough for one that sends a request after the other.
-fn draw_client_limits(rng: &mut Rng, config: &mut Config) {
-    let mut bytes = |choices: &[u64]| Size(*pick(rng, choices));
-    config.native_transport_max_request_data_in_flight = bytes(&[0, 200, 1_000, 8_000]);
-    config.native_transport_max_request_data_in_flight_per_ip = bytes(&[0, 200, 1_000, 8_000]);
-    config.native_transport_max_frame_size = bytes(&[256 << 10, 16 << 20]);
-    config.prepared_statements_cache_size = bytes(&[16 << 10, 64 << 10, 10 << 20]);
-    config.native_transport_max_concurrent_connections = *pick(rng, &[0, 0, 3, 6]);
-    config.native_transport_max_concurrent_connections_per_ip = *pick(rng, &[0, 0, 3, 6]);
 }
 
 /// Enough for all that ask in a quiescent phase.
