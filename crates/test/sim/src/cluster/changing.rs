@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::cluster::checks::repaired;
 use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
 use crate::cluster::plan::fault::Fault;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::grace::Grace;
 use crate::cluster::plan::replication::Copies;
 use crate::cluster::plan::ring_event::RingEvent;
-use crate::cluster::repaired;
 use crate::cluster::ring::Change;
 use crate::plan::{one_in, pick};
 use crate::rest;

@@ -16,25 +16,32 @@ use wire::Consistency;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::cluster::bounded::Watcher;
-use crate::cluster::ddl::{self, Changer, SharedSchema};
+use crate::cluster::checks;
+use crate::cluster::checks::{
+    atomic, available, bounded, changes, durable, equal, kept, left_behind, repaired, resurrection, schema,
+    truncation,
+};
+use crate::cluster::clients::bounded::Watcher;
+use crate::cluster::clients::ddl::Changer;
+use crate::cluster::clients::indexed::Indexer;
+use crate::cluster::clients::replicating::Replicator;
+use crate::cluster::clients::stamps::Stamper;
+use crate::cluster::clients::steady::{self, Prober};
+use crate::cluster::clients::truncating::Truncater;
+use crate::cluster::clients::views::{BaseWriter, CLIENTS};
+use crate::cluster::clients::worker::ClusterWorker;
 use crate::cluster::health::{Health, Machine, Served};
-use crate::cluster::indexed::{self, Indexer, SharedIndexed};
-use crate::cluster::lwt::{self, LwtTables};
+use crate::cluster::models::ddl::SharedSchema;
+use crate::cluster::models::indexed::{self, SharedIndexed};
+use crate::cluster::models::lwt::LwtTables;
+use crate::cluster::models::replicating::SharedCopied;
+use crate::cluster::models::serial::{self, SharedRegisters};
+use crate::cluster::models::stamps::{self, SharedStamps};
+use crate::cluster::models::truncating::{self, SharedCut};
+use crate::cluster::models::views;
 use crate::cluster::plan::replication::Copies;
 use crate::cluster::plan::{ClusterPlan, SEEDS};
-use crate::cluster::replicating::{self, Replicator, SharedCopied};
 use crate::cluster::ring::Change;
-use crate::cluster::serial::{self, SharedRegisters};
-use crate::cluster::stamps::{self, SharedStamps, Stamper};
-use crate::cluster::steady::Prober;
-use crate::cluster::truncating::{self, SharedCut, Truncater};
-use crate::cluster::views::{self, BaseWriter};
-use crate::cluster::worker::ClusterWorker;
-use crate::cluster::{
-    atomic, available, bounded, changes, durable, equal, kept, left_behind, repaired, resurrection, schema,
-    steady, truncation,
-};
 use crate::plan::{one_in, pick, shape};
 use crate::session;
 use crate::statement::Query;
@@ -422,7 +429,7 @@ impl ClusterDirector {
             self.change_schema(&mut connection, &available::create_text()).await;
             self.change_schema(&mut connection, &steady::create_text()).await;
         }
-        for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
+        for prepared in [kept::prepare(self).await, checks::replicating::prepare(self).await] {
             if let Err(problem) = prepared {
                 self.world.borrow_mut().fail(problem);
             }
@@ -571,7 +578,7 @@ impl ClusterDirector {
     /// The clients of a table with materialized views, if there is one.
     fn begin_base_writers(&self, servers: &[SocketAddr]) -> impl Iterator<Item = Task<()>> {
         let now = self.sim.now().as_nanos() as u64;
-        let clients = if self.plan.views { views::CLIENTS } else { 0 };
+        let clients = if self.plan.views { CLIENTS } else { 0 };
         (0..clients).map(move |number| {
             let writer = BaseWriter {
                 rt: self.rt.clone(),
@@ -644,26 +651,26 @@ impl ClusterDirector {
             "delivered" => Ok(()),
             "repaired" => repaired::check(self).await,
             "resurrection" => resurrection::check(self).await,
-            "replicating" if !self.plan.replications.is_empty() => replicating::check(self).await,
+            "replicating" if !self.plan.replications.is_empty() => checks::replicating::check(self).await,
             "replicating" => Ok(()),
-            "truncating" if self.plan.truncates => truncating::check(self).await,
+            "truncating" if self.plan.truncates => checks::truncating::check(self).await,
             "truncating" => Ok(()),
-            "indexed" if self.plan.truncates => indexed::check(self).await,
+            "indexed" if self.plan.truncates => checks::indexed::check(self).await,
             "indexed" => Ok(()),
-            "views" if self.plan.views => views::check(self).await,
+            "views" if self.plan.views => checks::views::check(self).await,
             "views" => Ok(()),
             "changes" if self.plan.captured => changes::check(self).await,
             "changes" => Ok(()),
             "durable" => durable::check(self).await,
             "atomic" => atomic::check(self),
             "equal" => equal::check(self).await,
-            "serial" if self.plan.serial_percent > 0 => serial::judge(self).await,
+            "serial" if self.plan.serial_percent > 0 => checks::serial::judge(self).await,
             "serial" => Ok(()),
-            "lwt" => lwt::judge(self).await,
-            "stamps" if self.plan.operations.stamps => stamps::check(self).await,
+            "lwt" => checks::lwt::judge(self).await,
+            "stamps" if self.plan.operations.stamps => checks::stamps::check(self).await,
             "stamps" => Ok(()),
             "schema" => schema::check(self).await,
-            "ddl" => ddl::judge(self).await,
+            "ddl" => checks::ddl::judge(self).await,
             "bounded" => bounded::check(self).await,
             "available" if self.plan.probes => available::check(self).await,
             "available" => Ok(()),

@@ -1,38 +1,17 @@
 //! The simulation of a cluster: several nodes, each with a disk and clocks of its own, clients that ask any of them at levels
 //! that they draw, and a checker a promise (docs/design/simulator.md).
 
-mod atomic;
-mod available;
-mod bounded;
-mod changes;
 mod changing;
-mod ddl;
+mod checks;
+mod clients;
 mod director;
-mod durable;
-mod equal;
 mod health;
-mod indexed;
-mod kept;
-mod left_behind;
-mod lwt;
-mod lwt_draw;
-mod monotonic;
+mod models;
 mod nemesis;
 mod plan;
-mod repaired;
-mod replicating;
-mod resurrection;
 mod ring;
 mod rollback;
 mod scenarios;
-mod schema;
-mod serial;
-mod stamps;
-mod steady;
-mod truncating;
-mod truncation;
-mod views;
-mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -45,17 +24,17 @@ use std::time::Duration;
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
-use crate::cluster::ddl::Known;
 use crate::cluster::director::{ClusterDirector, Member, Place};
 use crate::cluster::health::Served;
-use crate::cluster::indexed::SharedIndexed;
-use crate::cluster::lwt::LwtTables;
+use crate::cluster::models::ddl::Known;
+use crate::cluster::models::indexed::SharedIndexed;
+use crate::cluster::models::lwt::LwtTables;
+use crate::cluster::models::replicating::SharedCopied;
+use crate::cluster::models::serial::Registers;
+use crate::cluster::models::stamps::Stamps;
+use crate::cluster::models::truncating::SharedCut;
 use crate::cluster::plan::ClusterPlan;
 pub use crate::cluster::plan::focus::Focus;
-use crate::cluster::replicating::SharedCopied;
-use crate::cluster::serial::Registers;
-use crate::cluster::stamps::Stamps;
-use crate::cluster::truncating::SharedCut;
 use crate::report::{ClusterShape, Options, Report, report, simulation_config};
 use crate::world::World;
 
@@ -68,7 +47,7 @@ const OPERATIONS_STREAM: u64 = 21;
 /// The random stream of the plan, and of its execution.
 const SCENARIO_STREAM: u64 = 1;
 /// The port of a node's metrics.
-const METRICS_PORT: u16 = 9180;
+pub(crate) const METRICS_PORT: u16 = 9180;
 
 /// Adds a node to the simulation; the first is the seed of all.
 fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries) -> Member {

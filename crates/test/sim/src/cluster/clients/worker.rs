@@ -10,9 +10,10 @@ use rt_sim::Rng;
 use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::cluster::lwt::{self, LwtTables};
+use crate::cluster::clients::{lwt, serial};
+use crate::cluster::models::lwt::LwtTables;
+use crate::cluster::models::serial::SharedRegisters;
 use crate::cluster::plan::ClusterPlan;
-use crate::cluster::serial::{self, SharedRegisters};
 use crate::plan::{one_in, pick};
 use crate::session::{ask, connect_any};
 use crate::workload::{self, Prepared};

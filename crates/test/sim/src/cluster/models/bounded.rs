@@ -1,13 +1,4 @@
-//! Checker: when clients send no requests any more, nothing is queued in the nodes, and their memory and disk keep to the limits, by their
-//! own metrics.
-
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use rt::Rt;
-
-use crate::cluster::director::ClusterDirector;
-use crate::world::SharedWorld;
+//! The limits that a node's metrics may not exceed while clients work, and the queues that must be empty when they have ended.
 
 /// Must be zero on every shard once the nodes are at rest.
 const EMPTY: [&str; 14] = [
@@ -26,6 +17,7 @@ const EMPTY: [&str; 14] = [
     "torc_batchlog_waiting",
     "torc_transport_requests_waiting",
 ];
+
 /// The first may not be larger than the second by more than the third: what is let in below the limit is let in whole, and what is
 /// applied as one (a batch, a page of rows from a repair) takes this much here at most.
 const LIMITED: [(&str, &str, f64); 1] =
@@ -41,68 +33,9 @@ const NEVER_ABOVE: [(&str, f64); 6] = [
     ("torc_rpc_waiting", 196_608.0),
     ("torc_rpc_inbound_bytes", 184_549_376.0),
 ];
-/// How long the nodes may take to come to rest.
-const TIME_MAX: Duration = Duration::from_secs(60);
-/// How often who looks at nodes sees whether to go on.
-const LOOK_PAUSE: Duration = Duration::from_millis(500);
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Reads the metrics of every node until they are as they must be.
-pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
-    for nth in director.present() {
-        let address = SocketAddr::new(director.server(nth).ip(), crate::cluster::METRICS_PORT);
-        let begun = director.sim.now();
-        loop {
-            let metrics = crate::rest::get(&director.rt, address, "/metrics").await;
-            let metrics = metrics.map_err(|problem| format!("metrics of node {nth}: {problem}"))?;
-            let Some(problem) = judge(&metrics) else { break };
-            if director.sim.now() - begun > TIME_MAX {
-                return Err(format!("node {nth} after {TIME_MAX:?} of rest: {problem}"));
-            }
-            director.rt.sleep(Duration::from_secs(1)).await;
-        }
-    }
-    Ok(())
-}
-
-/// Looks at the nodes' metrics again and again while clients work.
-pub(crate) struct Watcher {
-    pub(crate) rt: Rt,
-    pub(crate) world: SharedWorld,
-    pub(crate) servers: Vec<SocketAddr>,
-    pub(crate) period: Duration,
-}
-
-impl Watcher {
-    /// Looks until the world is down. A node that does not answer is looked at the next time.
-    pub(crate) async fn run(self) {
-        let mut turn = 0;
-        loop {
-            let until = self.rt.now() + self.period;
-            while self.rt.now() < until {
-                if self.world.borrow().down {
-                    return;
-                }
-                self.rt.sleep(LOOK_PAUSE.min(self.period)).await;
-            }
-            let server = self.servers[turn % self.servers.len()];
-            turn += 1;
-            let address = SocketAddr::new(server.ip(), crate::cluster::METRICS_PORT);
-            let Ok(Ok(metrics)) =
-                self.rt.timeout(ANSWER_TIME_MAX, crate::rest::get(&self.rt, address, "/metrics")).await
-            else {
-                continue;
-            };
-            self.world.borrow_mut().stats.looks += 1;
-            if let Some(problem) = exceeded(&metrics) {
-                self.world.borrow_mut().fail(format!("checker bounded: node {server}, under way: {problem}"));
-            }
-        }
-    }
-}
 
 /// A limit that is exceeded, which must never be.
-fn exceeded(metrics: &str) -> Option<String> {
+pub(crate) fn exceeded(metrics: &str) -> Option<String> {
     for (name, most) in NEVER_ABOVE {
         if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value > most) {
             return Some(format!("{name}{labels} is {value}, more than {most}"));
@@ -120,7 +53,7 @@ fn exceeded(metrics: &str) -> Option<String> {
 }
 
 /// The violation in the metrics of a node at rest, if there is one.
-fn judge(metrics: &str) -> Option<String> {
+pub(crate) fn judge(metrics: &str) -> Option<String> {
     for name in EMPTY {
         if let Some((labels, value)) = values(metrics, name).find(|(_, value)| *value != 0.0) {
             return Some(format!("{name}{labels} is {value}"));

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::cluster::checks::{equal, monotonic};
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::grace::Grace;
 use crate::cluster::ring::{REST_PORT, repair_path};
-use crate::cluster::{equal, monotonic};
 use crate::plan::one_in;
 use crate::rest;
 

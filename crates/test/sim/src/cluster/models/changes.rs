@@ -1,18 +1,8 @@
-//! Change data capture while things happen to a cluster: the checker that in the end the log of a table, replayed, is the table, through every
-//! node. The table and its clients are those of the views.
+//! The log of a table whose changes are captured: the rows that it gives when it is replayed. The table is that of the views.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use wire::Consistency;
-
-use crate::client::{Connection, Failure};
-use crate::cluster::director::ClusterDirector;
-use crate::cluster::views::{BaseRow, TABLE, shown};
-use crate::statement::Query;
-
-/// How long the log may take in a quiescent phase: rows that were to be delivered are tried again after a while.
-const TIME_MAX: Duration = Duration::from_secs(120);
+use crate::cluster::models::views::BaseRow;
 
 const UPDATE: u8 = 1;
 const INSERT: u8 = 2;
@@ -21,7 +11,7 @@ const PARTITION_DELETE: u8 = 4;
 
 /// One row of the log.
 #[derive(Clone, Debug)]
-struct Logged {
+pub(crate) struct Logged {
     /// Its time's ticks.
     at: u64,
     operation: u8,
@@ -77,16 +67,8 @@ fn replay(log: &[Logged]) -> BTreeSet<BaseRow> {
     live.collect()
 }
 
-async fn log(connection: &mut Connection) -> Result<Vec<Logged>, Failure> {
-    let text = format!(
-        "SELECT \"cdc$time\", \"cdc$operation\", p, c, v, \"cdc$deleted_v\", w, \"cdc$deleted_w\" FROM {TABLE}_scylla_cdc_log"
-    );
-    let rows = connection.rows(&Query::text(text), 100).await?;
-    let strange = |row: &Vec<Option<Vec<u8>>>| Failure::Protocol(format!("no row of a log: {row:?}"));
-    rows.iter().map(|row| logged(row).ok_or_else(|| strange(row))).collect()
-}
-
-fn logged(row: &[Option<Vec<u8>>]) -> Option<Logged> {
+/// Decodes a row of the log: time, operation, `p`, `c`, and `v` and `w`, each with its deletion; none when it is no such row.
+pub(crate) fn logged(row: &[Option<Vec<u8>>]) -> Option<Logged> {
     let [time, operation, p, c, v, v_gone, w, w_gone] = row else { return None };
     let number = |cell: &Option<Vec<u8>>| {
         let bytes = cell.as_deref().and_then(|bytes| bytes.try_into().ok());
@@ -111,32 +93,12 @@ fn logged(row: &[Option<Vec<u8>>]) -> Option<Logged> {
 }
 
 /// The difference between a table and what its log gives; none if there is no difference.
-fn problem(base: &[BaseRow], log: &[Logged]) -> Option<String> {
+pub(crate) fn problem(base: &[BaseRow], log: &[Logged]) -> Option<String> {
     let (base, replayed) = (base.iter().cloned().collect::<BTreeSet<_>>(), replay(log));
     if let Some(row) = base.difference(&replayed).next() {
         return Some(format!("does not give {row:?}"));
     }
     replayed.difference(&base).next().map(|row| format!("gives {row:?}, which is not there"))
-}
-
-/// Replays the log, read through every node.
-pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
-    let begun = director.sim.now();
-    for nth in director.present() {
-        loop {
-            let mut connection = director.connect(nth).await?;
-            connection.consistency = Consistency::All;
-            let failed = |failure: Failure| format!("node {nth}: {failure}");
-            let base = shown(&mut connection, "p, c, v, w", TABLE).await.map_err(failed)?;
-            let log = log(&mut connection).await.map_err(failed)?;
-            let Some(problem) = problem(&base, &log) else { break };
-            if director.sim.now() - begun > TIME_MAX {
-                return Err(format!("the log of {TABLE}, read by node {nth}, {problem}"));
-            }
-            director.rt.sleep(Duration::from_secs(5)).await;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

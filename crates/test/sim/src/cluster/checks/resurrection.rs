@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
+use crate::cluster::checks::equal;
+use crate::cluster::checks::repaired::repair_all;
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::plan::grace::Grace;
 use crate::cluster::ring::REST_PORT;
-use crate::cluster::{equal, repaired};
 use crate::rest;
 
 /// More than a second by which clocks differ and times are rounded.
@@ -17,14 +18,14 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
     match director.plan.grace {
         Grace::Never => return Ok(()),
         Grace::Timeout(grace) => {
-            repaired::repair_all(director, "k0").await?;
+            repair_all(director, "k0").await?;
             pass(director, grace);
         }
         Grace::Repair(delay) => {
             pass(director, delay);
             // Deletions since the last repair may not be purged yet, however old they are.
             compact_all(director).await?;
-            repaired::repair_all(director, "k0").await?;
+            repair_all(director, "k0").await?;
         }
     }
     compact_all(director).await?;

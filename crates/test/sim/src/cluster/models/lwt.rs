@@ -1,6 +1,5 @@
-//! Lightweight transactions on several rows and columns of a partition: clients that send conditional statements and batches, and read
-//! serially and at QUORUM; and the checker that for each partition there is an order of all that was asked which explains every
-//! answer, what refusals have shown included.
+//! Tables of lightweight transactions on several rows and columns of a partition: the levels at which a table may be asked, and the history
+//! of each partition. Some order of the requests in it has to explain every answer.
 //!
 //! A read at QUORUM takes part in that order too, though not at the time at which it is made: a write is proposed only when a quorum
 //! has all that was chosen before it, so that such a read shows the partition as it was after some transaction, whole. It may not
@@ -17,28 +16,18 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Duration;
 
 use model::conditional::{
-    Cell, ConditionalInput, ConditionalOutput, ConditionalPartition, ConditionalRow, ConditionalState,
-    ConditionalView,
+    Cell, ConditionalInput, ConditionalOutput, ConditionalRow, ConditionalState, ConditionalView,
 };
-use model::linear::{Linearity, NEVER, Operation, check};
-use rt::Rt;
+use model::linear::{NEVER, Operation};
 use rt_sim::Rng;
 use wire::Consistency;
-use wire::client::ResultBody;
 
-use crate::client::{Connection, Failure};
-use crate::cluster::director::ClusterDirector;
-use crate::cluster::lwt_draw::{self, Request, RequestGenerator};
 use crate::cluster::plan::ClusterPlan;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::replication::Copies;
-use crate::cluster::serial;
 use crate::plan::{one_in, pick};
-use crate::statement::Query;
-use crate::world::SharedWorld;
 
 /// The tables: of nothing else, truncated, and of which there are more replicas or fewer.
 pub(crate) const TABLE: &str = "k0.guarded";
@@ -58,8 +47,8 @@ type Op = Operation<ConditionalInput, ConditionalOutput>;
 
 /// The operations on a partition.
 #[derive(Default)]
-struct History {
-    operations: Vec<Op>,
+pub(crate) struct History {
+    pub(crate) operations: Vec<Op>,
     /// For each: its number.
     ids: Vec<u64>,
     /// And once it is answered, a quorum has all that was chosen up to it.
@@ -67,26 +56,26 @@ struct History {
     /// Those that overlapped with a truncation: they may be there or not, whatever they were answered.
     overlapping: BTreeSet<u64>,
     /// The client's expectation.
-    known: ConditionalState,
+    pub(crate) known: ConditionalState,
 }
 
 /// The clients' operations on the partitions of a table.
 pub(crate) struct LwtTable {
-    table: &'static str,
-    levels: Levels,
+    pub(crate) table: &'static str,
+    pub(crate) levels: Levels,
     /// The partition of each place; where rounds are those of one datacenter, there is one place for each.
     current: Vec<u64>,
     /// Partitions before this one are of no use any more.
     first: u64,
-    next_value: i64,
+    pub(crate) next_value: i64,
     next_id: u64,
-    histories: BTreeMap<u64, History>,
+    pub(crate) histories: BTreeMap<u64, History>,
     /// Those that ended with a truncation.
-    closed: Vec<(u64, History)>,
+    pub(crate) closed: Vec<(u64, History)>,
     /// A truncation is under way, or may be.
     truncating: bool,
     /// One was not answered: it may be carried out as long as the network or a node stands still.
-    is_unanswered: bool,
+    pub(crate) is_unanswered: bool,
     /// When the last one ended.
     truncated: u64,
 }
@@ -104,6 +93,7 @@ pub(crate) struct LwtTables {
 }
 
 impl LwtTables {
+    /// Those of a plan, empty.
     pub(crate) fn new(plan: &ClusterPlan) -> Self {
         let table = |is_wanted: bool, name, levels| {
             is_wanted.then(|| Rc::new(RefCell::new(LwtTable::new(name, levels))))
@@ -116,7 +106,8 @@ impl LwtTables {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &SharedLwt> {
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SharedLwt> {
         [&self.guarded, &self.cut, &self.copied].into_iter().flatten()
     }
 
@@ -131,13 +122,18 @@ impl LwtTables {
     pub(crate) fn create_texts(&self, keyspace: &str) -> Vec<String> {
         let names = self.all().map(|lwt| lwt.borrow().table);
         let names = names.filter(|name| name.split('.').next() == Some(keyspace));
-        names.map(lwt_draw::create_text).collect()
+        names.map(create_text).collect()
     }
+}
+
+/// The columns of the tables of this kind.
+fn create_text(table: &str) -> String {
+    format!("CREATE TABLE {table} (k bigint, c int, s bigint static, a bigint, b bigint, PRIMARY KEY (k, c))")
 }
 
 /// The guarantee of reads at QUORUM.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reads {
+pub(crate) enum Reads {
     /// Nothing: a write that a quorum acknowledged may be lost in a power failure.
     Free,
     /// They show what some transaction has left.
@@ -150,12 +146,12 @@ enum Reads {
 pub(crate) struct Levels {
     /// Of commits, and whether every read at QUORUM has to see them.
     commits: Vec<(Consistency, bool)>,
-    serials: Vec<Consistency>,
+    pub(crate) serials: Vec<Consistency>,
     /// Of reads that take part in no round.
-    plain: Consistency,
-    reads: Reads,
+    pub(crate) plain: Consistency,
+    pub(crate) reads: Reads,
     /// Rounds are those of one datacenter; so many there are.
-    homes: Option<u64>,
+    pub(crate) homes: Option<u64>,
 }
 
 impl Levels {
@@ -209,11 +205,9 @@ impl Levels {
         let commits = vec![(Quorum, true), (All, true), (One, false), (Any, false)];
         Self { commits, reads: Reads::Ordered, ..Self::of(plan) }
     }
-}
 
-impl Levels {
     /// The level of a commit: most are acknowledged by a quorum.
-    fn draw(&self, rng: &mut Rng) -> (Consistency, bool) {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> (Consistency, bool) {
         let strong = !one_in(rng, 3);
         let allowed: Vec<_> = self.commits.iter().filter(|(_, settles)| *settles == strong).collect();
         **pick(rng, &allowed)
@@ -222,7 +216,7 @@ impl Levels {
 
 /// An operation of a client: its partition, and its place in the history.
 #[derive(Clone, Copy)]
-struct Begun {
+pub(crate) struct Begun {
     key: u64,
     id: u64,
 }
@@ -306,6 +300,7 @@ fn believed(view: &ConditionalView) -> ConditionalState {
 }
 
 impl LwtTable {
+    /// An empty table.
     pub(crate) fn new(table: &'static str, levels: Levels) -> Self {
         Self {
             table,
@@ -323,7 +318,7 @@ impl LwtTable {
     }
 
     /// A partition that has room for one more operation, for a client of this datacenter.
-    fn key(&mut self, rng: &mut Rng, home: usize) -> u64 {
+    pub(crate) fn key(&mut self, rng: &mut Rng, home: usize) -> u64 {
         let places = self.current.len();
         let place = if self.levels.homes.is_some() { home } else { rng.below(places as u64) as usize };
         let history = self.histories.entry(self.current[place]).or_default();
@@ -334,11 +329,12 @@ impl LwtTable {
     }
 
     /// The datacenter in which the rounds of a partition are; none for any.
-    fn home(&self, key: u64) -> Option<usize> {
+    pub(crate) fn home(&self, key: u64) -> Option<usize> {
         self.levels.homes.map(|homes| (key % homes) as usize)
     }
 
-    fn begin(&mut self, key: u64, input: ConditionalInput, settles: bool, now: u64) -> Begun {
+    /// An operation is about to be sent.
+    pub(crate) fn begin(&mut self, key: u64, input: ConditionalInput, settles: bool, now: u64) -> Begun {
         self.next_id += 1;
         let id = self.next_id;
         if key < self.first {
@@ -353,7 +349,8 @@ impl LwtTable {
         Begun { key, id }
     }
 
-    fn end(&mut self, begun: Begun, output: ConditionalOutput, cells: Vec<Cell>, now: u64) {
+    /// It is answered.
+    pub(crate) fn end(&mut self, begun: Begun, output: ConditionalOutput, cells: Vec<Cell>, now: u64) {
         let Some(history) = self.histories.get_mut(&begun.key) else { return };
         let Some(at) = history.place(begun) else { return };
         let is_refused = matches!(output, ConditionalOutput::Refused(_));
@@ -374,14 +371,14 @@ impl LwtTable {
     }
 
     /// Whether a truncation was under way together with it.
-    fn overlaps(&self, begun: Begun) -> bool {
+    pub(crate) fn overlaps(&self, begun: Begun) -> bool {
         let history = self.histories.get(&begun.key);
         history
             .is_none_or(|history| history.overlapping.contains(&begun.id) || history.place(begun).is_none())
     }
 
     /// It was refused before anything was asked of a replica: a reading without an answer says nothing.
-    fn undo(&mut self, begun: Begun) {
+    pub(crate) fn undo(&mut self, begun: Begun) {
         if let Some(history) = self.histories.get_mut(&begun.key)
             && let Some(at) = history.place(begun)
         {
@@ -390,7 +387,7 @@ impl LwtTable {
     }
 
     /// Notes a read at QUORUM.
-    fn note_read(&mut self, key: u64, view: ConditionalView, (since, now): (u64, u64)) {
+    pub(crate) fn note_read(&mut self, key: u64, view: ConditionalView, (since, now): (u64, u64)) {
         if self.truncating || since < self.truncated || key < self.first {
             return;
         }
@@ -405,7 +402,7 @@ impl LwtTable {
     }
 
     /// A truncation begins.
-    fn begin_truncation(&mut self) {
+    pub(crate) fn begin_truncation(&mut self) {
         self.truncating = true;
         let all = std::mem::take(&mut self.histories);
         // Of partitions too that no client chooses any more: those who chose them before go on there.
@@ -414,7 +411,7 @@ impl LwtTable {
     }
 
     /// It is acknowledged; or it failed, and may have been carried out in part: then its partitions are of no more use.
-    fn end_truncation(&mut self, acknowledged: bool, now: u64) {
+    pub(crate) fn end_truncation(&mut self, acknowledged: bool, now: u64) {
         if self.is_unanswered {
             return;
         }
@@ -425,13 +422,14 @@ impl LwtTable {
     }
 
     /// The network is whole and nodes run: no truncation is on its way any more.
-    fn end_unanswered(&mut self, now: u64) {
+    pub(crate) fn end_unanswered(&mut self, now: u64) {
         if std::mem::take(&mut self.is_unanswered) {
             self.end_truncation(false, now);
         }
     }
 
-    fn retire(&mut self) {
+    /// A judged history is not searched again: new partitions take over.
+    pub(crate) fn retire(&mut self) {
         self.histories.clear();
         let places = self.current.len() as u64;
         let behind = self.current.iter().max().map_or(0, |last| last / places * places + places);
@@ -440,178 +438,10 @@ impl LwtTable {
     }
 }
 
-/// A TRUNCATE with a time limit of its own: what it asks of nodes is over after twice that.
-pub(crate) fn truncate_text(table: &str) -> String {
-    format!("TRUNCATE {table} USING TIMEOUT 5s")
-}
-
-/// Truncates a table; after an error, waits until it cannot go on any more.
-pub(crate) async fn truncate(
-    (rt, world, lwt): (&Rt, &SharedWorld, &SharedLwt),
-    connection: &mut Connection,
-    given_up: Duration,
-) -> Result<(), Failure> {
-    lwt.borrow_mut().begin_truncation();
-    let text = truncate_text(lwt.borrow().table);
-    let answer = connection.query(&Query::text(text), None).await;
-    match &answer {
-        Ok(_) => world.borrow_mut().stats.truncations += 1,
-        // A node is down, or is convicted: a truncation needs all of them.
-        Err(Failure::Error(_)) => rt.sleep(given_up).await,
-        Err(_) => lwt.borrow_mut().is_unanswered = true,
-    }
-    lwt.borrow_mut().end_truncation(answer.is_ok(), world.borrow().now());
-    answer.map(drop)
-}
-
-/// One step of a client on a connection to this datacenter; false when the connection is of no more use.
-pub(crate) async fn step(
-    world: &SharedWorld,
-    lwt: &SharedLwt,
-    rng: &mut Rng,
-    (connection, home): (&mut Connection, usize),
-) -> bool {
-    let (key, serial, plain) = {
-        let mut lwt = lwt.borrow_mut();
-        (lwt.key(rng, home), *pick(rng, &lwt.levels.serials), lwt.levels.plain)
-    };
-    match rng.below(10) {
-        0 => read(world, lwt, connection, key, serial).await,
-        1..=2 => read(world, lwt, connection, key, plain).await,
-        _ => {
-            let (commit, settles) = lwt.borrow().levels.draw(rng);
-            let request = {
-                let lwt = &mut *lwt.borrow_mut();
-                let known = lwt.histories.get(&key).map(|history| history.known).unwrap_or_default();
-                let (table, next_value) = (lwt.table, &mut lwt.next_value);
-                RequestGenerator { table, key, known, next_value }.request(rng)
-            };
-            (connection.consistency, connection.serial_consistency) = (commit, Some(serial));
-            let whole = write(world, lwt, connection, (key, settles), request).await;
-            connection.serial_consistency = None;
-            // An acknowledged write is visible to every client at once.
-            whole && (!one_in(rng, 4) || read(world, lwt, connection, key, plain).await)
-        }
-    }
-}
-
-async fn write(
-    world: &SharedWorld,
-    lwt: &SharedLwt,
-    connection: &mut Connection,
-    (key, settles): (u64, bool),
-    request: Request,
-) -> bool {
-    let (conditions, changes) = (request.conditions.clone(), request.changes.clone());
-    let input = ConditionalInput::Transaction { conditions, changes, shown: Vec::new() };
-    let begun = lwt.borrow_mut().begin(key, input, settles, world.borrow().now());
-    let answer = connection.query(&Query::text(&request.text), None).await;
-    let now = world.borrow().now();
-    match answer {
-        Ok(ResultBody::Rows(rows)) => match request.answer(&rows) {
-            Ok((output, cells)) => lwt.borrow_mut().end(begun, output, cells, now),
-            Err(problem) => world.borrow_mut().fail(format!("checker lwt: {}: {problem}", request.text)),
-        },
-        Ok(other) => world.borrow_mut().fail(format!("{} was answered with {other:?}", request.text)),
-        Err(failure) => {
-            serial::classify(world, &failure, &request.text, lwt.borrow().overlaps(begun));
-            // Unavailable: nobody was asked.
-            if matches!(&failure, Failure::Error(error) if error.code() == 0x1000) {
-                lwt.borrow_mut().undo(begun);
-            }
-            return matches!(failure, Failure::Error(_));
-        }
-    }
-    world.borrow_mut().stats.conditional += 1;
-    true
-}
-
-/// Reads a partition at a serial level or at QUORUM.
-async fn read(
-    world: &SharedWorld,
-    lwt: &SharedLwt,
-    connection: &mut Connection,
-    key: u64,
-    level: Consistency,
-) -> bool {
-    let text = format!("SELECT c, s, a, b FROM {} WHERE k = {key}", lwt.borrow().table);
-    connection.consistency = level;
-    let since = world.borrow().now();
-    let is_serial = matches!(level, Consistency::Serial | Consistency::LocalSerial);
-    let begun = is_serial.then(|| lwt.borrow_mut().begin(key, ConditionalInput::Read, true, since));
-    let rows = match connection.rows(&Query::text(&text), 10).await {
-        Ok(rows) => rows,
-        Err(failure) => {
-            serial::classify(world, &failure, &text, begun.is_some_and(|begun| lwt.borrow().overlaps(begun)));
-            return matches!(failure, Failure::Error(_));
-        }
-    };
-    let now = world.borrow().now();
-    let view = match lwt_draw::view(&rows) {
-        Ok(view) => view,
-        Err(problem) => {
-            world.borrow_mut().fail(format!("checker lwt: {text} at {level:?}: {problem}"));
-            return true;
-        }
-    };
-    let mut lwt = lwt.borrow_mut();
-    match begun {
-        Some(begun) => lwt.end(begun, ConditionalOutput::View(view), Vec::new(), now),
-        None if lwt.levels.reads != Reads::Free => lwt.note_read(key, view, (since, now)),
-        None => {}
-    }
-    true
-}
-
-/// Judges all tables.
-pub(crate) async fn judge(director: &mut ClusterDirector) -> Result<(), String> {
-    for lwt in director.lwt.clone().all() {
-        judge_table(director, lwt).await?;
-    }
-    Ok(())
-}
-
-/// Reads every partition once more, serially and then plainly by another node, and looks for an order of each history.
-async fn judge_table(director: &mut ClusterDirector, lwt: &SharedLwt) -> Result<(), String> {
-    let keys: Vec<u64> = lwt.borrow().histories.keys().copied().collect();
-    let homes: BTreeSet<Option<usize>> = keys.iter().map(|key| lwt.borrow().home(*key)).collect();
-    let plain = lwt.borrow().levels.plain;
-    let serial =
-        if lwt.borrow().levels.homes.is_some() { Consistency::LocalSerial } else { Consistency::Serial };
-    for (level, home) in
-        [serial, plain].into_iter().flat_map(|level| homes.iter().map(move |home| (level, *home)))
-    {
-        let nth = director.any_node_of(home);
-        let mut connection = director.connect(nth).await?;
-        for key in keys.iter().filter(|key| lwt.borrow().home(**key) == home) {
-            let world = director.world.clone();
-            if !read(&world, lwt, &mut connection, *key, level).await || director.failed() {
-                return Err(format!("partition {key} is not read at {level:?} by node {nth}"));
-            }
-        }
-    }
-    let lwt = &mut *lwt.borrow_mut();
-    let closed = std::mem::take(&mut lwt.closed);
-    for (key, history) in closed.iter().map(|(key, history)| (key, history)).chain(&lwt.histories) {
-        let found = check(&ConditionalPartition, &history.operations);
-        director.world.borrow_mut().stats.note_history(!matches!(found, Linearity::Unknown));
-        match found {
-            Linearity::Linear(_) | Linearity::Unknown => {}
-            Linearity::Broken(longest) => {
-                let object = format!("{}, partition {key}", lwt.table);
-                return Err(serial::complaint(&object, &history.operations, &longest));
-            }
-        }
-    }
-    // A judged history is not searched again: new partitions take over.
-    lwt.end_unanswered(director.world.borrow().now());
-    lwt.retire();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use model::conditional::{Change, Condition};
+    use model::conditional::{Change, Condition, ConditionalPartition};
+    use model::linear::{Linearity, check};
 
     use super::*;
 

@@ -23,11 +23,6 @@ pub(crate) struct Request {
     row: Option<usize>,
 }
 
-/// The columns of the tables of this kind.
-pub(crate) fn create_text(table: &str) -> String {
-    format!("CREATE TABLE {table} (k bigint, c int, s bigint static, a bigint, b bigint, PRIMARY KEY (k, c))")
-}
-
 /// The input of a request's draw: the table and key, the client's expectation, and the next value that nobody has written.
 pub(crate) struct RequestGenerator<'a> {
     pub(crate) table: &'static str,
