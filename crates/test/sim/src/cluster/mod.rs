@@ -1,17 +1,19 @@
 //! The simulation of a cluster: several nodes, each with a disk and clocks of its own, clients that ask any of them at levels
 //! that they draw, and a checker a promise (docs/design/simulator.md).
+//!
+//! From below: the plan of a seed (`plan`), a node and its health (`node`, `health`), the models of tables (`models`), the clients
+//! (`clients`), the state of a run (`director`), the trouble (`nemesis`), the checkers (`checks`), and the phases of a run (`phases`).
+//! None of them knows one above.
 
-mod changing;
 mod checks;
 mod clients;
 mod director;
 mod health;
 mod models;
 mod nemesis;
+mod node;
+mod phases;
 mod plan;
-mod ring;
-mod rollback;
-mod scenarios;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,8 +26,7 @@ use std::time::Duration;
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
-use crate::cluster::director::{ClusterDirector, Member, Place};
-use crate::cluster::health::Served;
+use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::ddl::Known;
 use crate::cluster::models::indexed::SharedIndexed;
 use crate::cluster::models::lwt::LwtTables;
@@ -33,6 +34,7 @@ use crate::cluster::models::replicating::SharedCopied;
 use crate::cluster::models::serial::Registers;
 use crate::cluster::models::stamps::Stamps;
 use crate::cluster::models::truncating::SharedCut;
+use crate::cluster::node::{METRICS_PORT, Member, Place, Served};
 use crate::cluster::plan::ClusterPlan;
 pub use crate::cluster::plan::focus::Focus;
 use crate::report::{ClusterShape, Options, Report, report, simulation_config};
@@ -46,8 +48,6 @@ const LARGE_STREAM: u64 = 15;
 const OPERATIONS_STREAM: u64 = 21;
 /// The random stream of the plan, and of its execution.
 const SCENARIO_STREAM: u64 = 1;
-/// The port of a node's metrics.
-pub(crate) const METRICS_PORT: u16 = 9180;
 
 /// Adds a node to the simulation; the first is the seed of all.
 fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries) -> Member {

@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::cluster::METRICS_PORT;
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::bounded::judge;
+use crate::cluster::node::METRICS_PORT;
 use crate::rest;
 
 /// How long the nodes may take to come to rest.

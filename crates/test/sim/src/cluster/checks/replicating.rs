@@ -7,9 +7,9 @@ use std::time::Duration;
 use model::{ColumnType, Scalar, ScalarType, Value};
 use wire::Consistency;
 
-use crate::cluster::checks::repaired::repair_all;
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::replicating::{KEYSPACE, TABLE, alter_text, replication};
+use crate::cluster::nemesis::repair::repair_all;
 use crate::plan::pick;
 use crate::statement::{Query, decode_value};
 

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 
 use crate::cluster::checks::equal;
-use crate::cluster::checks::repaired::repair_all;
 use crate::cluster::director::ClusterDirector;
+use crate::cluster::nemesis::repair::repair_all;
+use crate::cluster::node::REST_PORT;
 use crate::cluster::plan::grace::Grace;
-use crate::cluster::ring::REST_PORT;
 use crate::rest;
 
 /// More than a second by which clocks differ and times are rounded.

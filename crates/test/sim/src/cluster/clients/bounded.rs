@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rt::Rt;
 
-use crate::cluster::METRICS_PORT;
 use crate::cluster::models::bounded::exceeded;
+use crate::cluster::node::METRICS_PORT;
 use crate::rest;
 use crate::world::SharedWorld;
 

@@ -29,41 +29,6 @@ const TABLES: &str = "/torc/data/k0";
 const AWAY_MILLIS: u64 = 8_000;
 
 impl ClusterDirector {
-    /// Injects the faults of this plan while clients work: about until a time.
-    pub(crate) async fn inject_faults(&mut self, until: Duration) {
-        match self.plan.focus {
-            Some(Focus::Batches | Focus::Repairs) => self.end_coordinators(until).await,
-            Some(Focus::Rot) => self.rot(until).await,
-            Some(Focus::Deaf) => self.deafen().await,
-            Some(Focus::Stale) => self.join_past_stale().await,
-            Some(Focus::Steady) => self.fault_few(until).await,
-            Some(Focus::Growth) => self.grow(until).await,
-            Some(Focus::Rings) => self.change_again(until).await,
-            Some(Focus::Graces) => self.change_once(until).await,
-            Some(Focus::Rollback) => self.restore_disks(until).await,
-            _ => self.disturb(until).await,
-        }
-    }
-
-    /// Whether the scenario decides when nodes join.
-    pub(crate) fn joins_in_scenarios(&self) -> bool {
-        matches!(
-            self.plan.focus,
-            Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces)
-        )
-    }
-
-    pub(crate) fn excuse_all(&self) {
-        let mut world = self.world.borrow_mut();
-        (world.excuses.errors, world.excuses.connections) = (true, true);
-    }
-
-    /// From half a time to one and a half.
-    pub(crate) async fn rest_about(&mut self, millis: u64) {
-        let micros = millis * 500 + self.rng.below(millis * 1_000);
-        self.rt.sleep(Duration::from_micros(micros)).await;
-    }
-
     /// Two nodes that are there.
     fn two(&mut self) -> (usize, usize) {
         let one = self.any_node();
@@ -72,7 +37,7 @@ impl ClusterDirector {
     }
 
     /// Again and again a node does not reach one of its replicas any more, or no other node, and loses power soon after.
-    async fn end_coordinators(&mut self, until: Duration) {
+    pub(crate) async fn end_coordinators(&mut self, until: Duration) {
         self.excuse_all();
         while self.sim.now() < until && !self.failed() {
             let (node, replica) = self.two();
@@ -97,7 +62,7 @@ impl ClusterDirector {
 
     /// Bits of one node's SSTables flip, again and again; its answers are right or errors. In the end its disk is
     /// replaced, and the others stream its data; or the damaged files are removed, and a repair restores their rows.
-    async fn rot(&mut self, until: Duration) {
+    pub(crate) async fn rot(&mut self, until: Duration) {
         self.excuse_all();
         let victim = self.any_node();
         let id = self.nodes[victim].id;
@@ -124,7 +89,7 @@ impl ClusterDirector {
     }
 
     /// Fault after fault hits the same few nodes, and no others. A node may join meanwhile.
-    async fn fault_few(&mut self, until: Duration) {
+    pub(crate) async fn fault_few(&mut self, until: Duration) {
         self.excuse_all();
         let mut victims = self.present();
         while victims.len() > self.plan.faulty_max {
@@ -149,7 +114,7 @@ impl ClusterDirector {
 
     /// A node joins while another is down for so long that nobody waits for it. That one comes back for clients and for a node that does not
     /// lead, and uses the previous topology version.
-    async fn deafen(&mut self) {
+    pub(crate) async fn deafen(&mut self) {
         self.excuse_all();
         let (deaf, heard) = self.two();
         self.sim.isolate(self.nodes[deaf].id);
@@ -168,7 +133,7 @@ impl ClusterDirector {
     }
 
     /// Nodes join one after the other, each soon after a replica was down for a while.
-    async fn join_past_stale(&mut self) {
+    pub(crate) async fn join_past_stale(&mut self) {
         self.excuse_all();
         while let Some(joiner) = self.next_joiner() {
             let away = self.any_node();

@@ -3,17 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::checks::repaired;
-use crate::cluster::director::{ClusterDirector, Place, SETTLE_TIME};
+use crate::cluster::director::{Change, ClusterDirector, SETTLE_TIME};
+use crate::cluster::nemesis::repair::repair_all;
+use crate::cluster::node::Place;
 use crate::cluster::plan::fault::Fault;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::grace::Grace;
 use crate::cluster::plan::replication::Copies;
 use crate::cluster::plan::ring_event::RingEvent;
-use crate::cluster::ring::Change;
 use crate::plan::{one_in, pick};
 use crate::rest;
 use crate::statement::Query;
@@ -28,8 +27,6 @@ const GRACE_MILLIS: u64 = 8_000;
 pub(crate) const BATCHES_TIME: Duration = Duration::from_secs(60);
 /// A statement or a verb that is not accepted so long after all faults never will be.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// How long a machine without its disk is left to itself, milliseconds at most.
-const WIPED_MILLIS_MAX: u64 = 60_000;
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// Copies of everything, where there are nodes enough.
 const COPIES_MAX: usize = 3;
@@ -268,7 +265,7 @@ impl ClusterDirector {
             for _ in 0..=damaged.len() {
                 let _ = rest::post(&self.rt, self.rest(nth), "/storage_service/keyspace_compaction/k0").await;
             }
-            return repaired::repair_all(self, "k0").await;
+            return repair_all(self, "k0").await;
         }
         let id = self.nodes[nth].id;
         self.world.borrow_mut().stats.kills += 1;
@@ -292,7 +289,7 @@ impl ClusterDirector {
         if self.failed() {
             return Ok(());
         }
-        repaired::repair_all(self, "k0").await
+        repair_all(self, "k0").await
     }
 
     /// Whether a file is of a table of counters.
@@ -301,26 +298,6 @@ impl ClusterDirector {
         let Some((name, _id)) = directory.and_then(|name| name.rsplit_once('-')) else { return false };
         let world = self.world.borrow();
         world.tables.iter().any(|table| table.name == name && table.shape.is_counter())
-    }
-
-    /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before an operator names the node that it replaces: not
-    /// the first seed either, which would have others believe in a second cluster.
-    pub(crate) async fn start_wiped(&mut self, nth: usize) {
-        let (id, ready) = (self.nodes[nth].id, self.nodes[nth].ready.load(Ordering::Relaxed));
-        self.sim.start(id);
-        let until = self.sim.now() + Duration::from_millis(self.details.below(WIPED_MILLIS_MAX));
-        while self.sim.now() < until && (self.sim.is_running(id) || self.sim.now() + ASK_PAUSE >= until) {
-            self.rt.sleep(ASK_PAUSE).await;
-            if self.nodes[nth].ready.load(Ordering::Relaxed) > ready {
-                let text = format!(
-                    "checker ring: node {nth} serves with an empty disk, without being named the replacement of any node"
-                );
-                return self.world.borrow_mut().fail(text);
-            }
-        }
-        self.sim.kill(id);
-        self.rt.sleep(Duration::from_millis(1)).await;
-        self.sim.wipe_disk(id);
     }
 
     /// An operator's actions after the clients have ended: forces the removal of a dead node, after which a repair must bring everything back.
@@ -372,9 +349,9 @@ impl ClusterDirector {
         if self.failed() {
             return Ok(());
         }
-        repaired::repair_all(self, "k0").await?;
+        repair_all(self, "k0").await?;
         if !self.plan.replications.is_empty() {
-            repaired::repair_all(self, "k1").await?;
+            repair_all(self, "k1").await?;
         }
         Ok(())
     }

@@ -1,24 +1,22 @@
 //! Topology changes while things happen to a cluster: nodes leave, die for good and are removed or replaced, by another machine or
 //! by the same with a new disk; repairs and cleanups in between. And the checker: each change completes.
 
-use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rt::Group;
 use rt_sim::{NodeId, Sim};
 
-use crate::cluster::director::{ClusterDirector, Place};
-use crate::cluster::health::Served;
+use crate::cluster::director::{Change, ClusterDirector};
+use crate::cluster::nemesis::repair::repair_path;
+use crate::cluster::node::{Place, Served};
 use crate::cluster::plan::SEEDS;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::ring_event::RingEvent;
 use crate::plan::{one_in, pick};
 use crate::rest;
 
-/// The port of administration.
-pub(crate) const REST_PORT: u16 = 10_000;
 /// A change that has not completed so long after all faults never will.
 const TIME_MAX: Duration = Duration::from_secs(600);
 /// How long a dead machine may be down until another begins to replace it.
@@ -27,33 +25,11 @@ const REPLACED_AFTER_MAX: Duration = Duration::from_secs(40);
 const VOTERS_MIN: usize = 3;
 const ASK_PAUSE: Duration = Duration::from_secs(2);
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// A topology change that was begun and is not known to be over.
-pub(crate) struct Change {
-    pub(crate) event: RingEvent,
-    /// The node under change.
-    pub(crate) subject: usize,
-    /// Nobody has to ask for it any more.
-    pub(crate) over: Rc<Cell<bool>>,
-    /// The last answer to a request.
-    told: Rc<RefCell<String>>,
-}
-
-impl Change {
-    pub(crate) fn new(event: RingEvent, subject: usize) -> Self {
-        Self { event, subject, over: Rc::default(), told: Rc::default() }
-    }
-}
+/// How long a machine without its disk is left to itself, milliseconds at most.
+const WIPED_MILLIS_MAX: u64 = 60_000;
+const WIPED_LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 impl ClusterDirector {
-    pub(crate) fn rest(&self, nth: usize) -> SocketAddr {
-        SocketAddr::new(self.ip(nth), REST_PORT)
-    }
-
-    pub(crate) fn ip(&self, nth: usize) -> IpAddr {
-        self.sim.ip(self.nodes[nth].id)
-    }
-
     /// Begins something about the ring, if that is possible now; false when it is not.
     pub(crate) async fn change_ring(&mut self) -> bool {
         if self.plan.ring.is_empty() {
@@ -151,6 +127,28 @@ impl ClusterDirector {
         self.nodes[nth].starts_from = None;
         self.sim.kill(id);
         // The kill takes effect after this turn.
+        self.rt.sleep(Duration::from_millis(1)).await;
+        self.sim.wipe_disk(id);
+    }
+
+    /// A machine whose disk was emptied is started as if nothing had happened. It must not serve before an operator names the node that it replaces: not
+    /// the first seed either, which would have others believe in a second cluster.
+    async fn start_wiped(&mut self, nth: usize) {
+        let (id, ready) = (self.nodes[nth].id, self.nodes[nth].ready.load(Ordering::Relaxed));
+        self.sim.start(id);
+        let until = self.sim.now() + Duration::from_millis(self.details.below(WIPED_MILLIS_MAX));
+        while self.sim.now() < until
+            && (self.sim.is_running(id) || self.sim.now() + WIPED_LOOK_PAUSE >= until)
+        {
+            self.rt.sleep(WIPED_LOOK_PAUSE).await;
+            if self.nodes[nth].ready.load(Ordering::Relaxed) > ready {
+                let text = format!(
+                    "checker ring: node {nth} serves with an empty disk, without being named the replacement of any node"
+                );
+                return self.world.borrow_mut().fail(text);
+            }
+        }
+        self.sim.kill(id);
         self.rt.sleep(Duration::from_millis(1)).await;
         self.sim.wipe_disk(id);
     }
@@ -312,11 +310,6 @@ fn start_after(sim: &Sim, id: NodeId, served: &Served, after: Duration) {
             sim.start(id);
         }
     });
-}
-
-/// The path that starts a repair of a node's ranges of a keyspace, or of its primary ranges: full, or incremental.
-pub(crate) fn repair_path(keyspace: &str, primary: bool, incremental: bool) -> String {
-    format!("/storage_service/repair_async/{keyspace}?primaryRange={primary}&incremental={incremental}")
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::director::{ClusterDirector, Place};
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::nemesis::changing::BATCHES_TIME;
+use crate::cluster::node::Place;
 use crate::cluster::plan::fault::Fault;
 use crate::cluster::plan::ring_event::RingEvent;
 use crate::plan::{one_in, pick};
@@ -40,7 +42,7 @@ impl ClusterDirector {
             if self.sim.now() + WINDOW >= until || self.failed() {
                 break;
             }
-            self.rt.sleep(crate::cluster::changing::BATCHES_TIME).await;
+            self.rt.sleep(BATCHES_TIME).await;
         }
         let left = until.saturating_sub(self.sim.now());
         self.rt.sleep(left).await;
