@@ -85,18 +85,20 @@ impl Canary {
             (Focus::Lag, 5, Some(0)),
             |injected| injected.coordinator.short_quorum = true,
         ),
-        cluster(
+        checked(
             "dropped-hints",
             "hints are acknowledged, and are not stored",
-            (Focus::Away, 10, Some(6)),
+            (Focus::Away, 10, Some(2)),
+            "delivered",
             |injected| {
                 injected.coordinator.dropped_hints = true;
             },
         ),
-        cluster(
+        checked(
             "forgotten-promises",
             "a voter promises without remembering it",
             (Focus::Votes, 5, Some(0)),
+            "serial",
             |injected| injected.coordinator.forgotten_promises = true,
         ),
         cluster(
@@ -120,10 +122,11 @@ impl Canary {
             (Focus::Lag, 10, Some(1)),
             |injected| injected.coordinator.unclipped_pages = true,
         ),
-        cluster(
+        checked(
             "early-removal",
             "a logged batch is taken out of the batchlog before it is applied",
             (Focus::Batches, 10, Some(1)),
+            "atomic",
             |injected| injected.coordinator.early_removal = true,
         ),
         cluster(
@@ -156,10 +159,11 @@ impl Canary {
                 injected.coordinator.no_fence = true;
             },
         ),
-        cluster(
+        checked(
             "early-schema",
             "a change of the schema is said to be done before other nodes have it",
             (Focus::Votes, 5, Some(0)),
+            "schema",
             |injected| injected.coordinator.early_schema = true,
         ),
         cluster(

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Clock, ColumnId, Explained, Partition, Seen, SeenRow, Slice, Verdict};
 
-use crate::statement::{decode, decode_value, encode};
-use crate::world::{Key, Table, World};
+use crate::statement::{decode, decode_value};
+use crate::table::{Key, Table, token};
+use crate::world::World;
 
 /// The read that was sent; by default of everything, without columns.
 #[derive(Clone, Debug, Default)]
@@ -33,36 +34,6 @@ struct Row {
     key: Option<Key>,
     regular: Seen,
     fixed: Seen,
-}
-
-/// Bytes of a partition key as tokens are computed from them.
-fn partition_bytes(table: &Table, key: &Key) -> Vec<u8> {
-    let parts: Vec<Vec<u8>> =
-        table.shape.partition_key.iter().zip(key).map(|(ty, scalar)| encode(*ty, scalar)).collect();
-    if let [single] = parts.as_slice() {
-        return single.clone();
-    }
-    let part = |part: &Vec<u8>| {
-        let mut bytes = (part.len() as u16).to_be_bytes().to_vec();
-        bytes.extend_from_slice(part);
-        bytes.push(0);
-        bytes
-    };
-    parts.iter().flat_map(part).collect()
-}
-
-/// The place of a partition in a scan.
-pub(crate) fn token(table: &Table, key: &Key) -> i64 {
-    match stdx::murmur3::hash128(&partition_bytes(table, key), 0)[0] as i64 {
-        i64::MIN => i64::MAX,
-        token => token,
-    }
-}
-
-/// The shard of a token, as drivers compute it from what OPTIONS says of sharding.
-pub(crate) fn shard_of(token: i64, shards: u16) -> u16 {
-    let spread = (token as u64).wrapping_add(1 << 63) << 12;
-    ((u128::from(spread) * u128::from(shards)) >> 64) as u16
 }
 
 /// Reads the cells of an answer: key components first, then the columns asked for.

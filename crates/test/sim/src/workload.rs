@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Column, ColumnType, Effect, Place, Scalar, ScalarType, Slice, Value, Write};
 use rt_sim::Rng;
 
-use crate::check::{Question, token};
+use crate::check::Question;
 use crate::plan::{one_in, pick};
 use crate::statement::Query;
-use crate::world::{Key, Table, World};
+use crate::table::{Key, Table, token};
+use crate::world::World;
 
 /// A write that is ready to be sent: its statement, and its effect on each partition.
 pub(crate) struct Prepared {

@@ -5,16 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use model::{Clock, Column, ColumnId, Explained, Partition, Scalar, Seconds, Shape, Write};
+use model::{Clock, ColumnId, Explained, Partition, Seconds, Write};
 use rt_sim::{NodeId, Sim};
 
-use crate::check;
+use crate::batches::Batches;
 use crate::client::Failure;
-use crate::cluster::Batches;
-use crate::schemer::Pending;
-
-/// A partition key, or a clustering key.
-pub(crate) type Key = Vec<Scalar>;
+use crate::stats::Stats;
+use crate::table::{Key, Table, shard_of, token};
 
 /// The server's code of a request that it has no room for.
 const OVERLOADED: i32 = 0x1001;
@@ -24,46 +21,6 @@ const IS_OVERLOADED: &str = "(code 0x1001)";
 /// How far back timestamps may lie; much less than the smallest `gc_grace_seconds`.
 const BACK_MICROS_MAX: i64 = 1_500_000;
 
-/// How much a table holds, and how it is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale {
-    /// Partitions.
-    pub(crate) partitions: u64,
-    /// Values of the first clustering component.
-    pub(crate) rows: u64,
-    /// One write in so many is a batch.
-    pub(crate) one_batch_in: u64,
-    /// One statement of a batch in so many is about any partition instead of the batch's first.
-    pub(crate) one_elsewhere_in: u64,
-}
-
-impl Default for Scale {
-    fn default() -> Self {
-        Self { partitions: 6, rows: 6, one_batch_in: 6, one_elsewhere_in: 3 }
-    }
-}
-
-/// A table as its clients know it.
-pub(crate) struct Table {
-    pub(crate) keyspace: String,
-    pub(crate) name: String,
-    pub(crate) shape: Shape,
-    /// The options behind WITH.
-    pub(crate) options: String,
-    pub(crate) scale: Scale,
-    pub(crate) partitions: BTreeMap<Key, Partition>,
-    /// Requests under way.
-    pub(crate) busy: usize,
-    /// Clients leave the table alone.
-    pub(crate) frozen: bool,
-    /// It has been created for certain.
-    pub(crate) exists: bool,
-    /// A change of it that was cut off, or is under way.
-    pub(crate) pending: Option<Pending>,
-    /// Columns that it has had.
-    pub(crate) gone: Vec<Column>,
-}
-
 /// Errors that are excused at present.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuses {
@@ -71,112 +28,6 @@ pub(crate) struct Excuses {
     pub(crate) errors: bool,
     /// Connections may break.
     pub(crate) connections: bool,
-}
-
-/// The counters of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Writes that were acknowledged.
-    pub writes: u64,
-    /// Writes whose outcome was open for a while.
-    pub unknown: u64,
-    /// Reads whose answer was compared.
-    pub reads: u64,
-    /// Rows that were compared.
-    pub rows: u64,
-    /// Requests that failed for good reason.
-    pub errors: u64,
-    /// Starts of the node.
-    pub starts: u64,
-    /// Power failures.
-    pub power_losses: u64,
-    /// Kills.
-    pub kills: u64,
-    /// Flushes and compactions that were asked for.
-    pub maintenance: u64,
-    /// Changes of the schema.
-    pub schema_changes: u64,
-    /// Disk faults that were switched on.
-    pub disk_faults: u64,
-    /// Observations with too many unknown writes to judge.
-    pub unjudged: u64,
-    /// Histories of partitions and registers for which an order was looked for.
-    pub histories: u64,
-    /// Histories whose search for an order was given up.
-    pub unjudged_histories: u64,
-    /// Lightweight transactions that were answered.
-    pub conditional: u64,
-    /// Tables that were truncated.
-    pub truncations: u64,
-    /// Nodes that joined.
-    pub joins: u64,
-    /// Nodes that left, were removed or replaced.
-    pub ring_changes: u64,
-    /// Topology changes that were aborted or forced.
-    pub aborts: u64,
-    /// Repairs and cleanups that were asked for.
-    pub repairs: u64,
-    /// Disks that were restored from older images.
-    pub rollbacks: u64,
-    /// Requests under faults that had to succeed in time.
-    pub probes: u64,
-    /// Looks at a node's metrics under way.
-    pub looks: u64,
-    /// Requests that a node refused because it had too many.
-    pub overloaded: u64,
-}
-
-impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 24] {
-        [
-            ("writes", &mut self.writes),
-            ("of unknown outcome", &mut self.unknown),
-            ("reads", &mut self.reads),
-            ("rows compared", &mut self.rows),
-            ("excused errors", &mut self.errors),
-            ("starts", &mut self.starts),
-            ("power losses", &mut self.power_losses),
-            ("kills", &mut self.kills),
-            ("flushes and compactions", &mut self.maintenance),
-            ("schema changes", &mut self.schema_changes),
-            ("disk faults", &mut self.disk_faults),
-            ("rows not judged", &mut self.unjudged),
-            ("histories", &mut self.histories),
-            ("histories not judged", &mut self.unjudged_histories),
-            ("lightweight transactions", &mut self.conditional),
-            ("truncations", &mut self.truncations),
-            ("joins", &mut self.joins),
-            ("other topology changes", &mut self.ring_changes),
-            ("of them aborted or forced", &mut self.aborts),
-            ("repairs and cleanups", &mut self.repairs),
-            ("restored disks", &mut self.rollbacks),
-            ("requests that had to succeed under faults", &mut self.probes),
-            ("looks at what nodes hold", &mut self.looks),
-            ("refused as overloaded", &mut self.overloaded),
-        ]
-    }
-
-    /// Counts a history for which an order was looked for, and whether the search was given up.
-    pub(crate) fn note_history(&mut self, is_judged: bool) {
-        self.histories += 1;
-        self.unjudged_histories += u64::from(!is_judged);
-    }
-
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Stats) {
-        let mut other = *other;
-        for ((_, sum), (_, more)) in self.fields().into_iter().zip(other.fields()) {
-            *sum += *more;
-        }
-    }
-}
-
-impl std::fmt::Display for Stats {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut copy = *self;
-        let all = copy.fields().map(|(name, count)| format!("{count} {name}"));
-        f.write_str(&all.join(", "))
-    }
 }
 
 /// One shard's part of a TRUNCATE: the number of the statement's first write, and the shard.
@@ -236,62 +87,6 @@ pub(crate) struct Wall {
     pub(crate) latest: i64,
     /// How often any has jumped so far.
     pub(crate) jumps: u64,
-}
-
-impl Table {
-    /// A table that is about to be made.
-    pub(crate) fn new(keyspace: String, name: String, shape: Shape, options: String) -> Self {
-        Self {
-            keyspace,
-            name,
-            shape,
-            options,
-            scale: Scale::default(),
-            partitions: BTreeMap::new(),
-            busy: 0,
-            frozen: false,
-            exists: true,
-            pending: None,
-            gone: Vec::new(),
-        }
-    }
-
-    /// Keyspace and name.
-    pub(crate) fn full_name(&self) -> String {
-        format!("{}.{}", self.keyspace, self.name)
-    }
-
-    /// The statement that makes it.
-    pub(crate) fn create_text(&self) -> String {
-        let shape = &self.shape;
-        let mut columns: Vec<String> = Vec::new();
-        columns.extend(shape.partition_key.iter().enumerate().map(|(at, ty)| format!("p{at} {}", ty.name())));
-        columns
-            .extend(shape.clustering.iter().enumerate().map(|(at, (ty, _))| format!("c{at} {}", ty.name())));
-        for column in &shape.columns {
-            let fixed = if column.is_static { " static" } else { "" };
-            columns.push(format!("{} {}{fixed}", column.name, column.ty.name()));
-        }
-        let names =
-            |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
-        let mut key = vec![format!("({})", names("p", shape.partition_key.len()).join(", "))];
-        key.extend(names("c", shape.clustering.len()));
-        let mut text = format!(
-            "CREATE TABLE {}.{} ({}, PRIMARY KEY ({})) WITH {}",
-            self.keyspace,
-            self.name,
-            columns.join(", "),
-            key.join(", "),
-            self.options
-        );
-        if !shape.clustering.is_empty() {
-            let order = shape.clustering.iter().enumerate();
-            let order = order
-                .map(|(at, (_, backwards))| format!("c{at} {}", if *backwards { "DESC" } else { "ASC" }));
-            text.push_str(&format!(" AND CLUSTERING ORDER BY ({})", order.collect::<Vec<_>>().join(", ")));
-        }
-        text
-    }
 }
 
 /// Handle of the world.
@@ -440,7 +235,7 @@ impl World {
     pub(crate) fn note_truncation(&mut self, table: usize, writes: &[(Key, u64)]) {
         let statement = writes.first().map_or(0, |(_, id)| *id);
         for (key, id) in writes {
-            let shard = check::shard_of(check::token(&self.tables[table], key), self.shards);
+            let shard = shard_of(token(&self.tables[table], key), self.shards);
             self.truncations.insert(*id, (statement, shard));
         }
     }

@@ -5,7 +5,7 @@ use schema::{Cdc, CdcPreimage};
 use serde_json::{Value as Json, json};
 use types::CqlType;
 
-use crate::error::{ApiError, ErrorKind, Result};
+use crate::error::{ApiError, ErrorKind};
 use crate::names::arn;
 
 /// How long records are there, microseconds; so long a stream can be read that is not written to any more.

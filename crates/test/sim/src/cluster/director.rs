@@ -1,43 +1,34 @@
-//! The phases of a cluster's run: it comes up, and then in turns clients work under faults, and in a quiescent phase
-//! everything is compared.
+//! The state of a cluster's run, and the steps that everything above has in common: starting nodes and waiting for them, and asking one
+//! of them. It injects no fault, and knows no checker and no phase of a run.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rt::{Group, Rt, Task};
-use rt_sim::{NodeId, Rng, Sim};
+use rt::{Rt, Task};
+use rt_sim::{Rng, Sim};
 use wire::Consistency;
-use wire::client::ResultBody;
 
 use crate::client::{Connection, Failure};
-use crate::cluster::bounded::Watcher;
-use crate::cluster::ddl::{self, Changer, SharedSchema};
-use crate::cluster::health::{Health, Machine, Served};
-use crate::cluster::indexed::{self, Indexer, SharedIndexed};
-use crate::cluster::lwt::{self, LwtTables};
-use crate::cluster::plan::{ClusterPlan, Copies, SEEDS};
-use crate::cluster::replicating::{self, Replicator, SharedCopied};
-use crate::cluster::ring::Change;
-use crate::cluster::serial::{self, SharedRegisters};
-use crate::cluster::stamps::{self, SharedStamps, Stamper};
-use crate::cluster::steady::Prober;
-use crate::cluster::truncating::{self, SharedCut, Truncater};
-use crate::cluster::views::{self, BaseWriter};
-use crate::cluster::worker::ClusterWorker;
-use crate::cluster::{
-    atomic, available, bounded, changes, durable, equal, kept, left_behind, repaired, resurrection, schema,
-    steady, truncation,
-};
-use crate::plan::{one_in, pick, shape};
+use crate::cluster::models::ddl::SharedSchema;
+use crate::cluster::models::indexed::SharedIndexed;
+use crate::cluster::models::lwt::LwtTables;
+use crate::cluster::models::replicating::SharedCopied;
+use crate::cluster::models::serial::SharedRegisters;
+use crate::cluster::models::stamps::SharedStamps;
+use crate::cluster::models::truncating::SharedCut;
+use crate::cluster::node::{Member, Place, REST_PORT};
+use crate::cluster::plan::ClusterPlan;
+use crate::cluster::plan::replication::Copies;
+use crate::cluster::plan::ring_event::RingEvent;
+use crate::plan::pick;
+use crate::session;
 use crate::statement::Query;
-use crate::worker;
-use crate::world::{Excuses, SharedWorld, Table};
+use crate::world::SharedWorld;
 
 /// A node that is not ready by then will not be. Each join that is ahead of one that takes a dead node's place may wait for the dead one twice for a minute.
 const START_TIME_MAX: Duration = Duration::from_secs(900);
@@ -45,79 +36,26 @@ const START_TIME_MAX: Duration = Duration::from_secs(900);
 const REUNION_TIME_MAX: Duration = Duration::from_secs(300);
 /// Longer than a request that a client has given up can take to be executed.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(15);
-
-/// Clients change the schema up to so long after each other, or more slowly when all are slow.
-const CHANGE_PAUSE_MICROS: u64 = 150_000;
-/// Draws of the client of timestamps, above those of all others.
-const STAMPER_STREAM: u64 = 1 << 50;
-/// Draws of the client of indexes.
-const INDEXER_STREAM: u64 = 1 << 51;
-/// The same for the clients of a table with views.
-const BASE_WRITER_STREAM: u64 = 1 << 52;
 /// How often a join may be retried before the quiescent phase.
 const JOIN_TRIES: u32 = 6;
 const JOIN_PAUSE: Duration = Duration::from_secs(10);
-/// The checks of a quiescent phase, in this order.
-const CHECKS: [&str; 21] = [
-    "kept",
-    "truncation",
-    "left_behind",
-    "delivered",
-    "repaired",
-    "resurrection",
-    "replicating",
-    "truncating",
-    "indexed",
-    "views",
-    "changes",
-    "durable",
-    "atomic",
-    "equal",
-    "serial",
-    "lwt",
-    "stamps",
-    "schema",
-    "ddl",
-    "bounded",
-    "available",
-];
 
-/// How a node stands to the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It has yet to join.
-    Spare,
-    /// It is in the cluster, or about to join it.
-    Here,
-    /// It leaves.
-    Leaving,
-    /// It has ended for good, and its place is to be taken from it.
-    Dead,
-    /// It is in the cluster no more.
-    Gone,
+/// A topology change that was begun and is not known to be over.
+pub(crate) struct Change {
+    pub(crate) event: RingEvent,
+    /// The node under change.
+    pub(crate) subject: usize,
+    /// Nobody has to ask for it any more.
+    pub(crate) over: Rc<Cell<bool>>,
+    /// The last answer to a request.
+    pub(crate) told: Rc<RefCell<String>>,
 }
 
-/// A node of the cluster.
-pub(crate) struct Member {
-    pub(crate) id: NodeId,
-    /// How often it was ready.
-    pub(crate) ready: Arc<AtomicU64>,
-    /// Shared with the checkers that need to know which nodes are healthy.
-    pub(crate) place: Rc<Cell<Place>>,
-    /// How often it was started, and the start after which it was ready last.
-    pub(crate) served: Served,
-    /// Started by a new node: its join may fail under faults.
-    pub(crate) joins: bool,
-    /// The address of the node that it replaces when it joins.
-    pub(crate) replaces: Rc<RefCell<Option<IpAddr>>>,
-    /// Something is done to it.
-    pub(crate) faulty: bool,
-    /// Its disk gave errors, after which it may take no more requests.
-    pub(crate) disk_failed: bool,
-    /// It was started when it had been ready so often, and has not been seen ready since.
-    pub(crate) starts_from: Option<u64>,
-    /// When it ended with writes that were not synced, and how often it had been ready then: once it is again, they are.
-    pub(crate) unsynced_since: Option<(u64, u64)>,
+impl Change {
+    /// One that is about to begin.
+    pub(crate) fn new(event: RingEvent, subject: usize) -> Self {
+        Self { event, subject, over: Rc::default(), told: Rc::default() }
+    }
 }
 
 /// Directs a run.
@@ -159,45 +97,19 @@ impl ClusterDirector {
         SocketAddr::new(self.sim.ip(self.nodes[nth].id), 9042)
     }
 
-    pub(crate) fn failed(&self) -> bool {
-        self.world.borrow().failure.is_some()
+    /// A node's address for operators.
+    pub(crate) fn rest(&self, nth: usize) -> SocketAddr {
+        SocketAddr::new(self.ip(nth), REST_PORT)
     }
 
-    /// The whole run.
-    pub(crate) async fn run(mut self) {
-        for (nth, drift) in self.plan.drifts.clone().into_iter().enumerate() {
-            self.sim.set_clock_drift(self.nodes[nth].id, drift);
-        }
-        for nth in 0..self.nodes.len() {
-            self.set_links(nth, None);
-        }
-        for nth in 0..self.plan.founders {
-            self.start(nth);
-            // The first one founds the cluster when every other seed has answered that it has none.
-            if one_in(&mut self.rng, 2) && nth + 1 >= SEEDS.min(self.plan.founders) {
-                self.wait_ready(nth).await;
-            }
-        }
-        for nth in 0..self.plan.founders {
-            self.wait_ready(nth).await;
-        }
-        self.reunite().await;
-        self.create().await;
-        for round in 0..self.plan.rounds {
-            if self.failed() {
-                return;
-            }
-            self.reuse_machines().await;
-            if round + 1 == self.plan.rounds && !self.joins_in_scenarios() {
-                // All that are left, at once.
-                while self.next_joiner().is_some() {
-                    self.join_one();
-                }
-            }
-            self.work().await;
-            self.quiesce().await;
-        }
-        self.world.borrow_mut().down = true;
+    /// A node's address.
+    pub(crate) fn ip(&self, nth: usize) -> IpAddr {
+        self.sim.ip(self.nodes[nth].id)
+    }
+
+    /// A violation was found.
+    pub(crate) fn failed(&self) -> bool {
+        self.world.borrow().failure.is_some()
     }
 
     /// A node ends, by a power failure or not. Its unsynced writes stay doubtful until it has been ready again.
@@ -277,6 +189,7 @@ impl ClusterDirector {
         self.start(nth);
     }
 
+    /// A node is about to be started; one that was no member becomes one.
     pub(crate) fn note_start(&mut self, nth: usize) {
         self.world.borrow_mut().stats.starts += 1;
         let node = &mut self.nodes[nth];
@@ -317,7 +230,7 @@ impl ClusterDirector {
     pub(crate) async fn connect(&mut self, nth: usize) -> Result<Connection, String> {
         let mut last = None;
         for _ in 0..50 {
-            let speech = worker::speech(&mut self.rng);
+            let speech = session::speech(&mut self.rng);
             match Connection::open(&self.rt, self.server(nth), speech).await {
                 Ok(connection) => return Ok(connection),
                 Err(failure) => last = Some(failure),
@@ -371,302 +284,16 @@ impl ClusterDirector {
         Ok(rows.map_err(|failure| failure.to_string())?.len())
     }
 
-    /// Makes a keyspace and tables.
-    async fn create(&mut self) {
-        if self.failed() {
-            return;
-        }
-        let mut connection = match self.connect(0).await {
-            Ok(connection) => connection,
-            Err(problem) => return self.world.borrow_mut().fail(problem),
-        };
-        let class = self.copies.replication();
-        self.change_schema(&mut connection, &format!("CREATE KEYSPACE k0 WITH replication = {{{class}}}"))
-            .await;
-        for number in 0..self.plan.machine.tables {
-            let counter = number > 0 && (one_in(&mut self.rng, 2) || self.plan.counters);
-            let options = self.plan.grace.options(&mut self.rng);
-            let mut shape = shape(&mut self.rng, counter, &mut self.world.borrow_mut().next_column);
-            if counter && self.plan.counters {
-                shape.columns.truncate(1);
-            }
-            let mut table = Table::new("k0".to_owned(), format!("t{number}"), shape, options);
-            table.scale = self.plan.scale;
-            let text = table.create_text();
-            self.world.borrow_mut().tables.push(table);
-            self.change_schema(&mut connection, &text).await;
-        }
-        if self.plan.serial_percent > 0 {
-            self.change_schema(&mut connection, &serial::create_text()).await;
-        }
-        for text in self.lwt.create_texts("k0") {
-            self.change_schema(&mut connection, &text).await;
-        }
-        if self.plan.operations.stamps {
-            self.change_schema(&mut connection, &stamps::create_text()).await;
-        }
-        if self.plan.truncates {
-            self.change_schema(&mut connection, &truncating::create_text()).await;
-            for text in indexed::create_texts() {
-                self.change_schema(&mut connection, &text).await;
-            }
-        }
-        if self.plan.views {
-            for text in views::create_texts(self.plan.captured) {
-                self.change_schema(&mut connection, &text).await;
-            }
-        }
-        if self.plan.probes {
-            self.change_schema(&mut connection, &available::create_text()).await;
-            self.change_schema(&mut connection, &steady::create_text()).await;
-        }
-        for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
-            if let Err(problem) = prepared {
-                self.world.borrow_mut().fail(problem);
-            }
-        }
-        if let Some(window) = self.plan.loss_window() {
-            self.rt.sleep(window).await;
-        }
-    }
-
-    async fn change_schema(&mut self, connection: &mut Connection, text: &str) {
-        let answer = connection.query(&Query::text(text), None).await;
+    /// From now on requests may fail and connections may break.
+    pub(crate) fn excuse_all(&self) {
         let mut world = self.world.borrow_mut();
-        match answer {
-            Ok(ResultBody::SchemaChange(_)) => world.stats.schema_changes += 1,
-            Ok(other) => world.fail(format!("{text} was answered with {other:?}")),
-            Err(failure) => world.fail(format!("{text}: {failure}")),
-        }
+        (world.excuses.errors, world.excuses.connections) = (true, true);
     }
 
-    /// Has clients work for a while, under whatever happens.
-    async fn work(&mut self) {
-        self.world.borrow_mut().down = false;
-        (self.changed, self.hints_lost) = (false, false);
-        self.began = self.sim.now();
-        let length = self.plan.machine.lifetime_millis * 1_000;
-        let until = self.sim.now() + Duration::from_micros(length / 4 + self.rng.below(length));
-        let servers: Vec<SocketAddr> = self
-            .present()
-            .into_iter()
-            .filter(|nth| self.is_ready(*nth))
-            .chain(self.later_servers())
-            .map(|nth| self.server(nth))
-            .collect();
-        let mut workers: Vec<_> = (0..self.plan.machine.workers)
-            .map(|_| {
-                let worker = ClusterWorker {
-                    rt: self.rt.clone(),
-                    world: self.world.clone(),
-                    registers: self.registers.clone(),
-                    lwt: self.lwt.clone(),
-                    plan: self.plan.clone(),
-                    servers: servers.clone(),
-                    rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
-                };
-                self.rt.spawn(Group::Statement, worker.run())
-            })
-            .collect();
-        for number in 0..self.plan.changers {
-            let changer = Changer {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                schema: self.schema.clone(),
-                servers: servers.clone(),
-                rng: self.sim.rng(1_000 + self.rng.below(1 << 40)),
-                pause_micros: CHANGE_PAUSE_MICROS.max(self.plan.pause_micros * 4),
-                number,
-            };
-            workers.push(self.rt.spawn(Group::Statement, changer.run()));
-        }
-        workers.extend(self.begin_others(&servers));
-        self.sim.set_buggify(self.plan.buggify);
-        // Shorter time limits than usual may be too short now and then.
-        self.world.borrow_mut().excuses.errors |= self.plan.buggify > 0 || self.plan.limits.is_some();
-        self.inject_faults(until).await;
-        self.sim.set_buggify(0);
-        self.world.borrow_mut().down = true;
-        for worker in workers {
-            worker.await;
-        }
-        if let Err(problem) = self.after_work().await {
-            self.world.borrow_mut().fail(problem);
-        }
-    }
-
-    /// Clients with tables and keyspaces of their own, and the watcher of the nodes' limits.
-    fn begin_others(&mut self, servers: &[SocketAddr]) -> Vec<Task<()>> {
-        let mut tasks = Vec::new();
-        if self.plan.watched {
-            let watcher = Watcher {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                servers: servers.to_vec(),
-                period: Duration::from_millis(self.plan.machine.lifetime_millis / 4),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, watcher.run()));
-        }
-        if self.plan.probes {
-            let prober = Prober {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                health: self.health(),
-                plan: self.plan.clone(),
-                copies: self.copies.total(),
-                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, prober.run()));
-        }
-        if self.plan.operations.stamps {
-            let stamper = Stamper {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                stamps: self.stamps.clone(),
-                plan: self.plan.clone(),
-                servers: servers.to_vec(),
-                rng: self.sim.rng(STAMPER_STREAM + self.sim.now().as_nanos() as u64),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, stamper.run()));
-        }
-        if self.plan.truncates {
-            let truncater = Truncater {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                cut: self.cut.clone(),
-                lwt: self.lwt.cut.clone(),
-                plan: self.plan.clone(),
-                servers: servers.to_vec(),
-                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, truncater.run()));
-            let indexer = Indexer {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                indexed: self.indexed.clone(),
-                plan: self.plan.clone(),
-                servers: servers.to_vec(),
-                rng: self.sim.rng(INDEXER_STREAM + self.sim.now().as_nanos() as u64),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
-        }
-        tasks.extend(self.begin_base_writers(servers));
-        if !self.plan.replications.is_empty() {
-            let replicator = Replicator {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                copied: self.copied.clone(),
-                replications: self.plan.replications.clone(),
-                pause_micros: self.plan.pause_micros,
-                servers: servers.to_vec(),
-                rng: self.sim.rng(1_000 + self.details.below(1 << 40)),
-            };
-            tasks.push(self.rt.spawn(Group::Statement, replicator.run()));
-        }
-        tasks
-    }
-
-    /// The clients of a table with materialized views, if there is one.
-    fn begin_base_writers(&self, servers: &[SocketAddr]) -> impl Iterator<Item = Task<()>> {
-        let now = self.sim.now().as_nanos() as u64;
-        let clients = if self.plan.views { views::CLIENTS } else { 0 };
-        (0..clients).map(move |number| {
-            let writer = BaseWriter {
-                rt: self.rt.clone(),
-                world: self.world.clone(),
-                plan: self.plan.clone(),
-                servers: servers.to_vec(),
-                rng: self.sim.rng(BASE_WRITER_STREAM + number + now),
-            };
-            self.rt.spawn(Group::Statement, writer.run())
-        })
-    }
-
-    /// The record of healthy machines, from now on, when all are.
-    fn health(&self) -> Health {
-        let machine = |node: &Member| Machine {
-            id: node.id,
-            place: node.place.clone(),
-            served: node.served.clone(),
-            disk: self.plan.machine.disk(),
-        };
-        Health::new(&self.sim, self.nodes.iter().map(machine).collect())
-    }
-
-    /// Ends all faults, waits until the cluster has recovered, and compares everything.
-    async fn quiesce(&mut self) {
-        if self.failed() {
-            return;
-        }
-        self.sim.heal_all();
-        for nth in self.standing() {
-            self.relieve(nth);
-        }
-        for nth in self.present() {
-            self.wait_ready(nth).await;
-        }
-        self.settle_ring().await;
-        self.reunite().await;
-        self.rt.sleep(SETTLE_TIME).await;
-        {
-            let mut world = self.world.borrow_mut();
-            world.excuses = Excuses::default();
-            world.forget_seen();
-        }
-        for check in CHECKS {
-            if self.failed() {
-                return;
-            }
-            self.world.borrow_mut().checking = Some(check);
-            let found = self.check(check).await;
-            if let Err(problem) = found {
-                self.world.borrow_mut().fail(problem);
-            }
-        }
-        self.world.borrow_mut().checking = None;
-        self.world.borrow_mut().raise_floor();
-    }
-
-    async fn check(&mut self, name: &str) -> Result<(), String> {
-        let forgets = self.plan.faults.iter().any(|fault| fault.loses_memory());
-        let delivered = !self.plan.grace.refuses_hints(self.sim.now() - self.began);
-        let keeps_hints = self.plan.hints && delivered && !self.hints_lost && !forgets;
-        match name {
-            "kept" => kept::check(self).await,
-            "truncation" => truncation::truncate(self).await,
-            "left_behind" => left_behind::check(self).await,
-            "delivered" if keeps_hints => {
-                self.keep_promises();
-                equal::check(self).await
-            }
-            "delivered" => Ok(()),
-            "repaired" => repaired::check(self).await,
-            "resurrection" => resurrection::check(self).await,
-            "replicating" if !self.plan.replications.is_empty() => replicating::check(self).await,
-            "replicating" => Ok(()),
-            "truncating" if self.plan.truncates => truncating::check(self).await,
-            "truncating" => Ok(()),
-            "indexed" if self.plan.truncates => indexed::check(self).await,
-            "indexed" => Ok(()),
-            "views" if self.plan.views => views::check(self).await,
-            "views" => Ok(()),
-            "changes" if self.plan.captured => changes::check(self).await,
-            "changes" => Ok(()),
-            "durable" => durable::check(self).await,
-            "atomic" => atomic::check(self),
-            "equal" => equal::check(self).await,
-            "serial" if self.plan.serial_percent > 0 => serial::judge(self).await,
-            "serial" => Ok(()),
-            "lwt" => lwt::judge(self).await,
-            "stamps" if self.plan.operations.stamps => stamps::check(self).await,
-            "stamps" => Ok(()),
-            "schema" => schema::check(self).await,
-            "ddl" => ddl::judge(self).await,
-            "bounded" => bounded::check(self).await,
-            "available" if self.plan.probes => available::check(self).await,
-            "available" => Ok(()),
-            other => panic!("no checker is called {other}"),
-        }
+    /// From half a time to one and a half.
+    pub(crate) async fn rest_about(&mut self, millis: u64) {
+        let micros = millis * 500 + self.rng.below(millis * 1_000);
+        self.rt.sleep(Duration::from_micros(micros)).await;
     }
 
     /// Writes that one or two replicas acknowledged have to be seen from now on.

@@ -3,44 +3,16 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rt_sim::{DiskConfig, LinkConfig, NodeId, Sim};
 
-use crate::cluster::director::Place;
+use crate::cluster::node::{Place, Served};
 use crate::cluster::plan::ClusterPlan;
 
 /// After a fault a machine or link counts as healthy again when it has been so for this long: nodes start, find each other
 /// and close the connections that hang.
 const REUNION: Duration = Duration::from_secs(60);
-
-/// How often a node was started, and the start after which it was ready last.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Served(Arc<[AtomicU64; 2]>);
-
-impl Served {
-    /// The node is started.
-    pub(crate) fn start(&self) {
-        self.0[0].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often it was started.
-    pub(crate) fn starts(&self) -> u64 {
-        self.0[0].load(Ordering::Relaxed)
-    }
-
-    /// It serves clients.
-    pub(crate) fn ready(&self) {
-        self.0[1].store(self.0[0].load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    fn serves(&self) -> bool {
-        let [starts, ready] = &*self.0;
-        starts.load(Ordering::Relaxed) == ready.load(Ordering::Relaxed)
-    }
-}
 
 /// A node as far as its health is concerned.
 pub(crate) struct Machine {

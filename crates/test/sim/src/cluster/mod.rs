@@ -1,39 +1,19 @@
 //! The simulation of a cluster: several nodes, each with a disk and clocks of its own, clients that ask any of them at levels
 //! that they draw, and a checker a promise (docs/design/simulator.md).
+//!
+//! From below: the plan of a seed (`plan`), a node and its health (`node`, `health`), the models of tables (`models`), the clients
+//! (`clients`), the state of a run (`director`), the trouble (`nemesis`), the checkers (`checks`), and the phases of a run (`phases`).
+//! None of them knows one above.
 
-mod atomic;
-mod available;
-mod bounded;
-mod changes;
-mod changing;
-mod ddl;
+mod checks;
+mod clients;
 mod director;
-mod durable;
-mod equal;
-mod focus;
 mod health;
-mod indexed;
-mod kept;
-mod left_behind;
-mod lwt;
-mod lwt_draw;
-mod monotonic;
+mod models;
 mod nemesis;
+mod node;
+mod phases;
 mod plan;
-mod repaired;
-mod replicating;
-mod resurrection;
-mod ring;
-mod rollback;
-mod scenarios;
-mod schema;
-mod serial;
-mod stamps;
-mod steady;
-mod truncating;
-mod truncation;
-mod views;
-mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -46,20 +26,19 @@ use std::time::Duration;
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
-pub(crate) use crate::cluster::atomic::Batches;
-use crate::cluster::ddl::Known;
-use crate::cluster::director::{ClusterDirector, Member, Place};
-pub use crate::cluster::focus::Focus;
-use crate::cluster::health::Served;
-use crate::cluster::indexed::SharedIndexed;
-use crate::cluster::lwt::LwtTables;
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::models::ddl::Known;
+use crate::cluster::models::indexed::SharedIndexed;
+use crate::cluster::models::lwt::LwtTables;
+use crate::cluster::models::replicating::SharedCopied;
+use crate::cluster::models::serial::Registers;
+use crate::cluster::models::stamps::Stamps;
+use crate::cluster::models::truncating::SharedCut;
+use crate::cluster::node::{METRICS_PORT, Member, Place, Served};
 use crate::cluster::plan::ClusterPlan;
-use crate::cluster::replicating::SharedCopied;
-use crate::cluster::serial::Registers;
-use crate::cluster::stamps::Stamps;
-use crate::cluster::truncating::SharedCut;
+pub use crate::cluster::plan::focus::Focus;
+use crate::report::{ClusterShape, Options, Report, report, simulation_config};
 use crate::world::World;
-use crate::{ClusterShape, Options, Report};
 
 /// Draws that came later than others, so that what those draw stays as it is.
 const DETAILS_STREAM: u64 = 12;
@@ -69,8 +48,6 @@ const LARGE_STREAM: u64 = 15;
 const OPERATIONS_STREAM: u64 = 21;
 /// The random stream of the plan, and of its execution.
 const SCENARIO_STREAM: u64 = 1;
-/// The port of a node's metrics.
-const METRICS_PORT: u16 = 9180;
 
 /// Adds a node to the simulation; the first is the seed of all.
 fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries) -> Member {
@@ -144,15 +121,17 @@ fn shape(plan: &ClusterPlan) -> ClusterShape {
     ClusterShape { nodes: plan.shards.len(), datacenters: datacenters.len(), shards: plan.shards.clone() }
 }
 
-/// The machines that a seed draws.
-pub(crate) fn shape_of(seed: u64) -> ClusterShape {
-    // As the simulation numbers the streams of those above it.
-    shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - SCENARIO_STREAM)))
+impl ClusterShape {
+    /// The machines that a seed draws.
+    pub fn of(seed: u64) -> Self {
+        // As the simulation numbers the streams of those above it.
+        shape(&draw(seed, &Options::default(), &mut Rng::new(seed, u64::MAX - SCENARIO_STREAM)))
+    }
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options) -> Report {
-    let simulation = Simulation::new(seed, crate::simulation_config(seed, options));
+    let simulation = Simulation::new(seed, simulation_config(seed, options));
     let sim = simulation.handle();
     let mut rng = sim.rng(SCENARIO_STREAM);
     let plan = draw(seed, options, &mut rng);
@@ -195,5 +174,5 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
     if let Err(stalled) = ended {
         world.fail(stalled.to_string());
     }
-    Report { shape: Some(shape(&plan)), ..crate::report(seed, &sim, &world, format!("{plan:?}")) }
+    Report { shape: Some(shape(&plan)), ..report(seed, &sim, &world, format!("{plan:?}")) }
 }

@@ -1,0 +1,45 @@
+//! Checker: in the end the log of a table whose changes are captured, replayed, is the table, through every node. The table and its clients are
+//! those of the views.
+
+use std::time::Duration;
+
+use wire::Consistency;
+
+use crate::client::{Connection, Failure};
+use crate::cluster::clients::views::shown;
+use crate::cluster::director::ClusterDirector;
+use crate::cluster::models::changes::{Logged, logged, problem};
+use crate::cluster::models::views::TABLE;
+use crate::statement::Query;
+
+/// How long the log may take in a quiescent phase: rows that were to be delivered are tried again after a while.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
+async fn log(connection: &mut Connection) -> Result<Vec<Logged>, Failure> {
+    let text = format!(
+        "SELECT \"cdc$time\", \"cdc$operation\", p, c, v, \"cdc$deleted_v\", w, \"cdc$deleted_w\" FROM {TABLE}_scylla_cdc_log"
+    );
+    let rows = connection.rows(&Query::text(text), 100).await?;
+    let strange = |row: &Vec<Option<Vec<u8>>>| Failure::Protocol(format!("no row of a log: {row:?}"));
+    rows.iter().map(|row| logged(row).ok_or_else(|| strange(row))).collect()
+}
+
+/// Replays the log, read through every node.
+pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
+    let begun = director.sim.now();
+    for nth in director.present() {
+        loop {
+            let mut connection = director.connect(nth).await?;
+            connection.consistency = Consistency::All;
+            let failed = |failure: Failure| format!("node {nth}: {failure}");
+            let base = shown(&mut connection, "p, c, v, w", TABLE).await.map_err(failed)?;
+            let log = log(&mut connection).await.map_err(failed)?;
+            let Some(problem) = problem(&base, &log) else { break };
+            if director.sim.now() - begun > TIME_MAX {
+                return Err(format!("the log of {TABLE}, read by node {nth}, {problem}"));
+            }
+            director.rt.sleep(Duration::from_secs(5)).await;
+        }
+    }
+    Ok(())
+}
