@@ -28,7 +28,7 @@ impl Steps {
         Self(None)
     }
 
-    /// Where the executor says so.
+    /// Where another task is due.
     pub(crate) const fn new() -> Self {
         Self(Some(Pace::new()))
     }

@@ -10,13 +10,12 @@ use rpc::{Refusal, Verb};
 use rt::sync::GateGuard;
 use rt::{Group, Instant, ShardId};
 use schema::Table;
-use topology::{HostId, NodeIndex};
+use topology::{ClusterView, HostId, NodeIndex};
 
 use crate::context::Context;
 use crate::message::STAMP_LEN;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls::{CatchUp, Drain, EnforceTopology};
-use crate::view::ClusterView;
 
 /// How long the log is asked, for all who wait together.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -109,7 +109,7 @@ impl<'a> Page<'a> {
     /// Adds the rows of a part as far as the page has room, and frees the others.
     async fn add(&mut self, part: PartitionUpdate, pace: &mut Pace) {
         let has_open = self.open.as_ref().is_some_and(|(key, _)| *key == part.key);
-        if !self.is_full && !has_open && !part.rows().is_empty() && self.is_asked_for(&part.key) {
+        if !self.is_full && !has_open && !part.rows().is_empty() && self.is_wanted(&part.key) {
             self.begin(&part);
         }
         let takes = !self.is_full && self.open.as_ref().is_some_and(|(key, _)| *key == part.key);
@@ -120,6 +120,7 @@ impl<'a> Page<'a> {
             if !takes || self.is_full || self.is_skipping {
                 continue;
             }
+            assert!(self.open.is_some(), "rows belong to the partition that is open");
             if self.open.as_ref().is_some_and(|(_, slices)| slices.contains(&row.clustering)) {
                 let progress = self.builder.push(Fragment::Row(row));
                 self.is_full = progress == Progress::Full;
@@ -129,7 +130,7 @@ impl<'a> Page<'a> {
     }
 
     /// Whether a partition is read, and not by an earlier page as a whole.
-    fn is_asked_for(&self, key: &DecoratedKey) -> bool {
+    fn is_wanted(&self, key: &DecoratedKey) -> bool {
         let Some(place) = self.order.place(key) else { return false };
         self.command.resume.as_ref().is_none_or(|resume| match self.order.place(&resume.key) {
             Some(resumed) if resume.clustering.is_none() => place > resumed,
@@ -139,7 +140,9 @@ impl<'a> Page<'a> {
 
     /// Ends the partition that is open and begins that of `part`, if the page has room.
     fn begin(&mut self, part: &PartitionUpdate) {
+        assert!(!part.rows().is_empty(), "a partition begins with a row");
         self.end();
+        assert!(self.open.is_none(), "one partition after the other is read");
         if self.is_full {
             return;
         }

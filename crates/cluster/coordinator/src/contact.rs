@@ -2,10 +2,9 @@
 
 use schema::Replication;
 use smallvec::SmallVec;
-use topology::{Consistency, HostId, NodeIndex, Replicas};
+use topology::{ClusterView, Consistency, HostId, NodeIndex, Replicas};
 
 use crate::RequestError;
-use crate::view::ClusterView;
 
 /// The answers that a consistency level needs of the replicas: so many answers from each of these groups.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use futures_util::FutureExt;
 use schema::Keyspace;
-use topology::{HostId, Location};
+use topology::{HostId, Location, ViewNode};
 
 use super::*;
-use crate::view::ViewNode;
 
 /// `dc/rack` for each node, `!` before one that is down; the first is this node.
 fn view(nodes: &str) -> ClusterView {
@@ -83,7 +82,7 @@ fn a_view_after_another_shares_its_ring_alone() {
     let placed = |view: ClusterView, before: Option<&ClusterView>| {
         let view = view.replicating(keyspaces.clone());
         // Outside of an executor nothing yields.
-        view.placed(before).now_or_never().expect("nothing is waited for")
+        crate::placements::placed(view, before).now_or_never().expect("nothing is waited for")
     };
     let now = |view: &ClusterView| view.place(&replication).now() as *const topology::Placement;
     let first = placed(view("a/r a/r a/r a/r"), None);

@@ -16,14 +16,14 @@ use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId};
 use schema::{Replication, Schema, Table, TableId};
 use stdx::HashMap;
-use topology::HostId;
+use topology::{HostId, TablePlacements};
 
 use crate::fence::Fence;
 use crate::forward::Outcomes;
 use crate::kind::Kind;
 use crate::lease::Lease;
 use crate::peer_error::PeerError;
-use crate::placements::{Placements, TablePlacements};
+use crate::placements::Placements;
 use crate::rate_limit::RateLimiter;
 use crate::recent::RecentReads;
 use crate::remote::{Calls, Remote};
@@ -31,7 +31,7 @@ use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{NodeRequest, NodeResponse};
 use crate::slowness::Waits;
 use crate::table_figures::{self, RequestsByTable};
-use crate::{Canaries, ClusterView, Copies, RequestError};
+use crate::{Canaries, ClusterView, DataPlacement, RequestError};
 
 /// Gives the gossip states of all nodes.
 pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
@@ -322,7 +322,10 @@ impl Context {
     }
 
     /// Where a table's tokens are, and how it is replicated.
-    pub(crate) fn placement_of(&self, table: &Table) -> Result<(Arc<Copies>, Replication), RequestError> {
+    pub(crate) fn placement_of(
+        &self,
+        table: &Table,
+    ) -> Result<(Arc<DataPlacement>, Replication), RequestError> {
         let schema = self.0.schema.borrow();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
         let view = self.0.view.borrow();

@@ -18,7 +18,7 @@ use rt::sync::Semaphore;
 use rt::{Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
 use smallvec::SmallVec;
-use topology::HostId;
+use topology::{HostId, TablePlacements};
 
 use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::build_requests::BuildRequests;
@@ -31,7 +31,6 @@ use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::logged::Batches;
 use crate::paxos::state::Paxos;
-use crate::placements::TablePlacements;
 use crate::reads::Reads;
 use crate::shard_calls;
 use crate::table_figures::{self, TableFigures};

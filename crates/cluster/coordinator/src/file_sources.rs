@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use schema::Table;
-use topology::{HostId, NodeIndex, TokenRange};
+use topology::{ClusterView, HostId, NodeIndex, TokenRange};
 
 use crate::contact;
 use crate::holders::{PullFrom, holders};
-use crate::view::ClusterView;
 use crate::{Coordinator, RequestError};
 
 /// A node that is asked for files.

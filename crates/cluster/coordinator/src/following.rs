@@ -14,6 +14,7 @@ use schema::{Schema, TableId};
 use topology::HostId;
 
 use crate::lease::{ASK_TIMEOUT, RENEWED_AFTER};
+use crate::placements;
 use crate::removals::Removals;
 use crate::shard_calls::{NoteConfirmed, UseSchema, UseView};
 use crate::{ClusterView, Coordinator, SchemaChangeError};
@@ -61,7 +62,7 @@ impl Coordinator {
     pub async fn publish_view(&self, view: ClusterView) {
         assert_eq!(self.shard(), 0, "shard 0 hands views over");
         let publishing = self.operations().publishing.acquire(1).await;
-        let view = Arc::new(view.placed(Some(&self.view())).await);
+        let view = Arc::new(placements::placed(view, Some(&self.view())).await);
         // A view that waits is sent after this one: the calls are made before it is woken.
         drop(publishing);
         join_all(self.context().port().ask_each(UseView { view: view.clone() })).await;

@@ -19,10 +19,9 @@ use rt::sync::oneshot;
 use smallvec::SmallVec;
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{HashMap, Reader};
-use topology::{HostId, NodeIndex, Replicas};
+use topology::{ClusterView, HostId, NodeIndex, Replicas};
 
 use crate::peer_error::malformed;
-use crate::view::ClusterView;
 
 const VERSION: u8 = 1;
 /// Nodes that one is asked to pass a write on to; a datacenter has fewer replicas.

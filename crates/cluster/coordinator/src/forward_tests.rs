@@ -1,10 +1,9 @@
 //! Tests of the ways of a write, and of the messages.
 
 use super::*;
-use crate::view::{Phase, ViewNode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use topology::Location;
+use topology::{Location, Phase, ViewNode};
 
 /// Writes of a process lifetime.
 const WRITES: u64 = 100;

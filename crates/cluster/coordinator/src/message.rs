@@ -33,7 +33,7 @@ use schema::TableId;
 use stdx::Reader;
 
 use crate::peer_error::{PeerError, code, malformed, unreadable};
-use crate::view::ClusterView;
+use topology::ClusterView;
 
 /// Of a message of verb truncate that asks when a table was truncated.
 pub(crate) const ASKS_TRUNCATION: u8 = 2;

@@ -14,7 +14,7 @@ use replica::{Origin, ReplicaError, Truncation, Write};
 use rpc::Verb;
 use rt::{Group, sync::Notify};
 use schema::{Table, TableId};
-use topology::{HostId, NodeIndex};
+use topology::{ClusterView, HostId, NodeIndex};
 
 use crate::contact::Tally;
 use crate::context::Context;
@@ -22,7 +22,6 @@ use crate::forward::{Expected, Route, encode};
 use crate::message;
 use crate::peer_error::{self, PeerError};
 use crate::replication_map::EffectiveReplicationMap;
-use crate::view::ClusterView;
 use crate::{Consistency, Operation, ReplicaFailure, RequestError, WriteKind, WriteOptions};
 
 /// The one node is not waited for any longer, however much time the write has.

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use replica::ReplicaError;
 use replica::read_codec::ReadCodecError;
 use rpc::{Refusal, RpcError};
-use topology::NodeIndex;
+use topology::{ClusterView, NodeIndex};
 
-use crate::view::ClusterView;
 use crate::{Operation, ReplicaFailure, RequestError};
 
 /// Why a replica did not do what it was asked: the codes of refusals, numbered as part of the protocol.

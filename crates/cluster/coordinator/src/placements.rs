@@ -1,22 +1,42 @@
 //! The placement of each table's tokens, asked in one place.
 //!
 //! Most tables lie with their keyspace: ring and replication make its placement, which its tables share, as do keyspaces of one replication
-//! and the shards of a node. It comes with the view ([`ClusterView::placed`]), so that a request finds it and does not compute it: a request
+//! and the shards of a node. It comes with the view ([`placed`]), so that a request finds it and does not compute it: a request
 //! that uses a topology version uses the placements of that version. A [`TablePlacements`] may place single tables otherwise.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
+use rt::preempt::Pace;
 use schema::{Keyspace, Schema, Table, TableId};
 use stdx::HashMap;
+use topology::{ClusterView, DataPlacement, TablePlacements};
 
-use crate::copies::Copies;
-use crate::view::ClusterView;
+/// Tokens of a ring that are looked at between two preemption points.
+const TOKENS_STEP: usize = 1_024;
 
-/// Places single tables otherwise than their keyspaces.
-pub trait TablePlacements {
-    /// The replicas of a table by a view, as many as its keyspace's replication has; none for a table that lies with its keyspace.
-    fn place(&self, view: &ClusterView, table: &Table) -> Option<Copies>;
+/// A view with the placements of its keyspaces, computed in steps between which the shard does other work, and of the placements of `before` as
+/// far as the rings agree.
+pub async fn placed(view: ClusterView, before: Option<&ClusterView>) -> ClusterView {
+    let earlier = before.map_or_else(Vec::new, ClusterView::rings);
+    let mut pace = Pace::new();
+    let mut rings = Vec::with_capacity(2);
+    for (ring, replications) in view.rings().into_iter().zip(view.replications()) {
+        let mut computed = Vec::new();
+        for replication in ring.missing(&replications, &earlier) {
+            let mut builder = ring.builder(&replication, &earlier);
+            while !builder.advance(TOKENS_STEP) {
+                pace.count(TOKENS_STEP);
+                if pace.is_due() {
+                    pace.pause().await;
+                }
+            }
+            let placement = Arc::new(builder.finish());
+            computed.push((replication, placement));
+        }
+        rings.push(ring.placed(&replications, &earlier, &computed));
+    }
+    view.with_placed(rings)
 }
 
 /// The placements of one shard, as far as they were asked for, until nodes or keyspaces change.
@@ -24,13 +44,13 @@ pub trait TablePlacements {
 pub(crate) struct Placements {
     own: OnceCell<Box<dyn TablePlacements>>,
     by_table: RefCell<HashMap<TableId, Placed>>,
-    by_keyspace: RefCell<HashMap<String, Arc<Copies>>>,
+    by_keyspace: RefCell<HashMap<String, Arc<DataPlacement>>>,
 }
 
 /// A table's placement, with the keyspace whose replication it follows.
 struct Placed {
     keyspace: String,
-    copies: Arc<Copies>,
+    copies: Arc<DataPlacement>,
 }
 
 impl Placements {
@@ -44,7 +64,7 @@ impl Placements {
     }
 
     /// Where a table of a keyspace is.
-    pub(crate) fn of(&self, view: &ClusterView, keyspace: &Keyspace, table: &Table) -> Arc<Copies> {
+    pub(crate) fn of(&self, view: &ClusterView, keyspace: &Keyspace, table: &Table) -> Arc<DataPlacement> {
         if let Some(placed) = self.by_table.borrow().get(&table.id) {
             return placed.copies.clone();
         }
@@ -56,7 +76,7 @@ impl Placements {
         copies
     }
 
-    fn of_keyspace(&self, view: &ClusterView, keyspace: &Keyspace) -> Arc<Copies> {
+    fn of_keyspace(&self, view: &ClusterView, keyspace: &Keyspace) -> Arc<DataPlacement> {
         let mut all = self.by_keyspace.borrow_mut();
         if let Some(copies) = all.get(&keyspace.name) {
             return copies.clone();

@@ -11,7 +11,7 @@ use rpc::{Messenger, Near, PeerInfo, Peers, Target, Verb};
 use rt::{Instant, Rt};
 use schema::TableId;
 use stdx::Reader;
-use topology::NodeIndex;
+use topology::{ClusterView, NodeIndex, ViewNode};
 
 use crate::message::{
     ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates,
@@ -20,7 +20,6 @@ use crate::message::{
 use crate::peer_error::{PeerError, unreadable};
 use crate::traced::{TRACED_VERBS, encode, message_name};
 use crate::truncation_permit::TruncationPermit;
-use crate::view::{ClusterView, ViewNode};
 use crate::view_builds::ViewBuildStatus;
 
 /// The way to the replicas of other nodes.

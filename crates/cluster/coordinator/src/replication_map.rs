@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use replica::Partitions;
 use schema::Replication;
-use topology::Replicas;
+use topology::{ClusterView, DataPlacement, Replicas};
 
 use crate::contact::Needs;
-use crate::copies::Copies;
 use crate::kind::Kind;
-use crate::view::ClusterView;
 use crate::{Canaries, Consistency, RequestError};
 
 /// The context of a request: its needs of its keyspace and of the cluster.
 #[derive(Clone)]
 pub(crate) struct EffectiveReplicationMap {
     pub(crate) view: Arc<ClusterView>,
-    pub(crate) placement: Arc<Copies>,
+    pub(crate) placement: Arc<DataPlacement>,
     pub(crate) replication: Replication,
     /// How it will be, or was, while the keyspace's replicas move.
     pub(crate) other_replication: Option<Replication>,

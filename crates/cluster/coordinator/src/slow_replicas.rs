@@ -5,11 +5,10 @@ use std::time::Duration;
 use replica::{Partitions, ReadCommand};
 use rt::Instant;
 use schema::{SpeculativeRetry, Table};
-use topology::NodeIndex;
+use topology::{ClusterView, NodeIndex};
 
 use crate::context::Context;
 use crate::slowness::{Hosts, Waiting};
-use crate::view::ClusterView;
 
 impl Context {
     /// After how long a further replica of a table is asked.

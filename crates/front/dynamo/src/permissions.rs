@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_of_a_request_is_asked_for() {
+    fn every_table_of_a_request_is_wanted() {
         let table = r#"{"TableName":"abc"}"#;
         assert_eq!(shown("GetItem", table), "SELECT data/alternator_abc/abc");
         assert_eq!(

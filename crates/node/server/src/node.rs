@@ -225,7 +225,7 @@ async fn begin(
         identity.tokens = member.tokens.clone();
     }
     let view = membership.view(None).ok_or_else(|| left(&identity))?;
-    let view = Arc::new(view.placed(None).await);
+    let view = Arc::new(coordinator::placed(view, None).await);
     let schema = state.schema.clone();
     let boot = Boot {
         client_tls: security.clients(&config),

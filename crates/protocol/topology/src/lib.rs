@@ -1,16 +1,24 @@
 //! The owners of data: tokens to nodes and to shards, and what a consistency level asks of replicas. Pure.
 
 mod allocation;
+mod cluster_view;
 mod consistency;
+mod data_placement;
+mod placed_ring;
 mod placement;
 mod placement_builder;
 mod ring;
 mod sharder;
 mod strategy;
+mod table_placements;
 
 pub use allocation::allocate;
+pub use cluster_view::{ClusterView, Phase, Replicated, ViewNode};
 pub use consistency::Consistency;
+pub use data_placement::{DataPlacement, PlacedRange};
+pub use placed_ring::PlacedRing;
 pub use placement::{Placement, Replicas, TokenRange};
 pub use placement_builder::PlacementBuilder;
 pub use ring::{HostId, Location, NodeIndex, Ring, RingError, RingNode};
 pub use sharder::{SHARDING_IGNORE_MSB, Sharder};
+pub use table_placements::TablePlacements;

@@ -42,7 +42,7 @@ struct UnderWay {
     names: (Bound<String>, Bound<String>),
     /// The one of them that is begun.
     name: Option<String>,
-    /// What of it (without a name: of the keyspace) has become rows.
+    /// How much of it (without a name: of the keyspace) has become rows.
     done: usize,
 }
 
@@ -125,7 +125,7 @@ impl StoredSchema {
                 let Some(ty) = next_of(&keyspace.types, names, name, self.reversed) else {
                     return Step::Keyspace;
                 };
-                if is_asked_for(&self.slices, &ty.name) {
+                if is_selected(&self.slices, &ty.name) {
                     user_type(rows, ty);
                 }
                 (0, 0)
@@ -134,7 +134,7 @@ impl StoredSchema {
                 let Some(table) = next_of(&keyspace.tables, names, name, self.reversed) else {
                     return Step::Keyspace;
                 };
-                if !is_asked_for(&self.slices, &table.name) {
+                if !is_selected(&self.slices, &table.name) {
                     (0, 0)
                 } else if of_tables == "columns" {
                     let places = places(table.columns().len());
@@ -266,7 +266,7 @@ fn end_name(range: &RowRange) -> Option<String> {
 }
 
 /// Whether rows with this name may lie in a read's slices.
-fn is_asked_for(slices: &Slices, name: &str) -> bool {
+fn is_selected(slices: &Slices, name: &str) -> bool {
     let ranges = slices.ranges();
     let first = ranges.partition_point(|range| end_name(range).is_some_and(|end| end.as_str() < name));
     ranges.get(first).is_some_and(|range| start_name(range).is_none_or(|start| start.as_str() <= name))

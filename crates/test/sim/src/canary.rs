@@ -135,10 +135,11 @@ impl Canary {
             (Focus::Joining, 10, Some(0)),
             |injected| injected.coordinator.no_pending_writes = true,
         ),
-        cluster(
+        checked(
             "lost-range",
             "a node that joins leaves ranges out",
             (Focus::Joining, 5, Some(0)),
+            "kept",
             |injected| {
                 injected.coordinator.lost_range = true;
             },

@@ -3,7 +3,7 @@
 //!
 //! There are two simulations: of one node (`single`), whose process lifetimes end in crashes, and of a cluster (`cluster`). Below them
 //! lie what both share: statements and connections (`statement`, `client`, `rest`), the tables with their histories (`table`, `batches`,
-//! `world`), drawing statements and comparing answers (`workload`, `check`, `session`), and the plan of a machine (`plan`). None of these
+//! `world`), random statements and comparing answers (`workload`, `check`, `session`), and the plan of a machine (`plan`). None of these
 //! knows who directs a run. `changes` stands alone.
 
 mod batches;

@@ -110,7 +110,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         "node",
-        "stdx schema mutation rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo",
+        "stdx schema rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo",
     ),
     row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).

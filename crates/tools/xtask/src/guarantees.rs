@@ -87,7 +87,14 @@ mod tests {
                      | two | | a it: one, two; a src: none; b it; sim: nothing |\n\
                      | three | | |\n\
                      | four | | `./dev nothing`; a it |\n";
-        let expected = [(6, "a it: two"), (6, "a src: none"), (6, "b it"), (6, "sim: nothing"), (7, ""), (8, "`./dev nothing`")];
+        let expected = [
+            (6, "a it: two"),
+            (6, "a src: none"),
+            (6, "b it"),
+            (6, "sim: nothing"),
+            (7, ""),
+            (8, "`./dev nothing`"),
+        ];
         let expected: Vec<_> = expected.map(|(line, what)| (line, what.to_owned())).into();
         assert_eq!(missing(table, &Known), expected);
     }

@@ -79,7 +79,7 @@ fn seeds_that_start_together_make_one_cluster() {
 }
 
 #[test]
-fn a_cluster_is_founded_without_the_other_seeds_when_that_is_asked_for() {
+fn a_cluster_is_founded_without_the_other_seeds_when_that_is_wanted() {
     let mut cluster = Cluster::empty(80);
     let asked = Rc::new(Cell::new(false));
     let now = asked.clone();

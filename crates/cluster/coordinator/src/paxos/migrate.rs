@@ -11,7 +11,7 @@ use paxos::{AcceptorState, Ballot};
 use replica::{Limits, Origin, Partitions, ReadCommand, ReplicaError, Truncation, Write};
 use rt::ShardId;
 use schema::{Table, TableId};
-use topology::{Replicas, TokenRange};
+use topology::{Replicas, TokenRange, ViewNode};
 
 use super::codec::Value;
 use super::lwt::Lwt;
@@ -24,7 +24,6 @@ use crate::peer_error::PeerError;
 use crate::reader::{ReadOptions, Reader};
 use crate::replication_map::EffectiveReplicationMap;
 use crate::shard_calls::{LearnTruncation, MigrateVote};
-use crate::view::ViewNode;
 use crate::{Consistency, RequestError};
 
 /// Partitions whose votes are read at once.

@@ -8,7 +8,7 @@ use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::{Instant, ShardId};
 use schema::TableId;
-use topology::NodeIndex;
+use topology::{ClusterView, NodeIndex};
 
 use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::lwt::Lwt;
@@ -18,7 +18,6 @@ use crate::canaries;
 use crate::message;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
-use crate::view::ClusterView;
 
 fn verb_of(request: &Request<Value>) -> Verb {
     match request {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::{ClusterView, Consistency, Copies, TablePlacements};
+use coordinator::{ClusterView, Consistency, DataPlacement, TablePlacements};
 use rt_sim::Config;
 use schema::Table;
 use smallvec::smallvec;
@@ -14,10 +14,10 @@ use crate::world::*;
 struct TwoTablets(Arc<Table>);
 
 impl TablePlacements for TwoTablets {
-    fn place(&self, view: &ClusterView, table: &Table) -> Option<Copies> {
+    fn place(&self, view: &ClusterView, table: &Table) -> Option<DataPlacement> {
         let on = |node: usize| smallvec![view.index_of(host(node)).expect("it is in the view")];
         let tablets = || Placement::of_ranges(vec![(0, on(2)), (i64::MAX, on(1))]);
-        (table.id == self.0.id).then(|| Copies::at(tablets()))
+        (table.id == self.0.id).then(|| DataPlacement::at(tablets()))
     }
 }
 

@@ -138,7 +138,7 @@ async fn run(rt: Rt, node: usize, canaries: Canaries) {
     guard.begin(generation).await;
     let membership = Membership::start(&rt, &messenger, config, group);
     let schema = membership.group().applied().state.schema.clone();
-    let view = membership.view(None).expect("it is a member").placed(None).await;
+    let view = coordinator::placed(membership.view(None).expect("it is a member"), None).await;
     let engine = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
     let engine = Engine::open(rt.clone(), engine, Arc::new(schema.stored())).await.expect("it opens");
     let replica_port = Mesh::new(1, 256).pop().expect("one shard").attach(&rt);

@@ -98,12 +98,12 @@ fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<Partitio
     let mut part = PartitionResult::from_update(update.clone(), command.reversed);
     part.rows.retain(|row| command.slices.contains(&row.clustering));
     part.range_tombstones = mutation::range::clip(&part.range_tombstones, &command.slices);
-    let is_asked_for = match &command.partitions {
+    let is_wanted = match &command.partitions {
         Partitions::Range(range) => range.contains(&update.key),
         Partitions::Keys(keys) => keys.contains(&update.key),
     };
     match &command.resume {
-        _ if !is_asked_for => return None,
+        _ if !is_wanted => return None,
         Some(resume) if part.key < resume.key => return None,
         Some(resume) if part.key == resume.key => {
             let last = resume.clustering.as_ref()?;

@@ -153,7 +153,7 @@ fn a_table_of_many_columns_is_made_in_steps() {
 }
 
 #[test]
-fn the_rows_of_what_is_asked_for_are_made_and_no_others() {
+fn the_rows_of_what_is_wanted_are_made_and_no_others() {
     let schema = schema([keyspace("ks", 300, 2), keyspace("other", 40, 1)]);
     let range = |from: &str, upto: &str, columns: &ReadCommand| RowRange {
         start: Bound::new(&columns.table, &[Some(from.as_bytes())], Side::Before),

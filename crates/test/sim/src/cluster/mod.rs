@@ -2,7 +2,7 @@
 //! that they draw, and a checker a promise (docs/design/simulator.md).
 //!
 //! From below: the plan of a seed (`plan`), a node and its health (`node`, `health`), the models of tables (`models`), the clients
-//! (`clients`), the state of a run (`director`), the trouble (`nemesis`), the checkers (`checks`), and the phases of a run (`phases`).
+//! (`clients`), the state of a run (`director`), the faults (`nemesis`), the checkers (`checks`), and the phases of a run (`phases`).
 //! None of them knows one above.
 
 mod checks;

@@ -1,4 +1,4 @@
-//! The clients of a cluster: tasks that send requests while nodes are in trouble, note the answers in a model, and judge those that can be judged at
+//! The clients of a cluster: tasks that send requests in the fault phase, note the answers in a model, and judge those that can be judged at
 //! once. They know the servers, the plan and the world, and not the director.
 
 pub(crate) mod bounded;

@@ -1,4 +1,4 @@
-//! The trouble of a cluster while clients work: faults (`faults`), topology changes (`ring`), and an operator's repairs (`repair`), by chance or in the
+//! The fault phase of a cluster: faults (`faults`), topology changes (`ring`), and an operator's repairs (`repair`), by chance or in the
 //! scenarios of a focus (`scenarios`, `changing`, `rollback`). It knows the director, and no checker of a quiescent phase.
 
 mod changing;

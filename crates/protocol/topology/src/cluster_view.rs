@@ -1,15 +1,15 @@
 //! The cluster as the requests of a node see it: who is in the ring, where, and whether it is alive. A value; a change makes
-//! another, which every shard is given. The placements of its keyspaces are computed before it is ([`ClusterView::placed`]).
+//! another, which every shard is given. The placements of its keyspaces are computed before it is ([`ClusterView::with_placed`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use schema::{Keyspace, Replication};
-use topology::{HostId, Location, NodeIndex, Replicas, Ring, RingNode, Sharder};
 
-use crate::copies::Copies;
+use crate::data_placement::DataPlacement;
 use crate::placed_ring::PlacedRing;
+use crate::{HostId, Location, NodeIndex, Replicas, Ring, RingNode, Sharder};
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl ClusterView {
     ///
     /// # Panics
     /// When `own` is not among them.
-    pub fn new(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+    pub fn new(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, crate::RingError> {
         Self::of(own, nodes, false)
     }
 
@@ -131,11 +131,11 @@ impl ClusterView {
     ///
     /// # Panics
     /// When `own` is not among the nodes.
-    pub fn switched(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, topology::RingError> {
+    pub fn switched(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, crate::RingError> {
         Self::of(own, nodes, true)
     }
 
-    fn of(own: HostId, mut nodes: Vec<ViewNode>, switched: bool) -> Result<Self, topology::RingError> {
+    fn of(own: HostId, mut nodes: Vec<ViewNode>, switched: bool) -> Result<Self, crate::RingError> {
         let is_read = |node: &ViewNode| node.is_in_ring(switched);
         let is_other = |node: &ViewNode| node.is_in_ring(!switched);
         nodes.sort_by_key(|node| !is_read(node));
@@ -199,7 +199,7 @@ impl ClusterView {
         before: &ClusterView,
         mut nodes: Vec<ViewNode>,
         switched: bool,
-    ) -> Result<Self, topology::RingError> {
+    ) -> Result<Self, crate::RingError> {
         nodes.sort_by_key(|node| !node.is_in_ring(switched));
         let is_same = before.switched == switched
             && before.nodes.len() == nodes.len()
@@ -226,23 +226,39 @@ impl ClusterView {
         })
     }
 
-    /// The same with the placements of its keyspaces, so that no request computes one: in steps between which the shard does other work,
-    /// and of the placements of `before` as far as the rings agree.
-    pub async fn placed(mut self, before: Option<&ClusterView>) -> Self {
-        let mut now = vec![&Replication::Local];
-        let keyspaces = self.keyspaces.clone();
-        now.extend(keyspaces.values().map(|keyspace| &keyspace.now));
-        let altered = keyspaces.values().filter_map(|keyspace| keyspace.other.as_ref());
-        let rings = |view: &'_ ClusterView| {
-            let other = view.other.as_ref().map(|(ring, _)| ring.clone());
-            std::iter::once(view.ring.clone()).chain(other)
-        };
-        let earlier: Vec<PlacedRing> = before.into_iter().flat_map(rings).collect();
-        if let Some((ring, places)) = self.other.take() {
-            self.other = Some((ring.placed(&now, &earlier).await, places));
+    /// Its rings with the placements that are known: the ring, and while it changes the other one.
+    pub fn rings(&self) -> Vec<PlacedRing> {
+        let other = self.other.as_ref().map(|(ring, _)| ring.clone());
+        std::iter::once(self.ring.clone()).chain(other).collect()
+    }
+
+    /// The replications by which the keyspaces are placed on each of [`ClusterView::rings`].
+    pub fn replications(&self) -> Vec<Vec<Replication>> {
+        let mut now = vec![Replication::Local];
+        now.extend(self.keyspaces.values().map(|keyspace| keyspace.now.clone()));
+        let altered = self.keyspaces.values().filter_map(|keyspace| keyspace.other.clone());
+        let all = now.iter().cloned().chain(altered).collect();
+        let mut replications = vec![all];
+        replications.extend(self.other.is_some().then_some(now));
+        replications
+    }
+
+    /// The same with the placements of its rings, so that no request computes one.
+    ///
+    /// # Panics
+    /// When there are more or fewer rings.
+    #[must_use]
+    pub fn with_placed(mut self, rings: Vec<PlacedRing>) -> Self {
+        assert_eq!(
+            rings.len(),
+            1 + usize::from(self.other.is_some()),
+            "the rings of a view stay as they are"
+        );
+        let mut rings = rings.into_iter();
+        self.ring = rings.next().expect("a view has a ring");
+        if let (Some((_, places)), Some(ring)) = (self.other.take(), rings.next()) {
+            self.other = Some((ring, places));
         }
-        now.extend(altered);
-        self.ring = self.ring.placed(&now, &earlier).await;
         self
     }
 
@@ -265,7 +281,7 @@ impl ClusterView {
     }
 
     /// The nodes that have left and may still answer earlier requests.
-    pub(crate) fn departed(&self) -> &[ViewNode] {
+    pub fn departed(&self) -> &[ViewNode] {
         &self.departed
     }
 
@@ -416,27 +432,27 @@ impl ClusterView {
             && self.keyspaces == other.keyspaces
     }
 
-    /// Where a replication puts its copies. Computed here unless it is the replication of a keyspace ([`ClusterView::placed`]).
-    pub fn place(&self, replication: &Replication) -> Copies {
+    /// Where a replication puts its copies. Computed here unless it is the replication of a keyspace ([`ClusterView::with_placed`]).
+    pub fn place(&self, replication: &Replication) -> DataPlacement {
         let other = self.other.as_ref().map(|(ring, places)| (ring.place(replication), places.clone()));
-        Copies::new(self.ring.place(replication), other, self.switched)
+        DataPlacement::new(self.ring.place(replication), other, self.switched)
     }
 
     /// Where the copies of a keyspace are.
-    pub fn place_keyspace(&self, keyspace: &Keyspace) -> Copies {
+    pub fn place_keyspace(&self, keyspace: &Keyspace) -> DataPlacement {
         let known = self.keyspaces.get(&keyspace.name);
         let now = self.replication_of(keyspace);
         let Some(other) = known.and_then(|known| known.other.as_ref()) else { return self.place(now) };
         let other = (self.ring.place(other), self.ring().indexes().collect());
-        Copies::altered(self.ring.place(now), other, self.switched)
+        DataPlacement::altered(self.ring.place(now), other, self.switched)
     }
 
     /// Where the copies of keyspaces are, once for all that have one replication: with the first of them.
     pub fn place_each<'a>(
         &self,
         keyspaces: impl Iterator<Item = &'a Arc<Keyspace>>,
-    ) -> Vec<(&'a Keyspace, Copies)> {
-        let mut placed: Vec<(&Keyspace, Copies)> = Vec::new();
+    ) -> Vec<(&'a Keyspace, DataPlacement)> {
+        let mut placed: Vec<(&Keyspace, DataPlacement)> = Vec::new();
         let replication =
             |keyspace: &'a Keyspace| (self.replication_of(keyspace), self.other_replication_of(keyspace));
         for keyspace in keyspaces {
@@ -449,7 +465,7 @@ impl ClusterView {
 
     /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what the replicas of some range
     /// were, in all or in a datacenter.
-    pub fn blind_quorum(&self, copies: &Copies, knows: impl Fn(NodeIndex) -> bool) -> bool {
+    pub fn blind_quorum(&self, copies: &DataPlacement, knows: impl Fn(NodeIndex) -> bool) -> bool {
         if !self.switched || copies.is_settled() {
             return false;
         }

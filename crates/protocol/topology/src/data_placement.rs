@@ -1,13 +1,14 @@
-//! The copies of a keyspace, now and as they will be while replicas move: two placements and what follows from them.
+//! The placement of a keyspace's data, for reads and, while replicas move, the one to come: which nodes are pending or leaving, and the ranges that
+//! they stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use topology::{NodeIndex, Placement, Replicas, TokenRange};
+use crate::{NodeIndex, Placement, Replicas, TokenRange};
 
-/// Where the copies of a keyspace are, and where they will be. Cheap to clone.
+/// The replicas of each token of a keyspace or table, and those to come while replicas move. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Copies {
+pub struct DataPlacement {
     now: Arc<Placement>,
     /// By the other ring, or the other replication; and the places of that ring's nodes in the view.
     other: Option<(Arc<Placement>, Arc<[NodeIndex]>)>,
@@ -17,17 +18,18 @@ pub struct Copies {
 }
 
 /// A range within which no placement changes, and its replicas.
-pub(crate) struct Piece<'a> {
+pub struct PlacedRange<'a> {
     range: TokenRange,
-    pub(crate) now: &'a [NodeIndex],
+    /// The replicas by the placement of reads.
+    pub now: &'a [NodeIndex],
     /// By the other ring's indexes, whose places in the view are `places`.
     there: &'a [NodeIndex],
     places: &'a [NodeIndex],
 }
 
-impl Piece<'_> {
+impl PlacedRange<'_> {
     /// The replicas by the other placement.
-    pub(crate) fn others(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+    pub fn others(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.there.iter().map(|node| self.places[usize::from(node.0)])
     }
 
@@ -42,14 +44,14 @@ impl Piece<'_> {
     }
 }
 
-impl Copies {
-    /// Copies that stay where a placement has them, by the indexes of a view.
+impl DataPlacement {
+    /// Replicas that stay where a placement has them, by the indexes of a view.
     pub fn at(placement: Placement) -> Self {
         Self::new(Arc::new(placement), None, false)
     }
 
-    /// Copies by a ring, and by another one with the places of its nodes in the view.
-    pub(crate) fn new(
+    /// By a ring, and by another one with the places of its nodes in the view.
+    pub fn new(
         now: Arc<Placement>,
         other: Option<(Arc<Placement>, Arc<[NodeIndex]>)>,
         switched: bool,
@@ -57,16 +59,12 @@ impl Copies {
         Self { now, other, switched, is_altered: false }
     }
 
-    /// Copies by two replications.
-    pub(crate) fn altered(
-        now: Arc<Placement>,
-        other: (Arc<Placement>, Arc<[NodeIndex]>),
-        switched: bool,
-    ) -> Self {
+    /// By two replications.
+    pub fn altered(now: Arc<Placement>, other: (Arc<Placement>, Arc<[NodeIndex]>), switched: bool) -> Self {
         Self { now, other: Some(other), switched, is_altered: true }
     }
 
-    /// Where reads find them.
+    /// The placement of reads.
     pub fn now(&self) -> &Placement {
         &self.now
     }
@@ -83,35 +81,35 @@ impl Copies {
     }
 
     /// The replicas of a token in the ring, or by the replication, to be, or of before when reads have gone over.
-    pub(crate) fn others(&self, token: i64) -> Replicas {
+    pub fn others(&self, token: i64) -> Replicas {
         let Some((other, places)) = &self.other else { return Replicas::new() };
         other.replicas(token).iter().map(|node| places[usize::from(node.0)]).collect()
     }
 
     /// Whether no replica of any token moves.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.other.is_none()
     }
 
     /// Whether a node takes the writes of a token.
-    pub(crate) fn takes(&self, node: NodeIndex, token: i64) -> bool {
+    pub fn takes(&self, node: NodeIndex, token: i64) -> bool {
         self.replicas(token).contains(&node) || self.others(token).contains(&node)
     }
 
     /// Whether all nodes that take the writes of one token take those of another, too.
-    pub(crate) fn go_with(&self, token: i64, other: i64) -> bool {
+    pub fn go_with(&self, token: i64, other: i64) -> bool {
         let mut nodes = self.replicas(token).iter().copied().chain(self.others(token));
         nodes.all(|node| self.takes(node, other))
     }
 
     /// Whether a node has what was written to a token before: it is a replica, or was until reads went over. One that will be a replica has not
     /// yet.
-    pub(crate) fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
+    pub fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
         self.replicas(token).contains(&node) || self.switched && self.others(token).contains(&node)
     }
 
     /// Whether replicas of a token, or of any, move and reads have not gone over yet.
-    pub(crate) fn is_leased(&self, token: Option<i64>) -> bool {
+    pub fn is_leased(&self, token: Option<i64>) -> bool {
         if !self.moves() {
             return false;
         }
@@ -133,21 +131,21 @@ impl Copies {
     }
 
     /// The pieces whose replicas move before reads have gone over.
-    fn moving(&self) -> impl Iterator<Item = Piece<'_>> {
+    fn moving(&self) -> impl Iterator<Item = PlacedRange<'_>> {
         let moves = self.moves();
         self.pieces().take_while(move |_| moves).filter(|piece| !piece.stays())
     }
 
     /// The nodes that fetch a range: those that will be replicas and are not yet. Where a replication has fewer replicas than before, also
     /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
-    fn fetchers<'a>(&self, piece: &'a Piece<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
+    fn fetchers<'a>(&self, piece: &'a PlacedRange<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
         let all = self.is_altered && piece.loses();
         piece.others().filter(move |node| all || !piece.now.contains(node))
     }
 
     /// The ranges of which a node will be a replica and is not yet.
     pub fn gained(&self, node: NodeIndex) -> Vec<TokenRange> {
-        let gains = |piece: &Piece<'_>| self.fetchers(piece).any(|fetcher| fetcher == node);
+        let gains = |piece: &PlacedRange<'_>| self.fetchers(piece).any(|fetcher| fetcher == node);
         self.moving().filter(gains).map(|piece| piece.range).collect()
     }
 
@@ -166,12 +164,12 @@ impl Copies {
     /// The ranges that a node keeps: as a replica, or as one that takes writes.
     pub fn kept(&self, node: NodeIndex) -> Vec<TokenRange> {
         let keeps =
-            |piece: &Piece<'_>| piece.now.contains(&node) || piece.others().any(|other| other == node);
+            |piece: &PlacedRange<'_>| piece.now.contains(&node) || piece.others().any(|other| other == node);
         self.pieces().filter(keeps).map(|piece| piece.range).collect()
     }
 
     /// The ring in pieces within which no placement changes, in its order: the tokens of both rings cut it.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+    pub fn pieces(&self) -> impl Iterator<Item = PlacedRange<'_>> {
         let none: (Option<&Placement>, &[NodeIndex]) = (None, &[]);
         let (other, places) = self.other.as_ref().map_or(none, |(other, places)| (Some(&**other), places));
         let last = |placement: &Placement| placement.range_end(placement.range_count().wrapping_sub(1));
@@ -192,7 +190,7 @@ impl Copies {
             is_first = false;
             let range = TokenRange { after, upto };
             let replicas = (self.now.at(here), other.map_or(&[] as &[NodeIndex], |other| other.at(there)));
-            let piece = Piece { range, now: replicas.0, there: replicas.1, places };
+            let piece = PlacedRange { range, now: replicas.0, there: replicas.1, places };
             after = upto;
             here += usize::from(ends.0 == Some(upto));
             there += usize::from(ends.1 == Some(upto));
