@@ -244,27 +244,6 @@ impl Coordinator {
         self.operations.reads.row_here(&self.context, lookup, consistency, visit)
     }
 
-    /// [`Coordinator::read`] that tells its steps.
-    pub async fn read_traced(
-        &self,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-        trace: &TraceLog,
-    ) -> Result<ReadPage, RequestError> {
-        self.traced(trace).read(command, consistency, deadline).await
-    }
-
-    /// [`Coordinator::write`] that tells its steps.
-    pub async fn write_traced(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        trace: &TraceLog,
-    ) -> Result<(), RequestError> {
-        self.traced(trace).write(updates, options).await
-    }
-
     /// The same coordinator for a traced request.
     pub fn traced(&self, trace: &TraceLog) -> Self {
         Self { context: self.context.traced(trace), operations: self.operations.clone() }

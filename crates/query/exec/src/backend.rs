@@ -62,28 +62,7 @@ pub trait Coordinator: Sized + 'static {
         options: WriteOptions,
     ) -> impl Future<Output = Result<(), RequestError>>;
 
-    /// [`Coordinator::read`] that tells its steps.
-    fn read_traced(
-        &self,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-        _trace: &TraceLog,
-    ) -> impl Future<Output = Result<ReadPage, RequestError>> {
-        self.read(command, consistency, deadline)
-    }
-
-    /// [`Coordinator::write`] that tells its steps.
-    fn write_traced(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        _trace: &TraceLog,
-    ) -> impl Future<Output = Result<(), RequestError>> {
-        self.write(updates, options)
-    }
-
-    /// The same for one request that tells its steps: of lightweight transactions, serial reads and counters.
+    /// The same for one request whose steps are traced.
     fn traced(&self, trace: &TraceLog) -> Self;
 
     /// The shard that it is on, for traces.
@@ -165,25 +144,6 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
         coordinator::Coordinator::write(self, updates, options).await
-    }
-
-    async fn read_traced(
-        &self,
-        command: &ReadCommand,
-        consistency: Consistency,
-        deadline: Instant,
-        trace: &TraceLog,
-    ) -> Result<ReadPage, RequestError> {
-        coordinator::Coordinator::read_traced(self, command, consistency, deadline, trace).await
-    }
-
-    async fn write_traced(
-        &self,
-        updates: Vec<PartitionUpdate>,
-        options: WriteOptions,
-        trace: &TraceLog,
-    ) -> Result<(), RequestError> {
-        coordinator::Coordinator::write_traced(self, updates, options, trace).await
     }
 
     fn traced(&self, trace: &TraceLog) -> Self {

@@ -431,7 +431,7 @@ impl<C: Coordinator> Executor<C> {
             match request.trace_log() {
                 None => self.coordinator.write(updates, options).await?,
                 // Kept apart, so that the future of a write that is not traced stays small.
-                Some(trace) => Box::pin(self.coordinator.write_traced(updates, options, trace)).await?,
+                Some(trace) => Box::pin(self.coordinator.traced(trace).write(updates, options)).await?,
             }
         }
         Ok(())

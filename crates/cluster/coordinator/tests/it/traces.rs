@@ -42,7 +42,7 @@ fn every_replica_keeps_its_steps() {
             kind: WriteKind::Simple,
             deadline: rt.now() + 2 * SECOND,
         };
-        coordinator.write_traced(vec![write], options, &trace).await.expect("all live");
+        coordinator.traced(&trace).write(vec![write], options).await.expect("all live");
         trace.events().into_iter().map(|event| event.activity).collect::<Vec<_>>()
     });
     for step in [
@@ -85,7 +85,7 @@ fn reads_tell_their_steps_and_untraced_ones_none() {
     let read = partition(&table, 1, seconds(&world.sim, 0));
     let rows = world.on(0, 0, |rt, coordinator| async move {
         let trace = TraceLog::of([2; 16]);
-        let page = coordinator.read_traced(&read, Consistency::All, rt.now() + 2 * SECOND, &trace).await;
+        let page = coordinator.traced(&trace).read(&read, Consistency::All, rt.now() + 2 * SECOND).await;
         texts(&page.expect("all live"))
     });
     assert_eq!(rows, [(1, "text".to_owned())]);
@@ -126,7 +126,7 @@ fn wide_write(seed: u64, trace: Option<[u8; 16]>) -> ([u64; 3], u64) {
         let deadline = rt.now() + 2 * SECOND;
         let options = WriteOptions { consistency: Consistency::All, kind: WriteKind::Simple, deadline };
         match trace.map(TraceLog::of) {
-            Some(trace) => coordinator.write_traced(vec![write], options, &trace).await,
+            Some(trace) => coordinator.traced(&trace).write(vec![write], options).await,
             None => coordinator.write(vec![write], options).await,
         }
         .expect("all live");
@@ -169,8 +169,8 @@ fn traced_requests_are_counted() {
         let told = world.on(0, 0, |rt, coordinator| async move {
             let (trace, deadline) = (TraceLog::of([4; 16]), rt.now() + 2 * SECOND);
             let options = WriteOptions { consistency: Consistency::One, kind: WriteKind::Simple, deadline };
-            coordinator.write_traced(vec![write.clone()], options, &trace).await.expect("all live");
-            coordinator.read_traced(&read, Consistency::One, deadline, &trace).await.expect("all live");
+            coordinator.traced(&trace).write(vec![write.clone()], options).await.expect("all live");
+            coordinator.traced(&trace).read(&read, Consistency::One, deadline).await.expect("all live");
             trace.events().into_iter().map(|event| event.activity).collect::<Vec<_>>()
         });
         let after = counted();

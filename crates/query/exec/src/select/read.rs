@@ -29,6 +29,6 @@ pub(super) async fn read<C: Coordinator>(
     }
     match request.trace_log() {
         None => Ok(coordinator.read(command, consistency, deadline).await?),
-        Some(trace) => Ok(Box::pin(coordinator.read_traced(command, consistency, deadline, trace)).await?),
+        Some(trace) => Ok(Box::pin(coordinator.traced(trace).read(command, consistency, deadline)).await?),
     }
 }
