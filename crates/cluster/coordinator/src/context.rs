@@ -439,9 +439,9 @@ impl Context {
     ///
     /// # Panics
     /// Outside of the simulator.
-    pub(crate) fn inject(&self, canaries: Canaries) {
+    pub(crate) fn inject(&self, canaries: rt::Injected<Canaries>) {
         self.0.rt.allow_injected(&canaries);
-        self.0.injected.set(canaries);
+        self.0.injected.set(*canaries);
         self.0.erms.borrow_mut().clear();
     }
 

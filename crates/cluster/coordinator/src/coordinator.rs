@@ -213,7 +213,7 @@ impl Coordinator {
     ///
     /// # Panics
     /// Outside of the simulator.
-    pub fn inject(&self, canaries: Canaries) {
+    pub fn inject(&self, canaries: rt::Injected<Canaries>) {
         self.context.inject(canaries);
     }
 

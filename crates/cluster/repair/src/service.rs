@@ -78,7 +78,7 @@ pub struct RepairConfig {
     /// The interval of full automatic repairs; 0 for always full.
     pub full_interval: Seconds,
     /// Injected bugs.
-    pub canaries: Canaries,
+    pub canaries: rt::Injected<Canaries>,
 }
 
 impl Default for RepairConfig {
@@ -96,7 +96,7 @@ impl Default for RepairConfig {
             automatic: true,
             interval_max: 0,
             full_interval: 28 * 24 * 3_600,
-            canaries: Canaries::default(),
+            canaries: rt::Injected::default(),
         }
     }
 }
@@ -550,7 +550,7 @@ impl Inner {
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
         let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, topology, timeout, bytes };
         let participants = participants(&scope, &counts, bases);
-        let segment = Segment { after: after.as_ref(), bytes_max, canaries: self.config.canaries };
+        let segment = Segment { after: after.as_ref(), bytes_max, canaries: *self.config.canaries };
         let done = step(&wire, &scope, &participants, segment).await;
         let done = done.map_err(|error| failed(nodes, error))?;
         Ok(encode_done(&done, wire.bytes.get()))

@@ -36,7 +36,7 @@ pub struct SessionConfig {
     /// Events that may wait for a client that reads slowly; then its connection is closed.
     pub unwritten_events_max: usize,
     /// Bugs to inject.
-    pub canaries: Canaries,
+    pub canaries: rt::Injected<Canaries>,
 }
 
 /// Bugs that tests inject to see that they are found.
@@ -64,7 +64,7 @@ impl SessionConfig {
             requests_per_connection_max: 1024,
             unwritten_bytes_max: 1 << 20,
             unwritten_events_max: 1024,
-            canaries: Canaries::default(),
+            canaries: rt::Injected::default(),
         }
     }
 }

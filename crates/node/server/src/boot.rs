@@ -19,7 +19,7 @@ pub(crate) struct Boot {
     /// As it is now.
     pub(crate) settings: Settings,
     /// Injected bugs; only the simulator plants any.
-    pub(crate) canaries: Canaries,
+    pub(crate) canaries: rt::Injected<Canaries>,
     pub(crate) directories: Directories,
     pub(crate) identity: NodeIdentity,
     pub(crate) schema: Arc<Schema>,

@@ -66,7 +66,10 @@ impl Front {
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
-            SessionConfig { canaries: boot.canaries.session, ..session_config(&boot.config) },
+            SessionConfig {
+                canaries: boot.canaries.part(|all| &all.session),
+                ..session_config(&boot.config)
+            },
             NodeDescription {
                 cql_version: "3.4.7".to_owned(),
                 host_id: schema::TableId(boot.identity.host_id).to_string(),

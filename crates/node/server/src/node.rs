@@ -67,13 +67,13 @@ pub struct ReadyReport {
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
 pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
-    mains_with_canaries(config, Canaries::default(), shard_count, ready)
+    mains_with_canaries(config, rt::Injected::default(), shard_count, ready)
 }
 
 /// [`mains`] of a node with injected bugs, for the simulator's tests of itself. No configuration leads here.
 pub fn mains_with_canaries(
     mut config: Config,
-    canaries: Canaries,
+    canaries: rt::Injected<Canaries>,
     shard_count: u16,
     ready: ReadyHook,
 ) -> Vec<ShardMain<Result<(), NodeError>>> {
@@ -103,7 +103,7 @@ pub fn mains_with_canaries(
 /// Shard 0: from an empty process to a node, and back.
 async fn lead(
     rt: Rt,
-    config: (Config, Canaries),
+    config: (Config, rt::Injected<Canaries>),
     follower: Follower,
     ready: ReadyHook,
 ) -> Result<(), NodeError> {
@@ -187,7 +187,7 @@ impl ReadyReport {
 /// From nothing to a member of a cluster.
 async fn begin(
     rt: &Rt,
-    (config, canaries): (Config, Canaries),
+    (config, canaries): (Config, rt::Injected<Canaries>),
     follower: &Follower,
 ) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);
@@ -340,7 +340,7 @@ async fn open_guard(
     rt: &Rt,
     directories: &Directories,
     identity: &NodeIdentity,
-    (config, canaries): (&Config, Canaries),
+    (config, canaries): (&Config, rt::Injected<Canaries>),
 ) -> Result<RollbackGuard, NodeError> {
     let host = HostId(identity.host_id);
     let allowed = config.allow_rolled_back || canaries.rollback_unnoticed;

@@ -58,7 +58,7 @@ pub(crate) async fn open(
 }
 
 /// The settings of repair, from the node's options.
-pub(crate) fn settings(config: &Config, canaries: repair::Canaries) -> RepairConfig {
+pub(crate) fn settings(config: &Config, canaries: rt::Injected<repair::Canaries>) -> RepairConfig {
     let default = RepairConfig::default();
     let kept_bytes_max = match usize::try_from(config.repair_session_space.0).unwrap_or(usize::MAX) {
         0 => default.follower.kept_bytes_max,

@@ -86,7 +86,7 @@ impl RunningShard {
             setup.coordinator.attach(rt),
             boot.schema.clone(),
         );
-        coordinator.inject(boot.canaries.coordinator);
+        coordinator.inject(boot.canaries.part(|all| &all.coordinator));
         coordinator.derive_views();
         coordinator.capture_changes();
         coordinator.connect(&messenger);
@@ -94,7 +94,7 @@ impl RunningShard {
         let hints = hints.map_err(|error| NodeError::Open(error.to_string()))?;
         let handoff = Handoff::start(&coordinator, hints);
         let host = HostId(boot.identity.host_id);
-        let who = (host, crate::repairing::settings(config, boot.canaries.repair));
+        let who = (host, crate::repairing::settings(config, boot.canaries.part(|all| &all.repair)));
         let repair =
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
         let transfers = Streaming::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
@@ -238,7 +238,7 @@ fn hints_config(boot: &Boot, rt: &Rt) -> HintsConfig {
         host_bytes_max: config.max_hints_size_per_host.0.div_ceil(u64::from(rt.shard_count())),
         throttle_bytes: hints_throttle(config, rt.shard_count().into()),
         hosts_at_once: usize::from(config.max_hints_delivery_threads),
-        canaries: boot.canaries.hints,
+        canaries: boot.canaries.part(|all| &all.hints),
         ..HintsConfig::default()
     }
 }
@@ -344,7 +344,7 @@ pub(crate) fn engine_config(boot: &Boot, rt: &Rt) -> EngineConfig {
         disk_failure_policy: failure_policy(&config.disk_failure_policy),
         commit_failure_policy: failure_policy(&config.commit_failure_policy),
         host_id: boot.identity.host_id,
-        canaries: boot.canaries.engine,
+        canaries: boot.canaries.part(|all| &all.engine),
         ..EngineConfig::new(boot.directories.data.clone(), boot.directories.commitlog.clone())
     }
 }

@@ -21,3 +21,8 @@ pub use disk::{DiskFault, DiskImage};
 pub use random::Rng;
 pub use simulation::{MachineState, NodeId, NodeInfo, Sim, Simulation, Stalled};
 pub use trace::TRACE_BLOCK;
+
+/// Injected bugs, which only simulated nodes may have.
+pub const fn injected<T>(bugs: T) -> rt::Injected<T> {
+    rt::Injected::by_simulator(bugs)
+}

@@ -11,6 +11,7 @@ use crate::disk::Disk;
 use crate::driver::{Clock, LocalBoxFuture, Random};
 use crate::executor::Executor;
 use crate::group::{Group, GroupStats};
+use crate::injected::Injected;
 use crate::instant::Instant;
 use crate::net::Net;
 use crate::task::Task;
@@ -224,9 +225,9 @@ impl Rt {
     ///
     /// # Panics
     /// When there are bugs and no simulator runs this shard.
-    pub fn allow_injected<T: Default + PartialEq>(&self, bugs: &T) {
+    pub fn allow_injected<T: Default + PartialEq>(&self, bugs: &Injected<T>) {
         let simulated = self.0.parts.random.is_simulated();
-        assert!(simulated || *bugs == T::default(), "bugs are injected in the simulator only");
+        assert!(simulated || **bugs == T::default(), "bugs are injected in the simulator only");
     }
 
     /// Files.

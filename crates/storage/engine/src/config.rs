@@ -98,7 +98,7 @@ pub struct EngineConfig {
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
     /// Injected bugs; none outside of tests.
-    pub canaries: Canaries,
+    pub canaries: rt::Injected<Canaries>,
 }
 
 impl EngineConfig {
@@ -114,7 +114,7 @@ impl EngineConfig {
             disk_failure_policy: FailurePolicy::Stop,
             commit_failure_policy: FailurePolicy::Stop,
             host_id: [0; 16],
-            canaries: Canaries::default(),
+            canaries: rt::Injected::default(),
         }
     }
 }

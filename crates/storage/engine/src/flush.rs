@@ -234,7 +234,7 @@ impl Inner {
         let encoding = encoding_stats(memtable);
         let dir = store.dir.clone();
         let writer = SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await;
-        let canaries = self.config.canaries;
+        let canaries = *self.config.canaries;
         let written = match writer {
             Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, canaries).await,
             Err(error) => Err(error),

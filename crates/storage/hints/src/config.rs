@@ -29,7 +29,7 @@ pub struct HintsConfig {
     /// Hints under way to one host at once.
     pub in_flight_max: usize,
     /// Bugs to inject.
-    pub canaries: Canaries,
+    pub canaries: rt::Injected<Canaries>,
 }
 
 /// Bugs that tests inject to see that they are found.
@@ -60,7 +60,7 @@ impl Default for HintsConfig {
             throttle_bytes: 1 << 20,
             hosts_at_once: 2,
             in_flight_max: 32,
-            canaries: Canaries::default(),
+            canaries: rt::Injected::default(),
         }
     }
 }

@@ -37,8 +37,8 @@ pub struct Options {
 
 impl Options {
     /// The injected bugs of the nodes.
-    pub(crate) fn canaries(&self) -> server::Canaries {
-        self.canary.map(Canary::injected).unwrap_or_default()
+    pub(crate) fn canaries(&self) -> rt::Injected<server::Canaries> {
+        rt_sim::injected(self.canary.map(Canary::injected).unwrap_or_default())
     }
 }
 

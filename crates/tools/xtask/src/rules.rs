@@ -194,6 +194,12 @@ fn fuzzers(path: &str, krate: &str, source: &Source, broken: &mut Vec<Broken>) {
 }
 
 fn calls(krate: &str, source: &Source, broken: &mut Vec<Broken>) {
+    if !["rt", "rt-sim", "xtask"].contains(&krate) {
+        for at in source.words("by_simulator") {
+            let message = "bugs are injected by the simulator: `rt_sim::injected`".to_owned();
+            broken.push(Broken { line: source.line_of(at), message });
+        }
+    }
     if FREE.contains(&krate) || krate.is_empty() {
         return;
     }
@@ -283,6 +289,7 @@ mod tests {
             "static LOCK: Mutex<u8> = todo();",
             "fn f() { unsafe { g() } }",
             "fn f() { todo!() }",
+            "fn f() { Injected::by_simulator(bugs) }",
             "#[ignore]\nfn f() {}",
         ] {
             assert_eq!(broken(text).len(), 1, "{text} gives {:?}", broken(text));

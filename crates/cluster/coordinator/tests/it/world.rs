@@ -345,7 +345,9 @@ impl World {
 
     /// Plants bugs in every running node.
     pub fn inject(&self, canaries: Canaries) {
-        COORDINATORS.with(|all| all.borrow().values().for_each(|coordinator| coordinator.inject(canaries)));
+        COORDINATORS.with(|all| {
+            all.borrow().values().for_each(|coordinator| coordinator.inject(rt_sim::injected(canaries)))
+        });
     }
 
     /// Has every running node believe that these nodes, and only these, live.

@@ -146,7 +146,7 @@ async fn run(rt: Rt, node: usize, canaries: Canaries) {
     let replica = Replica::new(&rt, engine.clone(), replica_port, replica_config);
     let port = Mesh::new(1, 256).pop().expect("one shard").attach(&rt);
     let coordinator = Coordinator::new(rt.clone(), Arc::new(view), replica, port, schema);
-    coordinator.inject(canaries);
+    coordinator.inject(rt_sim::injected(canaries));
     coordinator.connect(&messenger);
     let streaming = StreamingConfig::new(PathBuf::from("/node/streaming"));
     let streaming = Streaming::open(&rt, host(node), &messenger, &engine, streaming).await;

@@ -247,8 +247,8 @@ fn the_production_backend_lets_no_injected_bug_in() {
     let scene = "the_production_backend_lets_no_injected_bug_in";
     if is_scene(scene) {
         let mains = shard_mains(1, |rt: Rt| async move {
-            rt.allow_injected(&false);
-            rt.allow_injected(&true);
+            rt.allow_injected(&rt::Injected::by_simulator(false));
+            rt.allow_injected(&rt::Injected::by_simulator(true));
         });
         let _ended = rt_uring::run(&unpinned(), mains);
         return;

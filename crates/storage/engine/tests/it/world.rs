@@ -76,7 +76,7 @@ pub fn config(plan: &Plan) -> EngineConfig {
     config.commitlog.total_bytes_max = if plan.sstables { 400 << 10 } else { 1 << 30 };
     config.memtable_bytes_max = if plan.sstables { 48 << 10 } else { 64 << 20 };
     config.cache_bytes_max = 200 << 10;
-    config.canaries = plan.canaries;
+    config.canaries = rt_sim::injected(plan.canaries);
     config
 }
 

@@ -51,7 +51,7 @@ impl Plan {
 
 fn config(plan: Plan) -> HintsConfig {
     HintsConfig {
-        canaries: plan.canaries,
+        canaries: rt_sim::injected(plan.canaries),
         flush_period: Duration::from_millis(150),
         file_bytes_max: 9_000,
         ..quick()

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rt::Injected;
 use rt_sim::{NodeConfig, Rng, Sim, Simulation};
 use server::Canaries;
 
@@ -50,7 +51,7 @@ const OPERATIONS_STREAM: u64 = 21;
 const SCENARIO_STREAM: u64 = 1;
 
 /// Adds a node to the simulation; the first is the seed of all.
-fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Canaries) -> Member {
+fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Injected<Canaries>) -> Member {
     let ready = Arc::new(AtomicU64::new(0));
     let config = NodeConfig { shards: plan.shards[nth], disk: plan.machine.disk(), ..NodeConfig::default() };
     let (plan, hook) = (plan.clone(), ready.clone());
