@@ -201,7 +201,7 @@ impl<C: Coordinator> Store<'_, C> {
         // Without the table, nothing was ever committed.
         let Some(table) = table(&coordinator.schema()) else { return Ok(None) };
         let command = read_command(&table, key, self.now());
-        let deadline = self.executor.clock().now() + self.executor.limits().read_timeout;
+        let deadline = self.deadline(self.executor.limits().read_timeout);
         let page = coordinator.read_serial(&command, Consistency::LocalSerial, deadline).await?;
         Ok(records(&table, &page, command.now)?.into_iter().next().map(|(_, record)| record))
     }

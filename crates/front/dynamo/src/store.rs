@@ -1,10 +1,13 @@
 //! Reads and writes of rows through the shard's coordinator.
 
+use std::time::Duration;
+
 use coordinator::{CasOptions, ClusterView, Consistency, WriteKind, WriteOptions};
 use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
 use mutation::{PartitionUpdate, Seconds, Timestamp};
 use replica::{ReadCommand, ReadPage};
+use rt::Instant;
 use schema::Replication;
 
 use crate::error::{ApiError, Result};
@@ -45,6 +48,8 @@ pub(crate) struct Store<'a, C> {
     pub(crate) executor: &'a Executor<C>,
     pub(crate) isolation: Isolation,
     pub(crate) metrics: &'a Metrics,
+    /// The timeout of each operation on the cluster that the service level of the caller gives; none for the node's.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// The consistency level of reads.
@@ -58,12 +63,17 @@ impl<C: Coordinator> Store<'_, C> {
         Seconds::try_from(self.executor.clock().wall_micros() / 1_000_000).unwrap_or(0)
     }
 
+    /// When an operation on the cluster is over, whose timeout on this node is this.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Instant {
+        self.executor.clock().now() + self.timeout.unwrap_or(timeout)
+    }
+
     pub(crate) async fn read(&self, command: &ReadCommand, consistency: Consistency) -> Result<ReadPage> {
         let timeout = match command.partitions {
             replica::Partitions::Keys(_) => self.executor.limits().read_timeout,
             replica::Partitions::Range(_) => self.executor.limits().range_timeout,
         };
-        let deadline = self.executor.clock().now() + timeout;
+        let deadline = self.deadline(timeout);
         Ok(self.executor.coordinator().read(command, consistency, deadline).await?)
     }
 
@@ -72,7 +82,7 @@ impl<C: Coordinator> Store<'_, C> {
         let options = WriteOptions {
             consistency: Consistency::LocalQuorum,
             kind: if updates.len() == 1 { WriteKind::Simple } else { WriteKind::UnloggedBatch },
-            deadline: self.executor.clock().now() + self.executor.limits().write_timeout,
+            deadline: self.deadline(self.executor.limits().write_timeout),
         };
         Ok(self.executor.coordinator().write(updates, options).await?)
     }
@@ -97,7 +107,7 @@ impl<C: Coordinator> Store<'_, C> {
                 }
             };
         let (limits, now) = (self.executor.limits(), self.executor.clock().now());
-        let deadline = now + limits.write_timeout;
+        let deadline = self.deadline(limits.write_timeout);
         let options = CasOptions {
             serial: Consistency::LocalSerial,
             commit: Consistency::LocalQuorum,

@@ -90,6 +90,8 @@ pub struct Dynamo<C> {
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
     endpoint: DescribedEndpoint,
+    /// The timeout of the service level of the role that has signed the request; none for the node's.
+    timeout: Option<Duration>,
 }
 
 impl<C> Clone for Dynamo<C> {
@@ -119,6 +121,7 @@ impl<C: Coordinator> Dynamo<C> {
             streams,
             metrics,
             endpoint: DescribedEndpoint::Host,
+            timeout: None,
         }
     }
 
@@ -298,6 +301,22 @@ impl<C: Coordinator> Dynamo<C> {
         let request = Request::parse(body)?;
         let request = &request;
         self.authorize(operation, request, role)?;
+        let level = role.map(|_| self.executor.service_level(role));
+        match level.and_then(|level| level.timeout) {
+            None => self.carry_out((operation, request), host, role).await,
+            timeout => {
+                let served = Self { timeout, ..self.clone() };
+                Box::pin(served.carry_out((operation, request), host, role)).await
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        (operation, request): (&str, &Request),
+        host: &str,
+        role: Option<&str>,
+    ) -> Result<Json> {
         match operation {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
@@ -333,7 +352,12 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     fn store(&self) -> Store<'_, C> {
-        Store { executor: &self.executor, isolation: self.isolation, metrics: &self.metrics }
+        Store {
+            executor: &self.executor,
+            isolation: self.isolation,
+            metrics: &self.metrics,
+            timeout: self.timeout,
+        }
     }
 
     /// Carries out a write of one item, which `looks` at the item also when the write does not depend on it.

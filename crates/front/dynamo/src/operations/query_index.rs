@@ -122,7 +122,7 @@ impl<C: Coordinator> Dynamo<C> {
             places.partitions = Partitions::Range(range);
         }
         loop {
-            let deadline = self.executor.clock().now() + self.executor.limits().range_timeout;
+            let deadline = self.store().deadline(self.executor.limits().range_timeout);
             let page = match self.executor.coordinator().read(&places, consistency, deadline).await {
                 Err(RequestError::ReadFailure { .. }) => return Ok(false),
                 page => page?,

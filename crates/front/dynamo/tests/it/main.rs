@@ -3,6 +3,7 @@
 mod figures;
 mod http;
 mod indexes;
+mod levels;
 #[path = "../../../../query/exec/tests/it/memory.rs"]
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
