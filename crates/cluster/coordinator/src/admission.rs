@@ -31,7 +31,7 @@ impl Context {
         let ring = u64::from_be_bytes(*number);
         let Some(guard) = self.fence().admit(ring).or_else(|| self.admit_all()) else {
             self.count(|stats| stats.refused_old_ring += 1);
-            return Err(peer_error::old_ring(ring));
+            return Err(peer_error::stale_topology(ring));
         };
         body.advance(STAMP_LEN);
         Ok((body, guard))
@@ -42,7 +42,7 @@ impl Context {
     /// # Errors
     /// The topology version of this shard, when that is another one.
     pub(crate) fn admit_exactly(&self, topology: u64) -> Result<GateGuard, u64> {
-        let own = self.view().ring_number();
+        let own = self.view().topology_version();
         let guard = (own == topology).then(|| self.fence().enter()).flatten();
         guard.ok_or(own)
     }
@@ -54,8 +54,10 @@ impl Context {
 
     /// The same of what this node asks itself.
     pub(crate) fn admit_own(&self, view: &ClusterView) -> Result<GateGuard, PeerError> {
-        let ring = view.ring_number();
-        self.fence().admit(ring).ok_or_else(|| PeerError::OldRing(peer_error::old_ring(ring).message))
+        let ring = view.topology_version();
+        self.fence()
+            .admit(ring)
+            .ok_or_else(|| PeerError::StaleTopology(peer_error::stale_topology(ring).message))
     }
 
     /// The same of writes: by an earlier ring, which is not over, this node may have been a replica and have dropped what it had since.
@@ -65,9 +67,9 @@ impl Context {
         updates: &[PartitionUpdate],
     ) -> Result<GateGuard, PeerError> {
         let guard = self.admit_own(view)?;
-        match self.check_owned(view.ring_number(), updates) {
+        match self.check_owned(view.topology_version(), updates) {
             Ok(()) => Ok(guard),
-            Err(refusal) => Err(PeerError::OldRing(refusal.message)),
+            Err(refusal) => Err(PeerError::StaleTopology(refusal.message)),
         }
     }
 
@@ -89,12 +91,12 @@ impl Context {
             return Ok(());
         }
         self.count(|stats| stats.refused_old_ring += 1);
-        Err(peer_error::old_ring(ring))
+        Err(peer_error::stale_topology(ring))
     }
 
     /// Waits until nothing is under way on this node that was let in before it had its ring; whether it is so in time.
     pub(crate) async fn settle(&self, patience: Duration) -> bool {
-        self.enforce_here(self.view().ring_number(), self.rt().now() + patience).await
+        self.enforce_here(self.view().topology_version(), self.rt().now() + patience).await
     }
 
     /// Waits until this node has a later ring than that of a number; whether it has.
@@ -102,12 +104,12 @@ impl Context {
         if self.rt().now() >= deadline {
             return false;
         }
-        if self.view().ring_number() > ring {
+        if self.view().topology_version() > ring {
             return true;
         }
         self.count(|stats| stats.caught_up += 1);
         let caught_up = self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await;
-        let has_it = self.view().ring_number() > ring;
+        let has_it = self.view().topology_version() > ring;
         assert!(has_it || !caught_up, "a topology version that is published is on every shard");
         caught_up
     }
@@ -172,8 +174,11 @@ impl Context {
 
     /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
     async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
-        let (ring, host) = (view.ring_number(), view.node(node).host);
-        assert!(ring <= self.view().ring_number(), "others are not asked for what this shard does not have");
+        let (ring, host) = (view.topology_version(), view.node(node).host);
+        assert!(
+            ring <= self.view().topology_version(),
+            "others are not asked for what this shard does not have"
+        );
         if self.fence().has_enforced(host, ring) {
             return Ok(());
         }

@@ -188,11 +188,14 @@ impl Context {
     /// Takes over a changed view of the cluster; the one before.
     pub(crate) fn use_view(&self, view: &Arc<ClusterView>) -> Arc<ClusterView> {
         let old = self.0.view.replace(view.clone());
-        assert!(view.ring_number() >= old.ring_number(), "a shard's topology version never goes back");
+        assert!(
+            view.topology_version() >= old.topology_version(),
+            "a shard's topology version never goes back"
+        );
         let own = view.node(view.own()).host;
         assert_eq!(own, old.node(old.own()).host, "a node keeps its host id");
         self.0.erms.borrow_mut().clear();
-        self.0.fence.take_over(view.ring_number(), view.fence());
+        self.0.fence.take_over(view.topology_version(), view.fence());
         // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
         if !view.places_as(&old) {
             self.0.placements.clear();

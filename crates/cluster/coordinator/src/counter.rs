@@ -75,8 +75,8 @@ impl<'a> CounterWrites<'a> {
             };
             // It has not counted: there is another ring to count by. Without a lease there the error stays, for other partitions of
             // the batch may have been counted.
-            if matches!(error, PeerError::OldRing(_))
-                && self.context.catch_up(view.ring_number(), options.deadline).await
+            if matches!(error, PeerError::StaleTopology(_))
+                && self.context.catch_up(view.topology_version(), options.deadline).await
             {
                 let (later, token) = (self.context.erm(&update.table)?, Some(update.key.token));
                 if self

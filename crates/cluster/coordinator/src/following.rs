@@ -66,9 +66,9 @@ impl Coordinator {
         // A view that waits is sent after this one: the calls are made before it is woken.
         drop(publishing);
         join_all(self.context().port().ask_each(UseView { view: view.clone() })).await;
-        let used = self.view().ring_number();
-        assert!(used >= view.ring_number(), "a view that was handed over is in use");
-        self.context().fence().note_published(view.ring_number());
+        let used = self.view().topology_version();
+        assert!(used >= view.topology_version(), "a view that was handed over is in use");
+        self.context().fence().note_published(view.topology_version());
     }
 
     async fn run_following(&self, group: &cluster::group::Group, view: ViewMaker, removals: &Removals) {

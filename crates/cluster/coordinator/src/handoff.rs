@@ -266,7 +266,7 @@ impl Inner {
         let view = self.context.view();
         let index = view.index_of(host);
         // Before this node has a view of the cluster's log, it knows nobody.
-        let has_left = || view.ring_number() > 0 || self.left.borrow().contains(&host);
+        let has_left = || view.topology_version() > 0 || self.left.borrow().contains(&host);
         match index {
             Some(index) if !view.is_alive(index) => return Err(NotDelivered::Away),
             None if !has_left() => return Err(NotDelivered::NotMember),
@@ -348,7 +348,7 @@ impl Inner {
             Err(
                 PeerError::Silent(why)
                 | PeerError::Failed { message: why, .. }
-                | PeerError::OldRing(why)
+                | PeerError::StaleTopology(why)
                 | PeerError::RateLimited(why),
             ) => Err(NotDelivered::Peer(why)),
         }

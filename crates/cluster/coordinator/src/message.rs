@@ -78,7 +78,7 @@ pub(crate) fn stamped(view: &ClusterView, body: &[u8]) -> Bytes {
 /// The number of a view's ring, and room for a body.
 pub(crate) fn stamp(view: &ClusterView, room: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(STAMP_LEN + room);
-    out.extend_from_slice(&view.ring_number().to_be_bytes());
+    out.extend_from_slice(&view.topology_version().to_be_bytes());
     out
 }
 

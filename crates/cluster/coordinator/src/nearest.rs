@@ -65,8 +65,8 @@ impl Nearest<'_> {
             let ReadOptions { consistency, deadline } = options;
             self.context.lease().hold(&reader.erm, None, consistency, deadline).await?;
             let found = self.ask(&reader).await;
-            let goes_by = reader.erm.view.ring_number();
-            let is_final = found.is_ok() || !reader.met_later_ring.get();
+            let goes_by = reader.erm.view.topology_version();
+            let is_final = found.is_ok() || !reader.saw_newer_topology.get();
             if is_final || !self.context.catch_up(goes_by, deadline).await {
                 return found;
             }

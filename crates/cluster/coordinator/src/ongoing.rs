@@ -224,8 +224,8 @@ impl Ongoing {
     }
 
     /// Whether a replica has refused it, for it uses a stale topology version.
-    pub(crate) fn met_later_ring(&self) -> bool {
-        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
+    pub(crate) fn saw_newer_topology(&self) -> bool {
+        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::StaleTopology(_)))
     }
 
     pub(crate) fn hint(&self, node: NodeIndex, table: &schema::Table, body: &Bytes) {

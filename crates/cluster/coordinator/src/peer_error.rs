@@ -37,7 +37,7 @@ pub(crate) enum PeerError {
         message: String,
     },
     /// It has done nothing, for it was chosen by a stale topology version.
-    OldRing(String),
+    StaleTopology(String),
     /// It has done nothing, for the limit of a partition of this table is reached.
     RateLimited(String),
     /// The request is invalid.
@@ -58,7 +58,7 @@ impl PeerError {
         match self {
             Self::Silent(message)
             | Self::Failed { message, .. }
-            | Self::OldRing(message)
+            | Self::StaleTopology(message)
             | Self::RateLimited(message)
             | Self::Invalid(message) => message,
         }
@@ -71,7 +71,7 @@ impl PeerError {
             Self::Failed { reason, message } => {
                 Some(ReplicaFailure { address, code: *reason, message: message.clone() })
             }
-            Self::Invalid(message) | Self::OldRing(message) | Self::RateLimited(message) => {
+            Self::Invalid(message) | Self::StaleTopology(message) | Self::RateLimited(message) => {
                 Some(ReplicaFailure { address, code: reason::UNKNOWN, message: message.clone() })
             }
         }
@@ -102,7 +102,7 @@ impl From<RpcError> for PeerError {
         let (code, message) = match error {
             RpcError::Refused(Refusal { code, message }) => (code, message),
             // It was chosen by a previous topology version it went.
-            RpcError::UnknownHost => return Self::OldRing(error.to_string()),
+            RpcError::UnknownHost => return Self::StaleTopology(error.to_string()),
             _ => return Self::Silent(error.to_string()),
         };
         match code {
@@ -112,7 +112,7 @@ impl From<RpcError> for PeerError {
             // The schemas of two nodes may differ for a moment.
             code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),
-            code::OLD_RING => Self::OldRing(message),
+            code::OLD_RING => Self::StaleTopology(message),
             code::RATE_LIMITED => Self::RateLimited(message),
             _ => Self::Failed { reason: reason::UNKNOWN, message },
         }
@@ -147,7 +147,7 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Refusal {
 }
 
 /// The answer to a request with a stale topology version.
-pub(crate) fn old_ring(ring: u64) -> Refusal {
+pub(crate) fn stale_topology(ring: u64) -> Refusal {
     Refusal::new(code::OLD_RING, format!("it goes by ring {ring}, which is over: its coordinator is behind"))
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
         }
         PeerError::Failed { message, .. } => Refusal::new(code::STORAGE, message.clone()),
         PeerError::Invalid(message) => Refusal::new(code::TOO_LARGE, message.clone()),
-        PeerError::OldRing(message) => Refusal::new(code::OLD_RING, message.clone()),
+        PeerError::StaleTopology(message) => Refusal::new(code::OLD_RING, message.clone()),
         PeerError::RateLimited(message) => Refusal::new(code::RATE_LIMITED, message.clone()),
     }
 }

@@ -249,7 +249,7 @@ impl Coordinator {
             let mut command = ReadCommand {
                 limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
                 bypass_cache: true,
-                form: Form::Unbroken,
+                form: Form::Reconcilable,
                 ..ReadCommand::all_of(table.clone(), Partitions::Range(part), now)
             };
             loop {

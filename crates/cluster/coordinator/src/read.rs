@@ -49,7 +49,7 @@ pub(crate) async fn read_here(
     match read {
         Ok(page) => Ok(page),
         // Another topology version may know of other replicas.
-        Err(PeerError::OldRing(_)) => {
+        Err(PeerError::StaleTopology(_)) => {
             Box::pin(read_replicas(context, erm, command, options.consistency, options.deadline)).await
         }
         Err(error) => {
@@ -79,8 +79,8 @@ pub(crate) async fn read_replicas(
             Partitions::Keys(_) => reader.keys(command).await,
             Partitions::Range(range) => reader.range(command, range).await,
         };
-        let goes_by = reader.erm.view.ring_number();
-        if result.is_ok() || !reader.met_later_ring.get() || !context.catch_up(goes_by, deadline).await {
+        let goes_by = reader.erm.view.topology_version();
+        if result.is_ok() || !reader.saw_newer_topology.get() || !context.catch_up(goes_by, deadline).await {
             return result;
         }
         reader = Reader::new(context, context.erm(&command.table)?, reader.options);

@@ -50,7 +50,7 @@ impl Reader<'_> {
         participants: &Participants<'_>,
     ) -> Result<ReadPage, RequestError> {
         let mut command =
-            ReadCommand { form: Form::Unbroken, columns: ColumnSelection::All, ..command.clone() };
+            ReadCommand { form: Form::Reconcilable, columns: ColumnSelection::All, ..command.clone() };
         let injected = self.erm.injected;
         // Places that an index finds are no rows, and replicas that differ in them need not differ in a row.
         let repairs_wanted = command.table.options.read_repair != "NONE"

@@ -27,12 +27,12 @@ pub(crate) struct Reader<'a> {
     pub(crate) erm: Rc<EffectiveReplicationMap>,
     pub(crate) options: ReadOptions,
     /// A replica has refused, for this uses a stale topology version.
-    pub(crate) met_later_ring: Cell<bool>,
+    pub(crate) saw_newer_topology: Cell<bool>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(context: &'a Context, erm: Rc<EffectiveReplicationMap>, options: ReadOptions) -> Self {
-        Self { context, erm, options, met_later_ring: Cell::new(false) }
+        Self { context, erm, options, saw_newer_topology: Cell::new(false) }
     }
 
     /// A replica's rows.
@@ -121,8 +121,8 @@ impl<'a> Reader<'a> {
         data_present: bool,
         errors: &[(NodeIndex, PeerError)],
     ) -> RequestError {
-        if errors.iter().any(|(_, error)| matches!(error, PeerError::OldRing(_))) {
-            self.met_later_ring.set(true);
+        if errors.iter().any(|(_, error)| matches!(error, PeerError::StaleTopology(_))) {
+            self.saw_newer_topology.set(true);
         }
         if errors.iter().all(|(_, error)| matches!(error, PeerError::Silent(_))) {
             return self.timed_out(received, required, data_present);

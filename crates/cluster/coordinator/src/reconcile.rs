@@ -24,7 +24,7 @@ pub struct Reconciled {
     pub repairs: Vec<Vec<PartitionUpdate>>,
 }
 
-/// Merges pages of [`Form::Unbroken`] that answer `command`, which names one partition or a range.
+/// Merges pages of [`Form::Reconcilable`] that answer `command`, which names one partition or a range.
 ///
 /// # Panics
 /// When the command names several partitions: each has replicas of its own.

@@ -18,7 +18,12 @@ use super::{reconcile, to_live};
 const NOW: u32 = 101;
 
 fn command(partitions: Partitions, reversed: bool, limits: Limits) -> ReadCommand {
-    ReadCommand { reversed, limits, form: Form::Unbroken, ..ReadCommand::all_of(table(), partitions, NOW) }
+    ReadCommand {
+        reversed,
+        limits,
+        form: Form::Reconcilable,
+        ..ReadCommand::all_of(table(), partitions, NOW)
+    }
 }
 
 /// The answer of a replica that holds `updates`.

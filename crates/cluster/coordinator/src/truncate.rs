@@ -151,12 +151,13 @@ impl<'a> Truncations<'a> {
         results: &[Result<T, PeerError>],
         deadline: Instant,
     ) -> Result<bool, RequestError> {
-        let met_later_ring = results.iter().any(|result| matches!(result, Err(PeerError::OldRing(_))));
-        let is_later = self.context.view().ring_number() > view.ring_number();
+        let saw_newer_topology =
+            results.iter().any(|result| matches!(result, Err(PeerError::StaleTopology(_))));
+        let is_later = self.context.view().topology_version() > view.topology_version();
         if is_later && self.context.rt().now() >= deadline {
             return Err(timed_out(0));
         }
-        Ok(is_later || met_later_ring && self.context.catch_up(view.ring_number(), deadline).await)
+        Ok(is_later || saw_newer_topology && self.context.catch_up(view.topology_version(), deadline).await)
     }
 
     /// Each node's permit to truncate on it. All of them first: where one cannot be asked, nothing is truncated.
@@ -197,8 +198,10 @@ impl<'a> Truncations<'a> {
                 let remote = self.context.remote();
                 return remote.truncate((view, node), table, (at_micros, permit), deadline).await;
             }
-            if self.context.fence().is_earlier(view.ring_number()) {
-                return Err(PeerError::OldRing(peer_error::old_ring(view.ring_number()).message));
+            if self.context.fence().is_earlier(view.topology_version()) {
+                return Err(PeerError::StaleTopology(
+                    peer_error::stale_topology(view.topology_version()).message,
+                ));
             }
             let truncated =
                 async { self.truncate_by(permit, table, at_micros).await.map_err(PeerError::Invalid) };
@@ -254,7 +257,7 @@ fn judge<T>(
             Err(
                 PeerError::Failed { message, .. }
                 | PeerError::Invalid(message)
-                | PeerError::OldRing(message)
+                | PeerError::StaleTopology(message)
                 | PeerError::RateLimited(message),
             ) => {
                 let address = peer_error::address(view, *node);

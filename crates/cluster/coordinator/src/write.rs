@@ -209,7 +209,7 @@ impl<'a> Writes<'a> {
             ongoing.apply_here(update).await;
         }
         match (ongoing.ended().await, body) {
-            (Err(error), Some(body)) if ongoing.met_later_ring() => {
+            (Err(error), Some(body)) if ongoing.saw_newer_topology() => {
                 // Its table may be gone meanwhile.
                 let Some(updates) = self.updates_of(&body) else { return Err(error) };
                 let (view, age) = (ongoing.view(), ongoing.age().late_since().map(Age::Late));
@@ -238,7 +238,7 @@ impl<'a> Writes<'a> {
         updates: Vec<PartitionUpdate>,
     ) -> Result<(), RequestError> {
         let Refused { view, options, age, has_it, error } = refused;
-        if !self.context.catch_up(view.ring_number(), options.deadline).await {
+        if !self.context.catch_up(view.topology_version(), options.deadline).await {
             return Err(error);
         }
         let has_it = has_it.map(|node| view.node(node).host);

@@ -60,15 +60,15 @@ pub enum Form {
     Full,
     /// [`Form::Full`], and nothing is left out up to the page's end: where a partition's limit is reached the page ends too.
     /// The inputs of the merge of replicas' answers.
-    Unbroken,
-    /// [`Form::Unbroken`] with what is past its grace: everything that the replica knows, as repair needs it.
+    Reconcilable,
+    /// [`Form::Reconcilable`] with what is past its grace: everything that the replica knows, as repair needs it.
     Whole,
 }
 
 impl Form {
     /// Whether a page tells everything up to its end.
     pub fn is_unbroken(self) -> bool {
-        matches!(self, Self::Unbroken | Self::Whole)
+        matches!(self, Self::Reconcilable | Self::Whole)
     }
 }
 
@@ -219,7 +219,7 @@ pub struct ReadPage {
     /// Tombstones stepped over.
     pub tombstones: u64,
     /// When the shards that were read had truncated the table last, before they were read: the earliest, microseconds since 1970.
-    /// in [`Form::Unbroken`], for a read repair takes nothing of before a truncation to a replica that has truncated
+    /// in [`Form::Reconcilable`], for a read repair takes nothing of before a truncation to a replica that has truncated
     /// since; other forms have 0.
     pub truncated_at: i64,
 }

@@ -210,7 +210,7 @@ impl PageBuilder {
         let counts_static = open.live == 0 && open.rows_before == 0 && static_lives;
         let kept = match self.form {
             Form::Live => open.live > 0 || counts_static,
-            Form::Full | Form::Unbroken | Form::Whole => !result.is_empty(),
+            Form::Full | Form::Reconcilable | Form::Whole => !result.is_empty(),
         };
         if !kept {
             self.page.partitions.pop();

@@ -22,7 +22,8 @@ pub(crate) async fn read(
     {
         return Ok(page);
     }
-    let truncated_at = if command.form == Form::Unbroken { engine.truncated_at(command.table.id) } else { 0 };
+    let truncated_at =
+        if command.form == Form::Reconcilable { engine.truncated_at(command.table.id) } else { 0 };
     let mut page = PageBuilder::new(command);
     let reader = Reader { engine, command, above, tombstones_max };
     match &command.partitions {
@@ -167,7 +168,7 @@ impl Reader<'_> {
         })?;
         let single = range.as_single().is_some();
         let has_dropped = !table.dropped_columns.is_empty();
-        let purges = matches!(command.form, Form::Full | Form::Unbroken);
+        let purges = matches!(command.form, Form::Full | Form::Reconcilable);
         let mut purging = purges.then(|| Purging::new(self.engine, command));
         loop {
             let mut fragment = match reader.try_next_sync()? {

@@ -43,7 +43,7 @@ const _: () = MUTATIONS.must_be_current();
 const REVERSED: u8 = 1;
 const BYPASS_CACHE: u8 = 2;
 const FULL: u8 = 4;
-const UNBROKEN: u8 = 8;
+const RECONCILABLE: u8 = 8;
 const RESUMES: u8 = 16;
 const INDEXED: u8 = 32;
 
@@ -79,8 +79,8 @@ pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
     let form = match command.form {
         Form::Live => 0,
         Form::Full => FULL,
-        Form::Unbroken => UNBROKEN,
-        Form::Whole => FULL | UNBROKEN,
+        Form::Reconcilable => RECONCILABLE,
+        Form::Whole => FULL | RECONCILABLE,
     };
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     out.push(
@@ -153,10 +153,10 @@ pub fn decode_command(
     let resume = if flags & RESUMES == 0 { None } else { Some(decoder.resume(&table)?) };
     let index = if flags & INDEXED == 0 { None } else { Some(Arc::new(decoder.index()?)) };
     decoder.end()?;
-    let form = match flags & (FULL | UNBROKEN) {
+    let form = match flags & (FULL | RECONCILABLE) {
         0 => Form::Live,
         FULL => Form::Full,
-        UNBROKEN => Form::Unbroken,
+        RECONCILABLE => Form::Reconcilable,
         _ => Form::Whole,
     };
     Ok(ReadCommand {
@@ -178,7 +178,7 @@ pub fn decode_command(
 pub async fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8>) {
     out.push(VERSION);
     write_unsigned(page.tombstones, out);
-    if command.form == Form::Unbroken {
+    if command.form == Form::Reconcilable {
         out.extend_from_slice(&page.truncated_at.to_be_bytes());
     }
     match &page.more {
@@ -217,7 +217,7 @@ pub async fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPa
     decoder.version()?;
     let tombstones = decoder.fields.read("a number of tombstones", read_unsigned)?;
     let truncated_at = match command.form {
-        Form::Unbroken => decoder.fields.read("the time of a truncation", Reader::i64)?,
+        Form::Reconcilable => decoder.fields.read("the time of a truncation", Reader::i64)?,
         _ => 0,
     };
     let more = match decoder.fields.read("0 or 1", Reader::u8)? {

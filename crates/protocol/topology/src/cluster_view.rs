@@ -111,7 +111,7 @@ pub struct ClusterView {
     /// The node that is down and has a replacement that waits until no other change is under way.
     declared_dead: BTreeSet<HostId>,
     /// The ring's number, and the least one by which replicas may still be chosen.
-    ring_number: u64,
+    topology_version: u64,
     fence: u64,
     /// How keyspaces are replicated by the entry of the log that this view is of. Placement follows from one entry: the schema may be a
     /// moment behind or ahead.
@@ -181,7 +181,7 @@ impl ClusterView {
             own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
-            ring_number: 0,
+            topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
         })
@@ -220,7 +220,7 @@ impl ClusterView {
             own: before.own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
-            ring_number: 0,
+            topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
         })
@@ -305,14 +305,14 @@ impl ClusterView {
     ///
     /// # Panics
     /// When its own ring may not be used.
-    pub fn numbered(self, ring_number: u64, fence: u64) -> Self {
-        assert!(fence <= ring_number, "requests of the view's own topology version are not refused");
-        Self { ring_number, fence, ..self }
+    pub fn numbered(self, topology_version: u64, fence: u64) -> Self {
+        assert!(fence <= topology_version, "requests of the view's own topology version are not refused");
+        Self { topology_version, fence, ..self }
     }
 
     /// The number of the ring by which requests of this view choose replicas.
-    pub fn ring_number(&self) -> u64 {
-        self.ring_number
+    pub fn topology_version(&self) -> u64 {
+        self.topology_version
     }
 
     /// Requests with lower numbers are refused.

@@ -42,11 +42,11 @@ impl Driver<'_> {
     ) -> Result<(), RequestError> {
         let mut erm = self.erm.clone();
         loop {
-            let ring = erm.view.ring_number();
+            let ring = erm.view.topology_version();
             let (committing, ended) = self.commit_by(erm, proposal.clone(), consistency).await;
             let Err(error) = ended else { return Ok(()) };
             let deadline = self.options.deadline;
-            if !committing.met_later_ring() || !self.lwt.context.catch_up(ring, deadline).await {
+            if !committing.saw_newer_topology() || !self.lwt.context.catch_up(ring, deadline).await {
                 return Err(error);
             }
             erm = self.lwt.context.erm(self.table())?;
@@ -124,8 +124,8 @@ impl Committing {
     }
 
     /// Whether a replica has refused it, for it uses a stale topology version.
-    fn met_later_ring(&self) -> bool {
-        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::OldRing(_)))
+    fn saw_newer_topology(&self) -> bool {
+        self.errors.borrow().iter().any(|(_, error)| matches!(error, PeerError::StaleTopology(_)))
     }
 
     /// Keeps the write for a replica that is down. Its voter learns of it from the next round.

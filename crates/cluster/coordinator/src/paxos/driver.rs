@@ -59,7 +59,7 @@ pub(super) struct Driver<'a> {
     required: usize,
     is_read: bool,
     /// A voter has refused, for this uses a stale topology version.
-    met_later_ring: Cell<bool>,
+    saw_newer_topology: Cell<bool>,
 }
 
 impl<'a> Driver<'a> {
@@ -87,15 +87,15 @@ impl<'a> Driver<'a> {
         let required = needs.required_of(&voters);
         assert!(required <= voters.len(), "a quorum of the voters is no more than all of them");
         assert!(2 * required > voters.len(), "two quorums share a voter");
-        let met_later_ring = Cell::new(false);
-        Ok(Self { lwt, erm, command, key, options, voters, required, is_read, met_later_ring })
+        let saw_newer_topology = Cell::new(false);
+        Ok(Self { lwt, erm, command, key, options, voters, required, is_read, saw_newer_topology })
     }
 
     /// After an error: the same request by a later ring, when voters refused this one's and nothing of it may be chosen yet.
     pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
-        let (ring, deadline) = (self.erm.view.ring_number(), self.options.deadline);
-        if uncertain || !self.met_later_ring.get() || !self.lwt.context.catch_up(ring, deadline).await {
+        let (ring, deadline) = (self.erm.view.topology_version(), self.options.deadline);
+        if uncertain || !self.saw_newer_topology.get() || !self.lwt.context.catch_up(ring, deadline).await {
             return Ok(None);
         }
         let driver = Self::new(self.lwt, self.command, self.options, self.is_read)?;
@@ -166,8 +166,8 @@ impl<'a> Driver<'a> {
                             return Err(Failure::Request(RequestError::Invalid(why)));
                         }
                         Ok(Some((sending, voter, reply))) => {
-                            if matches!(reply, Err(PeerError::OldRing(_))) {
-                                self.met_later_ring.set(true);
+                            if matches!(reply, Err(PeerError::StaleTopology(_))) {
+                                self.saw_newer_topology.set(true);
                             }
                             proposer.reply(sending, voter, reply.ok())
                         }

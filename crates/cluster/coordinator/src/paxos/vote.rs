@@ -150,8 +150,8 @@ impl Lwt {
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
             let _under_way = self.context.admit_own(view)?;
-            let owned = self.context.check_voter(view.ring_number(), place.table, place.key);
-            owned.map_err(|refusal| PeerError::OldRing(refusal.message))?;
+            let owned = self.context.check_voter(view.topology_version(), place.table, place.key);
+            owned.map_err(|refusal| PeerError::StaleTopology(refusal.message))?;
             let vote = self.vote_here(place.table.id, place.key, request, self.context.trace());
             return match self.context.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,

@@ -28,7 +28,7 @@ use crate::message::{
     decode_received, encode_updates, ring_of, split_begun,
 };
 use crate::paxos;
-use crate::peer_error::{code, malformed, not_heard, old_ring, refusal, unread};
+use crate::peer_error::{code, malformed, not_heard, refusal, stale_topology, unread};
 use crate::truncate::Truncations;
 use crate::truncation_permit::TruncationPermit;
 use crate::{Coordinator, Operation};
@@ -142,7 +142,9 @@ impl Server {
                 paxos::answer(&self.coordinator.lwt(), verb, (ring, &body), trace).await
             }
             // A node that joins by a later ring would not be told.
-            Verb::Truncate if self.coordinator.context().fence().is_earlier(ring) => Err(old_ring(ring)),
+            Verb::Truncate if self.coordinator.context().fence().is_earlier(ring) => {
+                Err(stale_topology(ring))
+            }
             Verb::Truncate => self.truncate(&body).await,
             Verb::BatchStore => {
                 let kept = self.batches().keep_batch_of_another(&body)?.await;

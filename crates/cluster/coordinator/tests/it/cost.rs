@@ -229,7 +229,7 @@ fn a_node_of_many_tokens_that_is_convicted_changes_no_ring() {
         let after = ClusterView::after(&view, convicted(turn + 1), false).expect("tokens are apart");
         let replicated = |now: &Replication| Replicated { now: now.clone(), other: None };
         let keyspaces = keyspaces.iter().map(|(name, now)| (name.clone(), replicated(now)));
-        let after = Arc::new(after.numbered(view.ring_number(), 0).replicating(keyspaces.collect()));
+        let after = Arc::new(after.numbered(view.topology_version(), 0).replicating(keyspaces.collect()));
         let began = Instant::now();
         coordinator(0, 0).use_view(after);
         began.elapsed()

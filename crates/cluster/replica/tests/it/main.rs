@@ -78,7 +78,7 @@ fn index() -> impl Strategy<Value = Option<Arc<IndexQuery>>> {
 }
 
 fn command() -> impl Strategy<Value = ReadCommand> {
-    let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Unbroken), Just(Form::Whole)];
+    let form = prop_oneof![Just(Form::Live), Just(Form::Full), Just(Form::Reconcilable), Just(Form::Whole)];
     let columns = prop_oneof![
         Just(ColumnSelection::All),
         Just(ColumnSelection::Some([].into())),
@@ -117,7 +117,7 @@ fn page(
         result.rows.retain(|row| !row.is_empty());
         result
     };
-    let truncated_at = if command.form == Form::Unbroken { tombstones as i64 } else { 0 };
+    let truncated_at = if command.form == Form::Reconcilable { tombstones as i64 } else { 0 };
     ReadPage { partitions: updates.iter().map(result).collect(), more, tombstones, truncated_at }
 }
 
