@@ -7,7 +7,7 @@ use schema::{
     Cdc, Column, ColumnKind, Derivation, Index, Keyspace, Replication, Table, TombstoneGc, UserAggregate,
     UserFunction, UserType,
 };
-use types::{CqlType, quote_identifier};
+use types::{CqlType, quote_identifier, quote_type_name};
 
 /// A string constant, quotes doubled.
 fn quoted(text: &str) -> String {
@@ -62,7 +62,7 @@ pub fn create_type(ty: &UserType) -> String {
     format!(
         "CREATE TYPE {}.{} (\n{}\n);",
         quote_identifier(&ty.keyspace),
-        quote_identifier(&ty.name),
+        quote_type_name(&ty.name),
         fields.join(",\n")
     )
 }

@@ -331,7 +331,7 @@ impl CqlType {
             CqlType::Set { element, .. } => write_parameters(out, "set", [&**element]),
             CqlType::Map { key, value, .. } => write_parameters(out, "map", [&**key, &**value]),
             CqlType::Tuple(fields) => write_parameters(out, "tuple", fields.iter()),
-            CqlType::Udt { ty, .. } => out.push_str(&quote_identifier(&ty.name)),
+            CqlType::Udt { ty, .. } => out.push_str(&quote_type_name(&ty.name)),
             CqlType::Vector { element, dimension } => {
                 out.push_str("vector<");
                 element.write_cql_name(out, true);
@@ -406,7 +406,17 @@ pub fn quote_identifier(name: &str) -> String {
     if bare { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// Whether a lower-case word is reserved by CQL and so must be quoted to be a name.
+/// The name of a user-defined type as CQL text: in double quotes also where it is a word that no type may have for its bare name.
+pub fn quote_type_name(name: &str) -> String {
+    // Native types, and words with call syntax of their own.
+    const SPECIAL: [&str; 7] = ["cast", "count", "distinct", "json", "maxwritetime", "ttl", "writetime"];
+    match CqlType::from_native_name(name).is_some() || SPECIAL.contains(&name) {
+        true => format!("\"{name}\""),
+        false => quote_identifier(name),
+    }
+}
+
+/// Whether a lower-case word is reserved by CQL, or a constant, and so must be quoted to be a name.
 pub fn is_reserved_word(word: &str) -> bool {
     const RESERVED: &[&str] = &[
         "add",
@@ -427,6 +437,7 @@ pub fn is_reserved_word(word: &str) -> bool {
         "drop",
         "entries",
         "execute",
+        "false",
         "from",
         "full",
         "grant",
@@ -458,6 +469,7 @@ pub fn is_reserved_word(word: &str) -> bool {
         "table",
         "to",
         "token",
+        "true",
         "truncate",
         "unlogged",
         "update",
@@ -476,7 +488,7 @@ mod tests {
 
     #[test]
     fn reserved_words_are_found_and_quoted() {
-        for word in ["add", "nan", "schema", "with", "set"] {
+        for word in ["add", "nan", "schema", "with", "set", "true", "false"] {
             assert_eq!(quote_identifier(word), format!("\"{word}\""));
         }
         for word in ["a", "key", "type", "default", "x_1"] {

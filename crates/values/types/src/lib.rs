@@ -27,7 +27,7 @@ mod validate;
 
 pub use assignment::Assignment;
 pub use class_name::{ClassNameError, composite_class_name, parse_key_class_name};
-pub use cql_type::{CqlType, UserType, quote_identifier};
+pub use cql_type::{CqlType, UserType, quote_identifier, quote_type_name};
 pub use error::TypeError;
 pub use literal::ConstantKind;
 pub use ordered::{

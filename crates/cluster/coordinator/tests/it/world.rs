@@ -544,7 +544,7 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                 }
                 let engine =
                     Engine::open(rt.clone(), config, Arc::new(own.stored())).await.expect("it opens");
-                let replica_config = ReplicaConfig { tombstone_failure_threshold: 10_000 };
+                let replica_config = ReplicaConfig { tombstone_failure_threshold: 100_000 };
                 let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
                 let everyone: Vec<usize> = (0..shape.shards.len()).collect();
                 let coordinator = Coordinator::new(

@@ -37,11 +37,11 @@ fn the_timeout_of_a_service_level_is_that_of_each_operation() {
         assert_eq!(answer.status, 200, "{operation}: {}", answer.body);
         memory.last_deadline().map(|deadline| deadline.duration_since(Instant::START))
     };
-    let table = r#"{"TableName": "t", "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}], "BillingMode": "PAY_PER_REQUEST",
+    let table = r#"{"TableName": "table", "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}], "BillingMode": "PAY_PER_REQUEST",
                     "AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}]}"#;
     call("CreateTable", table, None);
-    let item = r#"{"TableName": "t", "Item": {"k": {"S": "a"}}}"#;
-    let key = r#"{"TableName": "t", "Key": {"k": {"S": "a"}}}"#;
+    let item = r#"{"TableName": "table", "Item": {"k": {"S": "a"}}}"#;
+    let key = r#"{"TableName": "table", "Key": {"k": {"S": "a"}}}"#;
     for (role, read, write) in
         [(Some("app"), TIMEOUT, TIMEOUT), (Some("other"), read, write), (None, read, write)]
     {

@@ -30,7 +30,9 @@ fn node() -> Node {
 fn names_of_types_and_fields_survive_the_log_and_describe_or_are_refused() {
     let node = node();
     let mut taken = 0;
-    for value in values() {
+    // Words that are types, constants or have call syntax of their own are names in quotes only.
+    let words = ["int", "text", "counter", "true", "count", "json", "ttl", "key", "list", "frozen", "select"];
+    for value in values().into_iter().chain(words.map(str::to_owned)) {
         let value = identifier(&value);
         for (name, field) in [(&*value, "f"), ("u", &*value)] {
             let made = accepted(&node, &format!("CREATE TYPE ks.{name} ({field} int)"));
@@ -79,7 +81,8 @@ fn names_of_types_and_fields_survive_the_log_and_describe_or_are_refused() {
 fn made_again(node: &Node, name: &str) -> String {
     let rows = node.rows("DESCRIBE SCHEMA WITH INTERNALS AND PASSWORDS");
     let text = |cell: &Option<Vec<u8>>| String::from_utf8(cell.clone().unwrap_or_default()).unwrap();
-    let row = rows.iter().find(|row| text(&row[1]) == "role" && text(&row[2]) == name);
+    let shown = types::quote_identifier(name);
+    let row = rows.iter().find(|row| text(&row[1]) == "role" && text(&row[2]) == shown);
     text(&row.unwrap_or_else(|| panic!("no role {}", start(name)))[3])
 }
 
@@ -270,16 +273,13 @@ fn options_of_views_survive_the_log_and_describe_or_are_refused() {
                 node.run("DROP MATERIALIZED VIEW ks.w");
                 assert!(accepted(&node, &text), "{}: DESCRIBE told {}", start(&option), start(&text));
                 assert_eq!(options(), before, "{}: DESCRIBE told {}", start(&option), start(&text));
-                assert!(
-                    accepted(&node, &format!("ALTER MATERIALIZED VIEW ks.w WITH {option}")),
-                    "{}",
-                    start(&option)
-                );
+                // It may refuse what CREATE takes: no grace at all, as in Cassandra.
+                accepted(&node, &format!("ALTER MATERIALIZED VIEW ks.w WITH {option}"));
                 assert_eq!(options(), before, "{}", start(&option));
                 node.run("DROP MATERIALIZED VIEW ks.w");
             }
         }
-        let never = ["cdc", "default_time_to_live", "other"].contains(name);
+        let never = ["default_time_to_live", "other"].contains(name);
         assert_eq!(taken > 0, !never, "{taken} values of {name} are accepted");
     }
     for value in values() {
