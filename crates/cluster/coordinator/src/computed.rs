@@ -49,10 +49,7 @@ pub async fn read_computed(command: &ReadCommand, rows: ComputedRows) -> ReadPag
                 if page.is_full {
                     break;
                 }
-                pace.count(STEPS_OF_A_PART);
-                if pace.is_due() {
-                    pace.pause().await;
-                }
+                pace.steps(STEPS_OF_A_PART).await;
             }
         }
     }

@@ -26,10 +26,7 @@ pub async fn placed(view: ClusterView, before: Option<&ClusterView>) -> ClusterV
         for replication in ring.missing(&replications, &earlier) {
             let mut builder = ring.builder(&replication, &earlier);
             while !builder.advance(TOKENS_STEP) {
-                pace.count(TOKENS_STEP);
-                if pace.is_due() {
-                    pace.pause().await;
-                }
+                pace.steps(TOKENS_STEP).await;
             }
             let placement = Arc::new(builder.finish());
             computed.push((replication, placement));

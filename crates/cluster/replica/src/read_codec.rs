@@ -195,10 +195,7 @@ pub async fn encode_page(command: &ReadCommand, page: ReadPage, out: &mut Vec<u8
         let update = partition.into_update(&command.table, command.reversed);
         let mut encoding = codec::UpdateEncoding::begin(&update, &mut bytes);
         while !encoding.step(&mut bytes, AT_ONCE) {
-            pace.count(AT_ONCE);
-            if pace.is_due() {
-                pace.pause().await;
-            }
+            pace.steps(AT_ONCE).await;
         }
         put_bytes(&bytes, out);
         free_ranges(update.range_tombstones, &mut pace).await;
@@ -236,10 +233,7 @@ pub async fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPa
             .map_err(ReadCodecError::Update)?
             .ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;
         while !decoding.step(AT_ONCE).map_err(ReadCodecError::Update)? {
-            pace.count(AT_ONCE);
-            if pace.is_due() {
-                pace.pause().await;
-            }
+            pace.steps(AT_ONCE).await;
         }
         partitions.push(PartitionResult::from_update(decoding.finish().update, command.reversed));
         pace.step().await;

@@ -1,7 +1,7 @@
 //! Work on pages a step at a time. A page holds the range tombstones of its rows and is not cut among them: 100,000 of them are freed,
 //! encoded or compared between other tasks, not in one poll.
 
-use mutation::{PartitionUpdate, RangeTombstones};
+use mutation::RangeTombstones;
 use rt::preempt::Pace;
 
 use crate::{PartitionResult, ReadPage};
@@ -23,21 +23,9 @@ pub async fn free_partitions(partitions: Vec<PartitionResult>) {
     }
 }
 
-/// Frees updates.
-pub async fn free_updates(updates: impl IntoIterator<Item = PartitionUpdate>) {
-    let mut pace = Pace::new();
-    for update in updates {
-        free_ranges(update.range_tombstones, &mut pace).await;
-        pace.step().await;
-    }
-}
-
 /// Frees range tombstones.
 pub async fn free_ranges(mut ranges: RangeTombstones, pace: &mut Pace) {
     while ranges.free_some() {
-        pace.count(mutation::range::RANGES_FREED_AT_ONCE);
-        if pace.is_due() {
-            pace.pause().await;
-        }
+        pace.steps(mutation::range::RANGES_FREED_AT_ONCE).await;
     }
 }

@@ -18,18 +18,18 @@ pub struct DataPlacement {
 }
 
 /// A range within which no placement changes, and its replicas.
-pub struct PlacedRange<'a> {
+pub(crate) struct RangeReplicas<'a> {
     range: TokenRange,
     /// The replicas by the placement of reads.
-    pub now: &'a [NodeIndex],
+    pub(crate) now: &'a [NodeIndex],
     /// By the other ring's indexes, whose places in the view are `places`.
     there: &'a [NodeIndex],
     places: &'a [NodeIndex],
 }
 
-impl PlacedRange<'_> {
+impl RangeReplicas<'_> {
     /// The replicas by the other placement.
-    pub fn others(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+    pub(crate) fn others(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.there.iter().map(|node| self.places[usize::from(node.0)])
     }
 
@@ -131,21 +131,21 @@ impl DataPlacement {
     }
 
     /// The pieces whose replicas move before reads have gone over.
-    fn moving(&self) -> impl Iterator<Item = PlacedRange<'_>> {
+    fn moving(&self) -> impl Iterator<Item = RangeReplicas<'_>> {
         let moves = self.moves();
         self.pieces().take_while(move |_| moves).filter(|piece| !piece.stays())
     }
 
     /// The nodes that fetch a range: those that will be replicas and are not yet. Where a replication has fewer replicas than before, also
     /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
-    fn fetchers<'a>(&self, piece: &'a PlacedRange<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
+    fn fetchers<'a>(&self, piece: &'a RangeReplicas<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
         let all = self.is_altered && piece.loses();
         piece.others().filter(move |node| all || !piece.now.contains(node))
     }
 
     /// The ranges of which a node will be a replica and is not yet.
     pub fn gained(&self, node: NodeIndex) -> Vec<TokenRange> {
-        let gains = |piece: &PlacedRange<'_>| self.fetchers(piece).any(|fetcher| fetcher == node);
+        let gains = |piece: &RangeReplicas<'_>| self.fetchers(piece).any(|fetcher| fetcher == node);
         self.moving().filter(gains).map(|piece| piece.range).collect()
     }
 
@@ -163,13 +163,14 @@ impl DataPlacement {
 
     /// The ranges that a node keeps: as a replica, or as one that takes writes.
     pub fn kept(&self, node: NodeIndex) -> Vec<TokenRange> {
-        let keeps =
-            |piece: &PlacedRange<'_>| piece.now.contains(&node) || piece.others().any(|other| other == node);
+        let keeps = |piece: &RangeReplicas<'_>| {
+            piece.now.contains(&node) || piece.others().any(|other| other == node)
+        };
         self.pieces().filter(keeps).map(|piece| piece.range).collect()
     }
 
     /// The ring in pieces within which no placement changes, in its order: the tokens of both rings cut it.
-    pub fn pieces(&self) -> impl Iterator<Item = PlacedRange<'_>> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = RangeReplicas<'_>> {
         let none: (Option<&Placement>, &[NodeIndex]) = (None, &[]);
         let (other, places) = self.other.as_ref().map_or(none, |(other, places)| (Some(&**other), places));
         let last = |placement: &Placement| placement.range_end(placement.range_count().wrapping_sub(1));
@@ -190,7 +191,7 @@ impl DataPlacement {
             is_first = false;
             let range = TokenRange { after, upto };
             let replicas = (self.now.at(here), other.map_or(&[] as &[NodeIndex], |other| other.at(there)));
-            let piece = PlacedRange { range, now: replicas.0, there: replicas.1, places };
+            let piece = RangeReplicas { range, now: replicas.0, there: replicas.1, places };
             after = upto;
             here += usize::from(ends.0 == Some(upto));
             there += usize::from(ends.1 == Some(upto));

@@ -15,7 +15,7 @@ mod table_placements;
 pub use allocation::allocate;
 pub use cluster_view::{ClusterView, Phase, Replicated, ViewNode};
 pub use consistency::Consistency;
-pub use data_placement::{DataPlacement, PlacedRange};
+pub use data_placement::DataPlacement;
 pub use placed_ring::PlacedRing;
 pub use placement::{Placement, Replicas, TokenRange};
 pub use placement_builder::PlacementBuilder;

@@ -108,10 +108,7 @@ async fn bcrypt(password: &[u8], cost: u32, salt: &[u8; SALT_LEN]) -> [u8; DIGES
     for _ in 0..1_u32 << cost {
         cipher.bc_expand_key(&key);
         cipher.bc_expand_key(salt);
-        pace.count(PACE_STEPS);
-        if pace.is_due() {
-            pace.pause().await;
-        }
+        pace.steps(PACE_STEPS).await;
     }
     let mut digest = [0; 24];
     for (block, text) in digest.chunks_exact_mut(8).zip(b"OrpheanBeholderScryDoubt".chunks_exact(8)) {

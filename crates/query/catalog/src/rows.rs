@@ -184,10 +184,7 @@ impl RowBuilder {
         for item in items {
             let before = self.added;
             add(self, item);
-            pace.count(1 + STEPS_OF_A_ROW * (self.added - before));
-            if pace.is_due() {
-                pace.pause().await;
-            }
+            pace.steps(1 + STEPS_OF_A_ROW * (self.added - before)).await;
         }
     }
 

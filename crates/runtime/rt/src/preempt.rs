@@ -58,7 +58,13 @@ impl Pace {
     /// Counts a step and yields when the interval has passed.
     #[inline]
     pub async fn step(&mut self) {
-        self.count(1);
+        self.steps(1).await;
+    }
+
+    /// Counts steps that were made at once, and yields when the interval has passed.
+    #[inline]
+    pub async fn steps(&mut self, steps: usize) {
+        self.count(steps);
         if self.is_due() {
             self.pause().await;
         }

@@ -264,10 +264,7 @@ async fn sort(records: &mut Vec<Record>) {
     let mut pace = Pace::new();
     for part in records.chunks_mut(PART) {
         part.sort_unstable_by(|a, b| a.bytes.cmp(&b.bytes));
-        pace.count(PART);
-        if pace.is_due() {
-            pace.pause().await;
-        }
+        pace.steps(PART).await;
     }
     if records.len() <= PART {
         return;
