@@ -48,7 +48,8 @@ impl Inner {
         loop {
             self.rt.sleep(LOOK_EVERY).await;
             self.forget_dropped().await;
-            loop {
+            // Asked before each range: it may be disabled meanwhile.
+            while self.settings.get().automatic {
                 let now = self.seconds();
                 failed.retain(|_, until| *until > now);
                 let Some((table, unit, ring)) = self.due(since, now, &failed).await else { break };
@@ -74,7 +75,7 @@ impl Inner {
         let flushed = self.flushed.borrow().get(&table.id).copied();
         Manner {
             unless_since: 0,
-            full: full_at.saturating_add(self.config.full_interval) <= now,
+            full: full_at.saturating_add(self.settings.get().full_interval) <= now,
             flush: flushed.is_none_or(|at| self.rt.now() - at >= FLUSH_EVERY),
         }
     }
@@ -99,7 +100,7 @@ impl Inner {
                 for unit in self.units(&members, table, &options).unwrap_or_default() {
                     candidates.push(Candidate {
                         repaired: history.oldest(table.id, unit.range),
-                        interval: interval(table, self.config.interval_max),
+                        interval: interval(table, self.settings.get().interval_max),
                         not_before: failed.get(&(table.id, unit.range)).copied().unwrap_or(0),
                     });
                     units.push((table.clone(), unit));

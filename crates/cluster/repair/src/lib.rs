@@ -31,5 +31,5 @@ pub use follower::{Data, Follower, FollowerConfig, FollowerError};
 pub use job::{JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
-pub use service::{ClusterContext, Members, Repair, RepairConfig, RepairStats, Wanted};
+pub use service::{ClusterContext, Members, Repair, RepairConfig, RepairSettings, RepairStats, Wanted};
 pub use step::{Carrier, Done, Participant, Segment, StepError, participants, step};

@@ -490,7 +490,7 @@ impl Inner {
     async fn pay(&self, begun: Instant, bytes: u64, slices: u16) {
         // The units under way share the rate.
         let units = UNITS_AT_ONCE_MAX.saturating_sub(self.unit_slots.available()).max(1) as u64;
-        let rate = self.bytes_per_second.get() / (u64::from(slices.max(1)) * units);
+        let rate = self.settings.get().bytes_per_second / (u64::from(slices.max(1)) * units);
         if rate > 0 {
             let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
             self.rt.sleep_until(begun + cost).await;

@@ -59,8 +59,8 @@ pub struct RepairConfig {
     pub serving_max: usize,
     /// Bytes of a segment: the page of each participant for one step.
     pub segment_bytes: u32,
-    /// Bytes a second that repairs led by this node exchange with others; 0 for no limit.
-    pub bytes_per_second: u64,
+    /// What can be changed later.
+    pub settings: RepairSettings,
     /// The timeout of one answer.
     pub timeout: Duration,
     /// How often in a row a segment is retried before its range fails.
@@ -71,12 +71,6 @@ pub struct RepairConfig {
     pub unit_bytes_max: u64,
     /// Ended jobs that are remembered.
     pub jobs_kept: usize,
-    /// Whether automatic repair is enabled.
-    pub automatic: bool,
-    /// The interval of automatic repair, at most; 0 for as often as `gc_grace_seconds` requires.
-    pub interval_max: Seconds,
-    /// The interval of full automatic repairs; 0 for always full.
-    pub full_interval: Seconds,
     /// Injected bugs.
     pub canaries: rt::Injected<Canaries>,
 }
@@ -87,17 +81,33 @@ impl Default for RepairConfig {
             follower: FollowerConfig::default(),
             serving_max: 4,
             segment_bytes: 512 << 10,
-            bytes_per_second: 0,
+            settings: RepairSettings::default(),
             timeout: Duration::from_secs(20),
             attempts_max: 5,
             pause: Duration::from_millis(500),
             unit_bytes_max: 1 << 30,
             jobs_kept: 100,
-            automatic: true,
-            interval_max: 0,
-            full_interval: 28 * 24 * 3_600,
             canaries: rt::Injected::default(),
         }
+    }
+}
+
+/// The settings of repair that can be changed while it runs, for what begins from then on.
+#[derive(Clone, Copy, Debug)]
+pub struct RepairSettings {
+    /// Bytes a second that repairs led by this node exchange with others; 0 for no limit.
+    pub bytes_per_second: u64,
+    /// Whether automatic repair is enabled.
+    pub automatic: bool,
+    /// The interval of automatic repair, at most; 0 for as often as `gc_grace_seconds` requires.
+    pub interval_max: Seconds,
+    /// The interval of full automatic repairs; 0 for always full.
+    pub full_interval: Seconds,
+}
+
+impl Default for RepairSettings {
+    fn default() -> Self {
+        Self { bytes_per_second: 0, automatic: true, interval_max: 0, full_interval: 28 * 24 * 3_600 }
     }
 }
 
@@ -154,7 +164,7 @@ pub(crate) struct Inner {
     pub(crate) replica: Replica,
     pub(crate) context: Rc<dyn ClusterContext>,
     pub(crate) config: RepairConfig,
-    pub(crate) bytes_per_second: Cell<u64>,
+    pub(crate) settings: Cell<RepairSettings>,
     pub(crate) host: HostId,
     follower: Follower<Own>,
     serving: Semaphore,
@@ -251,7 +261,7 @@ impl Repair {
             serving: Semaphore::new(config.serving_max.max(1)),
             replica,
             context,
-            bytes_per_second: Cell::new(config.bytes_per_second),
+            settings: Cell::new(config.settings),
             config,
             host,
             history,
@@ -288,20 +298,18 @@ impl Repair {
         });
     }
 
-    /// Notifies all shards of the repair history, and starts automatic repair. On shard 0, when all shards are open.
+    /// Notifies all shards of the repair history, and starts automatic repair, which is idle while it is disabled. On shard 0, when all shards are open.
     pub async fn start(&self) {
         for (table, repaired) in self.history().tables() {
             self.0.replica.set_repaired(table, Arc::new(repaired.clone())).await;
             self.0.keep_apart(table).await;
         }
-        if self.0.config.automatic {
-            self.begin_automatic();
-        }
+        self.begin_automatic();
     }
 
-    /// Changes the rate of what is exchanged by the repairs that this node leads, bytes a second; 0 for no limit.
-    pub fn set_rate(&self, bytes_per_second: u64) {
-        self.0.bytes_per_second.set(bytes_per_second);
+    /// Changes the settings. A range that is being repaired keeps the manner in which it was begun.
+    pub fn set_settings(&self, settings: RepairSettings) {
+        self.0.settings.set(settings);
     }
 
     /// The repair history, on shard 0.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -173,7 +173,8 @@ pub(crate) async fn serve<C: Coordinator>(
     let rt = service.rt.clone();
     progress.since.set(rt.now());
     let idle = service.limits.idle_timeout;
-    let address = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+    let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let address = stream.peer_addr().unwrap_or(nowhere);
     let io = Io::new(rt.clone(), stream, progress.clone());
     let counted = progress.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
@@ -216,7 +217,7 @@ pub(crate) async fn serve<C: Coordinator>(
 async fn respond<C: Coordinator>(
     service: &Service<C>,
     request: Request<Incoming>,
-    (transport, address): (Transport, IpAddr),
+    (transport, address): (Transport, SocketAddr),
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     if transport == Transport::Misdirected {
@@ -237,10 +238,10 @@ async fn respond<C: Coordinator>(
         return response(service, (200, "text/plain"), body, false, false);
     }
     service.dynamo.metrics().count(|figures| figures.total_operations += 1);
-    let mut booking = service.in_flight.book(address);
+    let mut booking = service.in_flight.book(address.ip());
     let read = read_body(service, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
-        Ok(Ok(body)) => (carry_out(service, &head, body, &mut booking).await, false),
+        Ok(Ok(body)) => (carry_out(service, &head, (body, address), &mut booking).await, false),
         Ok(Err(error)) => (service.dynamo.refused(&error), true),
         Err(_) => (
             service.dynamo.refused(&ApiError::new(
@@ -261,7 +262,7 @@ async fn respond<C: Coordinator>(
 async fn carry_out<C: Coordinator>(
     service: &Service<C>,
     head: &Parts,
-    body: Bytes,
+    (body, address): (Bytes, SocketAddr),
     booking: &mut Booking<'_>,
 ) -> Answer {
     let headers = &head.headers;
@@ -273,12 +274,16 @@ async fn carry_out<C: Coordinator>(
             // A body is signed as it was sent, and unpacked for who has signed it.
             let role = match service.dynamo.signer(&signed) {
                 Ok(role) => role,
-                Err(error) => return service.dynamo.refused(&error),
+                Err(error) => {
+                    Box::pin(service.dynamo.audit_refused(operation, address, &error)).await;
+                    return service.dynamo.refused(&error);
+                }
             };
             match unpacked(service, headers, body, booking).await {
                 Ok(body) => {
                     let host = header(headers, "host").unwrap_or_default();
-                    service.dynamo.call(operation, &body, host, role.as_deref()).await
+                    let from = (host, Some(address));
+                    service.dynamo.answer(operation, &body, from, role.as_deref()).await
                 }
                 Err(error) => service.dynamo.refused(&error),
             }

@@ -4,6 +4,7 @@
 //! attributes that are no key in one map, as ScyllaDB's Alternator documents it.
 
 mod access;
+mod audit;
 mod encoding;
 mod error;
 mod expiry;

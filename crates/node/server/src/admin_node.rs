@@ -19,11 +19,11 @@ use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
-use rt::{DiskError, Group, LocalBoxFuture, Rt, Task};
+use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, TableId};
 
 use crate::boot::Boot;
-use crate::orders::{Configure, Figures, Order, Quiesce, Report};
+use crate::orders::{ChangeSetting, Figures, Order, Quiesce, Report};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};
 
@@ -274,12 +274,9 @@ impl Node for View {
     }
 
     fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>> {
-        let changed = self.boot.settings.change(name, value).map_err(|error| error.to_string());
         let port = self.port.clone();
-        Box::pin(async move {
-            join_all(port.ask_each(Configure { config: changed? })).await;
-            Ok(())
-        })
+        let call = ChangeSetting { name: name.to_owned(), value: value.to_owned() };
+        Box::pin(async move { port.ask(ShardId(0), call).await })
     }
 
     fn repair(&self) -> Option<repair::Repair> {

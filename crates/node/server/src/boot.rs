@@ -39,6 +39,7 @@ pub(crate) struct Directories {
     /// Identity, the cluster's log, lock.
     pub(crate) node: PathBuf,
     pub(crate) hints: PathBuf,
+    pub(crate) audit: PathBuf,
 }
 
 impl Directories {
@@ -47,7 +48,8 @@ impl Directories {
         let beside = |name: &str| data.parent().unwrap_or(Path::new("/")).join(name);
         let commitlog = config.commitlog_directory.clone().unwrap_or_else(|| beside("commitlog"));
         let hints = config.hints_directory.clone().unwrap_or_else(|| beside("hints"));
-        Self { commitlog, node: data.join(".torc"), hints, data }
+        let audit = config.audit_logging_options_audit_logs_dir.clone().unwrap_or_else(|| beside("audit"));
+        Self { commitlog, node: data.join(".torc"), hints, audit, data }
     }
 }
 

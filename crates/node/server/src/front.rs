@@ -18,6 +18,7 @@ use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpo
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
+use crate::audit::ShardAudit;
 use crate::boot::Boot;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
@@ -53,6 +54,7 @@ pub(crate) struct Front {
     alternator_tls: Option<Arc<tls::Credentials>>,
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
+    audit: ShardAudit,
     alternator: dynamo::Server<Coordinator>,
     announcer: Announcer,
     /// Names slow statements in the log.
@@ -63,6 +65,8 @@ impl Front {
     /// Ready to own connections, but not listening.
     pub(crate) fn new(rt: &Rt, boot: &Arc<Boot>, coordinator: Coordinator, endpoint: FrontEndpoint) -> Self {
         let executor = executor::executor(rt, boot, &coordinator, endpoint.statements);
+        let audit = ShardAudit::new(rt, &boot.config, &boot.directories.audit);
+        executor.executor().audit_with(audit.log());
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -78,7 +82,7 @@ impl Front {
                 shard_aware_port_ssl: shard_aware_port_ssl(&boot.config),
                 tablets: false,
             },
-            crate::login::authenticator(rt, &boot.config, &coordinator),
+            crate::login::authenticator(rt, &boot.config, &coordinator, &audit),
             endpoint.sessions,
             processor,
         );
@@ -122,6 +126,7 @@ impl Front {
             alternator_tls: boot.alternator_tls.clone(),
             sessions,
             executor,
+            audit,
             alternator,
             announcer,
         }
@@ -162,9 +167,16 @@ impl Front {
         Ok(())
     }
 
+    /// Lets clients change settings by CQL from now on.
+    pub(crate) fn change_settings_with(&self, change: exec::SettingChange) {
+        self.executor.executor().change_settings_with(change);
+    }
+
     /// Uses changed settings for the requests that begin from now on.
     pub(crate) fn configure(&self, config: &Config) {
         self.executor.executor().set_limits(executor::limits(config));
+        self.audit.configure(config);
+        self.executor.executor().audit_with(self.audit.log());
     }
 
     /// Figures of this moment.
@@ -234,6 +246,7 @@ impl Front {
         if left > 0 {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
         }
+        self.audit.stop().await;
     }
 }
 

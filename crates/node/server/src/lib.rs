@@ -5,6 +5,7 @@
 
 mod admin_node;
 mod announce;
+mod audit;
 mod boot;
 mod canaries;
 pub mod config;
@@ -24,7 +25,8 @@ mod shard;
 pub use canaries::Canaries;
 pub use config::{Config, ConfigError, LeftOut, Size};
 pub use error::NodeError;
-pub use node::{ReadyHook, ReadyReport, mains, mains_with_canaries};
+pub use node::{NodeHooks, ReadyHook, ReadyReport, mains, mains_with_canaries};
+pub use settings::LogLevelHook;
 
 /// The version of the server.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -18,6 +18,7 @@ use session::{AllowAll, Authenticator, SaslExchange, SaslStep};
 use wire::{CqlError, ErrorKind};
 
 use crate::Config;
+use crate::audit::ShardAudit;
 use crate::config::is_class;
 
 /// The password of the first superuser, which counts from loopback addresses only.
@@ -35,7 +36,12 @@ pub(crate) fn asks_for_passwords(config: &Config) -> bool {
 }
 
 /// The authenticator of a shard's sessions.
-pub(crate) fn authenticator(rt: &Rt, config: &Config, coordinator: &Coordinator) -> Rc<dyn Authenticator> {
+pub(crate) fn authenticator(
+    rt: &Rt,
+    config: &Config,
+    coordinator: &Coordinator,
+    audit: &ShardAudit,
+) -> Rc<dyn Authenticator> {
     if !asks_for_passwords(config) {
         return Rc::new(AllowAll);
     }
@@ -44,6 +50,7 @@ pub(crate) fn authenticator(rt: &Rt, config: &Config, coordinator: &Coordinator)
     Rc::new(Passwords(Rc::new(Login {
         rt: rt.clone(),
         coordinator: coordinator.clone(),
+        audit: audit.clone(),
         superuser: config.auth_superuser_name.clone(),
         checks_datacenter: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         cost: config.auth_bcrypt_gensalt_log2_rounds,
@@ -83,6 +90,7 @@ impl SaslExchange for Exchange {
 struct Login {
     rt: Rt,
     coordinator: Coordinator,
+    audit: ShardAudit,
     superuser: String,
     checks_datacenter: bool,
     cost: u32,
@@ -127,8 +135,21 @@ fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
 
 impl Login {
     async fn log_in(self: Rc<Self>, address: SocketAddr, token: Bytes) -> Result<SaslStep, CqlError> {
+        let named = decode(&token);
+        let user = named.as_ref().ok().map(|(user, _)| user.clone());
+        let result = self.check(address, named).await;
+        let failure = result.as_ref().err().map(|error| error.message.as_str());
+        self.audit.login(user.as_deref(), address, failure).await;
+        result
+    }
+
+    async fn check(
+        self: &Rc<Self>,
+        address: SocketAddr,
+        named: Result<(String, String), CqlError>,
+    ) -> Result<SaslStep, CqlError> {
         self.check_lockout(address)?;
-        let (user, password) = decode(&token)?;
+        let (user, password) = named?;
         let role = self.coordinator.schema().role(&user).cloned();
         let hash = role.as_ref().and_then(|role| role.salted_hash.as_deref()).and_then(Hash::parse);
         let known = hash.is_some();

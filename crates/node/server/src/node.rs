@@ -25,7 +25,7 @@ use crate::boot::{Boot, Directories};
 use crate::member::{self, Shards};
 use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
-use crate::settings::Settings;
+use crate::settings::{LogLevelHook, Settings};
 use crate::shard::{ShardSetup, engine_config};
 use crate::{Canaries, Config, NodeError};
 
@@ -43,6 +43,21 @@ const MEMORY_ASSUMED: u64 = 4 << 30;
 
 /// The callback when clients can connect: with the CQL addresses that the node listens on.
 pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
+
+/// What a node asks of the process that it runs in.
+#[derive(Clone)]
+pub struct NodeHooks {
+    /// Called when clients can connect.
+    pub ready: ReadyHook,
+    /// Changes the level of the log; none where the log is not this node's alone.
+    pub log_level: Option<LogLevelHook>,
+}
+
+impl<F: Fn(&ReadyReport) + Send + Sync + 'static> From<Arc<F>> for NodeHooks {
+    fn from(ready: Arc<F>) -> Self {
+        Self { ready, log_level: None }
+    }
+}
 
 /// The report of a node that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +81,12 @@ pub struct ReadyReport {
 }
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
-pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
-    mains_with_canaries(config, rt::Injected::default(), shard_count, ready)
+pub fn mains(
+    config: Config,
+    shard_count: u16,
+    hooks: impl Into<NodeHooks>,
+) -> Vec<ShardMain<Result<(), NodeError>>> {
+    mains_with_canaries(config, rt::Injected::default(), shard_count, hooks)
 }
 
 /// [`mains`] of a node with injected bugs, for the simulator's tests of itself. No configuration leads here.
@@ -75,20 +94,21 @@ pub fn mains_with_canaries(
     mut config: Config,
     canaries: rt::Injected<Canaries>,
     shard_count: u16,
-    ready: ReadyHook,
+    hooks: impl Into<NodeHooks>,
 ) -> Vec<ShardMain<Result<(), NodeError>>> {
+    let hooks = hooks.into();
     config.size_by_memory(MEMORY_ASSUMED);
     let orders = Mesh::new(shard_count, MESH_QUEUE_MAX);
     let setups = ShardSetup::all(shard_count, MESH_QUEUE_MAX);
     let config = Arc::new(config);
     let one = |(orders, setup): (Endpoint<Order, Report>, ShardSetup)| {
-        let (config, ready) = (config.clone(), ready.clone());
+        let (config, hooks) = (config.clone(), hooks.clone());
         let main = move |rt: Rt| -> rt::LocalBoxFuture<Result<(), NodeError>> {
             Box::pin(async move {
                 rt.allow_injected(&canaries);
                 let follower = Follower::start(&rt, orders, setup);
                 if rt.shard() == ShardId(0) {
-                    lead(rt, (Config::clone(&config), canaries), follower, ready).await
+                    lead(rt, (Config::clone(&config), canaries), follower, hooks).await
                 } else {
                     follower.ended().await;
                     Ok(())
@@ -105,9 +125,10 @@ async fn lead(
     rt: Rt,
     config: (Config, rt::Injected<Canaries>),
     follower: Follower,
-    ready: ReadyHook,
+    hooks: NodeHooks,
 ) -> Result<(), NodeError> {
-    let begun = begin(&rt, config, &follower).await;
+    let NodeHooks { ready, log_level } = hooks;
+    let begun = begin(&rt, config, &follower, log_level).await;
     let served = match &begun {
         Ok(begun) => serve(&rt, begun, &follower, ready).await,
         Err(_) => Ok(()),
@@ -189,6 +210,7 @@ async fn begin(
     rt: &Rt,
     (config, canaries): (Config, rt::Injected<Canaries>),
     follower: &Follower,
+    log_level: Option<LogLevelHook>,
 ) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);
     for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
@@ -230,7 +252,7 @@ async fn begin(
     let boot = Boot {
         client_tls: security.clients(&config),
         alternator_tls: security.alternator(),
-        settings: Settings::new(config.clone()),
+        settings: Settings::new(config.clone(), log_level),
         config,
         canaries,
         directories,

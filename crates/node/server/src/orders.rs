@@ -7,10 +7,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use membership::{FetchedRanges, MembershipError, ShardTask};
 use rpc::{Messenger, RpcConfig};
-use rt::Rt;
 use rt::ShardCall;
 use rt::mesh::{Endpoint, Port};
 use rt::sync::Notify;
+use rt::{Rt, ShardId};
 
 use crate::boot::Boot;
 use crate::shard::{RunningShard, ShardSetup};
@@ -59,6 +59,9 @@ rt::shard_calls! {
         Configure { config: Arc<Config> } -> () = if let Some(shard) = follower.running() {
             shard.configure(&follower.rt, &config);
         },
+        /// Change a setting of the node, and have every shard use it; shard 0 does so, so that no change is lost to another.
+        #[derive(Clone)]
+        ChangeSetting { name: String, value: String } -> Result<(), String> = follower.change_setting(&name, &value).await,
         /// Take no more requests, and finish those under way.
         #[derive(Clone)]
         Quiesce {} -> () = if let Some(shard) = follower.running() {
@@ -154,8 +157,25 @@ impl Follower {
             State::Running(_) | State::Ended => None,
         };
         let (setup, messenger) = setup.expect("a shard is connected, then opened once");
+        let changes = boot.config.enable_cql_config_updates;
         let shard = RunningShard::open(&self.rt, boot, setup, messenger).await?;
+        if changes {
+            let port = self.port.clone();
+            shard.change_settings_with(Box::new(move |name, value| {
+                let call = ChangeSetting { name: name.to_owned(), value: plain(value) };
+                let port = port.clone();
+                Box::pin(async move { port.ask(ShardId(0), call).await })
+            }));
+        }
         *self.state.borrow_mut() = State::Running(Rc::new(shard));
+        Ok(())
+    }
+
+    async fn change_setting(&self, name: &str, value: &str) -> Result<(), String> {
+        assert_eq!(self.rt.shard(), ShardId(0), "shard 0 changes settings");
+        let Some(shard) = self.running() else { return Err("the node is stopping".to_owned()) };
+        let config = shard.settings().change(name, value).map_err(|error| error.to_string())?;
+        join_all(self.port.ask_each(Configure { config })).await;
         Ok(())
     }
 
@@ -172,4 +192,10 @@ impl Follower {
         self.ended.notify_all();
         result
     }
+}
+
+/// A value as `torc.yaml` would have it. ScyllaDB's table shows JSON, in which a string is quoted: what is read can be written.
+fn plain(value: &str) -> String {
+    let unquoted = value.starts_with('"').then(|| serde_json::from_str(value).ok()).flatten();
+    unquoted.unwrap_or_else(|| value.to_owned())
 }

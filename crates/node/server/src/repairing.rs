@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::RepairFacts;
 use coordinator::Coordinator;
-use repair::{ClusterContext, FollowerConfig, Members, Repair, RepairConfig};
+use repair::{ClusterContext, FollowerConfig, Members, Repair, RepairConfig, RepairSettings};
 use rpc::Messenger;
 use rt::Rt;
 use rt::sync::GateGuard;
@@ -66,13 +67,21 @@ pub(crate) fn settings(config: &Config, canaries: rt::Injected<repair::Canaries>
     };
     RepairConfig {
         follower: FollowerConfig { kept_bytes_max, ..default.follower },
-        bytes_per_second: config.stream_throughput_outbound.0,
+        settings: live_settings(config),
         timeout: config.repair_request_timeout,
-        automatic: config.auto_repair_enabled,
-        full_interval: u32::try_from(config.auto_repair_full_interval.as_secs()).unwrap_or(u32::MAX),
-        interval_max: u32::try_from(config.auto_repair_threshold.as_secs()).unwrap_or(u32::MAX),
         canaries,
         ..default
+    }
+}
+
+/// Those that may change while the node runs.
+pub(crate) fn live_settings(config: &Config) -> RepairSettings {
+    let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    RepairSettings {
+        bytes_per_second: config.stream_throughput_outbound.0,
+        automatic: config.auto_repair_enabled,
+        full_interval: seconds(config.auto_repair_full_interval),
+        interval_max: seconds(config.auto_repair_threshold),
     }
 }
 

@@ -11,19 +11,30 @@ use rt::Replaceable;
 use crate::Config;
 use crate::config::ConfigError;
 
+/// Changes the level of the process's log, which is the binary's; the error says what is wrong with a level.
+pub type LogLevelHook = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
 /// The configuration of a node as it is now, shared by the shards.
-#[derive(Debug)]
-pub(crate) struct Settings(Replaceable<Config>);
+pub(crate) struct Settings {
+    config: Replaceable<Config>,
+    log_level: Option<LogLevelHook>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Settings").field(&self.config).finish()
+    }
+}
 
 impl Settings {
-    /// That of the start.
-    pub(crate) fn new(config: Config) -> Self {
-        Self(Replaceable::new(config))
+    /// That of the start. Without a hook the level of the log is not this node's to change.
+    pub(crate) fn new(config: Config, log_level: Option<LogLevelHook>) -> Self {
+        Self { config: Replaceable::new(config), log_level }
     }
 
     /// The configuration as it is now.
     pub(crate) fn current(&self) -> Arc<Config> {
-        self.0.get()
+        self.config.get()
     }
 
     /// Changes one option, by its name or an alias. On shard 0, so that no change is lost to another.
@@ -35,12 +46,20 @@ impl Settings {
         if !option.is_live {
             return Err(ConfigError::NotLive { name: option.name });
         }
-        let mut next = Config::clone(&self.0.get());
+        let mut next = Config::clone(&self.config.get());
         next.set(name, value)?;
         next.check()?;
+        if option.name == "log_level" {
+            let Some(set) = &self.log_level else { return Err(ConfigError::NotLive { name: option.name }) };
+            set(&next.log_level).map_err(|expected| ConfigError::Value {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                expected,
+            })?;
+        }
         tracing::info!("{} is {} from now on", option.name, next.value_of(option.name).unwrap_or_default());
-        self.0.replace(next);
-        Ok(self.0.get())
+        self.config.replace(next);
+        Ok(self.config.get())
     }
 }
 
@@ -52,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_change_is_checked_like_the_file() {
-        let settings = Settings::new(Config::default());
+        let settings = Settings::new(Config::default(), None);
         let changed = settings.change("read_request_timeout_in_ms", "700").unwrap();
         assert_eq!(changed.read_request_timeout, Duration::from_millis(700));
         assert_eq!(settings.current(), changed);
@@ -66,6 +85,25 @@ mod tests {
         assert!(refused("tombstone_warn_threshold", "200000").contains("must not be below"));
         assert!(refused("trace_probability", "1.5").contains("from 0 to 1"));
         assert!(refused("trace_probability", "NaN").contains("from 0 to 1"));
+        assert!(refused("log_level", "debug").contains("cannot be changed while the node runs"));
         assert_eq!(settings.current(), changed);
+    }
+
+    #[test]
+    fn the_level_of_the_log_is_changed_where_it_is_this_nodes() {
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let set = seen.clone();
+        let hook: LogLevelHook = Arc::new(move |level: &str| match level {
+            "loud" => Err("a level".to_owned()),
+            level => {
+                set.lock().unwrap().push(level.to_owned());
+                Ok(())
+            }
+        });
+        let settings = Settings::new(Config::default(), Some(hook));
+        assert_eq!(settings.change("log_level", "info,engine=debug").unwrap().log_level, "info,engine=debug");
+        assert!(settings.change("log_level", "loud").unwrap_err().to_string().contains("loud"));
+        assert_eq!(*seen.lock().unwrap(), ["info,engine=debug"]);
+        assert_eq!(settings.current().log_level, "info,engine=debug");
     }
 }

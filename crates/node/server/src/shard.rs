@@ -19,6 +19,7 @@ use topology::HostId;
 
 use crate::boot::Boot;
 use crate::front::{Front, FrontEndpoint};
+use crate::settings::Settings;
 use crate::{Config, NodeError};
 
 /// A shard's ends of the meshes, on their way to the shard.
@@ -50,6 +51,7 @@ impl ShardSetup {
 
 /// A shard that has opened its storage.
 pub(crate) struct RunningShard {
+    boot: Arc<Boot>,
     engine: Engine,
     replica: Replica,
     coordinator: Coordinator,
@@ -103,6 +105,7 @@ impl RunningShard {
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
         let streamer = RangeStreamer::new(&coordinator, &engine, &transfers);
         Ok(Self {
+            boot,
             engine,
             replica,
             coordinator,
@@ -118,6 +121,16 @@ impl RunningShard {
         })
     }
 
+    /// The settings of the node.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.boot.settings
+    }
+
+    /// Lets clients change settings by CQL from now on.
+    pub(crate) fn change_settings_with(&self, change: exec::SettingChange) {
+        self.front.change_settings_with(change);
+    }
+
     /// Uses changed settings from now on.
     pub(crate) fn configure(&self, rt: &Rt, config: &Config) {
         let shards = u64::from(rt.shard_count());
@@ -128,7 +141,7 @@ impl RunningShard {
         self.handoff.hints().set_window(config.max_hint_window);
         self.handoff.set_throttle(hints_throttle(config, shards));
         self.transfers.set_bandwidth(stream_bandwidth(config, shards));
-        self.repair.set_rate(config.stream_throughput_outbound.0);
+        self.repair.set_settings(crate::repairing::live_settings(config));
     }
 
     /// Completes the logged batches that a crash interrupted.

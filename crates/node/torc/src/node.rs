@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use server::{Config, LeftOut, ReadyReport};
+use server::{Config, LeftOut, LogLevelHook, ReadyReport};
 
 use crate::command::apply_flags;
 
@@ -84,7 +84,7 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
 
 /// Runs a node until a stop signal. Logs the settings that have no effect.
 pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
-    start_log(&config.log_level, false)?;
+    let log = start_log(&config.log_level, false)?;
     if !left_out.of_no_use.is_empty() {
         tracing::info!("of the configuration this is of no use here: {}", left_out.of_no_use.join(", "));
     }
@@ -110,7 +110,8 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
         ..rt_uring::Config::default()
     };
     let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
-    let mains = server::mains(config, shards, ready);
+    let hooks = server::NodeHooks { ready, log_level: Some(log) };
+    let mains = server::mains(config, shards, hooks);
     let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;
     results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
 }
@@ -150,13 +151,22 @@ fn ready_line(report: &ReadyReport) -> String {
     line
 }
 
-/// Writes the log to stderr; with the names of threads where several nodes write it.
-pub fn start_log(level: &str, threads: bool) -> Result<(), String> {
-    let filter = tracing_subscriber::EnvFilter::try_new(level)
-        .map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;
+/// Writes the log to stderr; with the names of threads where several nodes write it. What changes its level later.
+pub fn start_log(level: &str, threads: bool) -> Result<LogLevelHook, String> {
+    let filter =
+        log_filter(level).map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
     // Colours are for people: in a file they are noise.
-    log.with_ansi(std::io::stderr().is_terminal()).with_thread_names(threads).init();
-    Ok(())
+    let log = log.with_ansi(std::io::stderr().is_terminal()).with_thread_names(threads);
+    let log = log.with_filter_reloading();
+    let handle = log.reload_handle();
+    log.init();
+    Ok(Arc::new(move |level| handle.reload(log_filter(level)?).map_err(|error| error.to_string())))
+}
+
+fn log_filter(level: &str) -> Result<tracing_subscriber::EnvFilter, String> {
+    tracing_subscriber::EnvFilter::try_new(level).map_err(|error| {
+        format!("error, warn, info, debug or trace, also by module (info,engine=debug): {error}")
+    })
 }

@@ -116,6 +116,15 @@ impl Access {
             Plan::Truncate(plan) => self.check_table(Permission::Modify, &plan.table, principal, schema),
             // It is a SELECT in ScyllaDB: nothing goes that the base has.
             Plan::Prune(plan) => self.check_table(Permission::Select, &plan.base, principal, schema),
+            // A grant on all keyspaces, as applications have it, is none on the node's settings.
+            Plan::Setting(plan) => match self.performer(schema, principal) {
+                Some(performer) if performer.access.is_superuser => Ok(()),
+                Some(_) => unauthorized(format!(
+                    "Only superusers are allowed to change settings in {}",
+                    plan.table.full_name()
+                )),
+                None => unauthorized(ANONYMOUS),
+            },
             Plan::Other(statement) => self.check_other(statement, principal, keyspace, schema),
         }
     }

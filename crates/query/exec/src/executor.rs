@@ -14,6 +14,7 @@ use rt::Instant;
 use schema::{Schema, ServiceLevel};
 
 use crate::access::{ANONYMOUS, Access};
+use crate::audit::{AuditCategory, AuditEntry, AuditEvent, AuditLog, AuditOutcome};
 use crate::backend::{Clock, Coordinator, NodeInfo};
 use crate::conditional;
 use crate::ddl::{self, DdlContext};
@@ -29,9 +30,10 @@ use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::plan::Plan;
 use crate::prune;
-use crate::request::{Caller, ExecLimits, Parameters, Request, TimeoutKind};
+use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind};
 use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
+use crate::setting::{SettingChange, SettingPlan};
 use crate::sink::{Outcome, Sink};
 use crate::trace::Trace;
 use crate::watch::Watch;
@@ -52,6 +54,8 @@ pub struct Executor<C> {
     is_guarded: Cell<bool>,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
+    change_settings: RefCell<Option<SettingChange>>,
+    audit: RefCell<Option<Rc<dyn AuditLog>>>,
     default_service_level: Rc<ServiceLevel>,
 }
 
@@ -68,6 +72,8 @@ impl<C: Coordinator> Executor<C> {
             functions,
             node,
             watch: Watch::new(&limits),
+            change_settings: RefCell::default(),
+            audit: RefCell::default(),
             access: Access::new(limits.authorizes, limits.data_masking),
             is_guarded: Cell::new(limits.guardrails != Guardrails::default()),
             limits: RefCell::new(Rc::new(limits)),
@@ -86,12 +92,68 @@ impl<C: Coordinator> Executor<C> {
         self.limits.borrow().clone()
     }
 
-    /// Takes over changed settings, for the requests that begin from now on. How roles are authorized, the size of the cache of prepared
-    /// statements and the limits of user-defined functions stay those of the start.
+    /// Applies changed settings to the requests that begin from now on. How roles are authorized and the size of the cache of prepared
+    /// statements stay those of the start.
     pub fn set_limits(&self, limits: ExecLimits) {
         self.watch.configure(&limits);
+        self.functions.set_limits(limits.functions.clone());
         self.is_guarded.set(limits.guardrails != Guardrails::default());
         self.limits.replace(Rc::new(limits));
+    }
+
+    /// Has requests audited from now on, or not any more.
+    pub fn audit_with(&self, log: Option<Rc<dyn AuditLog>>) {
+        self.audit.replace(log);
+    }
+
+    /// Whether there is an audit log.
+    #[inline]
+    pub fn is_audited(&self) -> bool {
+        self.audit.borrow().is_some()
+    }
+
+    /// Adds a request that has ended to the audit log, where the log wants it. Without an event the request was not understood.
+    pub async fn audit(
+        &self,
+        principal: &Principal<'_>,
+        event: Option<AuditEvent>,
+        operation: impl FnOnce() -> String,
+        outcome: AuditOutcome,
+    ) {
+        let Some(log) = self.audit.borrow().clone() else { return };
+        let mut event = event.unwrap_or_else(|| AuditEvent::new("REQUEST_FAILURE", AuditCategory::Error));
+        let failure = match outcome {
+            AuditOutcome::Succeeded => None,
+            AuditOutcome::Unauthorized(text) => {
+                (event.kind, event.category) = ("UNAUTHORIZED_ATTEMPT".to_owned(), AuditCategory::Auth);
+                Some(text)
+            }
+            AuditOutcome::Failed(text) => {
+                (event.kind, event.category) = ("REQUEST_FAILURE".to_owned(), AuditCategory::Error);
+                Some(text)
+            }
+        };
+        if !log.admits(event.category, event.keyspace.as_deref(), principal.role) {
+            return;
+        }
+        let mut operation = operation();
+        if let Some(failure) = failure {
+            operation.push_str("; ");
+            operation.push_str(&failure);
+        }
+        let entry = AuditEntry {
+            event,
+            user: principal.role.map(str::to_owned),
+            source: principal.address,
+            millis: self.clock.wall_micros() / 1_000,
+            operation,
+        };
+        log.record(entry).await;
+    }
+
+    /// Lets clients change settings of the node from now on, by UPDATE of the tables that show them.
+    pub fn change_settings_with(&self, change: SettingChange) {
+        self.change_settings.replace(Some(change));
     }
 
     /// How the requests of a client are served: by the service levels of its role under the present schema.
@@ -240,8 +302,21 @@ impl<C: Coordinator> Executor<C> {
                 Box::pin(prune::run(plan, &self.coordinator, request, &env)).await?;
                 Ok(Outcome::Void)
             }
+            Plan::Setting(plan) => {
+                self.change_setting(plan, &Env::new(binds, &self.call)).await?;
+                Ok(Outcome::Void)
+            }
             Plan::Other(statement) => self.other(statement, request, sink).await,
         }
+    }
+
+    async fn change_setting(&self, plan: &SettingPlan, env: &Env<'_>) -> Result<()> {
+        let (name, value) = plan.evaluate(env)?;
+        let changed = match &*self.change_settings.borrow() {
+            Some(change) => change(&name, &value),
+            None => return invalid!("Modification is not supported by table {}", plan.table.full_name()),
+        };
+        changed.await.map_err(ExecError::Invalid)
     }
 
     /// A SELECT as its caller may see the table: with masks in the place of columns, or without.
@@ -281,7 +356,7 @@ impl<C: Coordinator> Executor<C> {
                 plan.statements.iter().try_for_each(|statement| guard.modification(statement, request))?;
             }
             Plan::Truncate(_) => guard.drop_or_truncate()?,
-            Plan::Prune(_) | Plan::Other(_) => {}
+            Plan::Prune(_) | Plan::Setting(_) | Plan::Other(_) => {}
         }
         guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         Ok(())

@@ -41,6 +41,11 @@ pub fn explain(plan: &Plan) -> String {
             line(&mut out, "access", &access(&plan.select.access, plan.view()));
             timeout(plan.select.timeout.as_ref(), Some(plan.view()), &mut out);
         }
+        Plan::Setting(plan) => {
+            let _ = writeln!(out, "change a setting of {}", plan.table.full_name());
+            line(&mut out, "name", &expr(&plan.name, &plan.table));
+            line(&mut out, "value", &expr(&plan.value, &plan.table));
+        }
         Plan::Other(statement) => {
             let _ = writeln!(out, "{}, planned when it is run", statement.name());
         }

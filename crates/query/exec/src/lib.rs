@@ -7,6 +7,7 @@
 //! connections, files, or how many nodes there are.
 
 mod access;
+pub mod audit;
 pub mod backend;
 mod conditional;
 pub mod ddl;
@@ -28,6 +29,7 @@ mod redact;
 pub mod request;
 mod roles;
 pub mod select;
+pub mod setting;
 pub mod sink;
 mod trace;
 pub mod truncate;
@@ -40,5 +42,6 @@ pub use error::ExecError;
 pub use executor::Executor;
 pub use guardrails::{Guardrails, RefusedValues, Thresholds};
 pub use request::{Caller, ExecLimits, Principal};
+pub use setting::SettingChange;
 pub use trace::Trace;
 pub use udf::Limits as FunctionLimits;

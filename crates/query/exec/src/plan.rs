@@ -18,6 +18,7 @@ use crate::modification::ModificationPlan;
 use crate::modification::batch::{BatchPlan, is_conditional};
 use crate::prune::PrunePlan;
 use crate::select::SelectPlan;
+use crate::setting::SettingPlan;
 use crate::sink::ResultColumns;
 use crate::truncate::TruncatePlan;
 
@@ -37,6 +38,8 @@ pub enum Plan {
     Truncate(TruncatePlan),
     /// PRUNE MATERIALIZED VIEW.
     Prune(Box<PrunePlan>),
+    /// UPDATE of a table that shows the node's settings.
+    Setting(Box<SettingPlan>),
     /// A statement that is planned anew whenever it is executed.
     Other(Statement),
 }
@@ -140,10 +143,13 @@ impl Plan {
                 let plan = ModificationPlan::insert(&ast, lookup, keyspace, markers)?;
                 Self::Modification(plan.with_calls(markers))
             }
-            Statement::Update(ast) => {
-                let plan = ModificationPlan::update(&ast, lookup, keyspace, markers)?;
-                Self::Modification(plan.with_calls(markers))
-            }
+            Statement::Update(ast) => match SettingPlan::prepare(&ast, lookup, keyspace, markers)? {
+                Some(plan) => Self::Setting(Box::new(plan)),
+                None => {
+                    let plan = ModificationPlan::update(&ast, lookup, keyspace, markers)?;
+                    Self::Modification(plan.with_calls(markers))
+                }
+            },
             Statement::Delete(ast) => {
                 let plan = ModificationPlan::delete(&ast, lookup, keyspace, markers)?;
                 Self::Modification(plan.with_calls(markers))
@@ -192,7 +198,7 @@ impl Plan {
             Self::Truncate(plan) => of(&plan.table),
             // It has a copy of the view's definition over the base.
             Self::Prune(plan) => worse(of(plan.view()), of(&plan.base)),
-            Self::Other(_) => Fit::Current,
+            Self::Setting(_) | Self::Other(_) => Fit::Current,
         };
         let mut fit = tables;
         self.user_functions(&mut |function| fit = worse(fit, fit_of_function(function, schema)));
@@ -212,7 +218,7 @@ impl Plan {
             Self::Select(plan) => &plan.calls,
             Self::Modification(plan) => &plan.calls,
             Self::Batch(plan) => &plan.calls,
-            Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => &[],
+            Self::Truncate(_) | Self::Prune(_) | Self::Setting(_) | Self::Other(_) => &[],
         }
     }
 
@@ -253,9 +259,12 @@ impl Plan {
         match self {
             Self::Select(plan) => Some(plan.selection.result.clone()),
             Self::Other(Statement::Describe(ast)) => Some(describe::result_columns(ast, lookup, keyspace)),
-            Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => {
-                None
-            }
+            Self::Modification(_)
+            | Self::Batch(_)
+            | Self::Truncate(_)
+            | Self::Prune(_)
+            | Self::Setting(_)
+            | Self::Other(_) => None,
         }
     }
 
@@ -264,7 +273,7 @@ impl Plan {
         match self {
             Self::Modification(plan) => !plan.conditions.is_empty(),
             Self::Batch(plan) => is_conditional(plan.statements.iter()),
-            Self::Select(_) | Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => false,
+            Self::Select(_) | Self::Truncate(_) | Self::Prune(_) | Self::Setting(_) | Self::Other(_) => false,
         }
     }
 
@@ -276,6 +285,7 @@ impl Plan {
             Self::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
             Self::Truncate(plan) => Some(&plan.table),
             Self::Prune(plan) => Some(plan.view()),
+            Self::Setting(plan) => Some(&plan.table),
             Self::Other(_) => None,
         }
     }
@@ -289,7 +299,7 @@ impl Plan {
                 Some(first) => &first.key_markers,
                 None => return Vec::new(),
             },
-            Self::Truncate(_) | Self::Prune(_) | Self::Other(_) => return Vec::new(),
+            Self::Truncate(_) | Self::Prune(_) | Self::Setting(_) | Self::Other(_) => return Vec::new(),
         };
         let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();
         all.unwrap_or_default()

@@ -33,7 +33,7 @@ pub struct Called {
 
 /// Runs functions on one shard.
 pub struct Runtime {
-    limits: Limits,
+    limits: RefCell<Rc<Limits>>,
     slices: Slices,
     clock: TimeSource,
     compiled: RefCell<HashMap<usize, Rc<Compiled>>>,
@@ -93,12 +93,20 @@ impl Runtime {
 
     /// A runtime whose calls yield when `slices` says.
     pub fn with_slices(limits: Limits, clock: TimeSource, slices: Slices) -> Self {
-        Self { limits, slices, clock, compiled: RefCell::default() }
+        Self { limits: RefCell::new(Rc::new(limits)), slices, clock, compiled: RefCell::default() }
     }
 
-    /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
+    /// The present limits. A call keeps those that it began with.
+    pub fn limits(&self) -> Rc<Limits> {
+        self.limits.borrow().clone()
+    }
+
+    /// Changes the limits of the calls that begin from now on.
+    pub fn set_limits(&self, limits: Limits) {
+        if *self.limits.replace(Rc::new(limits.clone())) != limits {
+            // Idle interpreters have the memory of before.
+            self.compiled.borrow_mut().clear();
+        }
     }
 
     /// The present of the clock that calls are measured by.
@@ -122,13 +130,12 @@ impl Runtime {
         if !function.called_on_null_input && arguments.iter().zip(function.argument_types()).any(is_null) {
             return Ok(Called { value: None, warning: None });
         }
-        let compiled = self.compiled(function);
+        let (compiled, limits) = (self.compiled(function), self.limits());
         let meter = Meter::new(self.clock.clone(), self.slices);
         let failed = |detail: String| CallError::failed(function, &detail);
-        let mut call =
-            compiled.lua.begin(function, arguments, &self.limits, meter.clone()).map_err(failed)?;
+        let mut call = compiled.lua.begin(function, arguments, &limits, meter.clone()).map_err(failed)?;
         let (mut time, mut instructions) = (Duration::ZERO, 0_u64);
-        let instructions_max = u64::try_from(self.limits.fail_after.as_millis())
+        let instructions_max = u64::try_from(limits.fail_after.as_millis())
             .unwrap_or(u64::MAX)
             .saturating_mul(INSTRUCTIONS_PER_MS);
         loop {
@@ -137,12 +144,12 @@ impl Runtime {
             instructions += meter.instructions();
             if let Slice::Done(value) = slice.map_err(failed)? {
                 compiled.lua.end(call);
-                let slow = time > self.limits.warn_after && !self.limits.warn_after.is_zero();
-                let warning = slow.then(|| ran_longer(function, self.limits.warn_after));
+                let slow = time > limits.warn_after && !limits.warn_after.is_zero();
+                let warning = slow.then(|| ran_longer(function, limits.warn_after));
                 return Ok(Called { value: value.map(Bytes::from), warning });
             }
-            if time > self.limits.fail_after || instructions > instructions_max {
-                return Err(CallError::too_long(function, self.limits.fail_after));
+            if time > limits.fail_after || instructions > instructions_max {
+                return Err(CallError::too_long(function, limits.fail_after));
             }
             rt::preempt::yield_now().await;
             meter.begin_slice();

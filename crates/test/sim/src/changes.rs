@@ -165,7 +165,7 @@ fn add_node(
             slow_query_log_timeout: std::time::Duration::ZERO,
             ..Config::default()
         };
-        server::mains(config, info.shards, Arc::new(|_| {}))
+        server::mains(config, info.shards, Arc::new(|_: &server::ReadyReport| {}))
     })
 }
 

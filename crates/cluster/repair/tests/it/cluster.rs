@@ -4,7 +4,7 @@ use replica::Read;
 use std::sync::Arc;
 
 use mutation::{DeletionTime, PartitionUpdate};
-use repair::{JobState, RepairConfig};
+use repair::{JobState, RepairConfig, RepairSettings};
 use schema::Table;
 
 use crate::world::{SECOND, World, everything, key, row, table};
@@ -12,9 +12,15 @@ use crate::world::{SECOND, World, everything, key, row, table};
 pub const PARTITIONS: i32 = 200;
 pub const ROWS: i32 = 10;
 
+/// Without automatic repair.
+pub fn by_hand() -> RepairConfig {
+    let settings = RepairSettings { automatic: false, ..RepairSettings::default() };
+    RepairConfig { settings, ..RepairConfig::default() }
+}
+
 /// Small segments, so that there is something to interrupt.
 pub fn config() -> RepairConfig {
-    RepairConfig { segment_bytes: 16 << 10, automatic: false, ..RepairConfig::default() }
+    RepairConfig { segment_bytes: 16 << 10, ..by_hand() }
 }
 
 /// Of each hundred rows each node lacks one, and each another; that is three that differ.
@@ -39,7 +45,7 @@ pub fn assert_equal(world: &World, table: &Arc<Table>) {
 #[test]
 fn all_nodes_have_everything_afterwards() {
     for shards in [[1, 1, 1], [2, 2, 2], [1, 2, 3], [3, 2, 2]] {
-        let world = World::new(1, &shards, RepairConfig { automatic: false, ..RepairConfig::default() });
+        let world = World::new(1, &shards, by_hand());
         let table = table("t");
         fill(&world, &table);
         let begun = world.seconds(0);
@@ -159,7 +165,10 @@ fn a_master_that_dies_leaves_nothing_behind() {
 
 #[test]
 fn a_cancelled_repair_stops_and_can_be_begun_again() {
-    let world = World::new(4, &[1, 1, 2], RepairConfig { bytes_per_second: 20_000, ..config() });
+    let world = World::new(4, &[1, 1, 2], {
+        let settings = RepairSettings { bytes_per_second: 20_000, ..config().settings };
+        RepairConfig { settings, ..config() }
+    });
     let table = table("t");
     fill(&world, &table);
     let job = world.begin(0, &table, 0);
@@ -274,7 +283,7 @@ fn any_node_may_die_at_any_step() {
 /// While nodes join or leave, a repair repairs and is not taken down: a replica to be may lack what the others were told.
 #[test]
 fn nothing_is_taken_down_while_the_ring_changes() {
-    let world = World::new(7, &[1, 1, 1], RepairConfig { automatic: false, ..RepairConfig::default() });
+    let world = World::new(7, &[1, 1, 1], by_hand());
     let table = table("t");
     fill(&world, &table);
     world.believe_changing(true);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mutation::PartitionUpdate;
 use mutation::purge::PurgeRule;
 use proptest::prelude::*;
-use repair::{FollowerConfig, JobState, JobStatus, RepairConfig, Slice};
+use repair::{FollowerConfig, JobState, JobStatus, RepairConfig, RepairSettings, Slice};
 use replica::TableOperation;
 use schema::Table;
 use testkit::data::{table as data_table, update};
@@ -261,7 +261,10 @@ fn a_node_may_die_at_any_step() {
 #[test]
 fn nodes_compare_everything_from_time_to_time() {
     let full_interval = 7 * 3_600;
-    let world = World::new(70, &[1, 2, 1], RepairConfig { full_interval, ..RepairConfig::default() });
+    let world = World::new(70, &[1, 2, 1], {
+        let settings = RepairSettings { full_interval, ..RepairSettings::default() };
+        RepairConfig { settings, ..RepairConfig::default() }
+    });
     let table = table("t");
     fill(&world, &table);
     let begun = world.seconds(0);

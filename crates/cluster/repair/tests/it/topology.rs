@@ -3,7 +3,7 @@
 
 use repair::{JobState, RepairConfig};
 
-use crate::cluster::{assert_equal, config, fill};
+use crate::cluster::{assert_equal, by_hand, config, fill};
 use crate::world::{SECOND, World, table};
 
 /// Whether a node has taken down a repair of the table.
@@ -54,7 +54,7 @@ fn a_repair_begins_again_when_the_topology_version_has_changed_and_the_replicas_
 fn a_repair_that_ends_as_the_topology_changes_is_not_taken_down_by_who_has_the_newer_version() {
     let mut seen = 0;
     for step in 0..40 {
-        let world = World::new(23, &[1, 1, 1], RepairConfig { automatic: false, ..RepairConfig::default() });
+        let world = World::new(23, &[1, 1, 1], by_hand());
         let table = table("t");
         fill(&world, &table);
         let job = world.begin(0, &table, 0);

@@ -37,15 +37,17 @@ mod update_table;
 mod write;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{Permission, Resource};
 use cluster::SchemaEdit;
-use exec::Executor;
+use exec::audit::{AuditCategory, AuditEvent, AuditOutcome};
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
+use exec::{Executor, Principal};
 use hyper::http::request::Parts;
 use items::{Item, json};
 use rt::Rt;
@@ -55,6 +57,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 pub use limits::DescribedEndpoint;
 
 use crate::Isolation;
+use crate::audit;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
@@ -204,6 +207,17 @@ impl<C: Coordinator> Dynamo<C> {
     /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
     /// client found the node, `role` who has signed the request.
     pub async fn call(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Answer {
+        self.answer(operation, body, (host, None), role).await
+    }
+
+    /// [`Dynamo::call`] of a client at an address, for the audit log.
+    pub(crate) async fn answer(
+        &self,
+        operation: &str,
+        body: &[u8],
+        (host, source): (&str, Option<SocketAddr>),
+        role: Option<&str>,
+    ) -> Answer {
         let known = self.metrics.begin(operation);
         let (began, watched) = (self.executor.clock().now(), self.executor.begin());
         let result = self.run(operation, body, host, role).await;
@@ -211,10 +225,29 @@ impl<C: Coordinator> Dynamo<C> {
             self.metrics.end(operation, self.executor.clock().now().duration_since(began));
             self.executor.end(watched, || described(operation, body));
         }
+        if let Some(address) = source.filter(|_| self.executor.is_audited()) {
+            let outcome = audit::outcome(&result);
+            Box::pin(self.audit((operation, body), Principal { role, address }, outcome)).await;
+        }
         match result {
             Ok(body) => Answer { status: 200, body: body.to_string() },
             Err(error) => self.refused(&error),
         }
+    }
+
+    /// Adds a request that has ended to the audit log.
+    async fn audit(&self, (operation, body): (&str, &[u8]), principal: Principal<'_>, outcome: AuditOutcome) {
+        let event = audit::event(operation, body);
+        self.executor.audit(&principal, Some(event), || described(operation, body), outcome).await;
+    }
+
+    /// Adds a request whose signature is not right to the audit log.
+    pub(crate) async fn audit_refused(&self, operation: &str, address: SocketAddr, error: &ApiError) {
+        let event = AuditEvent::new("LOGIN_ERROR", AuditCategory::Auth);
+        let principal = Principal { role: None, address };
+        let text = || format!("DynamoDB {operation}; {}", error.message);
+        // The login is what failed: its type and category stay.
+        self.executor.audit(&principal, Some(event), text, AuditOutcome::Succeeded).await;
     }
 
     /// The answer to a request that failed, which is counted.

@@ -73,7 +73,6 @@ const GUARDRAILS: [&str; 6] =
 const ADDRESS: &str = "interfaces are not looked up; give the address with listen_address or rpc_address";
 
 const STANDINGS: &[(&str, Standing)] = &[
-    ("audit_logging_options", NotBuilt),
     ("cdc_enabled", Only(&["false"])),
     ("cidr_authorizer", Only(&["AllowAllCIDRAuthorizer"])),
     ("commitlog_compression", NotBuilt),

@@ -175,10 +175,10 @@ options! {
     #[alias("max_hints_size_per_host_in_mb", "MiB")]
     max_hints_size_per_host: Size = Size(0), "Limit of the hints for one node; 0 for no limit.";
     #[alias("auto_repair_enabled_default", "")]
-    auto_repair_enabled: bool = true, "Automatic repair: the node repairs its primary ranges.";
+    auto_repair_enabled: bool = true, live "Automatic repair: the node repairs its primary ranges.";
     #[alias("auto_repair_threshold_default_in_seconds", "s")]
-    auto_repair_threshold: Duration = Duration::ZERO, "Time after which a table is repaired again by itself; 0 for three quarters of its gc_grace_seconds, a day with tombstone_gc repair; a week at most.";
-    auto_repair_full_interval: Duration = Duration::from_secs(28 * 86_400), "Time after which an automatic repair is a full one and not incremental; 0 for always.";
+    auto_repair_threshold: Duration = Duration::ZERO, live "Time after which a table is repaired again by itself; 0 for three quarters of its gc_grace_seconds, a day with tombstone_gc repair; a week at most.";
+    auto_repair_full_interval: Duration = Duration::from_secs(28 * 86_400), live "Time after which an automatic repair is a full one and not incremental; 0 for always.";
     #[alias("repair_request_timeout_in_ms", "ms")]
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]
@@ -308,15 +308,26 @@ options! {
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
+    audit_logging_options_enabled: bool = false, live "Audit log: who did what is written to files, a line for each request.";
+    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "The audit log's form: FileAuditLogger, lines of text.";
+    audit_logging_options_audit_logs_dir: Option<PathBuf> = None, "Directory of the audit log; beside the data by default.";
+    audit_logging_options_included_keyspaces: String = String::new(), live "Keyspaces that are audited, separated by commas; all by default.";
+    audit_logging_options_excluded_keyspaces: String = "system,system_schema,system_virtual_schema".to_owned(), live "Keyspaces that are not audited.";
+    audit_logging_options_included_categories: String = String::new(), live "Categories that are audited, of QUERY, DML, DDL, DCL, OTHER, AUTH, ERROR, PREPARE; all by default.";
+    audit_logging_options_excluded_categories: String = String::new(), live "Categories that are not audited.";
+    audit_logging_options_included_users: String = String::new(), live "Roles that are audited; all by default.";
+    audit_logging_options_excluded_users: String = String::new(), live "Roles that are not audited.";
+    audit_logging_options_max_log_size: Size = Size::mib(16 << 10), live "Bytes of audit logs that a node keeps; older files are removed.";
+    enable_cql_config_updates: bool = true, "Let superusers change live settings by UPDATE system.config or system_views.settings; anybody where roles are not checked.";
     dynamic_data_masking_enabled: bool = false, "Let columns have masks, which readers without the permission UNMASK see in place of values; without, masks are neither attached nor applied.";
     #[alias("enable_user_defined_functions", "")]
-    user_defined_functions_enabled: bool = false, "Allow user-defined functions and aggregates.";
+    user_defined_functions_enabled: bool = false, live "Allow user-defined functions and aggregates.";
     #[alias("user_defined_function_fail_timeout", "ms")]
     #[alias("user_defined_function_time_limit_ms", "ms")]
-    user_defined_functions_fail_timeout: Duration = Duration::from_millis(1500), "How long a call of a user-defined function may run.";
+    user_defined_functions_fail_timeout: Duration = Duration::from_millis(1500), live "How long a call of a user-defined function may run.";
     #[alias("user_defined_function_warn_timeout", "ms")]
-    user_defined_functions_warn_timeout: Duration = Duration::from_millis(500), "The client is warned of a call that has run for longer; 0 for never.";
-    user_defined_function_allocation_limit_bytes: Size = Size::mib(1), "Memory of a call of a user-defined function.";
+    user_defined_functions_warn_timeout: Duration = Duration::from_millis(500), live "The client is warned of a call that has run for longer; 0 for never.";
+    user_defined_function_allocation_limit_bytes: Size = Size::mib(1), live "Memory of a call of a user-defined function.";
     #[alias("native_transport_max_frame_size_in_mb", "MiB")]
     native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
     #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
@@ -340,7 +351,7 @@ options! {
     #[alias("blocked_reactor_notify_ms", "ms")]
     blocked_reactor_notify: Duration = Duration::from_millis(10), "A task that occupies its shard for longer is logged and counted (scylla_stall_detector_reported); 0 for never.";
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
-    log_level: String = "info".to_owned(), "error, warn, info, debug or trace, also by module (info,engine=debug).";
+    log_level: String = "info".to_owned(), live "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
 
 /// A value that an option does not take.
@@ -391,6 +402,7 @@ impl Config {
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;
         self.check_auth()?;
         self.check_functions()?;
+        self.check_audit()?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
         one_of(
             "endpoint_snitch",
@@ -463,6 +475,39 @@ impl Config {
     pub(crate) fn alternator_on(&self, port: u16) -> Option<SocketAddr> {
         let address = self.alternator_address.unwrap_or(self.rpc_address);
         (port != 0).then(|| SocketAddr::new(address, port))
+    }
+
+    /// Which requests are audited.
+    ///
+    /// # Errors
+    /// The option that names what is no category.
+    pub(crate) fn audit_filter(&self) -> Result<exec::audit::AuditFilter, ConfigError> {
+        let lists = exec::audit::AuditLists {
+            included_keyspaces: &self.audit_logging_options_included_keyspaces,
+            excluded_keyspaces: &self.audit_logging_options_excluded_keyspaces,
+            included_categories: &self.audit_logging_options_included_categories,
+            excluded_categories: &self.audit_logging_options_excluded_categories,
+            included_users: &self.audit_logging_options_included_users,
+            excluded_users: &self.audit_logging_options_excluded_users,
+        };
+        let expected = "expected QUERY, DML, DDL, DCL, OTHER, AUTH, ERROR or PREPARE, separated by commas";
+        let name = "audit_logging_options: included_categories or excluded_categories";
+        exec::audit::AuditFilter::new(&lists).map_err(|wrong| refused(name, wrong, expected))
+    }
+
+    fn check_audit(&self) -> Result<(), ConfigError> {
+        self.audit_filter()?;
+        let logger = &self.audit_logging_options_logger;
+        if self.audit_logging_options_enabled && !super::is_class(logger, "FileAuditLogger") {
+            let expected = "expected FileAuditLogger: the audit log is lines of text";
+            return Err(refused("audit_logging_options: logger", logger.clone(), expected));
+        }
+        let bytes = self.audit_logging_options_max_log_size.0;
+        if bytes < 64 << 20 {
+            let expected = "expected a size of at least 64 MiB";
+            return Err(refused("audit_logging_options: max_log_size", bytes.to_string(), expected));
+        }
+        Ok(())
     }
 
     fn check_functions(&self) -> Result<(), ConfigError> {

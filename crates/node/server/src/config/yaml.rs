@@ -96,8 +96,12 @@ fn leave_out(
 }
 
 /// Options that have options.
-const GROUPS: &[&str] =
-    &["server_encryption_options", "client_encryption_options", "alternator_encryption_options"];
+const GROUPS: &[&str] = &[
+    "server_encryption_options",
+    "client_encryption_options",
+    "alternator_encryption_options",
+    "audit_logging_options",
+];
 
 /// A value as the one text that flags take too: lists are joined by commas. `None` for an option left empty.
 fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {

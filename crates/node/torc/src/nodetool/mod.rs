@@ -4,9 +4,11 @@
 //! hold it against what Cassandra prints.
 
 mod api;
+mod audit;
 mod cluster;
 mod grid;
 mod load;
+mod logging;
 mod node;
 mod repair;
 mod ring;
@@ -49,15 +51,19 @@ const VERBS: &[Verb] = &[
     topology::DECOMMISSION,
     cluster::DESCRIBECLUSTER,
     ring::DESCRIBERING,
+    audit::DISABLEAUDITLOG,
     settings::DISABLEBACKUP,
     settings::DISABLEHANDOFF,
     node::DRAIN,
+    audit::ENABLEAUDITLOG,
     settings::ENABLEBACKUP,
     settings::ENABLEHANDOFF,
     tables::FLUSH,
+    audit::GETAUDITLOG,
     settings::GETCOMPACTIONTHROUGHPUT,
     settings::GETCONCURRENTCOMPACTORS,
     ring::GETENDPOINTS,
+    logging::GETLOGGINGLEVELS,
     settings::GETMAXHINTWINDOW,
     settings::GETSTREAMTHROUGHPUT,
     settings::GETTIMEOUT,
@@ -76,6 +82,7 @@ const VERBS: &[Verb] = &[
     settings::SETCOMPACTIONTHROUGHPUT,
     settings::SETCONCURRENTCOMPACTORS,
     settings::SETHINTEDHANDOFFTHROTTLEKB,
+    logging::SETLOGGINGLEVEL,
     settings::SETMAXHINTWINDOW,
     settings::SETSTREAMTHROUGHPUT,
     settings::SETTIMEOUT,
@@ -231,9 +238,11 @@ mod tests {
             "cleanup",
             "compact",
             "decommission",
+            "disableauditlog",
             "disablebackup",
             "disablehandoff",
             "drain",
+            "enableauditlog",
             "enablebackup",
             "enablehandoff",
             "flush",
@@ -242,6 +251,7 @@ mod tests {
             "setcompactionthroughput",
             "setconcurrentcompactors",
             "sethintedhandoffthrottlekb",
+            "setlogginglevel",
             "setmaxhintwindow",
             "setstreamthroughput",
             "settimeout",

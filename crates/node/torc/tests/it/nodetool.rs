@@ -178,6 +178,40 @@ fn settings_change_while_the_node_runs() {
     }
 }
 
+/// UPDATE of the tables that show settings, through any shard; without passwords anybody may.
+#[test]
+fn settings_change_by_cql() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut clients = [node.client(0, Version::V4), node.client(1, Version::V4)];
+    clients[1].query("UPDATE system_views.settings SET value = '900ms' WHERE name = 'read_request_timeout'");
+    assert_eq!(asked.say(&["gettimeout", "read"]), "Current timeout for type read: 900 ms\n");
+    clients[0].query("UPDATE system.config SET value = '7' WHERE name = 'tables_fail_threshold'");
+    let shown = clients[1].texts("SELECT value FROM system.config WHERE name = 'tables_fail_threshold'");
+    assert_eq!(shown, [["7"]]);
+    // A string is quoted in ScyllaDB's table, and may be in an UPDATE.
+    clients[0].query("UPDATE system.config SET value = '\"info,engine=debug\"' WHERE name = 'log_level'");
+    let shown = clients[1].texts("SELECT value FROM system.config WHERE name = 'log_level'");
+    assert_eq!(shown, [["\"info,engine=debug\""]]);
+    let levels = asked.say(&["getlogginglevels"]);
+    assert!(levels.contains("ROOT") && levels.contains("DEBUG"), "{levels}");
+    asked.say(&["setlogginglevel", "engine", "WARN"]);
+    asked.say(&["setlogginglevel", "ROOT", "ERROR"]);
+    let shown = clients[0].texts("SELECT value FROM system_views.settings WHERE name = 'log_level'");
+    assert_eq!(shown, [["error,engine=warn"]]);
+    assert!(asked.try_say(&["setlogginglevel", "engine", "loud"]).unwrap_err().contains("is no level"));
+
+    let mut refused = |name: &str, value: &str| {
+        let text = format!("UPDATE system.config SET value = '{value}' WHERE name = '{name}'");
+        clients[1].error(&text).message
+    };
+    assert!(refused("native_transport_port", "1").contains("cannot be changed while the node runs"));
+    assert!(refused("read_request_timout", "1s").contains("did you mean 'read_request_timeout'?"));
+    assert!(refused("concurrent_compactors", "0").contains("from 1 to 128"));
+    assert!(refused("log_level", "info,engine=loud").contains("error, warn, info"));
+}
+
 /// Two nodes may share an address, with ports of their own.
 #[test]
 fn nodes_that_share_an_address_are_told_apart() {
@@ -474,4 +508,46 @@ fn a_view_is_verified_and_mended() {
     asked.say(&verify(&["--repair"]));
     let said = asked.say(&verify(&[]));
     assert!(said.starts_with("ks.viewed: 0 rows of the base and 0 rows of the view compared in "), "{said}");
+}
+
+/// The audit log is enabled while the node runs; each shard writes its own file.
+#[test]
+fn requests_are_audited() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut clients = [node.client(0, Version::V4), node.client(1, Version::V4)];
+    let create = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    clients[0].query(create);
+    asked.say(&["enableauditlog", "--excluded-categories", "PREPARE"]);
+    let shown = asked.say(&["getauditlog"]);
+    assert!(shown.contains("excluded_categories                 PREPARE\n"), "{shown}");
+    clients[0].query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    clients[1].query("INSERT INTO ks.t (k, v)\nVALUES (1, 'a')");
+    clients[0].query("SELECT * FROM ks.t");
+    clients[0].query("SELECT * FROM system.local");
+    clients[1].error("SELECT * FROM ks.nosuch");
+    clients[1].error("SELEKT");
+    let prepared = clients[0].prepare("SELECT v FROM ks.t WHERE k = ?");
+    clients[0].executed_rows(&prepared, &[&1_i32.to_be_bytes()]);
+    asked.say(&["disableauditlog"]);
+    clients[0].query("SELECT k FROM ks.t");
+    node.stop();
+    let read = |shard: u16| {
+        std::fs::read_to_string(dir.path().join(format!("audit/audit-{shard}.log"))).unwrap_or_default()
+    };
+    let lines = format!("{}{}", read(0), read(1));
+    let has = |end: &str| assert!(lines.lines().any(|line| line.contains(end)), "no {end} in:\n{lines}");
+    has(
+        "|type:CREATE_TABLE|category:DDL|ks:ks|scope:t|operation:CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
+    );
+    has("|type:UPDATE|category:DML|ks:ks|scope:t|operation:INSERT INTO ks.t (k, v) VALUES (1, 'a')");
+    has("|type:SELECT|category:QUERY|ks:ks|scope:t|operation:SELECT * FROM ks.t");
+    has("|type:REQUEST_FAILURE|category:ERROR|operation:SELECT * FROM ks.nosuch; ");
+    has("|type:REQUEST_FAILURE|category:ERROR|operation:SELEKT; a syntax error");
+    has("|type:SELECT|category:QUERY|ks:ks|scope:t|operation:SELECT v FROM ks.t WHERE k = ?");
+    assert!(lines.starts_with("user:anonymous|host:127."), "{lines}");
+    for unwanted in ["system.local", "SELECT k FROM", "PREPARE_STATEMENT", "CREATE KEYSPACE"] {
+        assert!(!lines.contains(unwanted), "{unwanted} in:\n{lines}");
+    }
 }

@@ -117,7 +117,7 @@ impl<'a> Caller<'a> {
         function: &Arc<UserFunction>,
         arguments: &[Option<Bytes>],
     ) -> Result<Option<Bytes>> {
-        check_enabled(self.runtime.limits())?;
+        check_enabled(&self.runtime.limits())?;
         let began = self.runtime.now();
         let called = self.runtime.call(function, arguments).await?;
         self.left = match self.left.checked_sub(self.runtime.now().duration_since(began)) {

@@ -18,6 +18,7 @@ use cql::ast::BatchKind;
 use rt::LocalBoxFuture;
 use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
 
+use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX};
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
 use crate::executor::Executor;
@@ -93,15 +94,18 @@ impl<C: Coordinator> NativeFrontend<C> {
         let trace = self.executor.begin_trace(tracing, ("QUERY", "Execute CQL3 query"), || {
             trace_parameters(text, &query.parameters)
         });
-        let result = self.query_inner(client, text, &query.parameters, trace.as_ref(), out).await;
+        let mut event = None;
+        let result =
+            self.query_inner(client, (text, &mut event), &query.parameters, trace.as_ref(), out).await;
         self.executor.end(began, || redacted(text).into_owned());
+        self.audit(client, event, text, &result).await;
         self.finish(result, client, trace, out).await;
     }
 
     async fn query_inner(
         &self,
         client: &ClientState<'_>,
-        text: &str,
+        (text, event): (&str, &mut Option<AuditEvent>),
         parameters: &QueryParameters,
         trace: Option<&Trace>,
         out: &mut ResponseWriter,
@@ -112,6 +116,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         let schema = self.executor.coordinator().schema();
         let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
         self.executor.note(trace, || "Preparing statement".to_owned());
+        *event = self.event(&prepared);
         self.run(&prepared, client, parameters, None, trace, out).await
     }
 
@@ -128,18 +133,22 @@ impl<C: Coordinator> NativeFrontend<C> {
             vec![("query".to_owned(), redacted(text).into_owned())]
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
-        let result = self.prepare_inner(keyspace.or(client.keyspace.as_deref()), text, out).await;
+        let mut event = None;
+        let result =
+            self.prepare_inner(keyspace.or(client.keyspace.as_deref()), (text, &mut event), out).await;
+        self.audit(client, event.map(AuditEvent::prepared), text, &result).await;
         self.finish(result, client, trace, out).await;
     }
 
     async fn prepare_inner(
         &self,
         keyspace: Option<&str>,
-        text: &str,
+        (text, event): (&str, &mut Option<AuditEvent>),
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let schema = self.executor.coordinator().schema();
         let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
+        *event = self.event(&prepared);
         let (bytes, bytes_max) = (bytes_of(text), self.prepared.bytes_max());
         if bytes > bytes_max {
             let begin: String = text.chars().take(200).collect();
@@ -189,6 +198,7 @@ impl<C: Coordinator> NativeFrontend<C> {
                 let result =
                     self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
                 self.executor.end(began, || redacted(&prepared.text).into_owned());
+                self.audit(client, self.event(&prepared), &prepared.text, &result).await;
                 result
             }
             Err(error) => Err(error),
@@ -207,9 +217,37 @@ impl<C: Coordinator> NativeFrontend<C> {
         let began = self.executor.begin();
         let what = ("QUERY", "Execute batch of CQL3 queries");
         let trace = self.executor.begin_trace(tracing, what, || trace_parameters("", &batch.parameters));
-        let result = self.batch_inner(client, batch, trace.as_ref(), out).await;
+        let mut event = None;
+        let result = self.batch_inner(client, (batch, &mut event), trace.as_ref(), out).await;
         self.executor.end(began, || self.batch_text(batch));
+        if self.executor.is_audited() {
+            let principal = &client.caller.principal;
+            let text = || shown(&self.batch_text(batch)).to_owned();
+            Box::pin(self.executor.audit(principal, event, text, AuditOutcome::of(&result))).await;
+        }
         self.finish(result, client, trace, out).await;
+    }
+
+    /// What the audit log says of a statement, where there is such a log.
+    fn event(&self, prepared: &Prepared) -> Option<AuditEvent> {
+        let event = || AuditEvent::of_plan(&prepared.plan, prepared.keyspace.as_deref());
+        self.executor.is_audited().then(event)
+    }
+
+    /// Adds a statement that has ended to the audit log, where there is one.
+    async fn audit(
+        &self,
+        client: &ClientState<'_>,
+        event: Option<AuditEvent>,
+        text: &str,
+        result: &Result<()>,
+    ) {
+        if self.executor.is_audited() {
+            let operation = || redacted(shown(text)).into_owned();
+            let principal = &client.caller.principal;
+            // Boxed: a request without an audit log does not carry its state.
+            Box::pin(self.executor.audit(principal, event, operation, AuditOutcome::of(result))).await;
+        }
     }
 
     /// A batch, as far as its statements are known.
@@ -228,7 +266,7 @@ impl<C: Coordinator> NativeFrontend<C> {
     async fn batch_inner(
         &self,
         client: &ClientState<'_>,
-        batch: &wire::Batch,
+        (batch, event): (&wire::Batch, &mut Option<AuditEvent>),
         trace: Option<&Trace>,
         out: &mut ResponseWriter,
     ) -> Result<()> {
@@ -258,6 +296,10 @@ impl<C: Coordinator> NativeFrontend<C> {
                 _ => None,
             })
             .collect();
+        if self.executor.is_audited() {
+            let keyspace = plans.first().map(|(plan, _)| plan.table.keyspace.clone());
+            *event = Some(AuditEvent { keyspace, ..AuditEvent::new("BATCH", AuditCategory::Dml) });
+        }
         let kind = match batch.kind {
             BatchType::Logged => BatchKind::Logged,
             BatchType::Unlogged => BatchKind::Unlogged,
@@ -324,4 +366,9 @@ impl<C: Coordinator> NativeFrontend<C> {
             out.warn("The trace of this request could not be written");
         }
     }
+}
+
+/// As much of a text as an entry of the audit log has, and a bit of the rest if there is any.
+fn shown(text: &str) -> &str {
+    &text[..text.floor_char_boundary(OPERATION_BYTES_MAX + 4)]
 }

@@ -51,9 +51,12 @@ pub fn decode(bytes: &Bytes, plan: &Plan) -> Result<Option<PagingState>> {
             Some(state) => Ok(Some(state)),
             None => Err(ExecError::Protocol("Invalid value for the paging state".to_owned())),
         },
-        Plan::Modification(_) | Plan::Batch(_) | Plan::Truncate(_) | Plan::Prune(_) | Plan::Other(_) => {
-            Ok(None)
-        }
+        Plan::Modification(_)
+        | Plan::Batch(_)
+        | Plan::Truncate(_)
+        | Plan::Prune(_)
+        | Plan::Setting(_)
+        | Plan::Other(_) => Ok(None),
     }
 }
 

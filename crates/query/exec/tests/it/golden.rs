@@ -62,6 +62,11 @@ impl Node {
         };
         let clock = Rc::new(TestClock::default());
         let executor = Executor::new(cluster.clone(), clock, node, limits);
+        // No node has settings here: what is asked of it is seen.
+        executor.change_settings_with(Box::new(|name, value| {
+            let asked = format!("{name} would become {value}");
+            Box::pin(std::future::ready(Err(asked)))
+        }));
         let frontend = NativeFrontend::new(Rc::new(executor));
         Self { cluster, frontend, keyspace: Default::default(), role: Default::default() }
     }

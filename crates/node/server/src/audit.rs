@@ -1,0 +1,332 @@
+//! The audit log of a shard: the lines of its entries in files of its own, which are rotated by size (docs/design/audit.md).
+//!
+//! An entry waits for room in a bounded buffer and is written by one task. Lines that cannot be written are counted, reported in the log and
+//! dropped: a node whose disk is full serves on.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use exec::audit::{AuditCategory, AuditEntry, AuditEvent, AuditFilter, AuditLog};
+use futures_util::future::LocalBoxFuture;
+use rt::sync::Notify;
+use rt::{DiskError, File, Group, IoBuf, OpenOptions, Rt, Task};
+
+use crate::Config;
+
+/// Bytes of lines that wait to be written; requests wait when there are more.
+const PENDING_BYTES_MAX: usize = 1 << 20;
+/// A file is rotated at a share of what the shard may keep, within these bounds.
+const FILE_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
+/// The share.
+const FILES_KEPT: u64 = 8;
+
+/// The audit log of one shard, of which there is none while it is disabled.
+#[derive(Clone)]
+pub(crate) struct ShardAudit(Rc<Inner>);
+
+struct Inner {
+    rt: Rt,
+    directory: PathBuf,
+    host: SocketAddr,
+    filter: RefCell<AuditFilter>,
+    is_enabled: Cell<bool>,
+    /// Bytes that the shard's files may have together.
+    bytes_max: Cell<u64>,
+    pending: RefCell<String>,
+    wake: Notify,
+    room: Notify,
+    is_stopping: Cell<bool>,
+    /// Entries that could not be written.
+    lost: Cell<u64>,
+    writer: RefCell<Option<Task<()>>>,
+}
+
+impl ShardAudit {
+    /// The log in a directory, or none, as the configuration says.
+    pub(crate) fn new(rt: &Rt, config: &Config, directory: &Path) -> Self {
+        let audit = Self(Rc::new(Inner {
+            rt: rt.clone(),
+            directory: directory.to_owned(),
+            host: (config.listen_address, config.storage_port).into(),
+            filter: RefCell::default(),
+            is_enabled: Cell::new(false),
+            bytes_max: Cell::new(0),
+            pending: RefCell::default(),
+            wake: Notify::new(),
+            room: Notify::new(),
+            is_stopping: Cell::new(false),
+            lost: Cell::new(0),
+            writer: RefCell::default(),
+        }));
+        audit.configure(config);
+        audit
+    }
+
+    /// Uses changed settings for the entries from now on.
+    pub(crate) fn configure(&self, config: &Config) {
+        let inner = &self.0;
+        inner.filter.replace(config.audit_filter().expect("it was checked with the configuration"));
+        let shards = u64::from(inner.rt.shard_count());
+        inner.bytes_max.set(config.audit_logging_options_max_log_size.0 / shards);
+        inner.is_enabled.set(config.audit_logging_options_enabled);
+        if inner.is_enabled.get() && inner.writer.borrow().is_none() {
+            let writer = inner.clone();
+            let task = inner.rt.spawn(Group::Maintenance, async move { writer.write().await });
+            inner.writer.replace(Some(task));
+        }
+    }
+
+    /// The log for requests; none while it is disabled.
+    pub(crate) fn log(&self) -> Option<Rc<dyn AuditLog>> {
+        self.0.is_enabled.get().then(|| Rc::new(self.clone()) as Rc<dyn AuditLog>)
+    }
+
+    /// Adds a login, or an attempt at one.
+    pub(crate) async fn login(&self, user: Option<&str>, source: SocketAddr, failure: Option<&str>) {
+        let (kind, operation) = match failure {
+            None => ("LOGIN_SUCCESS", "LOGIN SUCCESSFUL".to_owned()),
+            Some(why) => ("LOGIN_ERROR", format!("LOGIN FAILURE; {why}")),
+        };
+        if !self.0.is_enabled.get() || !self.admits(AuditCategory::Auth, None, user) {
+            return;
+        }
+        let event = AuditEvent::new(kind, AuditCategory::Auth);
+        let millis = self.0.rt.wall_micros() / 1_000;
+        self.record(AuditEntry { event, user: user.map(str::to_owned), source, millis, operation }).await;
+    }
+
+    /// Writes the entries so far and ends.
+    pub(crate) async fn stop(&self) {
+        self.0.is_enabled.set(false);
+        self.0.is_stopping.set(true);
+        self.0.wake.notify_all();
+        let writer = self.0.writer.borrow_mut().take();
+        if let Some(writer) = writer {
+            writer.await;
+        }
+    }
+}
+
+impl AuditLog for ShardAudit {
+    fn admits(&self, category: AuditCategory, keyspace: Option<&str>, user: Option<&str>) -> bool {
+        self.0.filter.borrow().admits(category, keyspace, user)
+    }
+
+    fn record(&self, entry: AuditEntry) -> LocalBoxFuture<'static, ()> {
+        let inner = self.0.clone();
+        let line = entry.line(inner.host);
+        Box::pin(async move {
+            loop {
+                // After the end nothing is written: a request that is cut then was not answered either.
+                if inner.is_stopping.get() {
+                    return;
+                }
+                {
+                    let mut pending = inner.pending.borrow_mut();
+                    if pending.is_empty() || pending.len() + line.len() <= PENDING_BYTES_MAX {
+                        pending.push_str(&line);
+                        break;
+                    }
+                }
+                inner.room.notified().await;
+            }
+            inner.wake.notify_all();
+        })
+    }
+}
+
+/// The file that is written, and how long it is.
+struct Current {
+    file: File,
+    end: u64,
+}
+
+impl Inner {
+    async fn write(&self) {
+        let mut current = None;
+        loop {
+            let lines = std::mem::take(&mut *self.pending.borrow_mut());
+            self.room.notify_all();
+            if !lines.is_empty() {
+                if let Err(error) = self.append(&mut current, &lines).await {
+                    self.report_loss(&lines, &error);
+                    // It is opened again, and what it has of a line is ended.
+                    current = None;
+                }
+            } else if self.is_stopping.get() {
+                break;
+            } else {
+                self.wake.notified().await;
+            }
+        }
+        if let Some(current) = current
+            && let Err(error) = current.file.sync_data().await
+        {
+            tracing::warn!("the audit log cannot be synced: {error}");
+        }
+    }
+
+    fn report_loss(&self, lines: &str, error: &DiskError) {
+        let lost = lines.matches('\n').count() as u64;
+        self.lost.set(self.lost.get() + lost);
+        tracing::error!(
+            "the audit log cannot be written, {lost} entries are lost ({} since the start): {error}",
+            self.lost.get()
+        );
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(format!("audit-{}.log", self.rt.shard().0))
+    }
+
+    /// Writes lines at the end of the file, and rotates it when it is long.
+    async fn append(&self, current: &mut Option<Current>, lines: &str) -> Result<(), DiskError> {
+        if current.is_none() {
+            *current = Some(self.open().await?);
+        }
+        let Some(open) = current else { return Ok(()) };
+        open.file.write_at(open.end, IoBuf::copy_of(lines.as_bytes())).await?;
+        open.end += lines.len() as u64;
+        let file_bytes = (self.bytes_max.get() / FILES_KEPT).clamp(*FILE_BYTES.start(), *FILE_BYTES.end());
+        if open.end >= file_bytes {
+            open.file.sync_data().await?;
+            *current = None;
+            self.rotate().await?;
+        }
+        Ok(())
+    }
+
+    /// The file of before, or a new one. A line that a crash has cut is ended.
+    async fn open(&self) -> Result<Current, DiskError> {
+        self.rt.disk().create_dir_durably(&self.directory).await?;
+        let file = self.rt.disk().open(self.path(), OpenOptions::READ_WRITE).await?;
+        let mut end = file.len().await?;
+        let is_cut = end > 0 && file.read_exact_at(end - 1, 1).await?.first() != Some(&b'\n');
+        if is_cut {
+            file.write_at(end, IoBuf::copy_of(b"\n")).await?;
+            end += 1;
+        }
+        Ok(Current { file, end })
+    }
+
+    /// Names the file by the time, and removes the oldest of such files while all are larger together than they may be.
+    async fn rotate(&self) -> Result<(), DiskError> {
+        let prefix = format!("audit-{}.", self.rt.shard().0);
+        let name = format!("{prefix}{:015}.log", self.rt.wall_micros() / 1_000);
+        self.rt.disk().rename(self.path(), self.directory.join(name)).await?;
+        let listed = self.rt.disk().list(&self.directory).await?;
+        let mut rotated: Vec<PathBuf> = listed
+            .into_iter()
+            .filter(|entry| entry.name.starts_with(&prefix) && entry.name != format!("{prefix}log"))
+            .map(|entry| self.directory.join(entry.name))
+            .collect();
+        rotated.sort();
+        let mut sizes = Vec::new();
+        for path in &rotated {
+            sizes.push(self.rt.disk().len(path).await?);
+        }
+        let mut total: u64 = sizes.iter().sum();
+        for (path, size) in rotated.iter().zip(sizes) {
+            if total <= self.bytes_max.get() {
+                break;
+            }
+            self.rt.disk().remove(path).await?;
+            total -= size;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rt::shard_mains;
+    use rt_sim::{NodeConfig, Simulation};
+
+    use super::*;
+
+    fn entry(n: usize, bytes: usize) -> AuditEntry {
+        AuditEntry {
+            event: AuditEvent::new("SELECT", AuditCategory::Query),
+            user: None,
+            source: "10.0.0.9:4711".parse().unwrap(),
+            millis: 1_764_000_000_000,
+            operation: format!("{n} {}", "x".repeat(bytes)),
+        }
+    }
+
+    /// Runs `work` with a shard's audit log on a disk of its own.
+    fn with_log(max_log_size: u64, work: impl AsyncFn(Rt, ShardAudit) + Clone + Send + Sync + 'static) {
+        let sim = Simulation::new(1, rt_sim::Config::default());
+        let node = sim.add_node(NodeConfig { shards: 1, ..NodeConfig::default() }, move |_| {
+            let work = work.clone();
+            shard_mains(1, move |rt| {
+                let work = work.clone();
+                async move {
+                    let config = Config {
+                        audit_logging_options_enabled: true,
+                        audit_logging_options_max_log_size: crate::Size(max_log_size),
+                        ..Config::default()
+                    };
+                    let audit = ShardAudit::new(&rt, &config, Path::new("/audit"));
+                    work(rt.clone(), audit).await;
+                }
+            })
+        });
+        sim.start(node);
+        sim.run_until(|| !sim.is_running(node)).expect("it ends");
+    }
+
+    async fn text(rt: &Rt, name: &str) -> String {
+        let bytes = rt.disk().read_to_end(Path::new("/audit").join(name), 1 << 30).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn entries_are_lines_in_order_and_go_on_after_a_cut_one() {
+        with_log(1 << 30, async |rt: Rt, audit: ShardAudit| {
+            for n in 0..100 {
+                audit.record(entry(n, 10)).await;
+            }
+            audit.stop().await;
+            let lines = text(&rt, "audit-0.log").await;
+            assert_eq!(lines.lines().count(), 100);
+            assert!(lines.lines().enumerate().all(|(n, line)| line.contains(&format!("|operation:{n} x"))));
+
+            let file = rt.disk().open("/audit/audit-0.log", OpenOptions::READ_WRITE).await.unwrap();
+            file.set_len(lines.len() as u64 - 5).await.unwrap();
+            let config = Config { audit_logging_options_enabled: true, ..Config::default() };
+            let again = ShardAudit::new(&rt, &config, Path::new("/audit"));
+            again.record(entry(7, 1)).await;
+            again.stop().await;
+            let lines = text(&rt, "audit-0.log").await;
+            assert_eq!(lines.lines().count(), 101);
+            assert!(lines.ends_with("|operation:7 x\n"));
+        });
+    }
+
+    #[test]
+    fn files_are_rotated_and_the_oldest_are_removed() {
+        with_log(8 << 20, async |rt: Rt, audit: ShardAudit| {
+            for n in 0..400 {
+                audit.record(entry(n, 50_000)).await;
+                if n % 20 == 0 {
+                    // Names have the time in them.
+                    rt.sleep(Duration::from_millis(5)).await;
+                }
+            }
+            audit.stop().await;
+            let listed = rt.disk().list("/audit").await.unwrap();
+            let mut total = 0;
+            for entry in &listed {
+                total += rt.disk().len(Path::new("/audit").join(&entry.name)).await.unwrap();
+            }
+            assert!(listed.len() > 3, "{listed:?}");
+            assert!((4 << 20..11 << 20).contains(&total), "{total} bytes");
+            assert!(text(&rt, "audit-0.log").await.contains("|operation:399 x"));
+        });
+    }
+}
