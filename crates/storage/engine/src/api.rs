@@ -28,8 +28,7 @@ impl Engine {
     /// # Errors
     /// [`OpenError::CommitLog`] when durable entries are damaged or missing, [`OpenError::NewerVersion`] and
     /// [`OpenError::Sstable`] when a later version wrote the record of a truncation or it is damaged,
-    /// [`OpenError::NotPrepared`] when an SSTable holds keys of several shards, [`OpenError::Disk`]. A damaged SSTable
-    /// is quarantined and fails nothing here.
+    /// [`OpenError::Disk`]. A damaged SSTable is quarantined and fails nothing here.
     pub async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
         crate::open::open(rt, config, schema).await
     }
