@@ -66,11 +66,17 @@ pub struct ReadyReport {
 }
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
+///
+/// # Errors
+/// A main returns a [`NodeError`] when the node cannot start, or ends because its disk or its cluster's log failed.
 pub fn mains(config: Config, shard_count: u16, ready: ReadyHook) -> Vec<ShardMain<Result<(), NodeError>>> {
     mains_with_canaries(config, rt::Injected::default(), shard_count, ready)
 }
 
 /// [`mains`] of a node with injected bugs, for the simulator's tests of itself. No configuration leads here.
+///
+/// # Errors
+/// As [`mains`].
 pub fn mains_with_canaries(
     mut config: Config,
     canaries: rt::Injected<Canaries>,
