@@ -273,7 +273,7 @@ impl Membership {
     /// come through.
     ///
     /// # Errors
-    /// [`MembershipError::Cluster`] when a live node does not get there within the timeout of a step, or the log cannot
+    /// [`MembershipError::Cluster`] when a live node has not applied it within the timeout of a step, or the log cannot
     /// be read.
     pub async fn wait_for_everyone(&self) -> Result<(), MembershipError> {
         let goes = |host| {

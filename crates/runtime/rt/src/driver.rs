@@ -224,7 +224,7 @@ pub trait ListenerDriver {
     /// The next connection and its peer.
     ///
     /// # Errors
-    /// That of one connection, or a shortage of descriptors or memory; the listener goes on.
+    /// That of one connection, or a shortage of descriptors or memory; the listener continues.
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn StreamDriver>, SocketAddr)>>;
     /// The address that it listens on, with the port that was given for port 0.
     ///

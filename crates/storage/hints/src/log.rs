@@ -153,7 +153,7 @@ impl Hints {
     /// A refusal is counted, and logged with the others at most once a minute.
     ///
     /// # Errors
-    /// The reason for which the hint is not stored; the write goes on without it.
+    /// The reason for which the hint is not stored; the write continues without it.
     pub fn store(&self, hint: Hint) -> Result<(), HintRefused> {
         let taken = self.0.take(hint);
         match taken {

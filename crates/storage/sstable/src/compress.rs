@@ -83,7 +83,7 @@ impl Compressor {
 /// Expands a chunk that must have `len` bytes; says what is wrong with it otherwise.
 ///
 /// # Errors
-/// A text that says what does not fit: the chunk is no stream of the algorithm, or gives another number of bytes than
+/// The reason: the chunk is no stream of the algorithm, or gives another number of bytes than
 /// `len`.
 pub fn decompress(algorithm: Algorithm, chunk: &[u8], len: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();

@@ -25,7 +25,7 @@ impl Sending {
     /// The transfer goes on where the receiver says. An answer that the plan does not know is none.
     ///
     /// # Errors
-    /// A text that says so when the receiver's position is none of the plan.
+    /// A text for the log when the receiver's position is none of the plan.
     pub fn new(plan: &Plan, answer: &OpenAnswer) -> Result<Sending, &'static str> {
         if !plan.contains(&answer.resume) {
             return Err("the receiver is at a position that the transfer does not have");

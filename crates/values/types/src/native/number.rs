@@ -121,7 +121,7 @@ impl Number {
     /// scale (5 becomes 5.0). Integers that a double cannot hold stay exact here.
     ///
     /// # Errors
-    /// A text that says so when the number is NaN or infinite.
+    /// The message for the client when the number is NaN or infinite.
     pub fn to_decimal_operand(&self) -> Result<Decimal, &'static str> {
         let double = match self {
             Number::Big(number) => return Ok(Decimal::new(number.clone(), 0)),
