@@ -78,6 +78,10 @@ pub enum NewTokens {
 
 impl NodeIdentity {
     /// Reads the identity in `directory` (which exists), or makes one with these tokens.
+    ///
+    /// # Errors
+    /// [`IdentityError::Corrupt`] when the file is no identity, [`IdentityError::Newer`] when a later version wrote it,
+    /// [`IdentityError::OtherCluster`] when it has another cluster's name, [`IdentityError::Disk`].
     pub async fn open(
         rt: &Rt,
         directory: &Path,
@@ -118,12 +122,18 @@ impl NodeIdentity {
     }
 
     /// Keeps the identity in `directory`.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the file cannot be replaced durably.
     pub async fn save(&self, rt: &Rt, directory: &Path) -> Result<(), DiskError> {
         let bytes = serde_json::to_vec_pretty(self).expect("an identity is plain data");
         rt.disk().write_atomically(directory.join(FILE_NAME), &bytes).await
     }
 
     /// Begins another generation. Its number is on disk before it is returned, for others must not see it twice.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the number cannot be stored; the node must not start with it then.
     pub async fn begin_life(&mut self, rt: &Rt, directory: &Path) -> Result<u64, DiskError> {
         let now = u64::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
         let last = self.generation;

@@ -27,6 +27,9 @@ pub struct SchemaStore {
 
 impl SchemaStore {
     /// Reads the schema in `directory` (which exists), on top of the server's own keyspaces.
+    ///
+    /// # Errors
+    /// [`StoreError::Checksum`] and [`StoreError::Corrupt`] when the file is damaged, [`StoreError::Disk`].
     pub async fn open(rt: &Rt, directory: &Path, own: Schema) -> Result<Self, StoreError> {
         let path = directory.join(FILE_NAME);
         let disk = rt.disk().clone();
@@ -53,12 +56,19 @@ impl SchemaStore {
     }
 
     /// Forgets drops of which nothing is left to do.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the list of drops cannot be stored.
     pub async fn forget_drops(&mut self, finished: &[TableId]) -> Result<(), DiskError> {
         self.drops.forget(finished).await
     }
 
     /// Applies `edits`, planned against the schema with version `base`, durably. Tables that it drops are in
     /// [`SchemaStore::unfinished_drops`] from then on.
+    ///
+    /// # Errors
+    /// [`StoreError::Edit`] when the schema has another version than `base` or an edit does not fit it;
+    /// [`StoreError::Disk`] when it cannot be stored. The schema stays as it was then.
     pub async fn change(
         &mut self,
         base: [u8; 16],

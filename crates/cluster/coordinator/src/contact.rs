@@ -123,7 +123,10 @@ impl Needs {
         self.0.iter().map(|need| need.required).sum()
     }
 
-    /// Fails when `nodes` cannot be enough. ANY is content with a hint, which this node can always keep.
+    /// Whether `nodes` can be enough. ANY is content with a hint, which this node can always store.
+    ///
+    /// # Errors
+    /// [`RequestError::Unavailable`] when a group has fewer of `nodes` than it needs.
     pub fn check(
         &self,
         consistency: Consistency,
@@ -143,8 +146,10 @@ impl Needs {
         Ok(())
     }
 
-    /// Takes from `candidates`, the best first, those that are to be asked: as many of each group as it needs. Fails when
-    /// there are too few.
+    /// Takes from `candidates`, the best first, those that are to be asked: as many of each group as it needs.
+    ///
+    /// # Errors
+    /// As [`Needs::check`] of the candidates.
     pub fn choose(
         &self,
         consistency: Consistency,

@@ -223,6 +223,11 @@ impl Coordinator {
     }
 
     /// Reads.
+    ///
+    /// # Errors
+    /// [`RequestError::Unavailable`] before anything was asked; [`RequestError::ReadTimeout`] and
+    /// [`RequestError::ReadFailure`] when too few replicas answer or some fail; [`RequestError::RateLimit`],
+    /// [`RequestError::Overloaded`], [`RequestError::Invalid`] when the table or index is gone.
     pub async fn read(
         &self,
         command: &ReadCommand,
@@ -250,6 +255,12 @@ impl Coordinator {
     }
 
     /// Writes. Updates of one shard become visible and durable together.
+    ///
+    /// # Errors
+    /// [`RequestError::Unavailable`], [`RequestError::Invalid`] (table gone, mutation too large, timestamp outside of
+    /// the streams of changes) and a [`RequestError::RateLimit`] of the coordinator before anything was written;
+    /// [`RequestError::WriteTimeout`], [`RequestError::WriteFailure`] and [`RequestError::Overloaded`] when it may yet
+    /// take effect.
     pub async fn write(
         &self,
         updates: Vec<PartitionUpdate>,
@@ -333,6 +344,9 @@ impl Coordinator {
     }
 
     /// Counts: the cells of each update hold deltas.
+    ///
+    /// # Errors
+    /// As [`Coordinator::write`]. After a timeout the increment may have been applied, so that a retry may count twice.
     pub async fn increment(
         &self,
         updates: Vec<PartitionUpdate>,
@@ -380,6 +394,11 @@ impl Coordinator {
     }
 
     /// Changes the schema, if it is still the one with version `base`; returns when every shard uses the new one.
+    ///
+    /// # Errors
+    /// [`SchemaChangeError::Moved`] when the schema has another version, [`SchemaChangeError::Invalid`] when an edit
+    /// does not fit it, [`SchemaChangeError::Behind`] when it is decided and a live node does not use it in time,
+    /// [`SchemaChangeError::Failed`].
     pub async fn change_schema(
         &self,
         base: [u8; 16],

@@ -24,6 +24,9 @@ pub struct FileSource {
 impl Coordinator {
     /// The nodes to ask for the files of a table's ranges; within each of these all tokens have the same replicas. Ranges that nobody has
     /// who answers are left out. All shards choose alike as long as they believe the same nodes alive.
+    ///
+    /// # Errors
+    /// [`RequestError::Invalid`] when the table's keyspace is gone.
     pub fn file_sources(
         &self,
         table: &Arc<Table>,

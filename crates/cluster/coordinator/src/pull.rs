@@ -196,6 +196,11 @@ fn sources(
 
 impl Coordinator {
     /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas.
+    ///
+    /// # Errors
+    /// [`RequestError::Unavailable`] when too few replicas of the range are alive, [`RequestError::ReadTimeout`] and
+    /// [`RequestError::ReadFailure`] when their pages do not arrive, [`RequestError::Overloaded`] when a source uses an
+    /// older topology version, [`RequestError::Invalid`] when the table is gone, and those of the writes to this node.
     pub async fn pull(
         &self,
         table: &Arc<Table>,
@@ -207,6 +212,9 @@ impl Coordinator {
 
     /// [`Coordinator::pull`] when this node has already all that `have` had of the range at some moment since the range's writes come
     /// here, too: that one counts as asked, and the others, who are expected to have the same, are compared with this node first.
+    ///
+    /// # Errors
+    /// As [`Coordinator::pull`].
     pub async fn pull_rest(
         &self,
         table: &Arc<Table>,

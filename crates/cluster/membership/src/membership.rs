@@ -31,6 +31,10 @@ const VOTE_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// This node's part in the cluster's log. The node has one before it opens its storage: the schema comes from there.
+///
+/// # Errors
+/// [`MembershipError::Cluster`] with the operator's message, from [`Group::open`],
+/// [`Blank::join`](cluster::Blank::join) or [`Blank::found_or_join`](cluster::Blank::found_or_join).
 pub async fn open_group(
     rt: &Rt,
     messenger: &Messenger,
@@ -231,6 +235,10 @@ impl Membership {
     }
 
     /// Chooses this node's tokens; returns when it has them, or others' topology changes took too long.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when the log does not decide in time or refuses for another reason than a topology
+    /// change under way.
     pub async fn take_tokens(&self) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         if !self.own.initial_token.is_empty() {
@@ -263,6 +271,10 @@ impl Membership {
 
     /// Returns when every live node that is not being removed has applied the log up to now: an empty change has then
     /// come through.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when a live node has not applied it within the timeout of a step, or the log cannot
+    /// be read.
     pub async fn wait_for_everyone(&self) -> Result<(), MembershipError> {
         let goes = |host| {
             let state = self.group.applied().state;
@@ -272,6 +284,9 @@ impl Membership {
     }
 
     /// The same of this node's own shards.
+    ///
+    /// # Errors
+    /// As [`Membership::wait_for_everyone`].
     pub async fn wait_for_itself(&self) -> Result<(), MembershipError> {
         self.wait_for(|host| host == self.own.host).await
     }
@@ -295,6 +310,9 @@ impl Membership {
     }
 
     /// Has the cluster's log take a change over.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when the log does not decide in time, or the state refuses the command.
     pub async fn propose(&self, command: Command) -> Result<(), MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         refused(self.group.propose(command, deadline).await)
@@ -325,8 +343,11 @@ impl Membership {
         }
     }
 
-    /// A node that comes back catches up with the log before it serves, if a majority answers. Fails when it was
-    /// removed meanwhile.
+    /// A node that comes back catches up with the log before it serves, if a majority answers.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when this node's part of the group has ended, as when it was removed. An
+    /// unreachable majority is no error.
     pub async fn catch_up(&self, deadline: Instant) -> Result<(), MembershipError> {
         match self.group.barrier(deadline).await {
             Ok(_) => Ok(()),
@@ -340,7 +361,11 @@ impl Membership {
         }
     }
 
-    /// Fails when a node that did not answer at first knows that this node's disk was rolled back.
+    /// Whether this node's disk is current, as far as the nodes know that have answered since the start.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when a node that did not answer at first knows that this node's disk was rolled
+    /// back.
     pub fn check_disk(&self) -> Result<(), MembershipError> {
         self.own.guard.found().map_or(Ok(()), |found| Err(MembershipError::Cluster(found.to_string())))
     }

@@ -32,12 +32,22 @@ pub enum ShardTask {
 /// The shards of this node, as a topology change sees them.
 pub trait NodeShards {
     /// Has every shard carry out a task. In shard order; only [`ShardTask::FetchFiles`] results in ranges.
+    ///
+    /// # Errors
+    /// Each shard has its own result: [`MembershipError::Stopped`] when it has ended, [`MembershipError::Cluster`] with
+    /// the reason when its task failed.
     fn on_each(&self, task: ShardTask) -> LocalBoxFuture<'_, Vec<Result<FetchedRanges, MembershipError>>>;
 
     /// Ends all connections of clients, and accepts no more.
+    ///
+    /// # Errors
+    /// That of a shard which cannot do it; the topology change is given up then.
     fn close_clients(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>>;
 
     /// Accepts no more requests, and finishes those under way.
+    ///
+    /// # Errors
+    /// As [`NodeShards::close_clients`].
     fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), MembershipError>>;
 
     /// Logged batches that are stored and not applied yet.

@@ -111,6 +111,10 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
 }
 
 /// Reads a request about a table of the present schema.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off, too many, or a field has an undefined value;
+/// [`CodecError::Read`] when a place or update in it is none; [`CodecError::UnknownTable`] when `table` knows none.
 pub fn decode_request(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
@@ -184,6 +188,10 @@ pub fn encode_answer(table: &Arc<Table>, answer: Answer, out: &mut Vec<u8>) {
 }
 
 /// Reads the answer to a request about `table`.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off, too many, or of an unknown kind; [`CodecError::Read`] when a
+/// place or update in it is none.
 pub fn decode_answer(table: &Arc<Table>, buffer: &Bytes) -> Result<Answer, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;

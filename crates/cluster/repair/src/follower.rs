@@ -18,12 +18,18 @@ use crate::scope::{Scope, Slice};
 /// The data of one shard.
 pub trait Data {
     /// Reads the shard's part of a command's partitions, or only the rows written after a mark.
+    ///
+    /// # Errors
+    /// That of the shard's storage; the segment is given up then.
     fn read(
         &self,
         command: &ReadCommand,
         above: Option<RepairedWatermark>,
     ) -> impl Future<Output = Result<ReadPage, ReplicaError>>;
     /// Applies an update of a partition that the shard owns, unless the table was truncated later than `truncated_at`.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Truncated`] when the table was truncated later; that of the shard's storage.
     fn apply(
         &self,
         update: PartitionUpdate,
@@ -32,6 +38,9 @@ pub trait Data {
     /// When the shard's part of a table was truncated last.
     fn truncated_at(&self, table: TableId) -> i64;
     /// Returns when a power failure cannot undo what was applied.
+    ///
+    /// # Errors
+    /// That of the commit log or of a flush.
     fn sync(&self) -> impl Future<Output = Result<(), ReplicaError>>;
 }
 
@@ -122,6 +131,10 @@ impl<D: Data> Follower<D> {
     }
 
     /// Answers a request.
+    ///
+    /// # Errors
+    /// [`FollowerError::Replica`] when data cannot be read, written or made durable, or the table was truncated;
+    /// [`FollowerError::Grown`] and [`FollowerError::Changed`] when the segment is not the agreed one any more.
     pub async fn answer(&self, request: Request) -> Result<Answer, FollowerError> {
         let Request { scope, after, base, ask } = request;
         let name = Name {

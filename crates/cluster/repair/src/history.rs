@@ -204,6 +204,9 @@ pub struct HistoryStore {
 impl HistoryStore {
     /// Reads the history kept in `directory` (which exists). One that is damaged is as none: everything is due for repair then, and
     /// nothing that depends on repairs is forgotten.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the file cannot be read for another reason than that it does not exist.
     pub async fn open(disk: &Disk, directory: &Path) -> Result<Self, DiskError> {
         let path = directory.join(FILE_NAME);
         let current = match disk.read_durably(&path, BYTES_MAX).await {
@@ -228,6 +231,9 @@ impl HistoryStore {
     }
 
     /// Changes it durably.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the history cannot be stored; the present one stays then.
     pub async fn change(&self, change: impl FnOnce(&mut History)) -> Result<(), DiskError> {
         let _one = self.writing.acquire(1).await.expect("it is never closed");
         let mut changed = self.current();

@@ -115,6 +115,10 @@ struct Settled {
 
 impl Repair {
     /// Starts a repair and returns its number. To be called on shard 0.
+    ///
+    /// # Errors
+    /// [`RepairError::UnknownKeyspace`], [`RepairError::UnknownTable`], and [`RepairError::Plan`] as
+    /// [`plan`](crate::plan::plan). Failures of units are in the job's figures.
     pub fn begin(&self, wanted: Wanted) -> Result<u64, RepairError> {
         let inner = &self.0;
         let tables = self.tables(&wanted)?;

@@ -76,6 +76,11 @@ pub enum PlanError {
 }
 
 /// Plans the repair of a keyspace by one of its nodes.
+///
+/// # Errors
+/// [`PlanError::NotInRing`] when this node has no tokens, [`PlanError::UnknownDatacenter`],
+/// [`PlanError::OwnDatacenter`] when the named ones leave this node out, [`PlanError::NotKept`] when this node has no
+/// replica of the given tokens.
 pub fn plan(
     ring: &Ring,
     placement: &Placement,

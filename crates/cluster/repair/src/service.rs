@@ -134,6 +134,9 @@ pub trait ClusterContext {
     fn members(&self) -> Members;
     /// Admits a request of a topology version, when this shard has the same; else returns its version. Dropping
     /// ranges that the shard loses waits until the guard is dropped.
+    ///
+    /// # Errors
+    /// This shard's topology version, when it is another one.
     fn admit(&self, topology: u64) -> Result<GateGuard, u64>;
     /// Whether this node accepts writes of a table's token.
     fn takes(&self, table: &Table, token: i64) -> bool;
@@ -240,6 +243,9 @@ impl Data for Own {
 
 impl Repair {
     /// This shard's service, which answers from now on. Shard 0 reads the history of repairs from `directory`, which exists.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the history cannot be read; a damaged one is as none.
     pub async fn open(
         rt: &Rt,
         host: HostId,

@@ -50,6 +50,9 @@ pub trait Carrier {
     /// Why an answer is missing.
     type Error;
     /// Sends a request to a participant.
+    ///
+    /// # Errors
+    /// That of the connection or of the participant; the step is given up then.
     fn ask(
         &self,
         participant: Participant,

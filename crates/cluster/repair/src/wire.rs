@@ -145,6 +145,9 @@ pub fn encode_open(opening: &Opening) -> Bytes {
 }
 
 /// Decodes a request.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off, too many, or a field has an undefined value.
 pub fn decode_open(buffer: &Bytes) -> Result<Opening, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
@@ -195,6 +198,9 @@ pub fn encode_checked(checked: &Checked) -> Bytes {
 }
 
 /// Decodes an answer.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off or too many.
 pub fn decode_checked(buffer: &Bytes) -> Result<Checked, CodecError> {
     let mut reader = Reader::new(buffer);
     let (shard_count, seconds, marks) = (reader.u16()?.max(1), reader.u32()?, get_marks(&mut reader)?);
@@ -225,6 +231,10 @@ pub fn encode_done(done: &Done, bytes: u64) -> Bytes {
 }
 
 /// Decodes the result of a segment, and how many bytes crossed for it.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off or too many, [`CodecError::Read`] when the place in it is none
+/// of the table.
 pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecError> {
     let mut reader = Reader::new(buffer);
     let upto = match reader.u8()? {
@@ -252,6 +262,9 @@ pub fn encode_close(close: &Close) -> Bytes {
 }
 
 /// Decodes a repaired range.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off or too many.
 pub fn decode_close(buffer: &Bytes) -> Result<Close, CodecError> {
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
@@ -284,6 +297,9 @@ pub struct Address {
 }
 
 /// Decodes the target of a request about a segment; the request follows.
+///
+/// # Errors
+/// [`CodecError::Malformed`] when the bytes are cut off.
 pub fn decode_addressed(buffer: &Bytes) -> Result<(Address, Bytes), CodecError> {
     let mut reader = Reader::new(buffer);
     let address = Address { shard: reader.u16()?, shard_count: reader.u16()?, topology: reader.u64()? };

@@ -134,6 +134,10 @@ pub fn encode_command(command: &ReadCommand, out: &mut Vec<u8>) {
 }
 
 /// Reads a command for a table of the present schema.
+///
+/// # Errors
+/// [`ReadCodecError::Malformed`] when the bytes are cut off, too many, or a field has an undefined value;
+/// [`ReadCodecError::UnknownTable`] when `table` knows none.
 pub fn decode_command(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
@@ -329,6 +333,9 @@ pub fn put_place(place: &Resume, out: &mut Vec<u8>) {
 }
 
 /// Reads a place off the front of `reader`, whose bytes lie in `buffer`.
+///
+/// # Errors
+/// [`ReadCodecError::Malformed`] when the bytes are cut off or are no place of the table; `reader` stays where it was.
 pub fn get_place<'a>(
     buffer: &'a Bytes,
     reader: &mut Reader<'a>,

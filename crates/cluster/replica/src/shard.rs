@@ -255,6 +255,11 @@ impl Replica {
     }
 
     /// Counts on the owning shard; gives the state to replicate.
+    ///
+    /// # Errors
+    /// [`ReplicaError::UnknownTable`], [`ReplicaError::MutationTooLarge`], [`ReplicaError::Truncated`],
+    /// [`ReplicaError::Storage`] when the present value cannot be read or the write not stored,
+    /// [`ReplicaError::Stopped`].
     pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, ReplicaError> {
         let shard = self.shard_of(update.key.token);
         if shard == self.0.shard.0 {
@@ -264,6 +269,9 @@ impl Replica {
     }
 
     /// Carries out a maintenance operation on all shards at once; the first error is returned when all have ended.
+    ///
+    /// # Errors
+    /// [`ReplicaError::UnknownTable`], [`ReplicaError::Storage`] with the reason, [`ReplicaError::Stopped`].
     pub async fn table_operation(
         &self,
         table: TableId,
@@ -273,6 +281,9 @@ impl Replica {
     }
 
     /// [`Replica::table_operation`] that tells what became of it on each shard.
+    ///
+    /// # Errors
+    /// As [`Replica::table_operation`], for each shard.
     pub async fn table_operation_on_each(
         &self,
         table: TableId,
@@ -282,6 +293,9 @@ impl Replica {
     }
 
     /// Removes the directory of a table that every shard has dropped; whether nothing is left to do.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Storage`] when the directory cannot be listed or removed.
     pub async fn remove_dropped_dir(
         &self,
         keyspace: &str,
@@ -293,6 +307,9 @@ impl Replica {
     }
 
     /// Hands a schema to all shards and returns when every one uses it.
+    ///
+    /// # Errors
+    /// None today: every shard takes the schema over.
     pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
         join_all(self.0.port.ask_each(message::SetSchema { schema: schema.clone() })).await;
         Ok(())
@@ -305,6 +322,9 @@ impl Replica {
     }
 
     /// Has every shard cover what a table's SSTables hold by a mark, after flushing if `flush`. In shard order.
+    ///
+    /// # Errors
+    /// As [`Replica::table_operation`], of the first shard that fails.
     pub async fn take_marks(&self, table: TableId, flush: bool) -> Result<Vec<Marked>, ReplicaError> {
         try_join_all(self.0.port.ask_each(message::TakeMark { table, flush })).await
     }
@@ -337,6 +357,9 @@ impl Replica {
     }
 
     /// Returns when a power failure cannot undo what was written to a table before, on any shard.
+    ///
+    /// # Errors
+    /// As [`Replica::table_operation`], of the first shard that fails.
     pub async fn make_durable(&self, table: TableId) -> Result<(), ReplicaError> {
         try_join_all(self.0.port.ask_each(message::MakeDurable { table })).await?;
         Ok(())

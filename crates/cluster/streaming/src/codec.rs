@@ -77,6 +77,10 @@ impl Question {
     }
 
     /// From bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version is unknown, the bytes are cut off or too many, there are too many ranges, or the
+    /// shard does not exist.
     pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
         let mut reader = begin(body)?;
         let request = RequestId(id(&mut reader)?);
@@ -162,6 +166,10 @@ impl Answer {
     }
 
     /// From bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version or the state is unknown, the bytes are cut off or too many, or a list exceeds
+    /// its limit.
     pub fn decode(body: &[u8]) -> Result<Self, CodecError> {
         let mut reader = begin(body)?;
         let state = match reader.u8()? {

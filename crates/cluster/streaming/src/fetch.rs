@@ -136,6 +136,12 @@ impl Drop for Listed<'_> {
 impl Streaming {
     /// Fetches what a node has of a table's tokens, as far as they are this shard's, and takes it over. `label` says what for: under
     /// the same one, fetching goes on where it was.
+    ///
+    /// # Errors
+    /// [`FetchError::Silent`] when the source does not answer, [`FetchError::Source`] when it refuses,
+    /// [`FetchError::NoPlace`] and [`FetchError::Disk`] when this node's disk has no room or fails,
+    /// [`FetchError::Unusable`] when the data cannot be used, [`FetchError::Here`] when this shard cannot adopt it.
+    /// Files that have arrived stay for the next call under the same label.
     pub async fn fetch(
         &self,
         from: Peer,

@@ -108,6 +108,9 @@ struct Inner {
 impl Streaming {
     /// This shard's end, on the node `host`. Serves others from now on; what an earlier life wrote for sending is removed, what had
     /// arrived stays for when it is asked for again.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when leftover files of an earlier process cannot be removed.
     pub async fn open(
         rt: &Rt,
         host: HostId,
@@ -182,6 +185,9 @@ impl Streaming {
 
     /// To be called when all of what this shard fetches is complete: what is left on disk of it, or of something that was given up
     /// before, goes.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the files cannot be removed.
     pub async fn finish(&self) -> Result<(), DiskError> {
         self.0.adopted.borrow_mut().clear();
         remove_dir(&self.0, &self.0.incoming()).await

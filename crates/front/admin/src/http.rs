@@ -34,6 +34,9 @@ pub struct HttpServer {
 
 impl HttpServer {
     /// Opens the port and serves it from a task of its own.
+    ///
+    /// # Errors
+    /// A [`NetError`] when the address is in use, is none of this machine, or needs a privilege.
     pub async fn start(
         rt: &Rt,
         address: SocketAddr,

@@ -197,6 +197,9 @@ pub trait Node {
     /// Figures of all shards.
     fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>>;
     /// Maintains a table on all shards.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] of the first shard on which it fails.
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// Counts for a while which partitions of a table are asked for on this node, in so many places on each shard.
     fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>>;
@@ -207,8 +210,14 @@ pub trait Node {
     /// The node's operation mode.
     fn mode(&self) -> Mode;
     /// Has the node serve no more and write everything to SSTables. It stays up for administration.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] of the first shard whose memtables cannot be written.
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// All snapshots on disk.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when a directory cannot be listed.
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
     /// How far each node of the ring is with building a materialized view.
     fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
@@ -232,7 +241,10 @@ pub trait Node {
         let _ = id;
         false
     }
-    /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
+    /// Runs an operator's topology change, and returns when it has completed.
+    ///
+    /// # Errors
+    /// The operator's message when the change may not begin, is aborted, or is not decided in time.
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
         let _ = request;
         Box::pin(std::future::ready(Err("this node has no ring".to_owned())))

@@ -20,8 +20,10 @@ pub trait Authenticator {
 
 /// The exchange with one client.
 pub trait SaslExchange {
-    /// Answers the client's next token. An error ends the connection; it should be of the kind
-    /// `AuthenticationFailed`.
+    /// Answers the client's next token.
+    ///
+    /// # Errors
+    /// A [`CqlError`], after which the connection is closed; it should be of the kind `AuthenticationFailed`.
     fn step(&mut self, token: Option<Bytes>) -> LocalBoxFuture<Result<SaslStep, CqlError>>;
 }
 

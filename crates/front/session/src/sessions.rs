@@ -269,6 +269,9 @@ impl<P: StatementProcessor> Sessions<P> {
 
     /// Listens on both ports and gives every connection to its shard; to be called on shard 0.
     ///
+    /// # Errors
+    /// As [`Sessions::listen_with`].
+    ///
     /// # Panics
     /// On another shard.
     pub async fn listen(&self) -> Result<ListeningAddresses, NetError> {
@@ -276,6 +279,9 @@ impl<P: StatementProcessor> Sessions<P> {
     }
 
     /// The same with TLS.
+    ///
+    /// # Errors
+    /// A [`NetError`] when one of the addresses is in use, is none of this machine, or needs a privilege.
     pub async fn listen_with(&self, tls: Option<ClientTls>) -> Result<ListeningAddresses, NetError> {
         let shard = &self.shard;
         assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 accepts the connections of the node");

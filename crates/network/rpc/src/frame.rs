@@ -107,6 +107,10 @@ impl Header {
     }
 
     /// Reads a header and checks it.
+    ///
+    /// # Errors
+    /// [`FrameError::HeaderChecksum`] when it was damaged, [`FrameError::Unknown`] when a field has a value of a later
+    /// version.
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, FrameError> {
         let (checked, checksum) = bytes.split_at(CHECKED_LEN);
         let computed = crc32fast::hash(checked);
@@ -159,6 +163,10 @@ impl Decoder {
     }
 
     /// Takes the next frame off the front of `input`, when it is there as a whole.
+    ///
+    /// # Errors
+    /// As [`Header::decode`]; [`FrameError::TooLong`] when the body exceeds the limit, [`FrameError::BodyChecksum`]
+    /// when it was damaged. The position of the next frame is lost then: the connection has to be closed.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         let header = match self.header {
             Some(header) => header,

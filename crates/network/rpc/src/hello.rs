@@ -169,6 +169,10 @@ impl From<ShortRead> for HelloError {
 }
 
 /// Reads magic and length: how many bytes follow.
+///
+/// # Errors
+/// [`HelloError::Magic`] when the other end uses another protocol, [`HelloError::TooLong`] when it announces more than
+/// any hello has.
 pub fn decode_prefix(prefix: &[u8; PREFIX_LEN]) -> Result<usize, HelloError> {
     let [magic @ .., high, low] = *prefix;
     if magic != MAGIC {
@@ -250,6 +254,10 @@ impl Hello {
     }
 
     /// Reads what follows the prefix.
+    ///
+    /// # Errors
+    /// [`HelloError`] when the bytes are cut off or damaged, the number of shards is 0, the class is unknown, or the
+    /// name is not UTF-8.
     pub fn decode(prefix: &[u8; PREFIX_LEN], following: &[u8]) -> Result<Hello, HelloError> {
         let mut reader = fields(prefix, following)?;
         let versions = Versions { min: reader.u16()?, max: reader.u16()? };
@@ -286,6 +294,9 @@ impl HelloAnswer {
     }
 
     /// Reads what follows the prefix.
+    ///
+    /// # Errors
+    /// [`HelloError`] when the bytes are cut off or damaged, the number of shards is 0, or the packing is unknown.
     pub fn decode(prefix: &[u8; PREFIX_LEN], following: &[u8]) -> Result<HelloAnswer, HelloError> {
         let mut reader = fields(prefix, following)?;
         let (code, version, packing) = (reader.u8()?, reader.u16()?, reader.u8()?);
@@ -315,6 +326,10 @@ pub struct Own<'a> {
 }
 
 /// Whether the node takes a connection, and how frames will look.
+///
+/// # Errors
+/// A [`HelloRefusal`] for the other end when the cluster names differ, there is no common version, or both have the
+/// same host id.
 pub fn judge(own: Own<'_>, hello: &Hello) -> Result<Agreement, HelloRefusal> {
     if hello.cluster_name != own.cluster_name {
         let message = format!(

@@ -110,6 +110,9 @@ impl Messenger {
 
     /// Listens for other nodes; with the port that the system chose where port 0 was asked for.
     ///
+    /// # Errors
+    /// A [`NetError`] when the address is in use, is none of this machine, or needs a privilege.
+    ///
     /// # Panics
     /// On another shard than 0.
     pub async fn listen(&self) -> Result<SocketAddr, NetError> {
@@ -158,6 +161,11 @@ impl Messenger {
 
     /// Asks a peer and waits for the answer until the deadline. A call whose future is dropped is still sent and
     /// served. A call to this node itself meets no socket.
+    ///
+    /// # Errors
+    /// [`RpcError::TooLarge`], [`RpcError::UnknownHost`], [`RpcError::Stopped`] and those of the connection before the
+    /// request has left; [`RpcError::TimedOut`] and a lost connection when it may have been carried out; the peer's
+    /// refusal.
     pub async fn call(
         &self,
         to: Target,
@@ -169,6 +177,9 @@ impl Messenger {
     }
 
     /// The same with a body of two parts, which arrive as one: a long second part is written from where it is.
+    ///
+    /// # Errors
+    /// As [`Messenger::call`].
     pub async fn call_parts(
         &self,
         to: Target,

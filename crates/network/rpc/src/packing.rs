@@ -107,6 +107,10 @@ impl Packer {
 }
 
 /// Unpacks a body of at most `len_max` bytes. One that is not packed is given back as it is.
+///
+/// # Errors
+/// [`FrameError::TooLong`] when it announces more than `len_max` bytes, [`FrameError::Packed`] when it does not unpack
+/// to the announced length.
 pub fn unpack(packing: Packing, body: Bytes, len_max: usize) -> Result<Bytes, FrameError> {
     if packing == Packing::None {
         return Ok(body);

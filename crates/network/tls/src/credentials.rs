@@ -80,6 +80,9 @@ impl std::fmt::Debug for Credentials {
 
 impl Credentials {
     /// Credentials of these files.
+    ///
+    /// # Errors
+    /// [`TlsError::Pem`] when a file lacks a certificate or key, or cannot be parsed, or they do not match.
     pub fn new(pem: Pem, policy: Policy) -> Result<Credentials, TlsError> {
         let clock = Arc::new(WallClock::default());
         let built = Replaceable::new(build(pem, policy, &clock)?);
@@ -88,6 +91,9 @@ impl Credentials {
 
     /// Takes over changed files for the connections to come; whether they have changed. When they cannot be used, those
     /// of before stay.
+    ///
+    /// # Errors
+    /// As [`Credentials::new`]; the present credentials stay then.
     pub fn replace(&self, pem: Pem) -> Result<bool, TlsError> {
         if self.built.get().pem == pem {
             return Ok(false);

@@ -36,6 +36,11 @@ pub struct Accepted {
 }
 
 /// Does the handshake of a connection that was accepted. With `optional` a connection without TLS is returned as it was.
+///
+/// # Errors
+/// [`TlsError::Plaintext`] when the other side uses no TLS and has to, [`TlsError::Closed`], [`TlsError::TimedOut`]
+/// after `limit`, [`TlsError::TooLong`], [`TlsError::Refused`] when the certificates or versions do not fit,
+/// [`TlsError::Io`] when the connection breaks.
 pub async fn accept(
     rt: &Rt,
     stream: Stream,
@@ -76,6 +81,9 @@ pub async fn accept(
 }
 
 /// Does the handshake of a connection to `address` that was made.
+///
+/// # Errors
+/// As [`accept`]; [`TlsError::Pem`] when these credentials cannot be used for clients.
 pub async fn connect(
     rt: &Rt,
     stream: Stream,

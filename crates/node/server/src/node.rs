@@ -81,6 +81,9 @@ pub struct ReadyReport {
 }
 
 /// The mains of a node with this configuration, one a shard; each returns why the node ended, if not on request.
+///
+/// # Errors
+/// A main returns a [`NodeError`] when the node cannot start, or ends because its disk or its cluster's log failed.
 pub fn mains(
     config: Config,
     shard_count: u16,
@@ -90,6 +93,9 @@ pub fn mains(
 }
 
 /// [`mains`] of a node with injected bugs, for the simulator's tests of itself. No configuration leads here.
+///
+/// # Errors
+/// As [`mains`].
 pub fn mains_with_canaries(
     mut config: Config,
     canaries: rt::Injected<Canaries>,

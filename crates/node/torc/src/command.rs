@@ -82,6 +82,9 @@ fn with_options(command: Command) -> Command {
 }
 
 /// Sets the options that were given as flags.
+///
+/// # Errors
+/// As [`Config::set`], with the first flag that is wrong.
 pub fn apply_flags(config: &mut Config, arguments: &ArgMatches) -> Result<(), server::ConfigError> {
     for option in Config::OPTIONS {
         if let Some(value) = arguments.get_one::<String>(option.name) {

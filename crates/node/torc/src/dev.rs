@@ -18,6 +18,9 @@ const ALTERNATOR_TTL_PERIOD: Duration = Duration::from_secs(10);
 const ALTERNATOR_STREAMS_TIME_WINDOW: Duration = Duration::from_secs(1);
 
 /// Runs a node for development, or several.
+///
+/// # Errors
+/// A sentence for the user, as [`node::run`] and [`local_cluster::run`].
 pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     let mut config = Config::default();
     let kept = arguments.get_one::<String>("dir").map(PathBuf::from);

@@ -32,6 +32,9 @@ struct Cluster {
 }
 
 /// Runs a cluster of nodes with these configurations until a stop signal, until a node fails, or until all have exited.
+///
+/// # Errors
+/// A sentence for the user when a node's configuration is wrong, or the first node that fails to start or to run.
 pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
     node::start_log(&configs[0].log_level, true)?;
     for config in &mut configs {

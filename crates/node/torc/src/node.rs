@@ -13,6 +13,9 @@ use crate::command::apply_flags;
 const DEFAULT_FILE: &str = "/etc/torc/torc.yaml";
 
 /// Runs a node with the settings of `torc.yaml`.
+///
+/// # Errors
+/// A sentence for the user when a file cannot be read or has a wrong option; as [`run`].
 pub fn server(arguments: &ArgMatches) -> Result<(), String> {
     let mut config = Config::default();
     let file = match arguments.get_one::<String>("config") {
@@ -47,12 +50,18 @@ fn read_files(config: &mut Config, file: &Path) -> Result<LeftOut, String> {
 }
 
 /// Settings from the environment and the command line.
+///
+/// # Errors
+/// A sentence for the user with the first option that is wrong.
 pub fn apply(config: &mut Config, arguments: &ArgMatches) -> Result<(), String> {
     config.set_from_environment(std::env::vars()).map_err(|error| error.to_string())?;
     apply_flags(config, arguments).map_err(|error| error.to_string())
 }
 
 /// Resolves the names of seeds to their present addresses. An unknown name is marked as such, unless none is known.
+///
+/// # Errors
+/// A sentence for the user when no seed has an address.
 pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for seed in config.seed_names() {
@@ -83,6 +92,10 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
 }
 
 /// Runs a node until a stop signal. Logs the settings that have no effect.
+///
+/// # Errors
+/// A sentence for the user when the configuration is wrong, a shard cannot start, or the node ends because something
+/// failed.
 pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
     let log = start_log(&config.log_level, false)?;
     if !left_out.of_no_use.is_empty() {
@@ -151,7 +164,10 @@ fn ready_line(report: &ReadyReport) -> String {
     line
 }
 
-/// Writes the log to stderr; with the names of threads where several nodes write it. What changes its level later.
+/// Writes the log to stderr; with the names of threads where several nodes write it. Returns the hook that changes its level.
+///
+/// # Errors
+/// A sentence for the user when `level` is no filter.
 pub fn start_log(level: &str, threads: bool) -> Result<LogLevelHook, String> {
     let filter =
         log_filter(level).map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;

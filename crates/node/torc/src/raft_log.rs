@@ -59,6 +59,9 @@ pub fn command() -> Command {
 }
 
 /// Carries the subcommand out.
+///
+/// # Errors
+/// A sentence for the user when the log cannot be opened or written.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let (verb, arguments) = arguments.subcommand().expect("clap asks for a subcommand");
     let (verb, arguments) = (verb.to_owned(), arguments.clone());

@@ -118,7 +118,10 @@ fn canary_names() -> String {
     format!("there are {}", names.join(", "))
 }
 
-/// Runs what [`command`] has parsed; the error is a sentence for the user.
+/// Runs what [`command`] has parsed.
+///
+/// # Errors
+/// A sentence for the user with the first seed that fails, or the option that is wrong.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let number = |name: &str| arguments.get_one::<u64>(name).copied();
     let nodes = number("nodes").unwrap_or(0) as usize;

@@ -39,6 +39,9 @@ pub fn command() -> Command {
 }
 
 /// Carries the subcommand out.
+///
+/// # Errors
+/// A sentence for the user with the first file that is none of an SSTable, is damaged, or cannot be read.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let (verb, arguments) = arguments.subcommand().expect("clap asks for a subcommand");
     let verb = verb.to_owned();

@@ -109,6 +109,10 @@ pub fn encode(message: &Message) -> Bytes {
 }
 
 /// Bytes as a message.
+///
+/// # Errors
+/// [`CodecError::Version`] when another version wrote it; the others when the bytes are cut off, a field has an
+/// undefined value or is longer than its limit, or bytes are left.
 pub fn decode(bytes: &[u8]) -> Result<Message, CodecError> {
     let mut reader = Reader::new(bytes);
     let found = reader.u8()?;

@@ -90,6 +90,10 @@ fn put_body(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
 }
 
 /// Reads an entry.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are cut off, the index or term is impossible, the kind is unknown, or the body is
+/// longer than [`ENTRY_BYTES_MAX`].
 pub fn take_entry(reader: &mut Reader<'_>) -> Result<Entry, CodecError> {
     let (index, term, kind) = (reader.u64()?, reader.u64()?, reader.u8()?);
     if index == 0 || index == u64::MAX || term == 0 {
@@ -113,6 +117,9 @@ pub fn put_entries(out: &mut Vec<u8>, entries: &[Entry]) {
 }
 
 /// Reads a list of entries that follow each other.
+///
+/// # Errors
+/// As [`take_entry`]; also when there are more than [`ENTRIES_MAX`] entries, or they do not follow each other.
 pub fn take_entries(reader: &mut Reader<'_>) -> Result<Vec<Entry>, CodecError> {
     let count = reader.u32()? as usize;
     limit("entries", count, ENTRIES_MAX.min(reader.len() / ENTRY_HEADER_LEN))?;
@@ -223,6 +230,9 @@ pub fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) {
 }
 
 /// Reads a snapshot.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are cut off, the index or term is impossible, or members or data exceed their limits.
 pub fn take_snapshot(reader: &mut Reader<'_>) -> Result<Snapshot, CodecError> {
     let (index, term) = (reader.u64()?, reader.u64()?);
     if index == 0 || index == u64::MAX || term == 0 {
@@ -241,11 +251,17 @@ pub fn put_hard_state(out: &mut Vec<u8>, state: &HardState) {
 }
 
 /// Reads a hard state.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are cut off.
 pub fn take_hard_state(reader: &mut Reader<'_>) -> Result<HardState, CodecError> {
     Ok(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? })
 }
 
 /// Fails when anything is left.
+///
+/// # Errors
+/// [`CodecError::Trailing`] with the number of bytes left.
 pub fn finish(reader: &Reader<'_>) -> Result<(), CodecError> {
     if reader.is_empty() { Ok(()) } else { Err(CodecError::Trailing(reader.len())) }
 }

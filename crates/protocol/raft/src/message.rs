@@ -95,6 +95,10 @@ impl Message {
     }
 
     /// Reads what [`Message::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`CodecError`] when another version wrote it, the kind is unknown, the bytes are cut off or too many, or a field
+    /// has a value that Raft never sends.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8()?;

@@ -131,6 +131,10 @@ pub struct Node {
 
 impl Node {
     /// A node with the content of its disk.
+    ///
+    /// # Errors
+    /// [`BadLog::Gap`] when entries are missing, [`BadLog::Short`] when the log ends before a committed index,
+    /// [`BadLog::Config`] when the settings contradict each other.
     pub fn new(config: Config, stored: Stored) -> Result<Self, BadLog> {
         check_log(&stored)?;
         let store = Store::new(stored);
@@ -183,6 +187,10 @@ impl Node {
     }
 
     /// A message has arrived.
+    ///
+    /// # Errors
+    /// [`Unacceptable`] when the message is for another node, comes from none of the group, or contradicts this node's
+    /// log. Nothing was done with it.
     pub fn receive(&mut self, message: Message) -> Result<(), Unacceptable> {
         self.assert_free();
         let Message(message) = message;
@@ -202,6 +210,10 @@ impl Node {
     }
 
     /// Proposes a command. Only the leader can.
+    ///
+    /// # Errors
+    /// [`Refused::Size`] when the command is empty or larger than [`ENTRY_BYTES_MAX`], [`Refused::NotLeader`],
+    /// [`Refused::Busy`] when leadership is being transferred or too much is uncommitted.
     pub fn propose(&mut self, command: Bytes) -> Result<Proposed, Refused> {
         self.assert_free();
         if command.is_empty() || command.len() > ENTRY_BYTES_MAX {
@@ -218,6 +230,10 @@ impl Node {
     }
 
     /// Proposes a change of the group. Several changes at once pass through a joint configuration, which ends by itself.
+    ///
+    /// # Errors
+    /// [`Refused::Size`] when there are no changes or too many, [`Refused::ChangeUnderWay`] when another change is not
+    /// committed yet, [`Refused::NotLeader`], [`Refused::Busy`].
     pub fn change_membership(&mut self, changes: &[Change]) -> Result<Proposed, Refused> {
         self.assert_free();
         if changes.is_empty() || changes.len() > codec::CHANGES_MAX {
@@ -232,6 +248,9 @@ impl Node {
 
     /// Asks for a point in the log at or after everything that was acknowledged before now; the answer comes in
     /// [`Effects::reads`], or never, when leadership or messages are lost: ask again. Only the leader can.
+    ///
+    /// # Errors
+    /// [`Refused::NotLeader`]; [`Refused::Busy`] until the leader has committed an entry of its term.
     pub fn read(&mut self, read: u64) -> Result<(), Refused> {
         self.assert_free();
         if !self.is_leader() {
@@ -245,6 +264,9 @@ impl Node {
     }
 
     /// Hands leadership to a voter, which takes it when it has all entries; within an election timeout or not at all.
+    ///
+    /// # Errors
+    /// [`Refused::NotLeader`].
     pub fn transfer_leadership(&mut self, to: u64) -> Result<(), Refused> {
         self.assert_free();
         if !self.is_leader() {

@@ -121,6 +121,9 @@ pub struct ClusterView {
 impl ClusterView {
     /// A view of these nodes, `own` among them.
     ///
+    /// # Errors
+    /// As [`Ring::new`](crate::Ring::new).
+    ///
     /// # Panics
     /// When `own` is not among them.
     pub fn new(own: HostId, nodes: Vec<ViewNode>) -> Result<Self, crate::RingError> {
@@ -128,6 +131,9 @@ impl ClusterView {
     }
 
     /// The same when reads ask those already who will own the tokens, and writes still go to those, too, who did.
+    ///
+    /// # Errors
+    /// As [`Ring::new`](crate::Ring::new).
     ///
     /// # Panics
     /// When `own` is not among the nodes.

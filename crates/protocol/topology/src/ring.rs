@@ -86,6 +86,10 @@ pub struct Ring {
 
 impl Ring {
     /// A ring of these nodes, each with its tokens.
+    ///
+    /// # Errors
+    /// A [`RingError`] when there are more than 65,535 nodes, a host comes twice or has no token, or two nodes have the
+    /// same token.
     pub fn new(members: impl IntoIterator<Item = (RingNode, Vec<i64>)>) -> Result<Self, RingError> {
         let mut ring = Self::default();
         let mut hosts = BTreeSet::new();

@@ -121,6 +121,9 @@ impl Decoder {
     }
 
     /// Everything that can be cut from `input` now.
+    ///
+    /// # Errors
+    /// As [`Decoder::next`].
     pub fn feed<'a>(
         &'a mut self,
         input: &'a mut BytesMut,
@@ -129,6 +132,10 @@ impl Decoder {
     }
 
     /// The next envelope from the front of `input`; `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// A [`Rejection`] when an envelope or frame breaks the protocol. After a [fatal](ProtocolError::is_fatal) one,
+    /// nothing more comes and the connection has to be closed.
     pub fn next(&mut self, input: &mut BytesMut) -> Option<Result<Envelope, Rejection>> {
         if self.failed {
             input.clear();

@@ -24,6 +24,9 @@ macro_rules! named {
             }
 
             /// The case with this name, in any case of letters.
+            ///
+            /// # Errors
+            /// [`ProtocolError::UnknownName`] when no case has the name.
             pub fn from_name(name: &str) -> Result<Self, ProtocolError> {
                 $(if name.eq_ignore_ascii_case($name) {
                     return Ok(Self::$case);

@@ -201,6 +201,11 @@ pub(crate) const PREPARE_KEYSPACE: u32 = 0x01;
 
 impl Request {
     /// Reads the request in an envelope. Bytes after the message are ignored, as the specification asks.
+    ///
+    /// # Errors
+    /// [`ProtocolError::UnknownOpcode`] when it is a response, [`ProtocolError::CustomPayloadNotAllowed`] before
+    /// version 4, [`ProtocolError::Truncated`] and the others of a body when a field is cut off or has an undefined
+    /// value.
     pub fn decode(envelope: &Envelope, dialect: Dialect) -> Result<Self, ProtocolError> {
         let mut reader = BodyReader::new(&envelope.body);
         let mut custom_payload = CustomPayload::new();

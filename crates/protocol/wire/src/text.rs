@@ -8,6 +8,9 @@ pub struct Utf8Bytes(Bytes);
 
 impl Utf8Bytes {
     /// Checks that the bytes are UTF-8.
+    ///
+    /// # Errors
+    /// A [`std::str::Utf8Error`] when they are not.
     pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
         std::str::from_utf8(&bytes)?;
         Ok(Self(bytes))

@@ -27,6 +27,9 @@ pub trait Coordinator: Sized + 'static {
     fn view(&self) -> Arc<ClusterView>;
 
     /// Reads one page.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::read`].
     fn read(
         &self,
         command: &ReadCommand,
@@ -47,6 +50,9 @@ pub trait Coordinator: Sized + 'static {
 
     /// The places of a table whose vectors are nearest to one, nearest first; each of them once. They are candidates: their rows may
     /// be others by now, or gone.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read`]; [`RequestError::Invalid`] when the index is not there or not built yet on a replica.
     fn nearest(
         &self,
         table: &Arc<Table>,
@@ -56,6 +62,9 @@ pub trait Coordinator: Sized + 'static {
     ) -> impl Future<Output = Result<Vec<Candidate>, RequestError>>;
 
     /// Writes; all or none of the partitions when the kind is a logged batch.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::write`].
     fn write(
         &self,
         updates: Vec<PartitionUpdate>,
@@ -71,6 +80,10 @@ pub trait Coordinator: Sized + 'static {
     }
 
     /// Reads one partition with the command, and writes what `decide` then says, with nothing agreed on in between.
+    ///
+    /// # Errors
+    /// [`RequestError::CasTimeout`] when the votes do not come in time and the write never takes effect,
+    /// [`RequestError::CasUncertain`] when it may, [`RequestError::Unavailable`], and those of `decide`.
     fn cas(
         &self,
         command: &ReadCommand,
@@ -79,6 +92,9 @@ pub trait Coordinator: Sized + 'static {
     ) -> impl Future<Output = Result<CasOutcome, ExecError>>;
 
     /// Reads one partition so that everything agreed on before is seen.
+    ///
+    /// # Errors
+    /// As [`Coordinator::read`]; [`RequestError::CasTimeout`] when an earlier decision cannot be completed in time.
     fn read_serial(
         &self,
         command: &ReadCommand,
@@ -87,6 +103,9 @@ pub trait Coordinator: Sized + 'static {
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
 
     /// Adds to counters: each cell's value is the change as eight bytes.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::increment`].
     fn increment(
         &self,
         updates: Vec<PartitionUpdate>,
@@ -94,9 +113,15 @@ pub trait Coordinator: Sized + 'static {
     ) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Removes all data of a table on all nodes.
+    ///
+    /// # Errors
+    /// [`RequestError::Truncate`] when a node is down, or a shard fails or does not answer in time.
     fn truncate(&self, table: &Table, deadline: Instant) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Applies edits planned against the schema of version `base`, and returns when this shard sees the new schema.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::change_schema`].
     fn change_schema(
         &self,
         base: [u8; 16],

@@ -67,16 +67,25 @@ macro_rules! invalid {
 pub(crate) use invalid;
 
 /// An error of class Unauthorized.
+///
+/// # Errors
+/// Always [`ExecError::Unauthorized`] with this text.
 pub fn unauthorized<T>(text: impl Into<String>) -> Result<T> {
     Err(ExecError::Unauthorized(text.into()))
 }
 
 /// An error of configuration.
+///
+/// # Errors
+/// Always [`ExecError::Config`] with this text.
 pub fn config<T>(text: impl Into<String>) -> Result<T> {
     Err(ExecError::Config(text.into()))
 }
 
 /// An error of syntax.
+///
+/// # Errors
+/// Always [`ExecError::Syntax`] with this text.
 pub fn syntax<T>(text: impl Into<String>) -> Result<T> {
     Err(ExecError::Syntax(text.into()))
 }

@@ -174,6 +174,10 @@ impl Function {
     }
 
     /// Its value for these arguments.
+    ///
+    /// # Errors
+    /// [`ExecError::FunctionFailure`] when the function has no result for its arguments; [`ExecError::Invalid`] when a
+    /// part of a token's key is too long, or the function is user-defined.
     pub fn call(&self, context: &CallContext, args: &[Option<Bytes>]) -> Result<Option<Bytes>> {
         let args: smallvec::SmallVec<[Option<&[u8]>; 4]> = args.iter().map(|arg| arg.as_deref()).collect();
         context.count_call(args.iter().copied().flatten().map(<[u8]>::len).sum());
@@ -284,6 +288,10 @@ impl AggregateState {
     }
 
     /// Adds a row's value.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when a value to be summed is no number, [`ExecError::FunctionFailure`] when a sum of
+    /// decimals takes too many digits.
     pub fn add(&mut self, value: Option<Bytes>) -> Result<()> {
         match self {
             Self::CountRows(count) => *count += 1,
@@ -307,6 +315,9 @@ impl AggregateState {
     }
 
     /// The result over what was added.
+    ///
+    /// # Errors
+    /// None today: [`AggregateState::add`] refuses values that cannot be summed.
     pub fn result(&self) -> Result<Option<Bytes>> {
         match self {
             Self::CountRows(count) => Ok(Some(Bytes::copy_from_slice(&count.to_be_bytes()))),

@@ -18,6 +18,9 @@ const NO_KEYSPACE: &str =
     "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename";
 
 /// The keyspace that a name means: its own, or the session's.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when neither names one.
 pub fn keyspace_of<'n>(name: &'n QualifiedName, session: Option<&'n str>) -> Result<&'n str> {
     match name.keyspace.as_deref().or(session) {
         Some(keyspace) => Ok(keyspace),
@@ -32,6 +35,10 @@ impl<'a> Lookup<'a> {
     }
 
     /// The table that a name means, and whether it is computed.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when no keyspace is named, or the keyspace or table does not
+    /// exist.
     pub fn table(&self, name: &QualifiedName, session: Option<&str>) -> Result<(Arc<Table>, bool)> {
         let keyspace = keyspace_of(name, session)?;
         let Some(home) = self.schema.keyspace(keyspace) else {

@@ -35,6 +35,10 @@ pub fn text(ty: &DataType) -> String {
 const DIMENSION_MAX: i32 = i32::MAX;
 
 /// The type with this name in a statement about `keyspace`.
+///
+/// # Errors
+/// [`ExecError::Invalid`] when a user type is unknown, a collection inside another is not frozen, or an element type is
+/// not allowed there; [`ExecError::Syntax`] as [`of_class`].
 pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType> {
     let resolve_inner = |inner: &DataType| resolve(inner, schema, keyspace);
     Ok(match ty {
@@ -106,6 +110,9 @@ pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType
 }
 
 /// The type of a class's name, and whether it is in `ReversedType`.
+///
+/// # Errors
+/// [`ExecError::Syntax`] when no type has the class.
 pub fn of_class(class: &str) -> Result<(CqlType, bool)> {
     let found = match CqlType::parse_class_name(class) {
         Ok((CqlType::Custom(name), reversed)) => {

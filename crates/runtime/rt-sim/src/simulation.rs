@@ -591,6 +591,9 @@ impl Sim {
 /// Running.
 impl Sim {
     /// Runs until `done` says so. It is asked after every step.
+    ///
+    /// # Errors
+    /// [`Stalled`] as [`Sim::step`].
     pub fn run_until(&self, mut done: impl FnMut() -> bool) -> Result<(), Stalled> {
         while !done() {
             self.step()?;
@@ -607,11 +610,17 @@ impl Sim {
     }
 
     /// Runs until all mains of a node have returned and the node has ended.
+    ///
+    /// # Errors
+    /// [`Stalled`] as [`Sim::step`].
     pub fn run_until_exit(&self, node: NodeId) -> Result<(), Stalled> {
         self.run_until(|| !self.is_running(node))
     }
 
     /// Runs a client: a task on a machine of its own, which never fails, until its end.
+    ///
+    /// # Errors
+    /// [`Stalled`] as [`Sim::step`], when the client has not ended by then.
     pub fn block_on<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         client: impl FnOnce(Rt) -> F,
@@ -634,6 +643,9 @@ impl Sim {
     }
 
     /// Runs one task, or lets time pass to the next event.
+    ///
+    /// # Errors
+    /// [`Stalled`] when every task waits and no event is left, or the limit of virtual time is reached.
     pub fn step(&self) -> Result<(), Stalled> {
         let world = &self.0.world;
         self.apply_control();
@@ -858,6 +870,9 @@ fn erase<T: fmt::Debug + 'static>(main: ShardMain<T>) -> ErasedMain {
 
 impl<T: 'static> Begun<T> {
     /// Runs the simulation until it ends.
+    ///
+    /// # Errors
+    /// [`Stalled`] as [`Sim::step`], when the task has not ended by then.
     pub fn join(self, sim: &Sim) -> Result<T, Stalled> {
         sim.run_until(|| self.is_finished())?;
         Ok(self.take())

@@ -48,6 +48,9 @@ pub fn open_files_limit() -> Option<u64> {
 
 /// Runs a node: one thread for each of `mains`. Returns their results when the last of them has returned; until
 /// then the tasks of a shard whose main has returned go on (it still answers the others).
+///
+/// # Errors
+/// A [`StartError`] when the system refuses the stall detector, a shard's thread, its executor or its ring.
 pub fn run<T: Send + 'static>(config: &Config, mains: Vec<ShardMain<T>>) -> Result<Vec<T>, StartError> {
     assert!(!mains.is_empty(), "a node has at least one shard");
     // Every connection is an open file, and the usual soft limit is 1,024 of them.

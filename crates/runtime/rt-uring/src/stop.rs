@@ -73,6 +73,9 @@ impl StopSignals {
 
 /// Calls `requested` on a thread of its own at every SIGTERM and SIGINT, until the process ends. For a process of several
 /// nodes; one alone has [`crate::Config::handle_signals`].
+///
+/// # Errors
+/// That of the system when it refuses the handlers of the signals or the thread.
 pub fn on_stop_signal(requested: impl Fn() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Before the thread begins, so that no signal is missed.

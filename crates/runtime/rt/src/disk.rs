@@ -206,6 +206,10 @@ impl Disk {
     }
 
     /// Opens a file.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the system refuses; of kind `NotFound` when the file does not exist and is not to be
+    /// created, `AlreadyExists` when `create_new` finds it.
     pub async fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, DiskError> {
         let path: Arc<Path> = Arc::from(path.as_ref());
         let op = if options.create || options.create_new { DiskOp::Create } else { DiskOp::Open };
@@ -215,7 +219,11 @@ impl Disk {
         }
     }
 
-    /// Reads a whole file of at most `limit` bytes; a longer one is an error.
+    /// Reads a whole file of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `FileTooLarge` when the file is longer than `limit`; any of [`Disk::open`] and
+    /// [`File::read_at`].
     pub async fn read_to_end(&self, path: impl AsRef<Path>, limit: usize) -> Result<Vec<u8>, DiskError> {
         let file = self.open(path, OpenOptions::READ).await?;
         let len = file.len().await?;
@@ -252,6 +260,10 @@ impl Disk {
 
     /// Replaces a file's content so that a crash leaves the old content or the new one: writes `path` with the
     /// suffix `.tmp`, syncs it, renames it, and syncs the directory.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when one of these steps fails; the old content is in place then, unless it was the sync of the
+    /// directory.
     pub async fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), DiskError> {
         let path = path.as_ref();
         let mut name = path.as_os_str().to_owned();
@@ -268,22 +280,34 @@ impl Disk {
 
     /// Gives a file or directory another name, replacing a file of that name. Durable after [`Disk::sync_dir`]
     /// of the directories concerned.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when `from` does not exist, or the system refuses.
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), DiskError> {
         let op = PathOp::Rename(from.as_ref().into(), to.as_ref().into());
         self.done(DiskOp::Rename, from.as_ref(), op).await
     }
 
     /// Removes a file.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when it does not exist, or when the system refuses.
     pub async fn remove(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
         self.done(DiskOp::Remove, path.as_ref(), PathOp::Remove(path.as_ref().into())).await
     }
 
     /// Removes a directory with everything in it.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when it does not exist, or when the system refuses; a part may be gone then.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
         self.done(DiskOp::Remove, path.as_ref(), PathOp::RemoveDirAll(path.as_ref().into())).await
     }
 
     /// Makes a directory and those above it; succeeds when it exists.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the system refuses, or a file has the name of one of them.
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
         self.done(DiskOp::CreateDir, path.as_ref(), PathOp::CreateDirAll(path.as_ref().into())).await
     }
@@ -303,6 +327,9 @@ impl Disk {
     }
 
     /// The entries of a directory, sorted by name.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when there is no such directory, or when the system refuses.
     pub async fn list(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>, DiskError> {
         let path = path.as_ref();
         match self.path_op(DiskOp::List, path, PathOp::List(path.into())).await? {
@@ -315,12 +342,19 @@ impl Disk {
     }
 
     /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `AlreadyExists` when `to` exists, `NotFound` when `from` does not, or when the system
+    /// refuses.
     pub async fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), DiskError> {
         let op = PathOp::HardLink(from.as_ref().into(), to.as_ref().into());
         self.done(DiskOp::HardLink, from.as_ref(), op).await
     }
 
     /// Whether the name exists, as a file or a directory.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the system refuses to look the name up.
     pub async fn exists(&self, path: impl AsRef<Path>) -> Result<bool, DiskError> {
         match self.stat(path.as_ref()).await {
             Ok(_) => Ok(true),
@@ -330,6 +364,9 @@ impl Disk {
     }
 
     /// Whether the name exists and is a directory.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the system refuses to look the name up.
     pub async fn is_dir(&self, path: impl AsRef<Path>) -> Result<bool, DiskError> {
         match self.stat(path.as_ref()).await {
             Ok((is_dir, _)) => Ok(is_dir),
@@ -339,26 +376,42 @@ impl Disk {
     }
 
     /// Length of a file, bytes.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when there is no such file, or when the system refuses.
     pub async fn len(&self, path: impl AsRef<Path>) -> Result<u64, DiskError> {
         Ok(self.stat(path.as_ref()).await?.1)
     }
 
     /// Makes the entries of a directory durable: files created, renamed and removed in it.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the directory cannot be opened or synced. It is then unknown which of its entries are durable.
     pub async fn sync_dir(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
         self.done(DiskOp::Sync, path.as_ref(), PathOp::SyncDir(path.as_ref().into())).await
     }
 
     /// Bytes that this process may still take of the file system that holds `path`.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when `path` does not exist, or the system refuses.
     pub async fn free_space(&self, path: impl AsRef<Path>) -> Result<u64, DiskError> {
         Ok(self.space(path.as_ref()).await?.0)
     }
 
     /// Size of the file system that holds `path`, bytes.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when `path` does not exist, or the system refuses.
     pub async fn total_space(&self, path: impl AsRef<Path>) -> Result<u64, DiskError> {
         Ok(self.space(path.as_ref()).await?.1)
     }
 
     /// Takes the lock of a file, which is made when missing and then holds this process's id.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] when another process has the lock; [`LockError::Disk`] when the file cannot be opened,
+    /// locked or written.
     pub async fn lock_exclusive(&self, path: impl AsRef<Path>) -> Result<LockGuard, LockError> {
         let path = path.as_ref();
         match self.driver.lock(path.into()).await {
@@ -431,6 +484,9 @@ impl File {
 
     /// Reads at most `len` bytes from `position`; fewer only at the end of the file. With direct IO position
     /// and length may still be anything: the read is widened and the result narrowed.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the disk fails to read.
     pub async fn read_at(&self, position: u64, len: usize) -> Result<IoBuf, DiskError> {
         let alignment = self.alignment() as u64;
         let lead = (position % alignment) as usize;
@@ -442,8 +498,11 @@ impl File {
         Ok(buf)
     }
 
-    /// Reads exactly `len` bytes from `position`; a file that ends before that is an error
-    /// ([`DiskError::is_unexpected_eof`]).
+    /// Reads exactly `len` bytes from `position`.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `UnexpectedEof` ([`DiskError::is_unexpected_eof`]) when the file ends before that, or as
+    /// [`File::read_at`].
     pub async fn read_exact_at(&self, position: u64, len: usize) -> Result<IoBuf, DiskError> {
         let buf = self.read_at(position, len).await?;
         if buf.len() < len {
@@ -456,6 +515,9 @@ impl File {
     /// Fills the capacity of `buf` from `position` and gives the buffer back, whatever happens. Its length is
     /// the number of bytes read; less than the capacity only at the end of the file or after an error. With
     /// direct IO the position must be aligned.
+    ///
+    /// # Errors
+    /// The result is a [`DiskError`] when the disk fails to read.
     pub async fn read_into(&self, position: u64, mut buf: IoBuf) -> (Result<usize, DiskError>, IoBuf) {
         buf.clear();
         let capacity = buf.capacity();
@@ -496,6 +558,10 @@ impl File {
 
     /// Writes all of `buf` at `position` (ignored in append mode) and gives the buffer back for reuse. Not
     /// durable before a sync. With direct IO position and length must be aligned.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the disk is full or fails, of kind `InvalidInput` when a direct write is not aligned. The
+    /// buffer is lost, and a part of it may have been written.
     pub async fn write_at(&self, position: u64, mut buf: IoBuf) -> Result<IoBuf, DiskError> {
         let alignment = self.alignment();
         if alignment > 1
@@ -545,21 +611,34 @@ impl File {
     }
 
     /// Makes the content durable, with as much of the attributes as reading it needs.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the disk fails. Writes since the last sync may be lost then, even if a later sync
+    /// succeeds.
     pub async fn sync_data(&self) -> Result<(), DiskError> {
         self.driver.sync(false).await.map_err(|error| self.error(DiskOp::Sync, error))
     }
 
     /// Makes content and attributes durable.
+    ///
+    /// # Errors
+    /// As [`File::sync_data`].
     pub async fn sync_all(&self) -> Result<(), DiskError> {
         self.driver.sync(true).await.map_err(|error| self.error(DiskOp::Sync, error))
     }
 
     /// Cuts the file, or extends it with zeros that take no space.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the disk is full or fails.
     pub async fn set_len(&self, len: u64) -> Result<(), DiskError> {
         self.driver.set_len(len).await.map_err(|error| self.error(DiskOp::Allocate, error))
     }
 
     /// Takes blocks for `[position, position + len)`, extending the file; unwritten bytes read as zeros.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the disk is full or fails.
     pub async fn allocate(&self, position: u64, len: u64) -> Result<(), DiskError> {
         self.driver.allocate(position, len).await.map_err(|error| self.error(DiskOp::Allocate, error))
     }
@@ -576,6 +655,9 @@ impl File {
     }
 
     /// Length, bytes.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the system refuses.
     pub async fn len(&self) -> Result<u64, DiskError> {
         self.driver.len().await.map_err(|error| self.error(DiskOp::Stat, error))
     }

@@ -114,10 +114,20 @@ pub enum LockOutput {
 /// The disk of one node, as one shard sees it.
 pub trait DiskDriver {
     /// Opens a file.
+    ///
+    /// # Errors
+    /// That of the system.
     fn open(&self, path: PathBuf, options: OpenOptions) -> LocalBoxFuture<io::Result<Rc<dyn FileDriver>>>;
     /// Carries out an operation on names.
+    ///
+    /// # Errors
+    /// That of the system; of kind `NotFound` and `AlreadyExists` as the operation's [`Disk`](crate::Disk) method says.
     fn path_op(&self, op: PathOp) -> LocalBoxFuture<io::Result<PathOutput>>;
     /// Takes the exclusive lock of a file, creating it, and writes this process's id into it.
+    ///
+    /// # Errors
+    /// That of the system when the file cannot be opened, locked or written. A lock that another process holds is no
+    /// error.
     fn lock(&self, path: PathBuf) -> LocalBoxFuture<io::Result<LockOutput>>;
 }
 
@@ -125,6 +135,9 @@ pub trait DiskDriver {
 pub trait FileDriver {
     /// Reads into `buf[start..start + len]` (positions in its capacity, see [`IoBuf::io_area_mut`]); gives
     /// the number of bytes read, 0 at the end of the file. May be short.
+    ///
+    /// # Errors
+    /// That of the system; the buffer comes back all the same.
     fn read(
         &self,
         position: u64,
@@ -134,6 +147,9 @@ pub trait FileDriver {
     ) -> LocalBoxFuture<(io::Result<usize>, IoBuf)>;
     /// Writes `buf[start..start + len]` (positions in its capacity); may be short. With `append` the
     /// position is ignored.
+    ///
+    /// # Errors
+    /// That of the system; the buffer comes back all the same.
     fn write(
         &self,
         position: u64,
@@ -142,15 +158,29 @@ pub trait FileDriver {
         len: usize,
     ) -> LocalBoxFuture<(io::Result<usize>, IoBuf)>;
     /// Makes the content durable, and with `all` the other attributes too.
+    ///
+    /// # Errors
+    /// That of the system.
     fn sync(&self, all: bool) -> LocalBoxFuture<io::Result<()>>;
     /// Cuts or extends (with zeros) the file.
+    ///
+    /// # Errors
+    /// That of the system.
     fn set_len(&self, len: u64) -> LocalBoxFuture<io::Result<()>>;
     /// Makes sure that `[position, position + len)` has blocks and reads as zeros where nothing was written.
+    ///
+    /// # Errors
+    /// That of the system.
     fn allocate(&self, position: u64, len: u64) -> LocalBoxFuture<io::Result<()>>;
-    /// Maps the first `len` bytes, which have blocks, into memory and reads them in. [`io::ErrorKind::Unsupported`] where a
-    /// store to the mapping could fail.
+    /// Maps the first `len` bytes, which have blocks, into memory and reads them in.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where a store to the mapping could fail; that of the system when it does not map.
     fn map(&self, len: u64) -> LocalBoxFuture<io::Result<Box<dyn MappingDriver>>>;
     /// Length in bytes.
+    ///
+    /// # Errors
+    /// That of the system.
     fn len(&self) -> LocalBoxFuture<io::Result<u64>>;
     /// The alignment of positions, lengths and memory of an operation; 1 for buffered files.
     fn alignment(&self) -> usize;
@@ -165,26 +195,41 @@ pub trait MappingDriver {
 /// The network of one node, as one shard sees it.
 pub trait NetDriver {
     /// Listens.
+    ///
+    /// # Errors
+    /// That of the system: the address is in use, is none of this machine, or needs a privilege.
     fn listen(
         &self,
         address: SocketAddr,
         options: ListenOptions,
     ) -> LocalBoxFuture<io::Result<Box<dyn ListenerDriver>>>;
     /// Connects.
+    ///
+    /// # Errors
+    /// That of the system: nobody listens there, or the address cannot be reached.
     fn connect(
         &self,
         address: SocketAddr,
         options: ConnectOptions,
     ) -> LocalBoxFuture<io::Result<Box<dyn StreamDriver>>>;
     /// Takes over a connection that another shard has detached.
+    ///
+    /// # Errors
+    /// That of the system when it does not take the socket in; of kind `InvalidInput` when another backend detached it.
     fn attach(&self, detached: Box<dyn Any + Send>) -> io::Result<Box<dyn StreamDriver>>;
 }
 
 /// A listening socket.
 pub trait ListenerDriver {
     /// The next connection and its peer.
+    ///
+    /// # Errors
+    /// That of one connection, or a shortage of descriptors or memory; the listener continues.
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn StreamDriver>, SocketAddr)>>;
     /// The address that it listens on, with the port that was given for port 0.
+    ///
+    /// # Errors
+    /// That of the system.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
 
@@ -192,32 +237,68 @@ pub trait ListenerDriver {
 /// task that polled last is woken.
 pub trait StreamDriver {
     /// Ready when a read would not wait.
+    ///
+    /// # Errors
+    /// As [`StreamDriver::poll_read`].
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Reads; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// That of the system or of a layer when the connection is broken.
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
     /// Appends the available bytes to `buf`, at most its spare capacity; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`StreamDriver::poll_read`].
     fn poll_read_buf(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>>;
     /// Ready when a write would not wait.
+    ///
+    /// # Errors
+    /// As [`StreamDriver::poll_write`].
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Writes a part of `bytes`.
+    ///
+    /// # Errors
+    /// That of the system or of a layer when the connection is broken or its writing side closed.
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     /// Writes a part of `slices`, taken one after another.
+    ///
+    /// # Errors
+    /// As [`StreamDriver::poll_write`].
     fn poll_write_vectored(
         &self,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
     /// Flushes and closes the writing side.
+    ///
+    /// # Errors
+    /// As [`StreamDriver::poll_write`].
     fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Whether small writes leave at once.
+    ///
+    /// # Errors
+    /// That of the system.
     fn set_nodelay(&self, nodelay: bool) -> io::Result<()>;
     /// Probes the other end after `idle` without traffic; the connection fails when it does not answer for as long again.
+    ///
+    /// # Errors
+    /// That of the system.
     fn set_keepalive(&self, idle: Duration) -> io::Result<()>;
     /// The other end.
+    ///
+    /// # Errors
+    /// That of the system, when the connection is broken.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
     /// This end.
+    ///
+    /// # Errors
+    /// That of the system.
     fn local_addr(&self) -> io::Result<SocketAddr>;
     /// Unbinds the connection from this shard, for [`NetDriver::attach`] of another.
+    ///
+    /// # Errors
+    /// That of the system when it does not give the socket back.
     fn detach(self: Box<Self>) -> io::Result<Box<dyn Any + Send>>;
 }
 

@@ -116,6 +116,9 @@ impl Rt {
     }
 
     /// Runs `future` for at most `duration`; then it is dropped.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when `duration` passes first.
     pub fn timeout<F: Future>(
         &self,
         duration: Duration,
@@ -125,6 +128,9 @@ impl Rt {
     }
 
     /// Runs `future` until `deadline` at the latest; then it is dropped.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when `deadline` comes first.
     pub fn timeout_at<F: Future>(
         &self,
         deadline: Instant,

@@ -84,6 +84,9 @@ impl Net {
     }
 
     /// Listens on `address`; port 0 takes any free one, see [`Listener::local_addr`].
+    ///
+    /// # Errors
+    /// A [`NetError`] when the address is in use, is none of this machine, or needs a privilege.
     pub async fn listen(&self, address: SocketAddr, options: ListenOptions) -> Result<Listener, NetError> {
         let error = |source| NetError { op: NetOp::Listen, address: Some(address), source };
         let driver = self.driver.listen(address, options).await.map_err(error)?;
@@ -91,6 +94,9 @@ impl Net {
     }
 
     /// Connects to `address`.
+    ///
+    /// # Errors
+    /// A [`NetError`] when nobody listens there, the address cannot be reached, or the system has no socket left.
     pub async fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Result<Stream, NetError> {
         let error = |source| NetError { op: NetOp::Connect, address: Some(address), source };
         let driver = self.driver.connect(address, options).await.map_err(error)?;
@@ -98,6 +104,9 @@ impl Net {
     }
 
     /// Takes over a connection that another shard of this node has detached.
+    ///
+    /// # Errors
+    /// A [`NetError`] when the system does not take the socket in, or a layer cannot be put over it again.
     pub fn attach(&self, detached: DetachedStream) -> Result<Stream, NetError> {
         let address = detached.peer;
         let error = |source| NetError { op: NetOp::HandOver, address: Some(address), source };
@@ -119,8 +128,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Waits for the next connection. An error concerns one connection or a shortage, not the listener: wait a
-    /// little and go on.
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// A [`NetError`] of one connection or of a shortage, not of the listener: wait a little and go on.
     pub async fn accept(&self) -> Result<(Stream, SocketAddr), NetError> {
         let accepted = poll_fn(|cx| self.driver.poll_accept(cx)).await;
         match accepted {
@@ -132,6 +143,9 @@ impl Listener {
     }
 
     /// The address that it listens on.
+    ///
+    /// # Errors
+    /// That of the system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.driver.local_addr()
     }
@@ -174,32 +188,50 @@ impl Stream {
     }
 
     /// Ready when a read would not wait.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.driver.poll_read_ready(cx)
     }
 
     /// Reads into a slice; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
     pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.driver.poll_read(cx, buf)
     }
 
     /// Appends to `buf` at most its spare capacity (which must not be 0); 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
     pub fn poll_read_buf(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
         debug_assert!(buf.capacity() > buf.len(), "no room to read into");
         self.driver.poll_read_buf(cx, buf)
     }
 
     /// Ready when a write would not wait.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.driver.poll_write_ready(cx)
     }
 
     /// Writes a part of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.driver.poll_write(cx, bytes)
     }
 
     /// Writes a part of `slices`.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub fn poll_write_vectored(
         &self,
         cx: &mut Context<'_>,
@@ -209,26 +241,42 @@ impl Stream {
     }
 
     /// Closes the writing side.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.driver.poll_shutdown(cx)
     }
 
     /// Waits until a read would not wait. An idle connection that waits here needs no buffer.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.driver.poll_read_ready(cx)).await
     }
 
     /// Reads into a slice; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// That of the system or of a layer (TLS) when the connection is broken: reset, unreachable, no answer to
+    /// keepalive.
     pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         poll_fn(|cx| self.driver.poll_read(cx, buf)).await
     }
 
     /// Appends to `buf` at most its spare capacity (which must not be 0); 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
     pub async fn read_buf(&self, buf: &mut BytesMut) -> io::Result<usize> {
         poll_fn(|cx| self.poll_read_buf(cx, buf)).await
     }
 
-    /// Fills `buf`; a stream that ends before that is an error of kind `UnexpectedEof`.
+    /// Fills `buf`.
+    ///
+    /// # Errors
+    /// One of kind `UnexpectedEof` when the stream ends before that; else as [`Stream::read`].
     pub async fn read_exact(&self, buf: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -241,6 +289,10 @@ impl Stream {
     }
 
     /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// That of the system or of a layer (TLS) when the connection is broken or its writing side closed. A part may have
+    /// been sent.
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -253,6 +305,9 @@ impl Stream {
     }
 
     /// Writes all of `slices`, one after another, with as few system calls as possible.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub async fn write_all_vectored(&self, slices: &mut [io::IoSlice<'_>]) -> io::Result<()> {
         let mut rest = slices;
         io::IoSlice::advance_slices(&mut rest, 0);
@@ -266,32 +321,50 @@ impl Stream {
     }
 
     /// Closes the writing side; the other end reads to its end.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
     pub async fn shutdown(&self) -> io::Result<()> {
         poll_fn(|cx| self.driver.poll_shutdown(cx)).await
     }
 
     /// Whether small writes leave at once.
+    ///
+    /// # Errors
+    /// That of the system.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.driver.set_nodelay(nodelay)
     }
 
     /// Turns TCP keepalive on (RFC 9293, section 3.8.4): after `idle` without traffic the other end is probed, and the connection fails
     /// when it does not answer for as long again, or has forgotten it.
+    ///
+    /// # Errors
+    /// That of the system.
     pub fn set_keepalive(&self, idle: Duration) -> io::Result<()> {
         self.driver.set_keepalive(idle)
     }
 
     /// The other end.
+    ///
+    /// # Errors
+    /// That of the system, when the connection is broken.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.driver.peer_addr()
     }
 
     /// This end.
+    ///
+    /// # Errors
+    /// That of the system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.driver.local_addr()
     }
 
     /// Unbinds the connection from this shard, for [`Net::attach`] on another.
+    ///
+    /// # Errors
+    /// A [`NetError`] when the other end's address is not known any more, or the system does not give the socket back.
     pub fn detach(self) -> Result<DetachedStream, NetError> {
         let error = |source| NetError { op: NetOp::HandOver, address: None, source };
         let peer = self.driver.peer_addr().map_err(error)?;

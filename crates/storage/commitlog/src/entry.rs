@@ -106,8 +106,10 @@ pub fn encode_received(updates: &EncodedUpdates, out: &mut Vec<u8>) {
     assert!(out.len() > 1, "an entry holds something");
 }
 
-/// The encoded updates of an entry's body with their offsets in it; none when it is of another kind. Malformed framing
-/// ends the list with an error.
+/// The encoded updates of an entry's body with their offsets in it; none when it is of another kind.
+///
+/// # Errors
+/// The last item is a [`ShortRead`] when the body ends inside an update or its length.
 pub fn updates(body: &Bytes) -> Option<impl Iterator<Item = Result<(usize, Bytes), ShortRead>>> {
     if body.first() != Some(&UPDATES) {
         return None;

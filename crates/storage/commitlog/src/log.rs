@@ -311,6 +311,10 @@ impl CommitLog {
 
     /// Records that the entries of `table` before number `before` are in SSTables, durably: they are never replayed
     /// again. Must be done before a compaction may forget what those SSTables hold.
+    ///
+    /// # Errors
+    /// [`AppendError::Disk`] when the checkpoint cannot be written or synced, [`AppendError::Closed`] after
+    /// [`CommitLog::close`]. Replay may then repeat entries that are in SSTables, which changes nothing.
     pub async fn record_flushed(&self, table: TableId, before: u64) -> Result<(), AppendError> {
         assert!(before <= self.next_number(), "only entries that exist are in SSTables");
         let mut news = Checkpoint::default();
@@ -327,6 +331,10 @@ impl CommitLog {
     }
 
     /// Gives segments free whose entries all have numbers below `number`.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when a segment cannot be removed or renamed; it and those behind it stay, and the next call
+    /// tries again.
     pub async fn release_before(&self, number: u64) -> Result<(), DiskError> {
         let _one = self.0.releasing.acquire(1).await.expect("it is never closed");
         loop {
@@ -369,6 +377,10 @@ impl CommitLog {
     }
 
     /// Makes everything durable that was appended before the call.
+    ///
+    /// # Errors
+    /// [`AppendError::Disk`] when a pending entry cannot be written or a segment synced; [`AppendError::Closed`] when
+    /// the writer ended before.
     pub async fn sync(&self) -> Result<(), AppendError> {
         let last = self.0.state.borrow().pending.back().map(|chunk| chunk.status.clone());
         if let Some(status) = last {
@@ -378,6 +390,9 @@ impl CommitLog {
     }
 
     /// Writes and syncs what is pending, marks the end of the segment and ends the tasks. Appending fails from now on.
+    ///
+    /// # Errors
+    /// As [`CommitLog::sync`]. The log is closed all the same.
     pub async fn close(&self) -> Result<(), AppendError> {
         let synced = self.sync().await;
         self.0.closing.set(true);

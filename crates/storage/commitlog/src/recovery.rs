@@ -102,6 +102,11 @@ fn walk(bytes: &[u8], header: &SegmentHeader, skip: bool) -> Vec<EntryPlace> {
 impl CommitLog {
     /// Opens the log of this shard: finds its segments, tells a torn tail from damage, and starts the task that writes.
     /// The directory is made when it is missing. `skip_sync` is an injected bug for tests of the tests.
+    ///
+    /// # Errors
+    /// [`CommitLogError::Disk`] when the disk fails, [`CommitLogError::NewerVersion`] when a later version wrote a
+    /// segment, [`CommitLogError::Corrupt`] and [`CommitLogError::Missing`] when durable entries are damaged or gone
+    /// and `ignore_errors` is not set.
     pub async fn open(
         rt: &Rt,
         config: CommitLogConfig,
@@ -167,6 +172,9 @@ async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError
 }
 
 /// The segments of all shards in a directory, for a node whose number of shards has changed: shard, path.
+///
+/// # Errors
+/// [`CommitLogError::Disk`] when the directory cannot be listed.
 pub async fn list_segments(disk: &Disk, directory: &Path) -> Result<Vec<(u16, PathBuf)>, CommitLogError> {
     let mut out = Vec::new();
     if !disk.exists(directory).await? {
@@ -183,6 +191,10 @@ pub async fn list_segments(disk: &Disk, directory: &Path) -> Result<Vec<(u16, Pa
 }
 
 /// The header of a segment; none for a file that never got one.
+///
+/// # Errors
+/// [`CommitLogError::Disk`] when the file cannot be read, [`CommitLogError::NewerVersion`] when a later version wrote
+/// it.
 pub async fn read_header(disk: &Disk, path: &Path) -> Result<Option<SegmentHeader>, CommitLogError> {
     let file = disk.open(path, rt::OpenOptions::READ).await?;
     let bytes = file.read_at(0, HEADER_LEN).await?;
@@ -197,6 +209,9 @@ pub async fn read_header(disk: &Disk, path: &Path) -> Result<Option<SegmentHeade
 
 /// Reads the log of any shard without opening it for writing: what it holds is replayed into another place, and then
 /// the files are removed.
+///
+/// # Errors
+/// As [`CommitLog::open`].
 pub async fn read_shard(
     rt: &Rt,
     config: &CommitLogConfig,

@@ -96,6 +96,10 @@ impl SegmentHeader {
     }
 
     /// Reads a header.
+    ///
+    /// # Errors
+    /// [`HeaderError::Blank`] when the bytes are too few, or magic or checksum do not match;
+    /// [`HeaderError::NewerVersion`] when a later version wrote it.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
         Self::read(bytes).map_err(|_| HeaderError::Blank)?
     }

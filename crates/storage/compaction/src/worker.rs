@@ -140,6 +140,10 @@ impl Throttle {
 
 /// Merges. `open_output` begins a new SSTable; `max_purgeable` gives the smallest timestamp of data for a key outside
 /// of the job; `stop` is asked often. Outputs of a job that fails are the caller's to remove.
+///
+/// # Errors
+/// [`WorkerError::Stopped`] when `stop` returned true, [`WorkerError::Read`] when an input is damaged or cannot be read,
+/// [`WorkerError::Write`] when an output cannot be created or written.
 pub async fn run(
     rt: &Rt,
     job: Job,

@@ -62,6 +62,9 @@ impl AwaitedFiles {
 
 impl Engine {
     /// To be called before another node is asked for files: from here on nothing is forgotten that they might bring back.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`].
     pub fn await_files(&self, table: TableId) -> Result<AwaitedFiles, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         store.edits.begin_await();
@@ -73,6 +76,12 @@ impl Engine {
 
     /// Takes SSTables over. They have to hold nothing but what is `wanted`, and the table must not have been truncated since they
     /// were `awaited`. The files are linked: their old names are the caller's to remove.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Truncated`] and [`MaintenanceError::UnknownTable`] when the table was truncated or dropped
+    /// meanwhile, [`MaintenanceError::NotWanted`] when a file holds other data than is wanted,
+    /// [`MaintenanceError::Source`] when one is damaged, [`MaintenanceError::Disk`], [`MaintenanceError::Stopped`].
+    /// Nothing is taken over then.
     pub async fn adopt(
         &self,
         awaited: &AwaitedFiles,

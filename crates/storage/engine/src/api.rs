@@ -24,6 +24,11 @@ use crate::{
 impl Engine {
     /// Opens this shard's part of the data directory: SSTables, then the commit log, which is replayed. With one
     /// shard it also does what [`crate::prepare`] does.
+    ///
+    /// # Errors
+    /// [`OpenError::CommitLog`] when durable entries are damaged or missing, [`OpenError::NewerVersion`] and
+    /// [`OpenError::Sstable`] when a later version wrote the record of a truncation or it is damaged,
+    /// [`OpenError::Disk`]. A damaged SSTable is quarantined and fails nothing here.
     pub async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> Result<Engine, OpenError> {
         crate::open::open(rt, config, schema).await
     }
@@ -84,6 +89,9 @@ impl Engine {
     /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of
     /// it and nothing has to be merged or read: the commonest read without the price of a stream. None, as of `visit`, asks for
     /// [`Engine::read`]. Nothing is to be asked of the engine by `visit`.
+    ///
+    /// # Errors
+    /// [`ReadError::Stopped`], [`ReadError::UnknownTable`].
     #[inline]
     pub fn visit_only_row<T>(
         &self,
@@ -99,6 +107,11 @@ impl Engine {
 
     /// The content of the present SSTables is covered by the mark that this gives; after flushing, if that is wanted, so is everything
     /// that was written before.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Source`] when an SSTable is out of service or the flush
+    /// fails; [`MaintenanceError::Disk`] when the mark cannot be written; [`MaintenanceError::Cancelled`] when the
+    /// marks were reset meanwhile; [`MaintenanceError::Stopped`].
     pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::marks::take(&self.0, &store, flush).await
@@ -117,6 +130,9 @@ impl Engine {
     }
 
     /// Returns when a power failure cannot undo what was written to a table before.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; those of the commit log or, for a table without one, of [`Engine::flush`].
     pub async fn make_durable(&self, table: TableId) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         if store.durable.get() {
@@ -152,17 +168,28 @@ impl Engine {
     /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the counter shards of this
     /// node that they lead to, as other replicas must store them. Reads and writes under a lock of the partition. What a power failure
     /// undoes of it later is not counted upon again: see docs/design/engine.md, *Counters*.
+    ///
+    /// # Errors
+    /// [`WriteError::Read`] when the present values cannot be read, [`WriteError::CommitLog`] when the counter id or
+    /// the write cannot be stored, and those of [`Engine::apply`].
     pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, WriteError> {
         crate::counter::increment(self, update).await
     }
 
     /// Writes a table's memtable to an SSTable and waits for it.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Source`] when the SSTable cannot be written (it is tried
+    /// again in the background); [`MaintenanceError::Stopped`].
     pub async fn flush(&self, table: TableId) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         self.0.flush(&store).await
     }
 
     /// Flushes every table.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`], of the first table that fails.
     pub async fn flush_all(&self) -> Result<(), MaintenanceError> {
         let stores = self.0.stores_in_order();
         for store in &stores {
@@ -175,6 +202,11 @@ impl Engine {
     }
 
     /// Merges all of a table's SSTables into one (major compaction) and waits for it.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`], [`MaintenanceError::Source`] when an SSTable is out of service, damaged or
+    /// cannot be written, [`MaintenanceError::Disk`], [`MaintenanceError::Stopped`] or [`MaintenanceError::Cancelled`]
+    /// when the engine stops.
     pub async fn compact(&self, table: TableId) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::compact::major(&self.0, &store).await
@@ -182,6 +214,9 @@ impl Engine {
 
     /// Writes those of a table's SSTables anew that have partitions of other tokens than `kept` says, without these; how many. It
     /// is asked when the SSTables are chosen.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`].
     pub async fn cleanup(
         &self,
         table: TableId,
@@ -217,6 +252,10 @@ impl Engine {
 
     /// Remembers that a table was truncated at this time, when this shard had nothing of it: what began before and comes late is left out
     /// from here on, after a restart too. What is there stays.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] when the time cannot be stored;
+    /// [`MaintenanceError::Stopped`].
     pub async fn learn_truncation(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::truncation::learn(&self.0, &store, at_micros).await
@@ -235,6 +274,10 @@ impl Engine {
 
     /// Forgets a table and removes this shard's files of it, after a snapshot where that is set, which `at_micros` (now)
     /// names. The directory stays until [`crate::remove_dropped_dir`].
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] or [`MaintenanceError::Source`] when the snapshot
+    /// or the removal fails, which the next start finishes; [`MaintenanceError::Stopped`].
     pub async fn drop_table(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::maintain::drop_table(&self.0, &store, at_micros).await
@@ -242,6 +285,9 @@ impl Engine {
 
     /// Removes the directory of a table that every shard has dropped, unless a reader still holds files or this shard has not
     /// dropped it yet; whether nothing is left to do.
+    ///
+    /// # Errors
+    /// A [`rt::DiskError`] when the directory cannot be listed or removed.
     pub async fn remove_dropped_dir(
         &self,
         keyspace: &str,
@@ -266,6 +312,10 @@ impl Engine {
     }
 
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::SnapshotExists`]; [`MaintenanceError::Disk`] when a file cannot be linked; those of
+    /// [`Engine::flush`].
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         self.0.flush(&store).await?;
@@ -273,6 +323,10 @@ impl Engine {
     }
 
     /// Removes a table's snapshot of this name, or all of them.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] when a file cannot be removed. A snapshot that
+    /// does not exist is no error.
     pub async fn clear_snapshot(&self, table: TableId, name: Option<&str>) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::links::clear_snapshot(&self.0, &store, name).await
@@ -284,6 +338,10 @@ impl Engine {
     }
 
     /// Ends background tasks, syncs and closes the commit log. Memtables are not flushed: the next start replays them.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Source`] with the reason when the engine ended because the disk failed;
+    /// [`MaintenanceError::Disk`] when the commit log cannot be synced. Writes may not survive a power failure then.
     pub async fn stop(&self) -> Result<(), MaintenanceError> {
         let inner = &self.0;
         let failed_before = inner.health.stop();

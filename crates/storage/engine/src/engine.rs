@@ -36,6 +36,9 @@ pub trait FollowUp {
     fn applied(&mut self);
 
     /// The write is as durable as it has to be before it is acknowledged, and is acknowledged when the result has ended.
+    ///
+    /// # Errors
+    /// [`WriteError::FollowUp`] when updates that follow from the write are not stored in time; the write itself is.
     fn durable(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), WriteError>>>>;
 }
 

@@ -70,6 +70,10 @@ impl Outgoing {
 
 impl Engine {
     /// Writes a table's memtable to an SSTable, and holds all SSTables of the table.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`], also when it is dropped meanwhile; [`MaintenanceError::Source`] when an
+    /// SSTable is out of service or the flush fails; [`MaintenanceError::Stopped`].
     pub async fn hold_files(&self, table: TableId) -> Result<HeldFiles, MaintenanceError> {
         let inner = &self.0;
         let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
@@ -118,6 +122,10 @@ impl HeldFiles {
 
     /// The data to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written. SSTables
     /// in which damage is met are reported and left out; how many comes beside.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Disk`] when the disk fails, [`MaintenanceError::Cancelled`] when the writing of selected
+    /// partitions is stopped.
     pub async fn select(
         &self,
         wanted: &Wanted,

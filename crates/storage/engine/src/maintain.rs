@@ -203,6 +203,9 @@ pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) ->
 
 /// Finishes what a crash left of a drop: to be called once a node before the shards open. The SSTables of `dir` go into the
 /// automatic snapshot of the drop of table `name` at `at_micros`, where there is to be one, and then away.
+///
+/// # Errors
+/// [`OpenError::Disk`] when the disk fails.
 pub async fn finish_drop(
     disk: &Disk,
     dir: &Path,

@@ -33,6 +33,10 @@ use crate::{EngineConfig, OpenError, quarantine};
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
 /// interrupted, and splits SSTables and commit logs that were written for another number of shards or copied in from
 /// elsewhere.
+///
+/// # Errors
+/// [`OpenError::Disk`] when the disk fails, [`OpenError::CommitLog`] when durable entries are damaged or missing,
+/// [`OpenError::Sstable`] when an SSTable to be split cannot be written, [`OpenError::NewerVersion`].
 pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Result<(), OpenError> {
     let disk = rt.disk();
     disk.create_dir_all(&config.data_directory).await?;

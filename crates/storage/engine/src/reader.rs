@@ -95,6 +95,9 @@ impl EngineReader {
     }
 
     /// The next fragment; none at the end.
+    ///
+    /// # Errors
+    /// [`ReadError::Source`] when an SSTable is damaged, cannot be read, or belongs to another table.
     pub async fn next(&mut self) -> Result<Option<Fragment>, ReadError> {
         loop {
             match self.try_next_sync()? {
@@ -118,6 +121,9 @@ impl EngineReader {
     }
 
     /// The next fragment if it is in memory.
+    ///
+    /// # Errors
+    /// As [`EngineReader::next`].
     #[inline]
     pub fn try_next_sync(&mut self) -> Result<SyncStep, ReadError> {
         match self.ready.pop_front() {

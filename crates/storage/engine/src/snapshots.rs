@@ -21,6 +21,9 @@ pub struct SnapshotRecord {
 }
 
 /// All snapshots below a data directory, by name, keyspace and table. What comes and goes meanwhile may be missing.
+///
+/// # Errors
+/// A [`DiskError`] when a directory cannot be listed for another reason than that it is gone.
 pub async fn list_snapshots(disk: &Disk, data: &Path) -> Result<Vec<SnapshotRecord>, DiskError> {
     let mut records = Vec::new();
     for keyspace in directories(disk, data).await? {

@@ -152,6 +152,11 @@ fn read_slot<const N: usize>(block: &[u8], number: u64, at: usize) -> Option<[u6
 
 impl Block {
     /// Reads a segment's first block.
+    ///
+    /// # Errors
+    /// [`BlockError::Blank`] when the bytes are too few, or magic or checksum do not match;
+    /// [`BlockError::NewerVersion`] when a later version wrote it. A damaged position or seal is no error: the older
+    /// position holds, or the segment is not sealed.
     pub fn decode(bytes: &[u8]) -> Result<Self, BlockError> {
         let header = read_header(bytes)?;
         let position = |at| {

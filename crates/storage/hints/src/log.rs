@@ -151,6 +151,9 @@ impl Hints {
 
     /// Keeps an update for a host. It is written at once and synced every `flush_period`; [`Hints::sync`] waits for that.
     /// A refusal is counted, and logged with the others at most once a minute.
+    ///
+    /// # Errors
+    /// The reason for which the hint is not stored; the write continues without it.
     pub fn store(&self, hint: Hint) -> Result<(), HintRefused> {
         let taken = self.0.take(hint);
         match taken {

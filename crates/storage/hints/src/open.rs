@@ -17,6 +17,9 @@ const NUMBER_MAX: u64 = 1 << 62;
 impl Hints {
     /// Opens the hints of this shard in a directory that the shards of a node share, and starts its tasks. A file belongs to the
     /// shard `number % shard_count`. A file that cannot be read is no failure: it is counted and tried again by every replay.
+    ///
+    /// # Errors
+    /// [`HintsError::Disk`] when the directory cannot be created, listed or synced.
     pub async fn open(rt: &Rt, directory: &Path, config: HintsConfig) -> Result<Hints, HintsError> {
         rt.allow_injected(&config.canaries);
         let disk = rt.disk();

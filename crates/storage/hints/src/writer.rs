@@ -46,6 +46,10 @@ impl Hints {
     }
 
     /// Writes and syncs everything that was stored before the call.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when a segment cannot be created, written or synced. The hints stay in memory and are tried
+    /// again.
     pub async fn sync(&self) -> Result<(), DiskError> {
         let inner = Rc::clone(&self.0);
         let all = async move {

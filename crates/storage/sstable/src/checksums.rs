@@ -33,6 +33,9 @@ impl ChunkChecksums {
     }
 
     /// Reads what [`ChunkChecksums::encode`] wrote.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the bytes are cut off or the chunk length is 0 or too large.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let chunk_len = decoder.u32("chunk length")?;

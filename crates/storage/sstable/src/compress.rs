@@ -81,6 +81,10 @@ impl Compressor {
 }
 
 /// Expands a chunk that must have `len` bytes; says what is wrong with it otherwise.
+///
+/// # Errors
+/// The reason: the chunk is no stream of the algorithm, or gives another number of bytes than
+/// `len`.
 pub fn decompress(algorithm: Algorithm, chunk: &[u8], len: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     match algorithm {

@@ -128,6 +128,10 @@ impl CompressionInfo {
 
     /// Reads what [`CompressionInfo::encode`] wrote. `file_len` is the length of the data file, below which every chunk
     /// must lie.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the bytes are cut off, the compressor is unknown, the chunk length is out of range, there
+    /// are not as many chunks as the data needs, or their offsets do not rise below `file_len`.
     pub fn decode(bytes: &[u8], version: Version, file_len: u64) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let class = decoder.utf("name of the compressor")?;

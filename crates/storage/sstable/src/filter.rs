@@ -132,6 +132,10 @@ impl Filter {
     }
 
     /// Reads what [`Filter::encode`] wrote, or what versions before 4.0 did.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the bytes are cut off, something follows them, or the numbers of hashes or words are out
+    /// of range.
     pub fn decode(bytes: &[u8], version: Version) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let hashes = decoder.u32("number of hashes")?;

@@ -112,6 +112,9 @@ impl SerializationHeader {
     }
 
     /// Reads what [`SerializationHeader::encode`] wrote.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the bytes are cut off, something follows them, or a class name is no type.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let epoch = EncodingStats::NONE;

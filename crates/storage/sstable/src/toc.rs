@@ -17,6 +17,9 @@ pub fn encode_toc(components: &[Component]) -> Vec<u8> {
 }
 
 /// Reads what [`encode_toc`] wrote.
+///
+/// # Errors
+/// A [`DecodeError`] when the bytes are not UTF-8. Unknown names are skipped.
 pub fn decode_toc(bytes: &[u8]) -> Result<Vec<Component>, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         DecodeError::new(error.valid_up_to(), "names of components", "bytes that are no text")
@@ -32,6 +35,9 @@ pub fn encode_digest(crc: u32) -> Vec<u8> {
 }
 
 /// Reads what [`encode_digest`] wrote.
+///
+/// # Errors
+/// A [`DecodeError`] when the bytes are no decimal number of 32 bits.
 pub fn decode_digest(bytes: &[u8]) -> Result<u32, DecodeError> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     text.trim().parse().map_err(|_| {

@@ -35,8 +35,10 @@ pub struct Verification {
     pub problems: Vec<SstableError>,
 }
 
-/// Reads an SSTable as a whole and compares its files with each other. An error is only returned when the disk fails;
-/// damage is in the list of problems.
+/// Reads an SSTable as a whole and compares its files with each other.
+///
+/// # Errors
+/// [`SstableError::Disk`] when the disk fails. Damage and missing files are in the list of problems.
 pub async fn verify(rt: &Rt, descriptor: &Descriptor) -> Result<Verification, SstableError> {
     let mut found = Verification::default();
     for checked in [
@@ -89,6 +91,10 @@ pub async fn read_digest(rt: &Rt, path: PathBuf) -> Result<Option<u32>, SstableE
 }
 
 /// Compares a data file with the checksum that another file has of it, if that is there, wherever the two are.
+///
+/// # Errors
+/// [`SstableError::Corrupt`] when the checksums differ or the digest is damaged, [`SstableError::Missing`] when the
+/// data file is not there, [`SstableError::Disk`].
 pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), SstableError> {
     let Some(expected) = read_digest(rt, path).await? else { return Ok(()) };
     let file = rt.disk().open(&data, OpenOptions::READ).await;

@@ -21,7 +21,10 @@ pub fn command() -> Command {
         .subcommand(simple_query::command())
 }
 
-/// Runs what [`command`] has parsed; the error is a sentence for the user.
+/// Runs what [`command`] has parsed.
+///
+/// # Errors
+/// A sentence for the user, as the subcommand's.
 pub fn run(matches: &ArgMatches) -> Result<(), String> {
     match matches.subcommand() {
         Some(("load", matches)) => load::run(matches),

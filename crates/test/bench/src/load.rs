@@ -49,6 +49,9 @@ pub fn command() -> Command {
 }
 
 /// Runs what [`command`] has parsed: prints figures, and writes them to a file where that was asked for.
+///
+/// # Errors
+/// A sentence for the user when an option is wrong, the server cannot be reached or refuses, or an answer was wrong.
 pub fn run(matches: &ArgMatches) -> Result<(), String> {
     let options = Options::from_matches(matches)?;
     let outcome = measure(&options)?;
@@ -60,6 +63,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), String> {
 }
 
 /// Runs a workload and gives its figures.
+///
+/// # Errors
+/// A sentence for the user when the server cannot be reached or refuses to set the tables up. Wrong answers are
+/// findings of the outcome.
 pub fn measure(options: &Options) -> Result<Outcome, String> {
     let options = Arc::new(options.clone());
     let before = on_one_shard(&options, set_up)?;

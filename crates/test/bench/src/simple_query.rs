@@ -82,6 +82,9 @@ pub fn command() -> Command {
 }
 
 /// Runs what [`command`] has parsed, and prints what an operation cost.
+///
+/// # Errors
+/// A sentence for the user when the shard cannot start or a statement fails.
 pub fn run(matches: &ArgMatches) -> Result<(), String> {
     let number = |name| *matches.get_one::<u64>(name).expect("it has a default");
     let operation = matches.get_one::<String>("operation").expect("it has a default").as_str();

@@ -112,6 +112,9 @@ pub fn check<S: Sequential>(object: &S, history: &[Operation<S::Input, S::Output
 }
 
 /// Judges histories of objects that have nothing to do with each other; the first that is not linear, with its key.
+///
+/// # Errors
+/// The key of the first history that is not linear, or too long to judge, with the finding.
 pub fn check_each<K: Clone + Ord, S: Sequential>(
     object: &S,
     histories: &BTreeMap<K, Vec<Operation<S::Input, S::Output>>>,

@@ -355,6 +355,9 @@ impl Partition {
 
     /// Adds the proofs of a reading of the whole partition, while nothing was under way. A write that is proved
     /// and refuted at once was there in part.
+    ///
+    /// # Errors
+    /// A [`Mismatch`] when the proofs show and exclude the same write.
     pub fn settle(&mut self, proofs: &[Explained], now: u64) -> Result<(), Mismatch> {
         let happened: BTreeSet<u64> =
             proofs.iter().flat_map(|proof| proof.happened.iter().copied()).collect();

@@ -87,6 +87,9 @@ pub struct ChangeStats {
 }
 
 /// Runs a seed with a change; `crash` has a participant crash in the middle and come back.
+///
+/// # Errors
+/// The first broken promise, the change's own error, or that the simulation stalled.
 pub fn run_change(seed: u64, change: RingChange, crash: bool) -> Result<ChangeStats, String> {
     let config = rt_sim::Config { time_max: TIME_MAX, ..rt_sim::Config::default() };
     let simulation = Simulation::new(seed, config);

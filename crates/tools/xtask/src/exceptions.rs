@@ -28,6 +28,9 @@ pub struct Entry {
 }
 
 /// Reads the list; a malformed line is reported by its number.
+///
+/// # Errors
+/// That of the system when the list cannot be read for another reason than that it does not exist.
 pub fn read(root: &Path) -> std::io::Result<(BTreeMap<Key, Entry>, Vec<usize>)> {
     let text = match std::fs::read_to_string(root.join(FILE)) {
         Ok(text) => text,
@@ -56,6 +59,9 @@ pub fn read(root: &Path) -> std::io::Result<(BTreeMap<Key, Entry>, Vec<usize>)> 
 }
 
 /// Writes the list anew from the present lengths; existing reasons stay.
+///
+/// # Errors
+/// That of the system when the list cannot be written.
 pub fn write(
     root: &Path,
     known: &BTreeMap<Key, Entry>,

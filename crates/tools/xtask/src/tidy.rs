@@ -45,6 +45,9 @@ pub fn repository_root() -> PathBuf {
 }
 
 /// Applies every rule.
+///
+/// # Errors
+/// That of the system when a file of the tree cannot be read.
 pub fn check(root: &Path) -> io::Result<Outcome> {
     let tree = Tree::read(root)?;
     let mut findings = tree.rust_findings();
@@ -61,6 +64,9 @@ pub fn check(root: &Path) -> io::Result<Outcome> {
 }
 
 /// Writes the list of exceptions anew; how many there are.
+///
+/// # Errors
+/// That of the system when a file of the tree cannot be read or the list cannot be written.
 pub fn write_exceptions(root: &Path) -> io::Result<usize> {
     let tree = Tree::read(root)?;
     let (known, _) = exceptions::read(root)?;
@@ -76,6 +82,9 @@ pub fn write_exceptions(root: &Path) -> io::Result<usize> {
 
 /// The circles of files and the density of assertions of every crate, for a reader; of crate `only` also what its files in
 /// circles use of each other.
+///
+/// # Errors
+/// That of the system when a file of the tree cannot be read.
 pub fn shape(root: &Path, only: Option<&str>) -> io::Result<String> {
     let tree = Tree::read(root)?;
     let mut text = String::new();

@@ -86,6 +86,9 @@ fn capitalised(word: &str) -> String {
 }
 
 /// Lowers what may stand to what stands; the lines keep their order, and comments stay.
+///
+/// # Errors
+/// That of the system when the list cannot be read or written.
 pub fn lower(root: &Path, places: &Places) -> std::io::Result<()> {
     let text = std::fs::read_to_string(root.join(FILE))?;
     let (refused, _) = parse(&text);

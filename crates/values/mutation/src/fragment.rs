@@ -77,6 +77,10 @@ pub type SourceError = Box<dyn std::error::Error + 'static>;
 pub trait FragmentSource {
     /// Appends fragments to `out`, at least one and about [`FILL_BYTES_MAX`] bytes; `false` says that the stream has
     /// ended and nothing was appended. May stop in the middle of a partition.
+    ///
+    /// # Errors
+    /// That of the source: a file that cannot be read or is corrupt, or a limit of the read. Fragments appended before
+    /// it are in `out`.
     fn fill<'a>(
         &'a mut self,
         out: &'a mut FragmentBuffer,

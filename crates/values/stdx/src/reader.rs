@@ -28,6 +28,9 @@ pub struct Reader<'a> {
 macro_rules! be {
     ($($name:ident $ty:ty),*) => {$(
         #[doc = concat!("Reads a big-endian `", stringify!($ty), "`.")]
+        ///
+        /// # Errors
+        /// [`ShortRead`] when fewer bytes are left than the value has; nothing is taken then.
         #[inline]
         pub fn $name(&mut self) -> Result<$ty, ShortRead> {
             const LEN: usize = size_of::<$ty>();
@@ -70,6 +73,9 @@ impl<'a> Reader<'a> {
     be!(u8 u8, u16 u16, u32 u32, u64 u64, i8 i8, i16 i16, i32 i32, i64 i64, f32 f32, f64 f64);
 
     /// Takes the next `len` bytes.
+    ///
+    /// # Errors
+    /// [`ShortRead`] when fewer than `len` bytes are left; nothing is taken then.
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], ShortRead> {
         if len > self.left.len() {
@@ -81,6 +87,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a byte string with a 16-bit length in front (`writeWithShortLength`).
+    ///
+    /// # Errors
+    /// [`ShortRead`] when the length is cut off, or fewer bytes are left than it says.
     #[inline]
     pub fn bytes_u16(&mut self) -> Result<&'a [u8], ShortRead> {
         let len = self.u16()?;

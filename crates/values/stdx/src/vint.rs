@@ -53,6 +53,9 @@ pub fn signed_len(value: i64) -> usize {
 }
 
 /// Reads what [`write_unsigned`] wrote.
+///
+/// # Errors
+/// [`ShortRead`] when the bytes end before the last of those that the first byte announces.
 #[inline]
 pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
     let first = reader.u8()?;
@@ -69,6 +72,9 @@ pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
 }
 
 /// Reads what [`write_signed`] wrote.
+///
+/// # Errors
+/// [`ShortRead`] as [`read_unsigned`].
 #[inline]
 pub fn read_signed(reader: &mut Reader<'_>) -> Result<i64, ShortRead> {
     let raw = read_unsigned(reader)?;
@@ -82,6 +88,9 @@ fn zigzag(value: i64) -> u64 {
 
 impl<'a> Reader<'a> {
     /// Takes a byte string with an unsigned vint length in front (`writeWithVIntLength`).
+    ///
+    /// # Errors
+    /// [`ShortRead`] when the length is cut off, or fewer bytes are left than it says.
     #[inline]
     pub fn bytes_vint(&mut self) -> Result<&'a [u8], ShortRead> {
         let len = read_unsigned(self)?;

@@ -46,6 +46,10 @@ impl CqlType {
 
     /// Reads a class name; the flag says whether the outermost class is `ReversedType`. A class that is not known
     /// becomes [`CqlType::Custom`] with its parameters.
+    ///
+    /// # Errors
+    /// A [`ClassNameError`] with the offset when the text is no class name, has the wrong parameters for its class,
+    /// nests too deeply, or something follows it.
     pub fn parse_class_name(text: &str) -> Result<(CqlType, bool), ClassNameError> {
         let mut parser = Parser { text, at: 0 };
         let parsed = parser.class(0)?;
@@ -112,6 +116,9 @@ pub fn composite_class_name<'a>(types: impl IntoIterator<Item = &'a CqlType>) ->
 }
 
 /// The types of a partition key from its class name: those of a `CompositeType`, else the one.
+///
+/// # Errors
+/// As [`CqlType::parse_class_name`].
 pub fn parse_key_class_name(text: &str) -> Result<Vec<CqlType>, ClassNameError> {
     let simple = text.strip_prefix(PACKAGE).unwrap_or(text);
     let Some(parameters) = simple.strip_prefix("CompositeType") else {

@@ -67,6 +67,10 @@ impl Duration {
 
     /// Reads CQL's forms: `1y2mo3w4d5h6m7s8ms9us10ns`, ISO 8601 `P1Y2M3DT4H5M6S` and `P3W`, and the alternative
     /// ISO form `P0001-02-03T04:05:06`; any of them negative with a `-` in front.
+    ///
+    /// # Errors
+    /// [`TypeError::Refused`] when the text has none of these forms, a unit comes twice or out of order, or months,
+    /// days or nanoseconds overflow.
     pub fn parse(text: &str) -> Result<Duration, TypeError> {
         let (negative, source) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

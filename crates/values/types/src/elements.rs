@@ -15,16 +15,26 @@ pub struct Elements<'a> {
 
 impl<'a> Elements<'a> {
     /// The elements of a list or set.
+    ///
+    /// # Errors
+    /// [`TypeError::Refused`] when the count is cut off, negative, or larger than the bytes behind it allow. The
+    /// elements themselves are checked one by one, by the iterator.
     pub fn of_list(bytes: &'a [u8]) -> Result<Elements<'a>, TypeError> {
         Elements::new(bytes, 1, "list")
     }
 
     /// The elements of a set.
+    ///
+    /// # Errors
+    /// As [`Elements::of_list`].
     pub fn of_set(bytes: &'a [u8]) -> Result<Elements<'a>, TypeError> {
         Elements::new(bytes, 1, "set")
     }
 
     /// The keys and values of a map, a key before its value.
+    ///
+    /// # Errors
+    /// As [`Elements::of_list`].
     pub fn of_map(bytes: &'a [u8]) -> Result<Elements<'a>, TypeError> {
         Elements::new(bytes, 2, "map")
     }

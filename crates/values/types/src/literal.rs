@@ -109,6 +109,9 @@ impl ConstantKind {
 
     /// The value of a constant of the kind for a type that it may be [assigned](ConstantKind::assignment) to. `text` is without quotes;
     /// hexadecimal constants keep their `0x`. `now_ms` is what the timestamp `'now'` means.
+    ///
+    /// # Errors
+    /// A [`TypeError`] when the text is no literal of the type or out of its range.
     pub fn value(self, ty: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, TypeError> {
         match (self, ty) {
             (ConstantKind::Hex, _) => CqlType::Blob.from_string(text.get(2..).unwrap_or_default()),
@@ -121,11 +124,18 @@ impl ConstantKind {
 impl CqlType {
     /// The serialised value of a text, as Cassandra reads the inside of a string literal of the type. The empty text
     /// is the empty value for most types. Blobs, collections and vectors are hexadecimal digits without `0x`.
+    ///
+    /// # Errors
+    /// [`TypeError::Unparsable`] or [`TypeError::Refused`], in Cassandra's words, when the text is no literal of the
+    /// type or out of its range.
     pub fn from_string(&self, text: &str) -> Result<Vec<u8>, TypeError> {
         self.read_text(text, None)
     }
 
     /// Like [`CqlType::from_string`], where the timestamp `now` means `now_ms` (milliseconds since the epoch).
+    ///
+    /// # Errors
+    /// As [`CqlType::from_string`].
     pub fn from_string_at(&self, text: &str, now_ms: i64) -> Result<Vec<u8>, TypeError> {
         self.read_text(text, Some(now_ms))
     }

@@ -9,6 +9,10 @@ use stdx::{Reader, vint};
 impl CqlType {
     /// Checks that `bytes` are a value of the type (native protocol spec, section 6), with Cassandra's messages.
     /// The empty value is accepted where Cassandra accepts it.
+    ///
+    /// # Errors
+    /// [`TypeError::Length`] when the type does not allow so many bytes; [`TypeError::Refused`] when the bytes are not
+    /// its encoding (text that is not UTF-8, an element that its own type refuses, bytes behind the last element).
     pub fn validate(&self, bytes: &[u8]) -> Result<(), TypeError> {
         match self {
             CqlType::Blob => Ok(()),

@@ -116,6 +116,11 @@ impl Group {
 
     /// Puts a command into the log, through the leader, and waits until it is applied at this node (or the deadline). It is
     /// applied once, however often messages are lost.
+    ///
+    /// # Errors
+    /// [`ProposeError::NoLeader`] when no leader accepted it before the deadline; it will not be applied.
+    /// [`ProposeError::Unknown`] when one may have. [`ProposeError::Unreadable`] and [`ProposeError::TooLarge`] before
+    /// anything was sent; [`ProposeError::Stopped`] when this node's part of the group has ended.
     pub async fn propose(&self, command: Command, deadline: Instant) -> Result<Outcome, ProposeError> {
         let mut id = [0; 16];
         self.inner.rt.fill_random(&mut id);
@@ -163,6 +168,10 @@ impl Group {
     }
 
     /// Waits until this node has applied everything that was acknowledged, anywhere, before this call.
+    ///
+    /// # Errors
+    /// [`ProposeError::NoLeader`] when no majority confirms the leader before the deadline; [`ProposeError::Stopped`]
+    /// when this node's part of the group has ended.
     pub async fn barrier(&self, deadline: Instant) -> Result<Applied, ProposeError> {
         while self.inner.rt.now() < deadline {
             self.check_running()?;
@@ -187,6 +196,11 @@ impl Group {
 
     /// Changes the schema, if it is still the one with version `base`: in the log, applied here, and in use on all shards of every
     /// member for which `alive` holds. Returns at the deadline with those that did not answer.
+    ///
+    /// # Errors
+    /// [`ChangeSchemaError::Moved`] when the schema has another version, [`ChangeSchemaError::Invalid`] when an edit
+    /// does not fit it or a member cannot decode it, [`ChangeSchemaError::Propose`] when the log did not decide in
+    /// time.
     pub async fn change_schema(
         &self,
         base: [u8; 16],
@@ -273,6 +287,9 @@ impl Group {
     }
 
     /// Chooses tokens for this node, which joins, so that data spreads evenly, and has them written into the state.
+    ///
+    /// # Errors
+    /// As [`Group::propose`] and [`Group::barrier`].
     pub async fn take_tokens(&self, count: u16, deadline: Instant) -> Result<Outcome, ProposeError> {
         let host = self.inner.config.host;
         loop {
@@ -311,6 +328,9 @@ impl Group {
     }
 
     /// Forgets drops of which nothing is left to do.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the list of drops cannot be stored.
     pub async fn forget_drops(&self, finished: &[TableId]) -> Result<(), DiskError> {
         let (sender, receiver) = oneshot::channel();
         self.inner.push(Input::ForgetDrops(finished.to_vec(), sender));

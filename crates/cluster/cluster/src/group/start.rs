@@ -64,6 +64,12 @@ enum Round {
 impl Group {
     /// Opens this node's part of the group; its committed entries are applied again when this returns. To be called once a
     /// messenger, on shard 0.
+    ///
+    /// # Errors
+    /// [`GroupError::Log`], [`GroupError::Disk`] and [`GroupError::BadLog`] when the log cannot be read or contradicts
+    /// itself, [`GroupError::Snapshot`] and [`GroupError::Entry`] when this version cannot decode it,
+    /// [`GroupError::OtherCluster`], [`GroupError::Removed`], [`GroupError::HostIdTaken`], [`GroupError::RolledBack`]
+    /// and those of a changed place or token count when the node must not start.
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         assert_eq!(rt.shard(), ShardId(0), "the cluster's log lives on shard 0");
         let directory = config.directory.join(FOLDER);
@@ -141,6 +147,10 @@ impl Group {
 impl Blank {
     /// Founds a cluster with this node as its only member, in force, with these tokens. The schema of a node that had no log
     /// until now is adopted.
+    ///
+    /// # Errors
+    /// [`GroupError::Store`] when the schema of a node without a log cannot be read, [`GroupError::Log`] and
+    /// [`GroupError::Disk`] when the log cannot be created.
     pub async fn start_first_node(self, tokens: Vec<i64>) -> Result<Group, GroupError> {
         let Self { rt, messenger, config, responder } = self;
         responder.set(JoinState::Starting);
@@ -167,6 +177,11 @@ impl Blank {
 
     /// Asks seeds to be let in, until one does or the deadline comes, and waits for the cluster's state. The node is joining then,
     /// and owns nothing.
+    ///
+    /// # Errors
+    /// [`JoinError::NoSeeds`], [`JoinError::NoSeed`] when none admits it before the deadline, [`JoinError::Refused`]
+    /// when the cluster never will, [`JoinError::NoState`] when the state does not arrive, [`JoinError::Group`] as
+    /// [`Group::open`].
     pub async fn join(self, seeds: &[SocketAddr], deadline: Instant) -> Result<Group, JoinError> {
         let own = self.config.info.internode;
         let others: Vec<SocketAddr> = seeds.iter().copied().filter(|seed| *seed != own).collect();

@@ -243,6 +243,10 @@ pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
 }
 
 /// Decodes the bytes of [`encode_outcome`].
+///
+/// # Errors
+/// [`StateCodecError::Newer`] and [`StateCodecError::Empty`] by the version in front, [`StateCodecError::Json`] when
+/// the rest is no outcome.
 pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, StateCodecError> {
     decode(bytes)
 }
@@ -284,6 +288,10 @@ impl Proposal {
     }
 
     /// Decodes the bytes of [`Proposal::encode`].
+    ///
+    /// # Errors
+    /// [`StateCodecError::Newer`] and [`StateCodecError::Empty`] by the version in front, [`StateCodecError::Json`]
+    /// when the rest is no command, [`StateCodecError::Schema`] when an edit is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateCodecError> {
         let StoredProposal { id, command } = decode(bytes)?;
         let command = match command {

@@ -178,6 +178,9 @@ impl ClusterState {
     }
 
     /// The ring of the members whose status passes.
+    ///
+    /// # Errors
+    /// A [`RingError`] when two of the members have the same token, which no sequence of commands leads to.
     pub fn ring_of(&self, wanted: impl Fn(MemberStatus) -> bool) -> Result<Ring, RingError> {
         let members =
             self.members.iter().filter(|(_, member)| wanted(member.status) && !member.tokens.is_empty());
@@ -188,6 +191,9 @@ impl ClusterState {
 
     /// The ring of all owners of tokens, joining and leaving ones included: new tokens must differ from theirs. Of a node that is
     /// being replaced and the one that replaces it only the first is there.
+    ///
+    /// # Errors
+    /// As [`ClusterState::ring_of`].
     pub fn ring(&self) -> Result<Ring, RingError> {
         let members = self.members.iter();
         let members = members.filter(|(_, member)| member.replaces.is_none() && !member.tokens.is_empty());

@@ -140,6 +140,10 @@ impl TopologyChanges {
     }
 
     /// A joining node: takes its tokens when no other change is under way, streams its data, and owns it.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when tokens are not granted in time, the node was removed, or it may not join
+    /// without streaming.
     pub async fn join(&self) -> Result<(), MembershipError> {
         let inner = &self.0;
         if !inner.bootstrap && !self.has_tokens() {

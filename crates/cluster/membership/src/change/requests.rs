@@ -48,7 +48,11 @@ pub enum TopologyRequest {
 }
 
 impl TopologyChanges {
-    /// Runs an operator's topology change, and returns when it has completed; the error is the operator's message.
+    /// Runs an operator's topology change, and returns when it has completed.
+    ///
+    /// # Errors
+    /// The operator's message when the change may not begin (another one is under way, too few nodes, an unknown host),
+    /// is aborted, or is not decided in time.
     pub async fn ask(&self, request: TopologyRequest) -> Result<(), String> {
         let inner = &self.0;
         match request {

@@ -118,6 +118,10 @@ impl Open {
     }
 
     /// From bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version is unknown, the bytes are cut off or too many, a field has an undefined value,
+    /// or the plan exceeds its limits.
     pub fn decode(body: &[u8]) -> Result<Open, CodecError> {
         decode(body, |reader| {
             let id = transfer(reader)?;
@@ -170,6 +174,9 @@ impl OpenAnswer {
     }
 
     /// From bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version is unknown, or the bytes are cut off or too many.
     pub fn decode(body: &[u8]) -> Result<OpenAnswer, CodecError> {
         decode(body, |reader| Ok(OpenAnswer { resume: position(reader)?, window: reader.u32()? }))
     }
@@ -228,6 +235,10 @@ impl Chunk {
     }
 
     /// From bytes; the data stay where they are.
+    ///
+    /// # Errors
+    /// [`CodecError::Checksum`] when the chunk was damaged; [`CodecError`] when the version is unknown, the bytes are
+    /// cut off, or a field exceeds its limit.
     pub fn decode(body: &Bytes) -> Result<Chunk, CodecError> {
         decode(body, |reader| {
             let transfer = transfer(reader)?;
@@ -279,6 +290,10 @@ impl Close {
     }
 
     /// From bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version is unknown, the bytes are cut off or too many, or a field has an undefined
+    /// value.
     pub fn decode(body: &[u8]) -> Result<Close, CodecError> {
         decode(body, |reader| {
             let transfer = transfer(reader)?;

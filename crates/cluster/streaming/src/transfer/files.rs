@@ -134,6 +134,9 @@ pub struct FileSink(Rc<Folder>);
 
 impl FileSink {
     /// The folder of a transfer, with its content so far.
+    ///
+    /// # Errors
+    /// A [`DiskError`] when the folder cannot be created or synced, or the stored position cannot be read.
     pub async fn open(disk: &Disk, path: PathBuf, plan: Rc<Plan>) -> Result<FileSink, DiskError> {
         disk.create_dir_all(&path).await?;
         if let Some(parent) = path.parent() {

@@ -66,6 +66,10 @@ pub struct Plan {
 
 impl Plan {
     /// A plan, when it is within the limits.
+    ///
+    /// # Errors
+    /// [`PlanError::Items`] and [`PlanError::Descriptors`] when there are too many or they are too long,
+    /// [`PlanError::Length`] when the lengths add up to 2^63 bytes or more.
     pub fn new(id: TransferId, purpose: Bytes, items: Vec<Item>) -> Result<Plan, PlanError> {
         if items.len() > ITEMS_MAX {
             return Err(PlanError::Items(items.len()));

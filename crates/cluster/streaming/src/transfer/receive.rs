@@ -27,9 +27,15 @@ pub trait Sink {
     fn resume(&self) -> Position;
 
     /// Takes the next chunk; called in order, one at a time. A chunk may come again when its future was dropped.
+    ///
+    /// # Errors
+    /// The reason, which goes to the sender; the transfer ends then.
     fn write(&self, chunk: Chunk) -> LocalBoxFuture<Result<(), String>>;
 
     /// The transfer is complete (everything is to be made durable and used) or given up. May be called again.
+    ///
+    /// # Errors
+    /// The reason, which goes to the sender; it may ask again.
     fn close(&self, complete: bool) -> LocalBoxFuture<Result<(), String>>;
 }
 

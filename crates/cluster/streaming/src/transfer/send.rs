@@ -67,6 +67,9 @@ pub struct Piece {
 pub trait Source {
     /// The content behind a position, at most `len_max` bytes. The same position gives the same bytes again; of rows, rows
     /// that mean the same.
+    ///
+    /// # Errors
+    /// The reason for which the content cannot be read; the transfer ends then.
     fn read(&self, from: Position, len_max: usize) -> LocalBoxFuture<Result<Piece, String>>;
 }
 
@@ -159,6 +162,11 @@ impl Sender {
 
     /// Streaming all of a plan to a shard of a peer. When this returns, the peer's sink has everything and is closed.
     /// Dropping the future cuts the transfer; sent again, it goes on where the receiver is.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] when the receiver refuses it, [`StreamError::Source`] when the content cannot be read,
+    /// [`StreamError::GaveUp`] when nothing arrived for too long, [`StreamError::Protocol`] when its answers contradict
+    /// the plan.
     pub async fn send(&self, to: Target, plan: &Plan, source: &dyn Source) -> Result<Summary, StreamError> {
         let inner = &*self.inner;
         let now = inner.rt.now();
@@ -188,6 +196,9 @@ impl Sender {
     }
 
     /// Tells the receiver that a transfer is given up.
+    ///
+    /// # Errors
+    /// That of the call; the receiver gives the transfer up by itself later.
     pub async fn abandon(&self, to: Target, transfer: TransferId) -> Result<(), RpcError> {
         let inner = &*self.inner;
         let body = Close { transfer, complete: false }.encode();

@@ -66,6 +66,9 @@ impl Config {
     }
 
     /// The addresses of `seeds`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] when a seed is no address.
     pub fn seed_addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         self.seed_names()
             .map(|seed| {
@@ -86,6 +89,9 @@ impl Config {
     }
 
     /// The tokens of `initial_token`; none when they are to be chosen.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] when a word is no token, [`ConfigError::Conflict`] when a token comes twice.
     pub fn initial_tokens(&self) -> Result<Vec<i64>, ConfigError> {
         let words = self.initial_token.split(',').map(str::trim).filter(|word| !word.is_empty());
         let parse = |word: &str| {

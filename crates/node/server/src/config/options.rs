@@ -58,6 +58,10 @@ macro_rules! options {
             ];
 
             /// Sets one option by name.
+            ///
+            /// # Errors
+            /// [`ConfigError::Value`] with the expected form when the text is no value of the option; the nearest name
+            /// when no option has this one.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
                 $(
                     for (known, unit) in [(stringify!($name), "") $(, ($alias, $unit))*] {
@@ -382,6 +386,10 @@ impl Config {
     }
 
     /// Refuses what cannot work together or is not built yet.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] and [`ConfigError::Conflict`] with the first option that is out of its range, not built
+    /// yet, or contradicts another.
     pub fn check(&self) -> Result<(), ConfigError> {
         let one_of = |name: &str, value: &str, allowed: &[&str]| {
             let short = value.rsplit('.').next().unwrap_or(value);
@@ -586,6 +594,9 @@ impl Config {
     }
 
     /// Sets the options that environment variables name: `TORC_` and the option's name in capitals.
+    ///
+    /// # Errors
+    /// As [`Config::set`].
     pub fn set_from_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,

@@ -13,6 +13,9 @@ impl Config {
     }
 
     /// Sets datacenter and rack from the text of [`Config::RACKDC_FILE`].
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] with the first line that does not set `dc`, `rack` or `prefer_local=false`.
     pub fn set_from_rackdc(&mut self, text: &str) -> Result<(), ConfigError> {
         let wrong = |line: &str, expected: &str| ConfigError::Value {
             name: Self::RACKDC_FILE.to_owned(),

@@ -19,7 +19,10 @@ impl Size {
 pub trait OptionValue: Sized {
     /// The type's name in ScyllaDB's `system.config`; all that is no number and no truth value is a `string`.
     const KIND: &'static str = "string";
-    /// Reads a value; the error names the expected form.
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The expected form, for a message behind name and value.
     fn parse(text: &str) -> Result<Self, String>;
     /// The value as `torc.yaml` would have it.
     fn show(&self) -> String;

@@ -7,6 +7,9 @@ use super::{Config, ConfigError};
 
 impl Config {
     /// Sets every option that the YAML text names, and returns Cassandra's options that have no effect.
+    ///
+    /// # Errors
+    /// [`ConfigError::Yaml`] when the text is no YAML or no mapping; as [`Config::set`] of each option.
     pub fn set_from_yaml(&mut self, text: &str) -> Result<LeftOut, ConfigError> {
         let mut left_out = LeftOut::default();
         let value: Value =

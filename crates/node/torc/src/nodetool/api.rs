@@ -27,11 +27,17 @@ impl Api {
     }
 
     /// Asks for a value.
+    ///
+    /// # Errors
+    /// A sentence for the user when the node cannot be reached or refuses, or its answer is no JSON.
     pub fn get(&self, path: &str) -> Result<Value, Failure> {
         self.request("GET", path)
     }
 
     /// Asks for a value that must be text.
+    ///
+    /// # Errors
+    /// As [`Api::get`]; also when the answer is no text.
     pub fn text(&self, path: &str) -> Result<String, Failure> {
         match self.get(path)? {
             Value::String(text) => Ok(text),
@@ -40,11 +46,17 @@ impl Api {
     }
 
     /// Has the node do something.
+    ///
+    /// # Errors
+    /// As [`Api::get`].
     pub fn post(&self, path: &str) -> Result<Value, Failure> {
         self.request("POST", path)
     }
 
     /// Has the node remove something.
+    ///
+    /// # Errors
+    /// As [`Api::get`].
     pub fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.request("DELETE", path)
     }

@@ -135,6 +135,9 @@ pub fn command() -> Command {
 }
 
 /// Runs a verb and prints its answer.
+///
+/// # Errors
+/// A sentence for the user when the node cannot be reached or refuses, or an argument is wrong.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let (name, arguments) = arguments.subcommand().expect("clap asks for a verb");
     let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows the verbs");

@@ -49,6 +49,10 @@ const FOUND_CHARACTERS_MAX: usize = 64;
 type Result<T> = std::result::Result<T, Box<SyntaxError>>;
 
 /// Parses one statement, with any number of `;` after it.
+///
+/// # Errors
+/// [`SyntaxError`] at the first token that no statement can have there, when a literal or identifier is not closed, or
+/// when terms nest too deeply.
 pub fn parse(text: &str) -> std::result::Result<Parsed, SyntaxError> {
     run(text, |parser| {
         let statement = parser.statement()?;
@@ -60,6 +64,9 @@ pub fn parse(text: &str) -> std::result::Result<Parsed, SyntaxError> {
 }
 
 /// Parses the name of a type, such as `frozen<list<text>>`, alone in its text.
+///
+/// # Errors
+/// [`SyntaxError`] when the text is no type, or something follows it.
 pub fn parse_type(text: &str) -> std::result::Result<DataType, SyntaxError> {
     run(text, |parser| {
         let data_type = parser.data_type()?;
@@ -70,6 +77,9 @@ pub fn parse_type(text: &str) -> std::result::Result<DataType, SyntaxError> {
 }
 
 /// Parses a term, such as an aggregate's initial condition, alone in its text.
+///
+/// # Errors
+/// [`SyntaxError`] when the text is no term, or something follows it.
 pub fn parse_term(text: &str) -> std::result::Result<Term, SyntaxError> {
     run(text, |parser| {
         let term = parser.term()?;

@@ -86,6 +86,10 @@ pub struct Rows {
 
 impl Answer {
     /// Reads the response in an envelope.
+    ///
+    /// # Errors
+    /// [`ProtocolError::UnknownOpcode`] when it is a request, [`ProtocolError::Truncated`] and the others of a body
+    /// when a field is cut off or has an undefined value.
     pub fn decode(envelope: &Envelope, dialect: Dialect) -> Result<Self, ProtocolError> {
         let reader = &mut BodyReader::new(&envelope.body);
         let tracing_id = match envelope.flags.has(Flags::TRACING) {
@@ -198,6 +202,9 @@ impl Rows {
     }
 
     /// The cells, row after row; a cell is `None` when it is null. Ends at the first that is not there.
+    ///
+    /// # Errors
+    /// The last item is [`ProtocolError::Truncated`] when the content ends inside a cell.
     pub fn cells(&self) -> impl Iterator<Item = Result<Option<&[u8]>, ProtocolError>> {
         let mut reader = BodyReader::new(&self.content);
         let mut left = (self.rows as u64).saturating_mul(self.columns as u64);
@@ -212,6 +219,9 @@ impl Rows {
     }
 
     /// All rows, copied.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Truncated`] when the content ends inside a cell.
     pub fn to_vec(&self) -> Result<Vec<Vec<Option<Vec<u8>>>>, ProtocolError> {
         let mut rows = Vec::new();
         let mut row = Vec::new();

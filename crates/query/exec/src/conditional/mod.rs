@@ -55,6 +55,11 @@ struct CasRequest<'a> {
 
 /// Carries out a conditional statement, or a conditional batch, and yields whether it was applied; `masks`, where the caller does not
 /// see what they hide, are the schema and where their functions run.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when the statements name several partitions, a value does not fit
+/// its condition, or the consistency level is not serial; [`ExecError::Request`](crate::ExecError::Request) as
+/// [`Coordinator::cas`].
 pub async fn run<C: Coordinator, S: Sink>(
     coordinator: &C,
     statements: &[(&ModificationPlan, &Binds)],

@@ -127,6 +127,10 @@ fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
 }
 
 /// The checked options of a table's compaction, the class with its package.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when the class is missing or unknown, an option is none of the
+/// class, or a value is out of its range; [`ExecError::Syntax`](crate::ExecError::Syntax) when the property is no map.
 pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
     let mut given = map(property)?;
     let Some(class) = given.get("class").cloned() else {

@@ -99,6 +99,11 @@ fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
 }
 
 /// Plans a statement that changes the schema.
+///
+/// # Errors
+/// [`ExecError::Invalid`] when an object is missing, in use, or does not fit the statement;
+/// [`ExecError::AlreadyExists`] without IF NOT EXISTS; [`ExecError::Unauthorized`] in the system's keyspaces;
+/// [`ExecError::Config`] and [`ExecError::Syntax`] when a property is wrong.
 pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> {
     match statement {
         Statement::CreateKeyspace(ast) => keyspace::create(ast, context),

@@ -13,6 +13,9 @@ pub const TEXT_BYTES_MAX: usize = 64 << 10;
 pub const MAP_BYTES_MAX: usize = 256 << 10;
 
 /// Refuses a text that is too long for the cluster's log.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when it has more than [`TEXT_BYTES_MAX`] bytes.
 pub fn check_len(text: &str, name: &str) -> Result<()> {
     match text.len() <= TEXT_BYTES_MAX {
         true => Ok(()),
@@ -24,6 +27,9 @@ pub fn check_len(text: &str, name: &str) -> Result<()> {
 }
 
 /// A text.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when the value is no constant; as [`check_len`].
 pub fn string(property: &Property) -> Result<&str> {
     match property.value.text() {
         Some(text) => check_len(text, &property.name).map(|()| text),
@@ -32,6 +38,10 @@ pub fn string(property: &Property) -> Result<&str> {
 }
 
 /// A map of texts.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when the value is no map,
+/// [`ExecError::Config`](crate::ExecError::Config) when a text or the whole is too long.
 pub fn map(property: &Property) -> Result<BTreeMap<String, String>> {
     match &property.value {
         PropertyValue::Map(entries) => {
@@ -53,6 +63,10 @@ pub fn map(property: &Property) -> Result<BTreeMap<String, String>> {
 }
 
 /// An integer of at least `min`.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when it is no integer of 32 bits,
+/// [`ExecError::Config`](crate::ExecError::Config) when it is less than `min`.
 pub fn integer(property: &Property, min: i32) -> Result<u32> {
     let text = string(property)?;
     let Ok(value) = text.parse::<i32>() else {
@@ -65,6 +79,9 @@ pub fn integer(property: &Property, min: i32) -> Result<u32> {
 }
 
 /// A finite number.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when it is no finite number.
 pub fn float(property: &Property) -> Result<f64> {
     let text = string(property)?;
     match finite(text) {
@@ -79,6 +96,9 @@ pub fn finite(text: &str) -> Option<f64> {
 }
 
 /// A number from 0 to 1.
+///
+/// # Errors
+/// As [`float`]; [`ExecError::Config`](crate::ExecError::Config) when it is below 0 or above 1.
 pub fn chance(property: &Property) -> Result<f64> {
     let value = float(property)?;
     match (0.0..=1.0).contains(&value) {
@@ -103,6 +123,9 @@ pub fn java_double(value: f64) -> String {
 }
 
 /// A boolean in the spellings that properties take.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when it has none of these spellings.
 pub fn boolean(property: &Property) -> Result<bool> {
     let text = string(property)?;
     match text.to_lowercase().as_str() {

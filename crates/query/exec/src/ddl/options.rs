@@ -23,6 +23,11 @@ const ZSTD_LEVELS: RangeInclusive<i32> = -131_072..=22;
 const LZ4_LEVELS: RangeInclusive<i32> = 1..=17;
 
 /// Sets the options that the properties name, and checks the whole.
+///
+/// # Errors
+/// [`ExecError::Syntax`](crate::ExecError::Syntax) when a property is unknown or its value has the wrong form;
+/// [`ExecError::Config`](crate::ExecError::Config) when a value is out of its range or contradicts another;
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a table with counters gets a default TTL.
 pub fn apply(options: &mut TableOptions, properties: &[Property], is_counter: bool) -> Result<()> {
     for property in properties {
         apply_one(options, property)?;
@@ -143,6 +148,9 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
 }
 
 /// Refuses what only a materialized view may have.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when `synchronous_updates` is set.
 pub fn check_table(options: &TableOptions) -> Result<()> {
     match options.synchronous_updates {
         true => config("synchronous_updates is an option of materialized views: no write waits for a table"),
@@ -151,6 +159,9 @@ pub fn check_table(options: &TableOptions) -> Result<()> {
 }
 
 /// The table id that `WITH ID = …` gives.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when it is no UUID; as [`string`].
 pub fn table_id(properties: &[Property]) -> Result<Option<[u8; 16]>> {
     let Some(property) = properties.iter().find(|property| property.name == "id") else { return Ok(None) };
     match types::uuid::parse(string(property)?) {

@@ -14,6 +14,10 @@ const TARGET_DEFAULT: i64 = 1 << 30;
 const MIN_SHARE: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// Checks the options together.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when an option is no number of its kind, out of its range, or
+/// contradicts another.
 pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
     let text = |name: &str| given.get(name).map(String::as_str);
     if let Some(list) = text("scaling_parameters") {

@@ -44,6 +44,10 @@ pub fn now_function() -> cql::ast::QualifiedName {
 }
 
 /// The value of a constant for what `name` says, which is of type `ty`.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a constant of this kind cannot be of the type, or its text is
+/// no value of it.
 pub fn value(constant: &Constant, name: &str, ty: &CqlType) -> Result<Bytes> {
     if fits(constant, ty) == Fit::None {
         return invalid!(

@@ -148,6 +148,11 @@ impl Expr {
     }
 
     /// The value, which may be unset when the expression is a marker.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a bound value does not fit the expression around it,
+    /// [`ExecError::FunctionFailure`](crate::ExecError::FunctionFailure) when a function has no result for its
+    /// arguments.
     #[inline]
     pub fn eval(&self, env: &Env<'_>) -> Result<Value> {
         match &self.kind {
@@ -158,6 +163,9 @@ impl Expr {
     }
 
     /// The value, with a marker that is not set as null.
+    ///
+    /// # Errors
+    /// As [`Expr::eval`].
     pub fn eval_option(&self, env: &Env<'_>) -> Result<Option<Bytes>> {
         self.eval(env).map(Value::into_bytes)
     }

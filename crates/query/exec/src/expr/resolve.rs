@@ -143,11 +143,18 @@ impl<'a> Resolver<'a> {
     }
 
     /// A term's expression for a receiver.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the term cannot be of the receiver's type, or names an
+    /// unknown column, function or type.
     pub fn term(&mut self, term: &Term, receiver: &Receiver<'_>) -> Result<Expr> {
         self.selector(&selector_of(term), Some(receiver))
     }
 
     /// A column of the table by name.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the table has no such column.
     pub fn column(&self, name: &str) -> Result<&'a schema::Column> {
         match self.table.column(name) {
             Some(column) => Ok(column),
@@ -156,6 +163,9 @@ impl<'a> Resolver<'a> {
     }
 
     /// The value of a column, or its mask.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the function of the column's mask is gone.
     pub fn column_value(&self, column: &schema::Column) -> Result<Expr> {
         match self.masked {
             true => Expr::masked(column, self.schema),
@@ -164,6 +174,9 @@ impl<'a> Resolver<'a> {
     }
 
     /// A selector's expression; its type is the receiver's, or its own where nothing is wanted.
+    ///
+    /// # Errors
+    /// As [`Resolver::term`].
     pub fn selector(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         // What is known of another tree says nothing of this one, which may stand where that one stood.
         let outer = std::mem::take(&mut self.known);

@@ -34,6 +34,9 @@ impl From<Option<Bytes>> for Value {
 }
 
 /// A bound value in the form in which it is stored: elements of sets and keys of maps in order, none twice.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when the bytes are no value of the type, or an element is null.
 pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
     let value = canonical_inside(ty, value)?;
     match ty {
@@ -92,6 +95,9 @@ fn is_ordered_inside(ty: &CqlType) -> bool {
 }
 
 /// All elements, refusing nulls.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when an element is null or cut off.
 pub fn collect_elements(source: Elements<'_>) -> Result<Vec<&[u8]>> {
     source
         .map(|element| match element? {

@@ -63,6 +63,10 @@ impl Stamp {
 }
 
 /// The row that operations make. `existing` is the row as it was read, for lists.
+///
+/// # Errors
+/// As [`Expr::eval`](crate::expr::Expr::eval) of the operations; [`ExecError::Invalid`](crate::ExecError::Invalid) when
+/// the change of a counter is null or overflows, or a list has no element at the index.
 pub fn row(
     clustering: Clustering,
     operations: &[Operation],

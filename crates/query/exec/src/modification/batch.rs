@@ -31,6 +31,9 @@ pub struct BatchPlan {
 
 impl ModificationPlan {
     /// Resolves a statement that may stand in a batch.
+    ///
+    /// # Errors
+    /// As [`ModificationPlan::insert`], [`ModificationPlan::update`] and [`ModificationPlan::delete`].
     pub fn prepare(
         ast: &Modification,
         lookup: &Lookup<'_>,
@@ -47,6 +50,10 @@ impl ModificationPlan {
 
 impl BatchPlan {
     /// Resolves a BATCH.
+    ///
+    /// # Errors
+    /// As [`ModificationPlan::prepare`] of each statement, and as [`check`]; [`ExecError::Invalid`] when the batch has
+    /// a TTL, or a timestamp beside that of a statement.
     pub fn prepare(
         ast: &cql::ast::Batch,
         lookup: &Lookup<'_>,
@@ -117,6 +124,9 @@ impl BatchPlan {
     }
 
     /// The timestamp of the whole, or the default.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when the bound timestamp is null or no 64-bit integer.
     pub fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
         let Some(expr) = &self.timestamp else { return Ok(default) };
         match expr.eval(env)? {
@@ -138,6 +148,10 @@ fn check_using(ast: &cql::ast::Batch) -> Result<()> {
 }
 
 /// Refuses statements that may not stand together in a batch of this kind.
+///
+/// # Errors
+/// [`ExecError::Invalid`] when counters are mixed with other statements or with a logged batch, conditions span several
+/// tables, or a statement has a timeout.
 pub fn check<'a>(
     kind: BatchKind,
     statements: impl Iterator<Item = &'a ModificationPlan> + Clone,
@@ -270,6 +284,9 @@ fn tables(updates: &[PartitionUpdate]) -> String {
 }
 
 /// Checks a batch's size; the warnings that it deserves are returned.
+///
+/// # Errors
+/// [`ExecError::Invalid`] when the updates exceed `batch_fail_bytes`.
 pub fn check_size(kind: BatchKind, updates: &[PartitionUpdate], limits: &ExecLimits) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if updates.len() < 2 {

@@ -61,6 +61,10 @@ enum Test {
 
 impl Conditions {
     /// Resolves the IF clause of an UPDATE or DELETE.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a relation names an unknown or key column, or an operator
+    /// or value that its type does not have.
     pub fn resolve(ast: &Condition, resolver: &mut Resolver<'_>) -> Result<Self> {
         let relations = match ast {
             Condition::None => return Ok(Self::None),
@@ -124,6 +128,10 @@ impl ColumnCondition {
     }
 
     /// The condition with its values.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a bound value is unset, or null where the operator takes
+    /// none; as [`Expr::eval`](crate::expr::Expr::eval).
     pub fn bind<'a>(&'a self, env: &Env<'_>) -> Result<BoundCondition<'a>> {
         let part = match &self.part {
             Part::Whole => BoundPart::Whole,
@@ -349,6 +357,10 @@ enum BoundTest {
 
 impl BoundCondition<'_> {
     /// Whether the row meets it. A row that does not exist has only nulls.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when an operator of order meets null, or a list has no element
+    /// at the index.
     pub fn holds(&self, row: &RowView<'_>) -> Result<bool> {
         let whole = row.value(&self.condition.column);
         let held = match &self.part {

@@ -12,6 +12,9 @@ use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Expr, Value};
 
 /// The expression of a document.
+///
+/// # Errors
+/// As [`Resolver::term`].
 pub fn document(value: &JsonValue, resolver: &mut Resolver<'_>) -> Result<Expr> {
     match value {
         JsonValue::Text(text) => Ok(Expr::constant(CqlType::Text, Some(Bytes::from(text.clone())))),
@@ -23,6 +26,10 @@ pub fn document(value: &JsonValue, resolver: &mut Resolver<'_>) -> Result<Expr> 
 }
 
 /// The values of a document for each column of the table, in the order of [`Table::columns`].
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when the document is null or no JSON object, names an unknown
+/// column, or has a value that the column's type refuses.
 pub fn values(table: &Table, document: Option<Bytes>, default_unset: bool) -> Result<Binds> {
     let Some(document) = document else { return invalid!("Got null for INSERT JSON values") };
     let text = String::from_utf8_lossy(&document);

@@ -157,6 +157,10 @@ impl ModificationPlan {
     }
 
     /// Resolves an INSERT.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when the table is missing, computed or of counters, columns and values do not pair, a
+    /// part of the key is missing, or a term does not fit its column.
     pub fn insert(
         ast: &Insert,
         lookup: &Lookup<'_>,
@@ -258,6 +262,10 @@ impl ModificationPlan {
     }
 
     /// Resolves an UPDATE.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when the table is missing or computed, a column is unknown, part of the key or not of the
+    /// operation's kind, or the WHERE clause does not name rows; [`ExecError::Syntax`] when a column is set twice.
     pub fn update(
         ast: &Update,
         lookup: &Lookup<'_>,
@@ -300,6 +308,10 @@ impl ModificationPlan {
     }
 
     /// Resolves a DELETE.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when the table is missing or computed, a target cannot be deleted, or the WHERE clause
+    /// names neither partitions, ranges nor rows.
     pub fn delete(
         ast: &Delete,
         lookup: &Lookup<'_>,
@@ -515,6 +527,10 @@ impl ModificationPlan {
     }
 
     /// Makes the updates of partitions that the statement amounts to. `timestamp` is that of statements that give none.
+    ///
+    /// # Errors
+    /// As [`Expr::eval`](crate::expr::Expr::eval) of values and keys; [`ExecError::Invalid`] when a key is null, empty
+    /// or too long, or timestamp or TTL are out of range; [`ExecError::Request`] when lists cannot be read.
     pub async fn updates<C: Coordinator>(
         &self,
         coordinator: &C,
@@ -546,6 +562,9 @@ impl ModificationPlan {
     }
 
     /// The members of the document of INSERT JSON, as the values that the plan's expressions are bound to.
+    ///
+    /// # Errors
+    /// As [`json::values`].
     pub fn document(&self, env: &Env<'_>) -> Result<Option<Binds>> {
         match &self.json {
             Some((expr, default_unset)) => {
@@ -557,12 +576,18 @@ impl ModificationPlan {
     }
 
     /// The partitions, given the values of [`ModificationPlan::document`].
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when a key is null, unset, empty or too long, or IN makes too many combinations.
     pub fn partition_keys(&self, env: &Env<'_>) -> Result<replica::Keys> {
         bounds::partition_keys(&self.table, &self.access.keys, env)
     }
 
     /// The update that a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
     /// what was read for its conditions.
+    ///
+    /// # Errors
+    /// As [`ModificationPlan::updates`].
     pub fn conditional_update(
         &self,
         key: DecoratedKey,
@@ -675,6 +700,9 @@ impl ModificationPlan {
     }
 
     /// The clustering keys of the rows that are named.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when a clustering value is null, unset or too long, or IN makes too many combinations.
     pub fn clusterings(&self, env: &Env<'_>) -> Result<Clusterings> {
         if self.access.rows.is_empty() {
             let mut one = Clusterings::new();

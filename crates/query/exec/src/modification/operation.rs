@@ -84,6 +84,9 @@ impl Operation {
     }
 
     /// A value of INSERT.
+    ///
+    /// # Errors
+    /// As [`Resolver::term`].
     pub fn insert(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Self> {
         let expr = resolver.term(term, &Receiver::column(column))?;
         Ok(Self::new(column, Change::Set(expr)))
@@ -95,6 +98,10 @@ impl Operation {
     }
 
     /// An assignment of UPDATE. `reads` when the statement has conditions, and so reads before it writes.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the column is part of the key, its type does not have the
+    /// operation, or the term does not fit it.
     pub fn update(
         column: &Column,
         operation: &OperationAst,
@@ -125,6 +132,10 @@ impl Operation {
     }
 
     /// A target of DELETE.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the column is unknown or part of the key, or its type has
+    /// no such element or field.
     pub fn delete(target: &DeleteTarget, resolver: &mut Resolver<'_>) -> Result<Self> {
         let name = match target {
             DeleteTarget::Column(name) | DeleteTarget::Element(name, _) | DeleteTarget::Field(name, _) => {

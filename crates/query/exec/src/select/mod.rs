@@ -94,6 +94,10 @@ pub struct MaskedSelect {
 
 impl SelectPlan {
     /// Resolves a SELECT.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the table or a column is missing, a selector does not fit
+    /// its function, the WHERE clause needs ALLOW FILTERING, or ORDER BY, GROUP BY and limits contradict the key.
     pub fn prepare(
         ast: &Select,
         lookup: &Lookup<'_>,

@@ -67,6 +67,9 @@ fn json_name(name: &str) -> String {
 
 impl Selection {
     /// Resolves a select clause. `grouped` when the statement has GROUP BY.
+    ///
+    /// # Errors
+    /// As [`Resolver::selector`].
     pub fn resolve(
         ast: &SelectionAst,
         json: bool,

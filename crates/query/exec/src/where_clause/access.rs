@@ -76,6 +76,10 @@ pub struct IndexAccess {
 
 impl IndexAccess {
     /// The question to the index.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a bound value is null or unset, or the pattern is none
+    /// that the index answers; as [`Expr::eval`].
     pub fn predicate(&self, env: &Env<'_>) -> Result<Predicate> {
         let end = |end: &Option<(Expr, bool)>| -> Result<Option<(Bytes, bool)>> {
             let Some((expr, included)) = end else { return Ok(None) };

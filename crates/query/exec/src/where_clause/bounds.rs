@@ -24,6 +24,10 @@ pub type Clusterings = SmallVec<[mutation::Clustering; 1]>;
 pub type Prefix = SmallVec<[Bytes; 2]>;
 
 /// The partition keys that the choices make: every combination, in the order of their values, none twice.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a value is null or unset, a key is empty or too long, or IN
+/// makes too many combinations; as [`Expr::eval`](crate::expr::Expr::eval).
 pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Result<Keys> {
     if let [Choice::One(expr)] = choices {
         let key = match expr.eval(env)? {
@@ -64,6 +68,9 @@ pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Resul
 }
 
 /// The key with its token, unless it is empty or too long.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when the key is empty or too long.
 pub fn checked_key(key: Bytes) -> Result<DecoratedKey> {
     if key.is_empty() {
         return invalid!("Key may not be empty");
@@ -101,6 +108,9 @@ fn extend(combinations: Vec<Prefix>, values: &[Bytes]) -> Result<Vec<Prefix>> {
 }
 
 /// The part of the ring that token restrictions leave; none when it is empty.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a token is null, unset or empty.
 pub fn token_range(range: &TokenRange, env: &Env<'_>) -> Result<Option<PartitionRange>> {
     let token = |expr: &crate::expr::Expr| match expr.eval(env)? {
         Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes) {
@@ -129,6 +139,10 @@ pub fn token_range(range: &TokenRange, env: &Env<'_>) -> Result<Option<Partition
 }
 
 /// The ranges of rows that restrictions of the clustering columns leave.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a value is null or unset, or too long, or IN makes too many
+/// combinations; as [`Expr::eval`](crate::expr::Expr::eval).
 pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Slices> {
     if rows.is_empty() {
         return Ok(Slices::all());
@@ -398,6 +412,9 @@ fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
 }
 
 /// The clustering keys that restrictions of every clustering column by `=` and `IN` name, none twice.
+///
+/// # Errors
+/// As [`slices`].
 pub fn rows(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Clusterings> {
     let mut keys = Clusterings::new();
     for range in slices(table, rows, env)?.ranges() {

@@ -55,6 +55,9 @@ pub enum LikePattern {
 
 impl LikePattern {
     /// A pattern on a column.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the pattern is empty or begins with `%`.
     pub fn parse(pattern: &Bytes, column: &str) -> Result<Self> {
         let refused = |form: &str, term: &[u8]| {
             let term = String::from_utf8_lossy(term);
@@ -72,6 +75,9 @@ impl LikePattern {
 }
 
 /// The value of a condition, which neither is null nor left out.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when it is null or unset; as [`Expr::eval`].
 pub fn required(expr: &Expr, column: &str, env: &Env<'_>) -> Result<Bytes> {
     match expr.eval(env)? {
         Value::Set(bytes) => Ok(bytes),
@@ -115,6 +121,9 @@ enum BoundTest<'a> {
 
 impl Filter {
     /// Evaluates the values that the filter compares with.
+    ///
+    /// # Errors
+    /// As [`required`] of each value.
     pub fn bind(&self, env: &Env<'_>) -> Result<BoundFilter<'_>> {
         Ok(BoundFilter { column: &self.column, test: self.test.bind(&self.name, env)? })
     }
@@ -155,6 +164,10 @@ impl Test {
 }
 
 /// The values of `=` or `IN`. Nulls are refused, or left out where they match nothing anyway.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a value is unset, or null and not to be skipped, or a bound
+/// list is malformed.
 pub fn in_values(choice: &Choice, name: &str, env: &Env<'_>, skip_null: bool) -> Result<Vec<Bytes>> {
     let mut out = Vec::new();
     let mut push = |value: Value| match value {

@@ -149,6 +149,10 @@ fn filtering_needed<T>() -> Result<T> {
 }
 
 /// Resolves a WHERE clause.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a relation names an unknown column, an operator that the
+/// column does not have, a value that does not fit, or the restrictions cannot be combined.
 pub fn resolve(
     relations: &[Relation],
     statement: StatementKind,

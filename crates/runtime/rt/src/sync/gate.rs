@@ -38,6 +38,9 @@ impl Gate {
     }
 
     /// Enters until the guard is dropped.
+    ///
+    /// # Errors
+    /// [`GateClosed`] when the gate was closed.
     pub fn enter(&self) -> Result<GateGuard, GateClosed> {
         if self.state.closed.get() {
             return Err(GateClosed);

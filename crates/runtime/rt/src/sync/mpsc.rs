@@ -62,6 +62,10 @@ pub fn channel<T>(queue_max: usize) -> (Sender<T>, Receiver<T>) {
 
 impl<T> Sender<T> {
     /// Appends the value, or gives it back at once.
+    ///
+    /// # Errors
+    /// [`TrySendError::Full`] when the queue is full, [`TrySendError::Disconnected`] when the receiver is gone; both
+    /// hold the value.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         if self.state.receiver_gone.get() {
             return Err(TrySendError::Disconnected(value));
@@ -77,6 +81,9 @@ impl<T> Sender<T> {
     }
 
     /// Appends the value, waiting for room.
+    ///
+    /// # Errors
+    /// [`Disconnected`] when the receiver is gone; the value is dropped then.
     pub async fn send(&self, value: T) -> Result<(), Disconnected> {
         let mut value = Some(value);
         let mut place = Place { state: &self.state, key: None };

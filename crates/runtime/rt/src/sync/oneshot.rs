@@ -34,6 +34,9 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 impl<T> Sender<T> {
     /// Hands the value over; gives it back when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// The value, when the receiver is gone.
     pub fn send(self, value: T) -> Result<(), T> {
         let mut state = self.state.borrow_mut();
         if state.receiver_gone {

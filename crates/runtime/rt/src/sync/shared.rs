@@ -37,6 +37,9 @@ impl<T: Clone> Shared<T> {
     }
 
     /// The value, if it is there.
+    ///
+    /// # Errors
+    /// [`Disconnected`] when the setter was dropped without setting a value.
     pub fn try_get(&self) -> Option<Result<T, Disconnected>> {
         match &*self.state.value.borrow() {
             Value::Pending => None,
@@ -46,6 +49,9 @@ impl<T: Clone> Shared<T> {
     }
 
     /// Waits for the value.
+    ///
+    /// # Errors
+    /// [`Disconnected`] when the setter is dropped without setting a value.
     pub fn get(&self) -> impl Future<Output = Result<T, Disconnected>> + use<T> {
         let shared = self.clone();
         let mut place = Place { state: Rc::clone(&self.state), key: None };

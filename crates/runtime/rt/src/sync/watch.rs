@@ -72,6 +72,9 @@ impl<T> WatchReader<T> {
     }
 
     /// Waits until the value has changed since the last time this returned.
+    ///
+    /// # Errors
+    /// [`Disconnected`] when the writer is gone and the last value has been seen.
     pub async fn changed(&mut self) -> Result<(), Disconnected> {
         let mut place = Place { state: Rc::clone(&self.state), key: None };
         let seen = &mut self.seen;

@@ -206,6 +206,10 @@ impl Summary {
 
     /// Reads what [`Summary::encode`] wrote. `index_len` is the length of the index file, below which every position must
     /// lie.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the bytes are cut off, sampling level or counts are out of range, or the samples are not
+    /// in order or point beyond the index.
     pub fn decode(bytes: &[u8], index_len: u64) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let interval = decoder.u32("index interval")?;

@@ -17,6 +17,10 @@ const COMPONENT_LEN_MAX: usize = 1 << 30;
 const BAR_LEN: u64 = 30;
 
 /// The metadata of an SSTable. `now` and `gc_grace` decide which tombstones count as droppable.
+///
+/// # Errors
+/// [`SstableError::Missing`] when the SSTable or its statistics are not there, [`SstableError::Corrupt`] when a
+/// component is damaged, [`SstableError::Disk`].
 pub async fn describe(
     rt: &Rt,
     descriptor: &Descriptor,

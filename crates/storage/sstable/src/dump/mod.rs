@@ -33,6 +33,9 @@ pub struct DumpOptions {
 }
 
 /// A table as far as a file tells of it: the types of everything, the names of static and regular columns.
+///
+/// # Errors
+/// [`schema::InvalidSchema`] when the header has types that no key may have, or a column name twice.
 pub fn table_of_header(header: &SerializationHeader) -> Result<Table, schema::InvalidSchema> {
     let mut builder = TableBuilder::new("keyspace", "table", TableId([0; 16]));
     for (at, ty) in header.key_types.iter().enumerate() {
@@ -69,6 +72,10 @@ pub(crate) async fn open_raw(
 }
 
 /// Hands the SSTable's content as JSON to `sink`, a piece at a time.
+///
+/// # Errors
+/// [`SstableError::Missing`], [`SstableError::Unsupported`] and [`SstableError::Disk`] when the files cannot be opened,
+/// [`SstableError::Corrupt`] at the first damaged byte; the JSON before it has gone to `sink`.
 pub async fn dump(
     rt: &Rt,
     descriptor: &Descriptor,

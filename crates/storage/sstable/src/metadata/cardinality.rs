@@ -189,6 +189,9 @@ impl Cardinality {
     }
 
     /// Reads what [`Cardinality::encode`] wrote. Sketches of another precision give none: they only help estimates.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when a sketch of this precision is cut off, something follows it, or it is in an unknown form.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         if decoder.i32("version of the sketch")? != VERSION

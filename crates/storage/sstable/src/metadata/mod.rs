@@ -81,6 +81,10 @@ impl Metadata {
     }
 
     /// Reads what [`Metadata::encode`] wrote, or what an earlier version did.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the table of contents, a checksum or a component is damaged, or one of the four
+    /// components is missing.
     pub fn decode(bytes: &[u8], version: Version) -> Result<Self, DecodeError> {
         let parts = split(bytes, version)?;
         let part = |kind: u32, what: &str| {

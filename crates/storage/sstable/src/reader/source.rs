@@ -107,6 +107,9 @@ impl SstableSource {
     }
 
     /// The next fragments; see [`FragmentSource::fill`].
+    ///
+    /// # Errors
+    /// [`SstableError::Corrupt`] when the data or the index is damaged, [`SstableError::Disk`] when it cannot be read.
     pub async fn fill_next(&mut self, out: &mut FragmentBuffer) -> Result<bool, SstableError> {
         self.sstable.rt.maybe_yield().await;
         let before = out.len();

@@ -45,6 +45,10 @@ impl std::fmt::Debug for Sstable {
 }
 
 /// Reads the metadata of an SSTable.
+///
+/// # Errors
+/// [`SstableError::Missing`] when there is no such file, [`SstableError::Corrupt`] when it is damaged,
+/// [`SstableError::Disk`].
 pub async fn read_metadata(disk: &Disk, descriptor: &Descriptor) -> Result<Metadata, SstableError> {
     read_checked_metadata(disk, descriptor, None).await
 }
@@ -104,6 +108,11 @@ pub(crate) async fn open_data(
 
 impl Sstable {
     /// Opens an SSTable of `table`.
+    ///
+    /// # Errors
+    /// [`SstableError::Missing`] when data, index or statistics are not there, [`SstableError::Corrupt`] when one of
+    /// them is damaged, [`SstableError::Unsupported`] when another partitioner orders it, [`SstableError::WrongTable`]
+    /// when its types are not those of `table`, [`SstableError::Disk`]. Filter and summary are rebuilt instead.
     pub async fn open(
         rt: &Rt,
         descriptor: Descriptor,
@@ -180,6 +189,10 @@ impl Sstable {
     }
 
     /// Takes notice of a changed definition of its table, for reads that start from now on.
+    ///
+    /// # Errors
+    /// [`SstableError::WrongTable`] when the types of the file are not those of the definition; the present one stays
+    /// then.
     pub fn set_table(&self, table: Arc<Table>) -> Result<(), SstableError> {
         assert_eq!(table.id, self.table.borrow().id, "an SSTable stays with its table");
         let decoder = ItemDecoder::new(&self.metadata.header, &table).map_err(|what| {

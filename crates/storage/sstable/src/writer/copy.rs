@@ -18,6 +18,9 @@ use crate::{SstableError, Version, WriterOptions};
 impl SstableWriter {
     /// Creates the files of SSTable `generation` in `dir`, to which partitions of `source` are copied, and nothing else is written.
     ///
+    /// # Errors
+    /// As [`SstableWriter::new`].
+    ///
     /// # Panics
     /// When the source is of an older version than what is written.
     pub async fn copying(
@@ -36,6 +39,10 @@ impl SstableWriter {
     }
 
     /// Copies the partitions of a range for whose tokens `wanted` holds; they lie behind what was copied before.
+    ///
+    /// # Errors
+    /// [`SstableError::Corrupt`] when the source is damaged, [`SstableError::Disk`] when it cannot be read or the copy
+    /// cannot be written.
     ///
     /// # Panics
     /// When the writer was not made for copying, or the order is wrong.

@@ -90,6 +90,9 @@ pub struct Written {
 
 impl SstableWriter {
     /// Creates the files of SSTable `generation` in `dir`, which must exist.
+    ///
+    /// # Errors
+    /// [`SstableError::Disk`] when a file cannot be created or the directory cannot be synced.
     pub async fn new(
         rt: &Rt,
         dir: impl Into<PathBuf>,
@@ -125,6 +128,9 @@ impl SstableWriter {
     }
 
     /// Adds the next fragment. Partitions come in ring order, rows in clustering order.
+    ///
+    /// # Errors
+    /// [`SstableError::Disk`] when the disk is full or fails.
     ///
     /// # Panics
     /// When the fragments are out of order, or a row has a column that was not announced.
@@ -306,6 +312,10 @@ impl SstableWriter {
 
     /// Writes what is left, makes all files durable, and the TOC last: from then on the SSTable exists. Without any
     /// partition the files are removed.
+    ///
+    /// # Errors
+    /// [`SstableError::Disk`] when the disk is full or fails. The SSTable does not exist then, and its files are those
+    /// that [`remove_unfinished`](crate::remove_unfinished) removes.
     pub async fn finish(mut self) -> Result<Written, SstableError> {
         assert!(self.partition.is_none(), "the last partition ends before the file");
         let bounds = self.index.bounds().map(|(first, last)| (first.clone(), last.clone()));
@@ -371,6 +381,9 @@ impl SstableWriter {
     }
 
     /// Gives up: removes the files.
+    ///
+    /// # Errors
+    /// [`SstableError::Disk`] when a file cannot be removed.
     pub async fn abort(self) -> Result<(), SstableError> {
         let Self { rt, descriptor, data, index, .. } = self;
         drop((data, index));

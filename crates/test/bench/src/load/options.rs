@@ -133,7 +133,10 @@ impl Options {
         }
     }
 
-    /// The options of a parsed command line; the error names the option that is wrong.
+    /// The options of a parsed command line.
+    ///
+    /// # Errors
+    /// A sentence for the user with the first option that is wrong or contradicts another.
     pub fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
         let number = |name| *matches.get_one::<u64>(name).expect("it has a default");
         let optional = |name| matches.get_one::<u64>(name).copied();

@@ -89,6 +89,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads with `read`.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] at the present offset when the buffer ends before the value that `read` takes.
     pub fn read<T>(
         &mut self,
         expected: &'static str,
@@ -98,23 +101,35 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads so many bytes.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when fewer bytes are left.
     pub fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
         self.read(expected, |reader| reader.bytes(len))
     }
 
     /// Reads bytes with their length, as a slice of the buffer.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the length is cut off or fewer bytes are left than it says.
     pub fn bytes(&mut self, expected: &'static str) -> Result<Bytes, DecodeError> {
         let slice = self.read(expected, Reader::bytes_vint)?;
         Ok(if slice.is_empty() { Bytes::new() } else { self.buffer.slice_ref(slice) })
     }
 
     /// Reads a count of things that take at least a byte each.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the count is cut off or exceeds the number of bytes left.
     pub fn count(&mut self, expected: &'static str) -> Result<usize, DecodeError> {
         let count = self.read(expected, read_unsigned)?;
         self.possible(count, expected)
     }
 
     /// A count of things that take at least a byte each, if there can be so many.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when `count` exceeds the number of bytes left.
     pub fn possible(&self, count: u64, expected: &'static str) -> Result<usize, DecodeError> {
         match usize::try_from(count) {
             Ok(count) if count <= self.reader.len() => Ok(count),
@@ -123,6 +138,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads clustering values, at most `count_max`.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when there are more than `count_max` values, or one of them is cut off.
     pub fn prefix(&mut self, count_max: usize) -> Result<Vec<Option<&'a [u8]>>, DecodeError> {
         let count = self.count("a number of clustering values")?;
         if count > count_max {
@@ -143,6 +161,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a bound between rows of `table`.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] when the side is neither 0 nor 1, there are more values than clustering columns, or the bound
+    /// is cut off.
     pub fn bound(&mut self, table: &Table) -> Result<Bound, DecodeError> {
         let side = match self.read("a bound's side", Reader::u8)? {
             0 => Side::Before,

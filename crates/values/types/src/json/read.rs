@@ -11,6 +11,10 @@ use std::borrow::Cow;
 impl CqlType {
     /// The serialised value of a JSON value; `None` for JSON's null. Any value may be given as a string of its text,
     /// collections as a string of JSON.
+    ///
+    /// # Errors
+    /// A [`TypeError`] in Cassandra's words when the JSON value is of a kind that the type does not take, is out of its
+    /// range, contains a null, or has missing, unknown or too many fields.
     pub fn from_json(&self, value: &Value) -> Result<Option<Vec<u8>>, TypeError> {
         match value {
             Value::Null => Ok(None),

@@ -23,6 +23,9 @@ pub enum Value {
 }
 
 /// Reads a JSON text; nothing but blanks may follow the value.
+///
+/// # Errors
+/// [`TypeError::Refused`] when the text is no JSON, nests too deeply, or something follows the value.
 pub fn parse(text: &str) -> Result<Value, TypeError> {
     let mut parser = Parser { text, at: 0 };
     let value = parser.value(0)?;

@@ -53,6 +53,10 @@ impl Aggregate {
     }
 
     /// Takes one row's value; `None` is null.
+    ///
+    /// # Errors
+    /// [`FunctionError::Invalid`] when a value to be summed is no number of the type; [`FunctionError::Failed`] when a
+    /// sum of decimals takes too many digits.
     pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), FunctionError> {
         if self.kind == AggregateKind::CountRows {
             self.count += 1;
@@ -124,6 +128,9 @@ impl Aggregate {
     }
 
     /// The result over the rows so far; `None` is null.
+    ///
+    /// # Errors
+    /// None today: [`Aggregate::add`] refuses values that cannot be summed.
     pub fn result(&self) -> Answer {
         let ty = match self.kind {
             AggregateKind::CountRows | AggregateKind::Count => {

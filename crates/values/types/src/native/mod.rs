@@ -114,6 +114,11 @@ type Answer = Result<Option<Vec<u8>>, FunctionError>;
 
 impl Function {
     /// Calls a scalar function on serialised values; `None` is null. Aggregates have [`Function::aggregate`].
+    ///
+    /// # Errors
+    /// [`FunctionError::Invalid`] when the number of arguments is wrong or it is no scalar function;
+    /// [`FunctionError::Failed`] when the values have no result (division by zero, overflow, text that is no JSON or no
+    /// value of the target type).
     pub fn execute(&self, arguments: &[Option<&[u8]>], environment: &mut dyn Environment) -> Answer {
         match self.body {
             Body::Now => return Ok(Some(temporal::now(&self.returns, environment))),

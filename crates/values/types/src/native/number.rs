@@ -119,6 +119,9 @@ impl Number {
 
     /// As an operand of decimal arithmetic: Cassandra takes numbers of fixed size through a double, which shows in the
     /// scale (5 becomes 5.0). Integers that a double cannot hold stay exact here.
+    ///
+    /// # Errors
+    /// The message for the client when the number is NaN or infinite.
     pub fn to_decimal_operand(&self) -> Result<Decimal, &'static str> {
         let double = match self {
             Number::Big(number) => return Ok(Decimal::new(number.clone(), 0)),

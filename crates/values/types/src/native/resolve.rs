@@ -7,6 +7,9 @@ use crate::{Assignment, CqlType};
 
 /// The native function that a call by name means; `None` when no native function has the name. `receiver` is the type
 /// that the place of the call wants, if it wants one.
+///
+/// # Errors
+/// [`FunctionError::Invalid`] when functions of the name exist and none takes the arguments, or several do.
 pub fn resolve(
     name: &str,
     arguments: &[&dyn Argument],
@@ -31,6 +34,9 @@ pub fn resolve(
 }
 
 /// The function of `-argument`.
+///
+/// # Errors
+/// [`FunctionError::Invalid`] when the argument is no number, or markers leave the type open.
 pub fn resolve_negation(
     argument: &dyn Argument,
     receiver: Option<&CqlType>,
@@ -39,6 +45,9 @@ pub fn resolve_negation(
 }
 
 /// The function of `left operator right`.
+///
+/// # Errors
+/// [`FunctionError::Invalid`] when no operation takes operands of these types, or several do.
 pub fn resolve_operator(
     operator: Operator,
     left: &dyn Argument,
@@ -50,6 +59,9 @@ pub fn resolve_operator(
 }
 
 /// The function of `CAST(argument AS target)`; `None` when the argument is of the type already.
+///
+/// # Errors
+/// [`FunctionError::Invalid`] when the type of the argument cannot be cast to `target`.
 pub fn resolve_cast(argument: &dyn Argument, target: &CqlType) -> Result<Option<Function>, FunctionError> {
     if argument.known_type().as_ref() == Some(target) {
         return Ok(None);
