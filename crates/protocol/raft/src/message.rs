@@ -94,7 +94,7 @@ impl Message {
         out
     }
 
-    /// Reads what [`Message::encode`] wrote.
+    /// Decodes the output of [`Message::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8()?;

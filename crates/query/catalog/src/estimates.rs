@@ -46,7 +46,7 @@ fn local_primary(view: &ClusterView) -> Vec<TokenRange> {
     ranges
 }
 
-/// A part of what the node keeps of a keyspace.
+/// A part of a node's ranges of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Part {
     kind: &'static str,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_of_the_ranges_whose_first_replica_it_is() {
+    fn a_node_lists_the_ranges_whose_first_replica_it_is() {
         let view = cluster(&[("a", &[0]), ("b", &[QUARTER]), ("a", &[-QUARTER])]);
         // Every node keeps everything; this one is first for a quarter of it, and in its datacenter too.
         let everything = shown(&view, &Replication::Simple { factor: 3 });

@@ -184,7 +184,7 @@ impl Function {
             Self::Token(_) => {
                 let parts: smallvec::SmallVec<[&[u8]; 4]> = args.iter().copied().flatten().collect();
                 if parts.len() != args.len() {
-                    // As Cassandra: the token of what is no key is null.
+                    // As Cassandra: the token of an invalid key is null.
                     return Ok(None);
                 }
                 for part in &parts {
@@ -208,7 +208,7 @@ pub enum Aggregate {
     CountRows,
     /// A native aggregate of one argument.
     Native(native::Function),
-    /// The value of the group's first row: what a plain column is among aggregates.
+    /// The value of the group's first row: for a plain column among aggregates.
     First,
     /// A user's.
     User(Rc<UserAggregation>),
@@ -306,7 +306,7 @@ impl AggregateState {
         }
     }
 
-    /// The result over what was added.
+    /// The result over the added values.
     pub fn result(&self) -> Result<Option<Bytes>> {
         match self {
             Self::CountRows(count) => Ok(Some(Bytes::copy_from_slice(&count.to_be_bytes()))),

@@ -48,7 +48,7 @@ pub fn command() -> Command {
     options::command()
 }
 
-/// Runs what [`command`] has parsed: prints figures, and writes them to a file where that was asked for.
+/// Runs the arguments that [`command`] has parsed: prints figures, and writes them to a file where that was asked for.
 pub fn run(matches: &ArgMatches) -> Result<(), String> {
     let options = Options::from_matches(matches)?;
     let outcome = measure(&options)?;

@@ -81,7 +81,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs what [`command`] has parsed, and prints what an operation cost.
+/// Runs the arguments that [`command`] has parsed, and prints the cost of an operation.
 pub fn run(matches: &ArgMatches) -> Result<(), String> {
     let number = |name| *matches.get_one::<u64>(name).expect("it has a default");
     let operation = matches.get_one::<String>("operation").expect("it has a default").as_str();

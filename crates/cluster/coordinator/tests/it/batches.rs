@@ -192,7 +192,7 @@ fn a_node_alone_in_its_cluster_keeps_its_batches_itself() {
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_batch() {
+fn truncated_rows_do_not_come_back_with_a_batch() {
     let world = World::with_batches(5, &SHARDS, Config::default(), true);
     let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
     let [own, near, far] = owned(&world);

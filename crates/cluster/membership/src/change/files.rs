@@ -61,7 +61,7 @@ impl RangeStreamer {
         }
     }
 
-    /// About how many bytes of a table's files come, if all who have some tell.
+    /// The estimated bytes of a table's files, if all sources report.
     async fn expected_of(
         &self,
         table: &Arc<Table>,
@@ -76,7 +76,7 @@ impl RangeStreamer {
         join_all(asked).await.into_iter().sum()
     }
 
-    /// The tables of which this node is to have something, with what of them.
+    /// The tables of which this node is to have ranges, with the ranges.
     fn tables_to_fetch(&self, reason: &FetchReason) -> Vec<(Arc<Table>, Arc<[TokenRange]>)> {
         let schema = self.coordinator.schema();
         let mut tables = Vec::new();
@@ -139,7 +139,7 @@ impl RangeStreamer {
         }
     }
 
-    /// Fetches a table's files from those who have them; what cannot be had so is fetched as rows.
+    /// Fetches a table's files from their sources; ranges without such files are fetched as rows.
     async fn fetch_table(
         &self,
         table: &Arc<Table>,

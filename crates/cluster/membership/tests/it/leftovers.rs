@@ -1,4 +1,4 @@
-//! A node that regains a range before it dropped what it had of it (`change::cleanup`): rows that were deleted meanwhile, and whose
+//! A node that regains a range before it dropped its old rows of it (`change::cleanup`): rows that were deleted meanwhile, and whose
 //! tombstones are purged everywhere, do not come back with the range.
 
 use std::collections::BTreeSet;
@@ -117,7 +117,7 @@ fn returned(seed: u64, canaries: Canaries) -> (usize, usize) {
 }
 
 #[test]
-fn what_was_deleted_does_not_come_back_with_a_range_that_a_node_regains() {
+fn deleted_rows_do_not_come_back_with_a_range_that_a_node_regains() {
     for seed in 0..3 {
         let (returned, lost) = returned(seed, Canaries::default());
         assert!(returned == 0 && lost > 5, "seed {seed}: {returned} of {lost} rows came back");

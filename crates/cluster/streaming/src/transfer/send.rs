@@ -1,4 +1,4 @@
-//! The sending side: reads from a source, sends within window and bandwidth, and goes on after a cut.
+//! The sending side: reads from a source, sends within window and bandwidth, and resumes after a cut.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -158,7 +158,7 @@ impl Sender {
     }
 
     /// Streaming all of a plan to a shard of a peer. When this returns, the peer's sink has everything and is closed.
-    /// Dropping the future cuts the transfer; sent again, it goes on where the receiver is.
+    /// Dropping the future cuts the transfer; sent again, it resumes where the receiver is.
     pub async fn send(&self, to: Target, plan: &Plan, source: &dyn Source) -> Result<Summary, StreamError> {
         let inner = &*self.inner;
         let now = inner.rt.now();
@@ -187,7 +187,7 @@ impl Sender {
         }
     }
 
-    /// Tells the receiver that a transfer is given up.
+    /// Notifies the receiver that a transfer is abandoned.
     pub async fn abandon(&self, to: Target, transfer: TransferId) -> Result<(), RpcError> {
         let inner = &*self.inner;
         let body = Close { transfer, complete: false }.encode();

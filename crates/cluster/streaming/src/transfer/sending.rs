@@ -22,7 +22,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The transfer goes on where the receiver says. An answer that the plan does not know is none.
+    /// The transfer resumes where the receiver says. An answer that the plan does not know is none.
     pub fn new(plan: &Plan, answer: &OpenAnswer) -> Result<Sending, &'static str> {
         if !plan.contains(&answer.resume) {
             return Err("the receiver is at a position that the transfer does not have");

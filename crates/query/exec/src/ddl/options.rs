@@ -142,7 +142,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what only a materialized view may have.
+/// Refuses options that only a materialized view may have.
 pub fn check_table(options: &TableOptions) -> Result<()> {
     match options.synchronous_updates {
         true => config("synchronous_updates is an option of materialized views: no write waits for a table"),

@@ -43,7 +43,7 @@ pub fn now_function() -> cql::ast::QualifiedName {
     cql::ast::QualifiedName { keyspace, name, pos: cql::ast::Pos::default() }
 }
 
-/// The value of a constant for what `name` says, which is of type `ty`.
+/// The value of a constant for `name`, which is of type `ty`.
 pub fn value(constant: &Constant, name: &str, ty: &CqlType) -> Result<Bytes> {
     if fits(constant, ty) == Fit::None {
         return invalid!(
