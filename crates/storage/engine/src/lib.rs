@@ -39,7 +39,7 @@ mod maintain;
 mod marks;
 mod memory;
 mod memtables;
-mod mend;
+mod salvage;
 mod observer;
 mod open;
 mod prepare;

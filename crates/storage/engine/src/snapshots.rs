@@ -20,7 +20,7 @@ pub struct SnapshotRecord {
     pub disk_bytes: u64,
 }
 
-/// All snapshots below a data directory, by name, keyspace and table. What comes and goes meanwhile may be missing.
+/// All snapshots below a data directory, by name, keyspace and table. Snapshots that are made or removed meanwhile may be missing.
 pub async fn list_snapshots(disk: &Disk, data: &Path) -> Result<Vec<SnapshotRecord>, DiskError> {
     let mut records = Vec::new();
     for keyspace in directories(disk, data).await? {

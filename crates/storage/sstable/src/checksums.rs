@@ -32,7 +32,7 @@ impl ChunkChecksums {
         out
     }
 
-    /// Reads what [`ChunkChecksums::encode`] wrote.
+    /// Decodes the output of [`ChunkChecksums::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let chunk_len = decoder.u32("chunk length")?;

@@ -80,7 +80,7 @@ impl Compressor {
     }
 }
 
-/// Expands a chunk that must have `len` bytes; says what is wrong with it otherwise.
+/// Expands a chunk that must have `len` bytes; describes the damage otherwise.
 pub fn decompress(algorithm: Algorithm, chunk: &[u8], len: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     match algorithm {

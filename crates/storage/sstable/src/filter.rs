@@ -131,7 +131,7 @@ impl Filter {
         out
     }
 
-    /// Reads what [`Filter::encode`] wrote, or what versions before 4.0 did.
+    /// Decodes the output of [`Filter::encode`], or of versions before 4.0.
     pub fn decode(bytes: &[u8], version: Version) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let hashes = decoder.u32("number of hashes")?;
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn shapes() {
-        // What Cassandra takes for the usual chances.
+        // Cassandra's values for the usual chances.
         for (chance, shape) in [(0.01, (5, 10)), (0.1, (3, 5)), (0.001, (7, 15)), (0.5, (1, 2))] {
             assert_eq!(Filter::shape(chance), shape, "{chance}");
         }

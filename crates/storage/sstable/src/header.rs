@@ -111,7 +111,7 @@ impl SerializationHeader {
         out
     }
 
-    /// Reads what [`SerializationHeader::encode`] wrote.
+    /// Decodes the output of [`SerializationHeader::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let epoch = EncodingStats::NONE;

@@ -16,7 +16,7 @@ pub fn encode_toc(components: &[Component]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_toc`] wrote.
+/// Decodes the output of [`encode_toc`].
 pub fn decode_toc(bytes: &[u8]) -> Result<Vec<Component>, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         DecodeError::new(error.valid_up_to(), "names of components", "bytes that are no text")
@@ -31,7 +31,7 @@ pub fn encode_digest(crc: u32) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_digest`] wrote.
+/// Decodes the output of [`encode_digest`].
 pub fn decode_digest(bytes: &[u8]) -> Result<u32, DecodeError> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     text.trim().parse().map_err(|_| {

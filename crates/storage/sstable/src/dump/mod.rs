@@ -32,7 +32,7 @@ pub struct DumpOptions {
     pub keys_only: bool,
 }
 
-/// A table as far as a file tells of it: the types of everything, the names of static and regular columns.
+/// The table as far as a file describes it: the types of everything, the names of static and regular columns.
 pub fn table_of_header(header: &SerializationHeader) -> Result<Table, schema::InvalidSchema> {
     let mut builder = TableBuilder::new("keyspace", "table", TableId([0; 16]));
     for (at, ty) in header.key_types.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn table_of_header(header: &SerializationHeader) -> Result<Table, schema::In
     builder.build()
 }
 
-/// Opens what a tool needs of an SSTable: its data, and a table made of its header.
+/// Opens the parts of an SSTable that a tool needs: its data, and a table made of its header.
 pub(crate) async fn open_raw(
     rt: &Rt,
     descriptor: &Descriptor,
