@@ -118,7 +118,7 @@ fn canary_names() -> String {
     format!("there are {}", names.join(", "))
 }
 
-/// Runs what [`command`] has parsed; the error is a sentence for the user.
+/// Runs the arguments that [`command`] has parsed; the error is a sentence for the user.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let number = |name: &str| arguments.get_one::<u64>(name).copied();
     let nodes = number("nodes").unwrap_or(0) as usize;

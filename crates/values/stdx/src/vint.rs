@@ -52,7 +52,7 @@ pub fn signed_len(value: i64) -> usize {
     unsigned_len(zigzag(value))
 }
 
-/// Reads what [`write_unsigned`] wrote.
+/// Decodes the output of [`write_unsigned`].
 #[inline]
 pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
     let first = reader.u8()?;
@@ -68,7 +68,7 @@ pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
     Ok(value)
 }
 
-/// Reads what [`write_signed`] wrote.
+/// Decodes the output of [`write_signed`].
 #[inline]
 pub fn read_signed(reader: &mut Reader<'_>) -> Result<i64, ShortRead> {
     let raw = read_unsigned(reader)?;

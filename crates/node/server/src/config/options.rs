@@ -370,7 +370,7 @@ impl Config {
         }
     }
 
-    /// Refuses what cannot work together or is not built yet.
+    /// Refuses options that cannot work together or are not implemented yet.
     pub fn check(&self) -> Result<(), ConfigError> {
         let one_of = |name: &str, value: &str, allowed: &[&str]| {
             let short = value.rsplit('.').next().unwrap_or(value);
@@ -479,7 +479,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether clients need not say who they are.
+    /// Whether clients need not authenticate.
     pub fn asks_nobody(&self) -> bool {
         self.authenticator
             .rsplit('.')

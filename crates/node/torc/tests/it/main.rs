@@ -11,4 +11,4 @@ mod raft_log;
 mod several;
 mod tables;
 mod trace;
-mod trouble;
+mod failures;
