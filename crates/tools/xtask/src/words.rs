@@ -85,7 +85,7 @@ fn capitalised(word: &str) -> String {
     }
 }
 
-/// Lowers what may stand to what stands; the lines keep their order, and comments stay.
+/// Lowers the allowed counts to the present ones; the lines keep their order, and comments stay.
 pub fn lower(root: &Path, places: &Places) -> std::io::Result<()> {
     let text = std::fs::read_to_string(root.join(FILE))?;
     let (refused, _) = parse(&text);
