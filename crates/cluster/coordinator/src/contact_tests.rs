@@ -226,20 +226,20 @@ fn while_a_node_joins_its_writes_go_to_it_and_its_reads_do_not() {
     nodes[3].phase = crate::Phase::Joining;
     nodes[3].tokens = vec![150];
     let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-    let copies = view.place(&Replication::Simple { factor: 2 });
+    let placement = view.place(&Replication::Simple { factor: 2 });
     // Nodes 0, 1, 2 own 0, 100, 200; 150 will belong to node 3.
     let places = |token| {
         let numbers = |nodes: &[NodeIndex]| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
-        (numbers(copies.replicas(token)), numbers(&copies.pending(token)))
+        (numbers(placement.replicas(token)), numbers(&placement.pending(token)))
     };
     assert_eq!(places(50), (vec![1, 2], vec![3]));
     assert_eq!(places(120), (vec![2, 0], vec![3]));
     assert_eq!(places(180), (vec![2, 0], vec![]));
     assert_eq!(places(-5), (vec![0, 1], vec![]));
-    let gained = copies.gained(NodeIndex(3));
+    let gained = placement.gained(NodeIndex(3));
     let range = |after, upto| topology::TokenRange { after, upto };
     assert_eq!(gained, [range(0, 100), range(100, 150)]);
-    assert!(copies.gained(NodeIndex(0)).is_empty());
+    assert!(placement.gained(NodeIndex(0)).is_empty());
 }
 
 #[test]
@@ -247,16 +247,16 @@ fn while_a_node_leaves_pending_replicas_take_its_writes() {
     let mut nodes = view("a/r a/r a/r").nodes().to_vec();
     nodes[1].phase = crate::Phase::Leaving;
     let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-    let copies = view.place(&Replication::Simple { factor: 1 });
-    assert_eq!((copies.replicas(50), &*copies.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
-    assert_eq!(copies.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
+    let placement = view.place(&Replication::Simple { factor: 1 });
+    assert_eq!((placement.replicas(50), &*placement.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
+    assert_eq!(placement.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
 }
 
 /// Each keyspace's tokens: the replicas that are read, and the others that are written to.
 fn places(view: &ClusterView, factor: u32, token: i64) -> (Vec<u8>, Vec<u8>) {
-    let copies = view.place(&Replication::Simple { factor });
+    let placement = view.place(&Replication::Simple { factor });
     let hosts = |nodes: &[NodeIndex]| nodes.iter().map(|node| view.node(*node).host.0[0]).collect::<Vec<_>>();
-    (hosts(copies.replicas(token)), hosts(&copies.pending(token)))
+    (hosts(placement.replicas(token)), hosts(&placement.pending(token)))
 }
 
 #[test]
@@ -271,13 +271,13 @@ fn when_reads_switch_writes_still_go_to_the_previous_replicas() {
     assert_eq!(places(&after, 1, 50), (vec![first + 2], vec![first + 1]));
     assert_eq!(places(&after, 1, 150), (vec![first + 2], vec![]));
     assert_eq!(after.members().len(), 2);
-    let copies = after.place(&Replication::Simple { factor: 1 });
-    assert!(copies.pending_nodes().is_empty(), "nobody fetches any more");
-    let copies = before.place(&Replication::Simple { factor: 1 });
-    assert_eq!(copies.pending_nodes(), [NodeIndex(2)].into());
+    let placement = after.place(&Replication::Simple { factor: 1 });
+    assert!(placement.pending_nodes().is_empty(), "nobody fetches any more");
+    let placement = before.place(&Replication::Simple { factor: 1 });
+    assert_eq!(placement.pending_nodes(), [NodeIndex(2)].into());
     // It keeps the ranges that are read from it and those that are written to it.
-    assert_eq!(copies.kept(NodeIndex(2)).len(), 2);
-    assert_eq!(copies.kept(NodeIndex(0)).len(), 1);
+    assert_eq!(placement.kept(NodeIndex(2)).len(), 2);
+    assert_eq!(placement.kept(NodeIndex(0)).len(), 1);
 }
 
 #[test]

@@ -56,8 +56,8 @@ struct Part {
 }
 
 fn parts(view: &ClusterView, replication: &Replication) -> Vec<Part> {
-    let copies = view.place(replication);
-    let placement = copies.now();
+    let data_placement = view.place(replication);
+    let placement = data_placement.now();
     let kept: f64 = placement.ranges_of(view.own()).map(width).sum();
     let primary: Vec<TokenRange> = placement.primary_ranges_of(view.own()).collect();
     let mut parts = Vec::new();

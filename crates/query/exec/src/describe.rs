@@ -79,8 +79,8 @@ fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
             format!("/[{}]:{}", segments.join(":"), address.port())
         }
     };
-    let copies = view.place(&keyspace.replication);
-    let placement = copies.now();
+    let data_placement = view.place(&keyspace.replication);
+    let placement = data_placement.now();
     let ranges: BTreeMap<String, Vec<String>> = placement
         .ranges()
         .map(|(range, replicas)| (range.upto.to_string(), replicas.iter().map(endpoint).collect()))

@@ -422,10 +422,10 @@ fn views_whose_replica_is_this_node_are_up_to_date_with_the_write() {
     let world = World::with_batches(6, &SHARDS, Config::default(), true);
     let base = table("one", "viewed");
     let view = coordinator(0, 0).view();
-    let copies = view.place(&schema::Replication::Simple { factor: 1 });
+    let placement = view.place(&schema::Replication::Simple { factor: 1 });
     let is_here = |key: &[u8]| {
         let token = DecoratedKey::new(Bytes::copy_from_slice(key)).token;
-        *copies.replicas(token) == [view.own()]
+        *placement.replicas(token) == [view.own()]
     };
     let here: Vec<i32> = (0..200_i32).filter(|k| is_here(&k.to_be_bytes())).collect();
     let text =

@@ -30,8 +30,8 @@ fn write_alone(world: &World, node: usize, k: i32, c: i32) {
 fn replicas(world: &World, node: usize, k: i32) -> Vec<HostId> {
     world.on(node, 0, move |_, coordinator| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 3 });
-        let replicas = copies.replicas(crate::world::key(k).token).iter();
+        let placement = view.place(&Replication::Simple { factor: 3 });
+        let replicas = placement.replicas(crate::world::key(k).token).iter();
         replicas.map(|node| view.node(*node).host).collect()
     })
 }
@@ -272,8 +272,8 @@ fn writes_while_replicas_move_are_read_by_both_replications() {
 fn replica_before(world: &World, k: i32) -> usize {
     let only = world.on(0, 0, move |_, coordinator| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 1 });
-        view.node(copies.replicas(crate::world::key(k).token)[0]).host
+        let placement = view.place(&Replication::Simple { factor: 1 });
+        view.node(placement.replicas(crate::world::key(k).token)[0]).host
     });
     (0..3).find(|node| host(*node) == only).expect("it is one of them")
 }

@@ -132,10 +132,10 @@ impl RangeStreamer {
     /// The node's ranges of a keyspace to stream.
     pub(super) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
         let view = self.coordinator.view();
-        let copies = view.place_keyspace(keyspace);
+        let placement = view.place_keyspace(keyspace);
         match reason {
-            FetchReason::Change(_) => copies.gained(view.own()),
-            FetchReason::Rebuild(_) => copies.now().ranges_of(view.own()).collect(),
+            FetchReason::Change(_) => placement.gained(view.own()),
+            FetchReason::Rebuild(_) => placement.now().ranges_of(view.own()).collect(),
         }
     }
 

@@ -58,8 +58,8 @@ fn write_all(world: &World, text: Option<&'static str>, consistency: Consistency
 fn replicas(world: &World, k: i32) -> BTreeSet<HostId> {
     world.on(0, move |Node { coordinator, .. }| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 3 });
-        copies.replicas(key(k).token).iter().map(|node| view.node(*node).host).collect()
+        let placement = view.place(&Replication::Simple { factor: 3 });
+        placement.replicas(key(k).token).iter().map(|node| view.node(*node).host).collect()
     })
 }
 
