@@ -166,7 +166,10 @@ impl<'a> Writes<'a> {
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
         // A replica that has the write counts also when it has been convicted since.
-        assert!(acknowledged.is_none_or(|node| replicas.contains(&node)), "a node that has acknowledged a write is a replica");
+        assert!(
+            acknowledged.is_none_or(|node| replicas.contains(&node)),
+            "a node that has acknowledged a write is a replica"
+        );
         let counted = |node: &NodeIndex| view.is_alive(*node) || acknowledged == Some(*node);
         let asked: Replicas = replicas.iter().copied().filter(counted).collect();
         let mut tally = Tally::new(&needs, &view, &asked);

@@ -108,7 +108,11 @@ fn a_commit_that_a_voter_has_truncated_is_not_counted() {
         assert_eq!(cas(k, Consistency::Quorum).expect("two voters go on"), RegisterOutput::Applied(true));
         let told = cas(k + 10, Consistency::All);
         let is_everywhere = kept(k + 10) == [1; 3];
-        assert!(told.is_err() || is_everywhere, "partition {k}: {told:?} although nodes have {:?}", kept(k + 10));
+        assert!(
+            told.is_err() || is_everywhere,
+            "partition {k}: {told:?} although nodes have {:?}",
+            kept(k + 10)
+        );
         assert_eq!(kept(k)[..2], [1, 1]);
     }
 }
