@@ -42,7 +42,7 @@ OPEN_LOOP = ["mixed", "-c", "32", "-f", "64"]
 
 
 def folder_megabytes(path):
-    """What lies in the tables of users below a data directory."""
+    """The bytes of users' tables below a data directory."""
     total = 0
     for place, _, names in os.walk(path):
         if "torc_bench" in place and "snapshots" not in place:

@@ -54,7 +54,7 @@ class Pinned:
 
 
 def pinned(core, nice, command):
-    """A command on one core, before other work of the machine where that is allowed (else nice says so and goes on)."""
+    """A command on one core, before other work of the machine where that is allowed (else nice warns and continues)."""
     return ["nice", "-n", str(nice), "taskset", "-c", str(core), *command]
 
 
@@ -233,7 +233,7 @@ def markdown(results, options):
 
 
 def begin(quick):
-    """What results begin with: when, where, and of what."""
+    """The head of results: date, machine, and version."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),

@@ -1,4 +1,4 @@
-"""Many connections at once: half-open handshakes and idle clients, and what they cost.
+"""Many connections at once: half-open handshakes and idle clients, and their cost.
 
   connections.py --torc BINARY [--count 100000]
 
@@ -80,7 +80,7 @@ def main():
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, hard), max(wanted, hard)))
     except (ValueError, OSError):
-        # What is measured is the cost of one; fewer show it as well.
+        # The cost of one is measured; fewer show it as well.
         options.count = hard - 1000
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         print(f"only {hard} files can be open here (ulimit -Hn): {options.count} connections")

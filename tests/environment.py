@@ -1,4 +1,4 @@
-"""Environments that tests run in: made once, kept in the cache, found again by a hash of what they hold.
+"""Environments that tests run in: made once, kept in the cache, found again by a hash of their content.
 
 As a program: `environment.py venv NAME PACKAGE…` prints the path of a virtual environment with these packages.
 """
@@ -15,7 +15,7 @@ CACHE = os.environ.get("TORC_CACHE") or os.path.join(os.path.expanduser("~"), ".
 
 
 class Failure(Exception):
-    """Something that the machine lacks or that could not be fetched; the text says what to do."""
+    """Something that the machine lacks or that could not be fetched; the text has the remedy."""
 
 
 def run(command, what, **options):

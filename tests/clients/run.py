@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--torc", help="the binary to start a throw-away node with")
     parser.add_argument("--host", help="a node that runs already")
     parser.add_argument("--port", type=int, default=CQL_PORT)
-    parser.add_argument("--flavour", choices=("torc", "cassandra"), default="torc", help="what listens on --host")
+    parser.add_argument("--flavour", choices=("torc", "cassandra"), default="torc", help="the server that listens on --host")
     parser.add_argument("--nodes", type=int, default=1, help="nodes to start, or that --host belongs to")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {' '.join(CLIENTS)}; all when there is none")
     options = parser.parse_args()

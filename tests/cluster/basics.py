@@ -1,4 +1,4 @@
-"""Without trouble: requests find a replica, every consistency level answers."""
+"""Without faults: requests find a replica, every consistency level answers."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def routing(world):
 
 
 def levels(world):
-    """Each level writes, and reads what it wrote."""
+    """Each level writes, and reads the written row."""
     session = world.session
     for name in LEVELS:
         level = getattr(ConsistencyLevel, name)

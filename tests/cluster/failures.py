@@ -39,7 +39,7 @@ def pause(world):
         time.sleep(8)
         world.nodes.all[1].process.send_signal(signal.SIGCONT)
         time.sleep(2)
-    # What the stopped node coordinated ran into the client's patience; that is no loss.
+    # Requests that the stopped node coordinated ran into the client's patience; that is no loss.
     return load.verify("pause", failures_allowed=True)
 
 

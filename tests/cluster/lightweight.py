@@ -39,7 +39,7 @@ class Counting(Workers):
     def now(self):
         return self.session.execute(self.read).one().n
 
-    def goes_on(self, what):
+    def makes_progress(self, what):
         """Waits for twenty more that are applied."""
         enough = self.applied + 20
         wait_until(lambda: self.applied >= enough or self.wrong, f"twenty are applied {what}; {self.uncertain[:3]}")
@@ -71,12 +71,12 @@ def counts(world):
     world.session.execute(f"CREATE TABLE {KEYSPACE}.register (k int PRIMARY KEY, n int)")
     world.session.execute(f"INSERT INTO {KEYSPACE}.register (k, n) VALUES (1, 0) IF NOT EXISTS")
     with Counting(world.session) as counting:
-        counting.goes_on("with all nodes")
+        counting.makes_progress("with all nodes")
         world.nodes.all[1].kill()
-        counting.goes_on("with one killed")
+        counting.makes_progress("with one killed")
         world.nodes.start(1)
         world.sees(1)
-        counting.goes_on("with all nodes again")
+        counting.makes_progress("with all nodes again")
     check(not counting.wrong, f"{counting.wrong[:3]}")
     found, sure, open_ends = counting.now(), counting.applied, len(counting.uncertain)
     check(sure <= found <= sure + open_ends, f"{sure} were applied and {open_ends} are uncertain, but {found} are there")
@@ -84,7 +84,7 @@ def counts(world):
 
 
 def capture(world):
-    """What goes between the nodes during one insertion IF NOT EXISTS, captured and dissected: two voters are asked three times."""
+    """The messages between the nodes during one insertion IF NOT EXISTS, captured and dissected: two voters are asked three times."""
     if not shutil.which("tshark"):
         return "SKIPPED, there is no tshark"
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def capture(world):
     return "2 requests and 2 answers each of prepare, propose and commit"
 
 
-# What each replica of a traced request says of itself, whoever coordinates.
+# The trace steps of each replica of a traced request, with any coordinator.
 STEPS = {
     "INSERT INTO {}.traced (k, n) VALUES (1, 1) IF NOT EXISTS": ("Promising ballot", "Accepting proposal", "Committing proposal"),
     "UPDATE {}.traced SET n = 2 WHERE k = 1 IF n = 1": ("Promising ballot", "Accepting proposal", "Committing proposal"),
@@ -148,7 +148,7 @@ def traces(world):
         return {source for source, activities in told.items() if any(one.startswith(activity) for one in activities)}
 
     def all_say(told, activity, what):
-        # Of its own vote a coordinator tells nothing when the two others were faster: it has gone on by then.
+        # A coordinator traces nothing of its own vote when the two others were faster: it has moved on by then.
         def missing():
             now = told()
             return everybody - say(now, activity) - say(now, "Preparing ")
@@ -158,7 +158,7 @@ def traces(world):
 
     for text, expected in STEPS.items():
         told = steps(text)
-        # The coordinator and nobody else tells the rounds; the condition is read at the replicas.
+        # Only the coordinator traces the rounds; the condition is read at the replicas.
         wait_until(lambda t=told: len(say(t(), "Preparing ")) == 1, f"one coordinates: {told()}", 20)
         for activity in expected:
             all_say(told, activity, text)

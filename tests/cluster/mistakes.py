@@ -1,4 +1,4 @@
-"""What people and broken programs do wrong: each is refused with its reason, and the cluster goes on."""
+"""Mistakes of people and broken programs: each is refused with its reason, and the cluster keeps running."""
 
 import random
 import shutil
@@ -12,7 +12,7 @@ from environment import Failure
 from world import PATIENCE, Load, check, rest, wait_until
 
 INTERNODE_PORT = 7000
-# What a hello begins with, why one is refused, and kinds of frames (docs/design/rpc.md).
+# The begin of a hello, the reasons for refusals, and kinds of frames (docs/design/rpc.md).
 MAGIC, REFUSED_VERSION, PING, PONG = b"\xf5TorcRPC", 2, 5, 6
 
 
@@ -39,7 +39,7 @@ def stranger(world):
 
 
 def copy(world):
-    """A copy of a running node's data does not start, and the node goes on."""
+    """A copy of a running node's data does not start, and the node keeps running."""
     original = world.nodes.all[2]
     folder = original.data + "-copy"
     shutil.copytree(original.data, folder)
@@ -133,7 +133,7 @@ class Other(threading.Thread):
         return self
 
     def __exit__(self, *_):
-        # Closing alone would leave it to who waits for a connection.
+        # Closing alone would leave it to a task that waits for a connection.
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.join(PATIENCE)
@@ -159,7 +159,7 @@ def versions(world):
         for least, most in ((0, 2), (2, 999), (0, 999)):
             code, version, why, peer = say_hello(address, name, least, most)
             check((code, version) == (0, 2), f"{least} to {most}: {code} {version} {why!r}")
-            # What follows is of that version: a ping, and a pong for it.
+            # The rest is of that version: a ping, and a pong for it.
             ping = struct.pack(">IBBBBQIHI", 0, PING, 0, 0, 0, 1, 0, 0, 0)
             peer.sendall(ping + struct.pack(">I", zlib.crc32(ping)))
             check(peer.recv(5)[4:] == bytes([PONG]), f"{least} to {most}: no pong")
@@ -172,7 +172,7 @@ def versions(world):
             said = start_fails(world, "--memory", seeds=other.listener.getsockname()[0])
             check("5 to 9 of the internode protocol" in said, said)
             check(other.heard and set(other.heard) == {(2, 2)}, f"it offers {other.heard}")
-        # One that agrees to what was not offered is not believed.
+        # An answer that agrees to an option that was not offered is refused.
         answer = message(struct.pack(">BHB16sHHH", 0, 9, 0, host, 1, 0, 0))
         with Other(spare(world, 10), answer) as other:
             said = start_fails(world, "--memory", seeds=other.listener.getsockname()[0])

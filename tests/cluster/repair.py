@@ -1,4 +1,4 @@
-"""Replicas that differ are made equal by repair, and what was deleted stays deleted."""
+"""Replicas that differ are made equal by repair, and deleted rows stay deleted."""
 
 import subprocess
 import time
@@ -9,7 +9,7 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.concurrent import execute_concurrent_with_args
 from world import PATIENCE, alone, check, rest, wait_until
 
-# As many copies as there are nodes: each alone can say what it has.
+# As many copies as there are nodes: each alone can return its rows.
 KEYSPACE = "cluster_test_everywhere"
 ROWS = 2_000
 # So slow that a repair can be met in its middle.
@@ -17,7 +17,7 @@ SLOW = ("--stream_throughput_outbound", "48KiB")
 
 
 def nodetool(world, at, *arguments):
-    """What a verb says, and how it ends."""
+    """The output of a verb, and its exit status."""
     command = [world.nodes.torc, "nodetool", "-h", world.nodes.addresses[at], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
@@ -37,7 +37,7 @@ def restart(world, at):
 
 @contextmanager
 def without(world, at):
-    """A node is down, and nobody keeps what it misses."""
+    """A node is down, and no hints are stored for it."""
     world.nodes.all[at].kill()
     address = world.nodes.addresses[at]
     others = [other for other in world.nodes.addresses if other != address]
@@ -97,7 +97,7 @@ def repaired(world, at, *arguments):
 
 
 def differ(world, table, away, text):
-    """Rows, changes and deletions that one node misses; what all should have then."""
+    """Rows, changes and deletions that one node misses; returns the rows that all should have then."""
     with without(world, away):
         write(world, f"INSERT INTO {table} (k, v) VALUES (?, ?)", [(k, text) for k in range(ROWS // 2, ROWS + ROWS // 2)])
         write(world, f"DELETE FROM {table} WHERE k = ?", [(k,) for k in range(100)])
@@ -130,7 +130,7 @@ def interrupted(world):
     with options(world, "--hinted_handoff_enabled", "false", "--auto_repair_enabled", "false", *SLOW):
         write(world, f"INSERT INTO {table} (k, v) VALUES (?, ?)", [(k, "first") for k in range(ROWS)], ConsistencyLevel.ALL)
         expected = differ(world, table, 2, "follower killed")
-        check(alone(world.nodes.all[2], query) != sorted(expected), "the node that was away knows what it missed")
+        check(alone(world.nodes.all[2], query) != sorted(expected), "the node that was down has the writes that it missed")
         number, _ = begin(world, 0, table)
         code, said = nodetool(world, 0, "netstats")
         check(f"Repair #{number} of {KEYSPACE} (interrupted)" in said and " left" in said, said)
@@ -223,7 +223,7 @@ def last_job(world, at):
 
 
 def incremental(world):
-    """After a first repair only what is new is compared, whichever node asks, until a node has lost what the others count on."""
+    """After a first repair only new data is compared, whichever node leads, until a node has lost data on which the others count."""
     keyspace(world)
     table = f"{KEYSPACE}.fresh"
     world.session.execute(f"CREATE TABLE {table} (k int PRIMARY KEY, v text) WITH speculative_retry = 'NEVER'")
@@ -245,7 +245,7 @@ def incremental(world):
         second = last_job(world, 1)
         few = ROWS // 100
         check(second["ranges_incremental"] == second["ranges"], f"a repair that builds on the first: {second}")
-        check(few <= second["rows_compared"] <= 3 * few and second["rows_sent"] >= few, f"only what is new: {second}")
+        check(few <= second["rows_compared"] <= 3 * few and second["rows_sent"] >= few, f"only new data: {second}")
         check(second["bytes"] < ROWS * 20, f"{second}")
         same(world, query, expected)
 

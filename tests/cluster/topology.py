@@ -1,4 +1,4 @@
-"""The ring changes under load, with nodes as processes: `topology.py --torc BINARY [STEP...]`.
+"""Topology changes under load, with nodes as processes: `topology.py --torc BINARY [STEP...]`.
 
 A fourth node joins, one is decommissioned, one is killed with -9 and removed, one is killed and replaced: no request at QUORUM fails,
 and every acknowledged write is read back at QUORUM and at ALL.
@@ -39,7 +39,7 @@ class Ring:
         place = os.path.join(self.folder, f"node{number + 1}")
         os.makedirs(place)
         seeds = ("--seeds", ",".join(node.host for node in self.nodes if node.is_running()) or address)
-        # So slow that what a node fetches can be watched.
+        # So slow that a node's fetches can be watched.
         slow = ("--stream_throughput_outbound", "512KiB")
         node = Torc(self.torc, place, address, 1, (*seeds, *slow, *options))
         self.nodes.append(node)
@@ -108,7 +108,7 @@ def decommission(ring, session):
         time.sleep(2)
     stays = {node.host: "UN" for node in ring.nodes if node is not leaver}
     wait_for_ring(ring, ring.nodes[0], stays)
-    check("DECOMMISSIONED" in ring.nodetool(leaver, "netstats"), "the node that left says so")
+    check("DECOMMISSIONED" in ring.nodetool(leaver, "netstats"), "the node that left reports it")
     check(not answers(leaver.host, 9042), "the node that left lets no clients in")
     check(leaver.stop() == 0, f"it stops well:\n{leaver.log_tail()}")
     refused = ring.nodetool(ring.nodes[0], "decommission", fails=True)
@@ -198,7 +198,7 @@ def datacenter(ring, session):
 
 
 def topology(node):
-    """What a node tells of the ring's change and of what it fetches; nothing while its REST port is closed."""
+    """A node's report of the topology change and of its fetches; nothing while its REST port is closed."""
     try:
         return rest(node.host, "/torc/topology")
     except OSError:

@@ -16,7 +16,7 @@ HINTED = 200
 
 
 def agree(world, number):
-    """What nodes of two versions have to agree on, through each node in turn."""
+    """Features on which nodes of two versions have to agree, through each node in turn."""
     session = world.session
     session.execute(f"ALTER TABLE {TABLE} ADD c{number} int")
     for at, address in enumerate(world.nodes.addresses):
@@ -35,7 +35,7 @@ def agree(world, number):
 
 
 def hinted(world, number):
-    """What the last node misses while it is down reaches it by hints of nodes of both versions."""
+    """Writes that the last node misses while it is down reach it by hints of nodes of both versions."""
     table, away = f"{TABLE}_hinted", len(world.nodes.all) - 1
     world.nodes.all[away].kill()
     write = world.session.prepare(f"INSERT INTO {table} (k, v) VALUES (?, {number})")
@@ -56,7 +56,7 @@ def truncated(world, number):
         world.session.execute(f"TRUNCATE {table}")
     except TruncateError as error:
         check("version" in str(error), f"TRUNCATE is refused without a word about versions: {error}")
-        check(world.session.execute(f"SELECT v FROM {table} WHERE k = {number}").one(), "what a refused TRUNCATE was to remove is gone")
+        check(world.session.execute(f"SELECT v FROM {table} WHERE k = {number}").one(), "the rows of a refused TRUNCATE are gone")
     else:
         check(not world.session.execute(f"SELECT k FROM {table}").all(), "rows are there after TRUNCATE")
 
@@ -75,7 +75,7 @@ def verify(world, rounds):
 
 
 def rolling_upgrade(world):
-    """Each node is stopped and started with the present version: nothing fails, nothing is lost, and everything goes on while versions are mixed."""
+    """Each node is stopped and started with the present version: nothing fails, nothing is lost, and everything works while versions are mixed."""
     nodes, session = world.nodes, world.session
     session.execute(f"CREATE TABLE {TABLE} (k int PRIMARY KEY)")
     session.execute(f"CREATE TABLE {TABLE}_counts (k int PRIMARY KEY, n counter)")

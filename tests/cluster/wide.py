@@ -180,7 +180,7 @@ class Client:
                 job, box = self.jobs.pop(0)
             try:
                 box.append((True, job()))
-            except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            except Exception as error:  # noqa: BLE001 - handed to the waiting thread
                 box.append((False, error))
             with self.done:
                 self.done.notify_all()
@@ -241,7 +241,7 @@ class Client:
 
 
 def latencies(east, west):
-    """What each level costs from the east."""
+    """The latency of each level from the east."""
     said = []
     for level, least, most in (("LOCAL_QUORUM", 0.0, ONE_WAY), ("EACH_QUORUM", 2 * ONE_WAY, 3.5 * ONE_WAY),
                                ("ALL", 2 * ONE_WAY, 3.5 * ONE_WAY), ("LOCAL_ONE", 0.0, ONE_WAY)):
@@ -301,12 +301,12 @@ def parted(router, east, west):
         return lost + [k for k in range(written["west"]) if east.read("LOCAL_QUORUM", 20_000 + k)[1] != [1]]
 
     begun = time.monotonic()
-    wait_until(lambda: not missing(), "hints bring what the other datacenter missed", 120)
+    wait_until(lambda: not missing(), "hints bring the writes that the other datacenter missed", 120)
     return (f"{written} writes acknowledged, EACH_QUORUM: {refused}, the last hint after {time.monotonic() - begun:.0f} s")
 
 
 def copies(east, west):
-    """A keyspace that gets its copies in the west later: reads there see what is written from then on."""
+    """A keyspace that gets its copies in the west later: reads there see later writes."""
     east.execute(f"CREATE KEYSPACE {KEYSPACE}_rf WITH replication = {{'class': 'NetworkTopologyStrategy', 'east': 1}}")
     east.execute(f"CREATE TABLE {KEYSPACE}_rf.t (k int PRIMARY KEY, v int)")
     east.execute(f"INSERT INTO {KEYSPACE}_rf.t (k, v) VALUES (1, 1)")

@@ -1,4 +1,4 @@
-"""What the scenarios share: nodes as processes, a driver, a load whose every answer is checked."""
+"""The common parts of the scenarios: nodes as processes, a driver, a load whose every answer is checked."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def wait_until(condition, message, seconds=PATIENCE):
 
 
 def rest(address, path, method="GET"):
-    """What a node's REST port answers."""
+    """The answer of a node's REST port."""
     request = urllib.request.Request(f"http://{address}:10000{path}", method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read())
@@ -59,7 +59,7 @@ def connect(addresses):
 
 
 def alone(node, query):
-    """What a node has by itself: as its own coordinator it is the nearest replica."""
+    """The rows of one node: as its own coordinator it is the nearest replica."""
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([node.host]), consistency_level=ConsistencyLevel.ONE, request_timeout=30
     )
@@ -107,7 +107,7 @@ class Load(Workers):
                 rows = list(self.session.execute(self.read, (asked,)))
                 if [row.v for row in rows] != [asked * 3]:
                     self.wrong.append((asked, rows))
-            except Exception as error:  # noqa: BLE001 - whatever the driver gives up with
+            except Exception as error:  # noqa: BLE001 - any error of the driver
                 self.failures.append(f"{type(error).__name__}: {error}")
             time.sleep(self.pause)
 
@@ -120,7 +120,7 @@ class Load(Workers):
 
 
 def peers(address):
-    """The peers that a node tells."""
+    """The peers that a node lists."""
     with Cluster([address], protocol_version=5) as cluster:
         return {str(row.peer) for row in cluster.connect().execute("SELECT peer FROM system.peers_v2")}
 

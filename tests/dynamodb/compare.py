@@ -88,7 +88,7 @@ def number(text):
 
 
 def normal(value):
-    """A value without what has no order or no one form: members of sets, zeros of numbers."""
+    """A value without parts that have no order or no single form: members of sets, zeros of numbers."""
     if isinstance(value, dict):
         if len(value) == 1:
             ((kind, inner),) = value.items()
@@ -105,7 +105,7 @@ def normal(value):
 
 
 def answer(operation, request, status, body):
-    """What is compared of an answer."""
+    """The compared part of an answer."""
     if status != 200:
         kind = body.get("__type", "").rsplit("#")[-1]
         reasons = [(reason.get("Code"), normal(reason.get("Item"))) for reason in body.get("CancellationReasons", [])]
@@ -160,7 +160,7 @@ def run_case(seed, requests, torc, local, accepted):
         if any(pattern.search(text.replace("\n", " ")) for pattern in accepted):
             ignored += 1
             if ours[0] != theirs[0] and operation not in ("GetItem", "Query", "Scan"):
-                # One has written and the other has not: what follows says nothing any more.
+                # One has written and the other has not: later answers prove nothing any more.
                 break
             continue
         differences.append(f"seed {seed}, request {number}: {text}")

@@ -180,7 +180,7 @@ class CqlClient:
         self.connection, self.key = connect(), key
 
     def once(self, at):
-        """What was read instead of what was written, or nothing."""
+        """The value read instead of the written one, or nothing."""
         self.connection.query(f"INSERT INTO good.t (k, v) VALUES ({self.key}, {at})")
         found = rows(self.connection.query(f"SELECT v FROM good.t WHERE k = {self.key}"))
         return None if found == [(struct.pack(">i", at),)] else found
@@ -244,7 +244,7 @@ class ApiClient:
 
 
 class Behaved:
-    """A client that does its work again and again, and notes how long that takes and what fails; `make` connects it."""
+    """A client that does its work again and again, and notes the time that takes and the failures; `make` connects it."""
 
     def __init__(self, make):
         self.make, self.name = make, ""

@@ -18,7 +18,7 @@ RESTARTING = ("flipped_bytes", "missing_files", "foreign_files", "damaged_log", 
 SSTABLES = 1000
 # Seconds, of a debug build.
 START_MAX = 4
-# Seconds that a DROP may take: it goes on to remove files after that.
+# Seconds that a DROP may take: it removes files after that.
 DROP_MAX = 5
 # A start reads less than this part of the files.
 START_SHARE = 8
@@ -87,7 +87,7 @@ def log_since(world, begun):
 
 
 def flipped_bytes(world):
-    """A flipped byte in each component of an SSTable: the node starts, and never tells rows that are not so."""
+    """A flipped byte in each component of an SSTable: the node starts, and never returns wrong rows."""
     draw = random.Random(int(os.environ.get("FUZZ_SEED", "11")))
     tables = {component: table_of("d_", component) for component in COMPONENTS}
     fill(world, tables.values())
@@ -126,7 +126,7 @@ def flipped_bytes(world):
 
 
 def missing_files(world):
-    """A component of an SSTable is gone: nothing else is deleted, the node starts and says what is missing."""
+    """A component of an SSTable is gone: nothing else is deleted, the node starts and logs the missing file."""
     tables = {component: table_of("m_", component) for component in MISSING}
     fill(world, tables.values())
     left, gone = {}, 0
@@ -176,9 +176,9 @@ def foreign_files(world):
 
 
 def damaged_log(world):
-    """A commit log of which the last bytes are gone serves what is before them; of which bytes in the middle are wrong, never starts silently."""
+    """A commit log of which the last bytes are gone serves the entries before them; of which bytes in the middle are wrong, never starts silently."""
     stop(world)
-    # A byte of what may be the torn end of a crash cannot be told from it: what is looked for was synced, and the log says so.
+    # A damaged byte in the part that a crash may have torn cannot be distinguished from it: the expected rows were synced, and the log records that.
     usual, world.node.command = world.node.command, [*world.node.command, "--commitlog_sync", "batch"]
     world.node.start()
     begun = time.time()
@@ -212,7 +212,7 @@ def damaged_log(world):
             refused += 1
             check("commitlog-" in log_since(world, begun), "a refused start does not name the file")
         else:
-            # Then the byte was not in use, or of what had not been acknowledged.
+            # Then the byte was not in use, or of an entry that had not been acknowledged.
             check(read(world, "logged") == 0, f"rows are missing after a changed byte of {path}")
             world.node.kill()
         world.node.kill()
@@ -226,7 +226,7 @@ def damaged_log(world):
     stop(world)
     world.node.command = usual
     world.node.start()
-    check(refused > 0, "no start was refused, whatever byte was wrong")
+    check(refused > 0, "no start was refused, with any wrong byte")
     return f"{refused} of {LOG_ROUNDS} starts refused"
 
 

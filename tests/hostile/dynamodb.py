@@ -36,8 +36,8 @@ def answer(peer):
 
 
 def ask(world, data, ends=False, port=API):
-    """Sends bytes and reads the answer; what the server does not read because it has answered is no error. With `ends` nothing else is sent,
-    and who ends a request that is whole may get no answer."""
+    """Sends bytes and reads the answer; bytes that the server does not read because it has answered are no error. With `ends` nothing else is sent,
+    and a client that ends a whole request may get no answer."""
     with socket.create_connection((world.host, port), SECONDS) as peer:
         try:
             for part in [data] if isinstance(data, bytes) else data:
@@ -185,7 +185,7 @@ def deep(depth, value, kind="L"):
 
 
 def odd_values():
-    """What may stand in the place of any value of a document."""
+    """Values that may stand in the place of any value of a document."""
     numbers = ("", "NaN", "Infinity", "1e125", "1e126", "-1e-131", "1e99999999999", "9" * 38, "9" * 39, "0x1", "1_0", "\u0661", "1 ", "9" * 100_000)
     return [
         None, True, 0, -1, 2**31, 2**63, 2**64, 1e308, 0.5, "", "x", "\0", "\U0010ffff", "x" * 70_000, [], {}, [[]], [{}] * 200, {"": ""},

@@ -1,4 +1,4 @@
-"""Ports with TLS: what is no handshake, half of one, or no record after it; for CQL, nodes and the DynamoDB API."""
+"""Ports with TLS: bytes that are no handshake, half of one, or no record after it; for CQL, nodes and the DynamoDB API."""
 
 import os
 import random
@@ -98,7 +98,7 @@ def served(world):
 
 
 def no_handshakes(world):
-    """What is no ClientHello, and ClientHellos with bytes changed or cut off."""
+    """Bytes that are no ClientHello, and ClientHellos with bytes changed or cut off."""
     draw, sound = random.Random(int(os.environ.get("FUZZ_SEED", "11"))), Handshake(world).hello()
     for port in PORTS:
         for what, data in (

@@ -2,7 +2,7 @@
 
 Scenarios run one after the other against fresh nodes: one that serves everybody, one with TLS, one that asks for passwords. Meanwhile clients
 that behave read and write, and the node is watched: it stays up, nothing panics, its memory stays within a bound, and the clients that behave
-are served in time. With --long scenarios take ten times as many of what they draw at random.
+are served in time. With --long scenarios take ten times as many random cases.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def chosen(modules, wanted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torc", required=True, help="the binary")
-    parser.add_argument("--long", action="store_true", help="ten times as much of what is drawn at random")
+    parser.add_argument("--long", action="store_true", help="ten times as many random cases")
     names = [name for _, modules in GROUPS for name, _, _ in chosen(modules, ())]
     parser.add_argument("scenario", nargs="*", help="all when none is named: " + ", ".join(names))
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A node that asks for passwords: everything before the login, tokens that are none, many failed logins, and who may do nothing."""
+"""A node that asks for passwords: everything before the login, tokens that are none, many failed logins, and roles without permissions."""
 
 import os
 import random
@@ -131,7 +131,7 @@ def forbidden(role):
 
 
 def permissions(world):
-    """Statements that a role may not make, asked and prepared, are refused as that, and what it may do it may until that is taken away."""
+    """Statements that a role may not make, asked and prepared, are refused as that, and its permissions hold until they are revoked."""
     with world.connect() as root:
         root.query("CREATE ROLE reader WITH PASSWORD = 'r' AND LOGIN = true")
         refused = 0
@@ -148,7 +148,7 @@ def permissions(world):
                         check(is_right, f"{statement} is refused with {error.code:#x}: {error}")
                         refused += 1
                         continue
-                    check(False, f"{statement} is carried out for who may do nothing")
+                    check(False, f"{statement} is carried out for a role without permissions")
             for _ in range(10):
                 root.query("GRANT SELECT ON good.t TO reader")
                 identity = reader.prepare("SELECT v FROM good.t WHERE k = 1")

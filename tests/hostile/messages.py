@@ -42,7 +42,7 @@ def value(data):
 
 
 def parameters(flags, values=()):
-    """Consistency level, flags and what they announce."""
+    """Consistency level, flags and the fields that they announce."""
     parts = [short(1), byte(flags)]
     if flags & VALUES:
         parts.append(short(len(values)))
@@ -55,7 +55,7 @@ def parameters(flags, values=()):
 
 
 def extremes(kind, data, draw):
-    """What may stand in the place of a part."""
+    """Values that may stand in the place of a part."""
     if kind == "short":
         stood = struct.unpack(">H", data)[0]
         numbers = {*SHORTS, stood + 1 & 0xFFFF, stood - 1 & 0xFFFF}
@@ -131,7 +131,7 @@ def parts_of_messages(world):
             error = CqlError(answer)
             check(error.code != SERVER_ERROR, f"opcode {opcode} with {body[:60]} is answered with a ServerError: {error}")
         if opcode in (STARTUP, REGISTER) or sent % 200 == 0:
-            # Compression and events would change what comes next.
+            # Compression and events would change the next messages.
             connection.close()
             connection = world.connect()
     connection.close()

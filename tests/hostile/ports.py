@@ -14,7 +14,7 @@ from environment import Failure
 from node import Torc
 
 CQL, INTERNODE, REST, METRICS, API = 9042, 7000, 10000, 9180, 8000
-# What a hello begins with.
+# The begin of a hello.
 MAGIC = b"\xf5TorcRPC"
 
 
@@ -81,7 +81,7 @@ def slow_headers(world):
 
 
 def hello(cluster):
-    """What a node says first to another (docs/design/rpc.md)."""
+    """The first message of a node to another (docs/design/rpc.md)."""
     fields = struct.pack(">HH16sHHHBBB", 1, 1, b"H" * 16, 1, 0, 0, 1, 0, len(cluster)) + cluster
     head = MAGIC + struct.pack(">H", len(fields) + 4) + fields
     return head + struct.pack(">I", zlib.crc32(head))
@@ -99,7 +99,7 @@ def silent_internode(world):
             begun = time.monotonic()
             with socket.create_connection((world.host, INTERNODE), 10) as peer:
                 peer.settimeout(10)
-                # A hello of another cluster is refused with an answer; who is not listened to gets none.
+                # A hello of another cluster is refused with an answer; an ignored peer gets none.
                 peer.sendall(hello(b"another cluster"))
                 try:
                     check(peer.recv(8) == MAGIC, "a newcomer is not heard beside silent connections")
@@ -227,7 +227,7 @@ def promised(world):
 
 
 def few_descriptors(world):
-    """A node with 256 descriptors and 400 connections goes on: it refuses connections, not writes."""
+    """A node with 256 descriptors and 400 connections keeps serving: it refuses connections, not writes."""
     host = world.address(int(world.host.rsplit(".", 1)[1]) + 2)
     folder = os.path.join(world.folder, "few")
     os.makedirs(folder)

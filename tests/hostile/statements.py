@@ -7,7 +7,7 @@ import time
 from client import SERVER_ERROR, Closed, CqlError
 from environment import Failure
 
-# What one statement may take on a busy machine with a debug build, refused or carried out.
+# The time that one statement may take on a busy machine with a debug build, refused or carried out.
 STATEMENT_MAX = 5
 # The same of a table with as many columns as there may be.
 WIDE_MAX = 20
@@ -59,7 +59,7 @@ def numbers(world):
 
 
 def wide_results(world):
-    """A result that names one large cell a thousand times is refused, and the node goes on."""
+    """A result that names one large cell a thousand times is refused, and the node keeps serving."""
     with world.connect() as connection:
         connection.query("CREATE TABLE ks.w (k int PRIMARY KEY, b blob)")
         connection.query(f"INSERT INTO ks.w (k, b) VALUES (1, 0x{'cd' * 1_000_000})")
@@ -68,7 +68,7 @@ def wide_results(world):
 
 
 def options(world):
-    """Options without a sense are refused, and DDL goes on."""
+    """Options without a sense are refused, and DDL still works."""
     with world.connect() as connection:
         connection.query("CREATE TABLE ks.o (k int PRIMARY KEY)")
     for value in ("speculative_retry = 'nanms'", "speculative_retry = 'infPERCENTILE'", "speculative_retry = '-1ms'",
@@ -82,7 +82,7 @@ def options(world):
 
 
 def side_by_side(world):
-    """CREATE, DROP, INSERT and TRUNCATE of the same tables by eight clients: errors, but storage goes on."""
+    """CREATE, DROP, INSERT and TRUNCATE of the same tables by eight clients: errors, but storage keeps working."""
     until, unexpected = time.monotonic() + 5, []
 
     def work(seed):
@@ -119,7 +119,7 @@ def side_by_side(world):
 
 def wide_table(world):
     """A table with ten thousand columns, one with more than there may be, and rows that use many of them."""
-    # A change of a table with 60,000 keeps a shard for half a second: what is linear in the columns of one table is not done in slices.
+    # A change of a table with 60,000 keeps a shard for half a second: work that is linear in the columns of one table is not done in slices.
     columns = [f"c{at}" for at in range(10_000)]
     listed = ", ".join(f"{name} int" for name in columns)
     wide = asked(world, f"CREATE TABLE ks.wide (k int PRIMARY KEY, {listed})", seconds=WIDE_MAX)

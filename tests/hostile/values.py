@@ -19,7 +19,7 @@ COLLECTIONS = {
 LEAST, MOST = -0x8000000000000000, 0x7FFFFFFFFFFFFFFF
 UUIDS = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 TIMEUUIDS = ("00000000-0000-1000-8080-808080808080", "ffffffff-ffff-1fff-bf7f-7f7f7f7f7f7f")
-# For each type, what is at the ends of its range.
+# For each type, the values at the ends of its range.
 EXTREMES = {
     "ascii": ("''", "'~'", "'" + "a" * 60_000 + "'", "'\0'"),
     "bigint": ("0", str(LEAST), str(MOST)),
@@ -64,7 +64,7 @@ FUNCTIONS = {
     3: ("floor", "mask_inner", "mask_outer"),
     4: ("mask_inner", "mask_outer"),
 }  # fmt: skip
-# Expressions over the row of least or most values whose value is known: integers wrap around as Java's do, and NaN is what IEEE says.
+# Expressions over the row of least or most values whose value is known: integers wrap around as Java's do, and NaN is that of IEEE.
 INT, BIG = struct.Struct(">i"), struct.Struct(">q")
 KNOWN = (
     ("abs(int)", 1, INT.pack(-0x80000000)), ("abs(int)", 2, INT.pack(0x7FFFFFFF)), ("-int", 1, INT.pack(-0x80000000)),
@@ -114,7 +114,7 @@ def literals(world):
     writes = [f"INSERT INTO ks.lit (k, {ty}) VALUES ({at}, {literal})" for at, (ty, literal) in enumerate(inside)]
     for (ty, literal), (error, _) in zip(inside, asker.all(writes)):
         check(error is None, f"{ty} {literal[:60]} is refused: {error}")
-    # What is in the table is what the same literal is where it is compared, NaN and the rest alike.
+    # The stored value equals the same literal in a comparison, NaN and the rest alike.
     compared = [(at, ty, literal) for at, (ty, literal) in enumerate(inside) if literal != "null" and ty != "duration"]
     reads = [f"SELECT k FROM ks.lit WHERE k = {at} AND {ty} = {literal} ALLOW FILTERING" for at, ty, literal in compared]
     for (at, ty, literal), (error, body) in zip(compared, asker.all(reads)):

@@ -1,4 +1,4 @@
-"""A node under attack, what watches it, and the clients that behave meanwhile."""
+"""A node under attack, its monitor, and the clients that behave meanwhile."""
 
 import contextlib
 import http.client
@@ -85,7 +85,7 @@ class World:
         return ApiClient(http.client.HTTPConnection(self.host, API, timeout=30, source_address=made))
 
     def clients(self):
-        """What makes each of the clients that behave."""
+        """The factory of each of the clients that behave."""
         return [lambda: CqlClient(self.good), self.api]
 
     def prepare(self):

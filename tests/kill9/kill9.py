@@ -1,11 +1,11 @@
-"""Kills a node in the middle of writing, again and again, and reads back what it had acknowledged.
+"""Kills a node in the middle of writing, again and again, and reads acknowledged writes back.
 
   kill9.py --torc BINARY [--rounds 100] [--seed N]
 
 Each round starts the server on the same directory, checks every key by scans and some by their partition, writes from two
 drivers with many requests in flight while the node's memtables are flushed and its files merged, and sends SIGKILL at a
 random moment. A key has at most one request in flight,
-so after the restart it holds either what was acknowledged last or what that one request wrote; nothing else. Deletions
+so after the restart it holds either the value acknowledged last or that of the one request; nothing else. Deletions
 stay, counters are off by at most the one increment, and a logged batch is there wholly or not at all.
 """
 
@@ -38,7 +38,7 @@ PARTITIONS_READ = 16
 
 
 class Key:
-    """What one key holds: the state that was acknowledged last, and perhaps one that may or may not be there."""
+    """The state of one key: the one that was acknowledged last, and perhaps one that may or may not be there."""
 
     __slots__ = ("known", "pending")
 
@@ -163,7 +163,7 @@ def create(session):
 
 
 def check(session, model, rng):
-    """Reads everything and holds it against the model; then what was found is what is known."""
+    """Reads everything and holds it against the model; then the found state is the known one."""
     rows = {(row.p, row.c): row for row in session.execute("SELECT p, c, v, pad FROM rows")}
     unknown = set(rows) - set(model.rows)
     if unknown:

@@ -1,4 +1,4 @@
-"""Sends the same generated statements to Torc and to Apache Cassandra and compares what comes back.
+"""Sends the same generated statements to Torc and to Apache Cassandra and compares the answers.
 
   diff.py --torc ADDRESS --oracle ADDRESS [--seed N] [--cases N | --seconds N] [--keep-going]
 
@@ -79,10 +79,10 @@ class Side:
         self.session.execute(text)
 
     def run_quietly(self, text):
-        """Cleans up; what is not there is no matter."""
+        """Cleans up; missing objects are ignored."""
         try:
             self.must(text)
-        except Exception as error:  # also what a server answers, which has no common ancestor in this driver
+        except Exception as error:  # also the error of a server, which has no common ancestor in this driver
             print(f"{self.name}: {text}: {error}")
 
     def wait_for_connection(self, seconds=10):
@@ -96,7 +96,7 @@ class Side:
                 time.sleep(0.05)
 
     def run(self, statement, table):
-        """What the statement gives: ("error", class), ("void",) or ("rows", columns, pages)."""
+        """The result of the statement: ("error", class), ("void",) or ("rows", columns, pages)."""
         text = statement.text.replace("{t}", table)
         try:
             return self.answer(text, statement)
@@ -109,7 +109,7 @@ class Side:
             return ("error", type(error).__name__, str(error))
         except OperationTimedOut as error:
             return ("error", "OperationTimedOut", str(error))
-        except Exception as error:  # what the driver raises for a server's error, or for one of its own
+        except Exception as error:  # an exception of the driver for a server's error, or for one of its own
             return ("error", type(error).__name__, str(error))
 
     def answer(self, text, statement):
@@ -146,7 +146,7 @@ def type_name(kind):
 
 
 def difference(ours, theirs, table):
-    """What differs between two answers in a few words, or None."""
+    """The difference between two answers in a few words, or None."""
     if theirs[0] == "error" and theirs[1] in CASSANDRA_FAILED:
         return None
     if ours[0] != theirs[0]:
@@ -167,7 +167,7 @@ def difference(ours, theirs, table):
                 return f"row {index}, column {name} ({kind}): {show(our_cell, their_cell)}"
     if len(ours_flat) != len(theirs_flat):
         return f"{len(ours_flat)} rows where Cassandra gives {len(theirs_flat)}"
-    # Whether an exhausted result ends with an empty page depends on what a server happens to know; clients do not care.
+    # Whether an exhausted result ends with an empty page depends on a server's internal state; clients do not care.
     our_sizes, their_sizes = [[len(page) for page in pages if page] for pages in (our_pages, their_pages)]
     if our_sizes != their_sizes:
         return f"pages of {our_sizes} rows where Cassandra gives {their_sizes}"
@@ -330,7 +330,7 @@ def arguments(parser):
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference")
     parser.add_argument("--differences-max", type=int, default=10, help="with --keep-going, how many to show")
     parser.add_argument("--no-flush", action="store_true", help="never flush or compact Torc in between")
-    parser.add_argument("--show-errors", action="store_true", help="print what Cassandra refuses")
+    parser.add_argument("--show-errors", action="store_true", help="print statements that Cassandra refuses")
     parser.add_argument("--no-shrink", action="store_true", help="show whole cases")
 
 

@@ -32,7 +32,7 @@ class Column:
 
 @dataclass
 class Case:
-    """What one seed gives."""
+    """The case of one seed."""
 
     seed: int
     ddl: list = field(default_factory=list)
@@ -62,7 +62,7 @@ class Writer:
         return str(number) if self.values is None or self.rng.random() < 0.5 else self.marker(number)
 
     def values_in(self, kind, most):
-        """What stands behind IN."""
+        """The operand of IN."""
         if self.values is not None and self.rng.random() < 0.3:
             return self.marker([pick(self.rng, kind)[1] for _ in range(self.rng.randint(0, most))])
         return "(" + ", ".join(self.value(kind) for _ in range(self.rng.randint(1, most))) + ")"
@@ -84,7 +84,7 @@ class Generator:
                 weights=(50, 44, 4, 4, 0.6, 0.2),
             )[0]
             self.case.statements.append(kind())
-        # What is there at the end, forwards and backwards.
+        # The rows at the end, forwards and backwards.
         self.add_final_reads()
         return self.case
 
@@ -287,8 +287,8 @@ class Generator:
         using = "" if self.has_counters else None
         kinds = ("partition", "row", "range", "range", "cells", "cells")
         if self.has_counters:
-            # A deleted counter stays deleted whatever its time, unless the deletion was itself deleted before the two met:
-            # what of both there is depends on when files are merged, in Cassandra as well.
+            # A deleted counter stays deleted regardless of its time, unless the deletion was itself deleted before the two met:
+            # the remaining state depends on when files are merged, in Cassandra as well.
             kinds = ("cells",) if self.case.seed % 2 else ("partition", "row", "range")
         kind = rng.choice(kinds)
         what = ""
@@ -438,7 +438,7 @@ class Generator:
         return list(dict.fromkeys(where)) if writer.values is None else where
 
     def selection(self, writer):
-        """What is selected, and by what it is grouped."""
+        """The selected columns, and those of GROUP BY."""
         rng = self.rng
         draw = rng.random()
         names = [column.name for column in self.partition + self.clustering + self.static + self.regular]
@@ -497,7 +497,7 @@ class Generator:
         if kind in NUMBERS:
             other = rng.choice([one for one in self.regular + self.clustering + self.partition if one.kind in NUMBERS] or [column])
             arithmetic = f"{column.name} {rng.choice('+-*')} {other.name}"
-            # Cassandra converts a bigint to a decimal by way of a double's digits, and loses what is beyond 2^53; Torc is exact.
+            # Cassandra converts a bigint to a decimal by way of a double's digits, and loses digits beyond 2^53; Torc is exact.
             if {kind, other.kind} == {"bigint", "decimal"}:
                 arithmetic = f"-{other.name}"
             options += [arithmetic, f"-{column.name}"]

@@ -45,7 +45,7 @@ def main():
         finally:
             torc.kill()
             oracle.kill()
-        # Who repeats one case does not ask about files.
+        # The repetition of one case does not compare files.
         if options.only != "statements" and options.cases != 1:
             failed += sstables.cross(options.torc, os.path.join(folder, "files"))
         print(f"oracle: {'FAILED' if failed else 'ok'}")

@@ -3,7 +3,7 @@
 Torc's files: Cassandra's SSTableExport reads them and gives the same JSON as `torc sstable dump`, StandaloneVerifier
 finds nothing wrong, and a Cassandra that starts on them answers queries as Torc did. Cassandra's files: `torc sstable
 dump` gives the JSON of SSTableExport, `torc sstable verify` finds nothing wrong, and a Torc that starts on them answers
-as Cassandra did. The tables hold what the statement generator writes, and the shapes of `shapes.py` under every
+as Cassandra did. The tables hold the rows that the statement generator writes, and the shapes of `shapes.py` under every
 compression.
 """
 
@@ -61,7 +61,7 @@ def crosses():
         side = "t" if is_torcs else "c"
         for index, seed in enumerate(seeds):
             case = generate(seed, STATEMENTS)
-            # What reads or fails stays out.
+            # Statements that read or fail stay out.
             keep = ("INSERT", "UPDATE", "DELETE", "BEGIN")
             case.statements = [statement for statement in case.statements if statement.text.startswith(keep)]
             found.append(compressed(Cross(f"case{seed}", case, is_torcs), index))
@@ -255,7 +255,7 @@ class Crossing:
         return self.failed
 
     def fill(self, torc):
-        """Makes the same tables on both servers, and lets one of them write into each; what the two answer then."""
+        """Makes the same tables on both servers, and lets one of them write into each; returns the answers of both."""
         ours, theirs = Side("Torc", ADDRESS, KEYSPACE), Side("Cassandra", ORACLE_ADDRESS, KEYSPACE)
         self.crosses = crosses()
         self.counters = {one.name for one in self.crosses if " counter" in one.case.ddl[-1]}
@@ -341,7 +341,7 @@ def copy(paths, target):
 
 
 def dump_difference(ours, theirs, has_counters):
-    """What differs between `torc sstable dump` and SSTableExport."""
+    """The difference between `torc sstable dump` and SSTableExport."""
     if theirs.returncode != 0:
         return f"SSTableExport ended with {theirs.returncode}: {theirs.stderr[-600:]}"
     if ours.returncode != 0:

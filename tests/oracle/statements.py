@@ -2,7 +2,7 @@
 
   statements.py --torc ADDRESS --oracle ADDRESS [FILE…]
 
-`statements/*.cql` hold what a random generator does not think of: limits, odd literals, mistakes that people make. A
+`statements/*.cql` hold cases that a random generator does not make: limits, odd literals, mistakes that people make. A
 statement ends with `;` at a line's end; each file runs in a keyspace of its own. A line `-- differs: REASON` before a
 statement says that its answers may differ, and why; `-- text: REASON` that only its error's text may.
 """
@@ -43,10 +43,10 @@ def parse(path):
 
 
 def answer(side, text):
-    """What one server says: (kind, what is compared, text)."""
+    """The answer of one server: (kind, compared part, text)."""
     try:
         result = side.session.execute(SimpleStatement(text, fetch_size=None))
-    except Exception as error:  # whatever the driver raises for a server's error, or for one of its own
+    except Exception as error:  # any exception of the driver for a server's error, or for one of its own
         inner = next(iter(getattr(error, "errors", {}).values()), error) if hasattr(error, "errors") else error
         if type(error).__name__ == "ProtocolException":
             side.wait_for_connection()
@@ -59,7 +59,7 @@ def answer(side, text):
 
 
 def message(error):
-    """The server's own words in what the driver says of an error."""
+    """The server's own words in the driver's text of an error."""
     text = str(error)
     start = text.find('message="')
     if start >= 0:
@@ -89,7 +89,7 @@ def run(paths, torc, oracle):
             ours, theirs = (answer(side, text) for side in sides)
             if ours == theirs or allowed == "differs":
                 continue
-            # A syntax error says here what was expected, which Cassandra's does not: only its class is compared.
+            # A syntax error names the expected tokens here, which Cassandra's does not: only its class is compared.
             if ours[:2] == theirs[:2] and (allowed == "text" or ours[1] == "SyntaxException"):
                 continue
             different += 1

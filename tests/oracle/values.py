@@ -1,6 +1,6 @@
 """CQL types and small sets of values of each, so that generated statements meet each other.
 
-A value is a pair: the CQL literal, and what the Python driver binds. A type is a name, or a tuple: ("list", T),
+A value is a pair: the CQL literal, and the value that the Python driver binds. A type is a name, or a tuple: ("list", T),
 ("set", T), ("map", K, V), ("tuple", T…), ("vector", T, n), ("udt", name, ((field, T)…)), ("frozen", T).
 """
 
@@ -124,7 +124,7 @@ def unique(items):
 
 
 def random_kind(rng, depth=2, ordered=False):
-    """A type; `ordered` leaves out what cannot be a key or an element of a set."""
+    """A type; `ordered` leaves out types that cannot be a key or an element of a set."""
     simple = rng.choice(ORDERED if ordered else tuple(SIMPLE))
     if depth == 0 or rng.random() < 0.6:
         return simple

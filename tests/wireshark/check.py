@@ -1,9 +1,9 @@
-"""Whether Wireshark's dissector of the internode protocol (tools/wireshark/torc.lua) reads what nodes say.
+"""Whether Wireshark's dissector of the internode protocol (tools/wireshark/torc.lua) decodes the nodes' messages.
 
-Replays the capture that `cargo test -p rpc` keeps (crates/network/rpc/testdata/wireshark) through tshark and holds what was
-decoded against what was said; then damages the capture and expects that to be seen. Needs no privileges.
+Replays the capture that `cargo test -p rpc` keeps (crates/network/rpc/testdata/wireshark) through tshark and compares the
+decoded messages with the sent ones; then damages the capture and expects that to be seen. Needs no privileges.
 
-    check.py [CAPTURE]     with a capture of one's own: prints what was decoded
+    check.py [CAPTURE]     with a capture of one's own: prints the decoded messages
 """
 
 import pathlib
@@ -60,10 +60,10 @@ def fail(text):
 
 
 def check_conversation():
-    """What was said is what was decoded."""
+    """The decoded messages equal the sent ones."""
     messages = decode(CAPTURE)
     said = [message for message in messages if message.get("kind") not in ("5", "6")]
-    # Messages of different connections may overtake each other: each connection's order is what counts.
+    # Messages of different connections may overtake each other: only each connection's order counts.
     found, expected = sorted(map(line, said)), sorted(EXPECTED)
     if found != expected:
         fail("decoded\n  " + "\n  ".join(map(line, said)) + "\nbut expected\n  " + "\n  ".join(EXPECTED))

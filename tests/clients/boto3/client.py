@@ -544,7 +544,7 @@ def metrics():
 
 
 def web_pages():
-    """What a browser sends for a page of another site, or of a name that was rebound to the node."""
+    """The request of a browser for a page of another site, or of a name that was rebound to the node."""
 
     def status(**headers):
         request = urllib.request.Request(
@@ -566,7 +566,7 @@ def web_pages():
 
 
 def raw_connections():
-    """What no SDK sends."""
+    """Requests that no SDK sends."""
 
     def ask(data, seconds=5):
         with socket.create_connection((HOST, PORT), seconds) as raw:

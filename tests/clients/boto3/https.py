@@ -89,7 +89,7 @@ def versions():
     def agreed(version):
         context = ssl.create_default_context(cafile=AUTHORITY)
         context.minimum_version = context.maximum_version = version
-        # What browsers and some SDKs offer; only HTTP/1.1 is spoken here.
+        # The protocols that browsers and some SDKs offer; only HTTP/1.1 is spoken here.
         context.set_alpn_protocols(["h2", "http/1.1"])
         with socket.create_connection((HOST, HTTPS_PORT), 5) as raw, context.wrap_socket(raw, server_hostname=HOST) as tls:
             tls.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -111,7 +111,7 @@ def certificate_is_reloaded():
     while shown() == before:
         assert time.monotonic() < deadline, f"the certificate of before is shown {RELOADED_SECONDS} s later"
         time.sleep(0.5)
-    # The connection of before goes on, and a new one is verified.
+    # The earlier connection stays open, and a new one is verified.
     encrypted.list_tables()
     client(f"https://{HOST}:{HTTPS_PORT}").list_tables()
 

@@ -1,7 +1,7 @@
 """cqlsh, scripted, against a running node: `client.py HOST PORT torc|cassandra`.
 
-Every test is one run of the program, as a user starts it, with commands on its standard input or in a file. What must
-be in the output (and what must not) is said word by word.
+Every test is one run of the program, as a user starts it, with commands on its standard input or in a file. The text that must
+be in the output (and that must not) is given word by word.
 """
 
 import os
@@ -19,7 +19,7 @@ passed, failed = 0, 0
 
 
 class Wrong(Exception):
-    """The output is not what was expected."""
+    """The output differs from the expected one."""
 
 
 def cqlsh(text, *arguments, fails=False):
@@ -145,7 +145,7 @@ def test_describe():
     has(in_keyspace("DESCRIBE SCHEMA;"), f"CREATE TABLE {KEYSPACE}.users")
     has(in_keyspace("DESC users"), f"CREATE TABLE {KEYSPACE}.users")
     has(in_keyspace("DESCRIBE TABLE nothing;", fails=True), "nothing")
-    # What DESCRIBE prints makes the same tables again.
+    # The output of DESCRIBE makes the same tables again.
     script = keyspace.replace(KEYSPACE, KEYSPACE + "_copy")
     has_not(cqlsh(script), "Error", "Exception")
     copy = cqlsh(f"DESCRIBE KEYSPACE {KEYSPACE}_copy; DROP KEYSPACE {KEYSPACE}_copy;")
@@ -187,7 +187,7 @@ def test_copy():
     has(output, f"{rows} rows exported to 1 files")
     with open(path("in.csv"), encoding="utf-8") as before, open(path("out.csv"), encoding="utf-8") as after:
         if sorted(before.read().split()) != sorted(after.read().split()):
-            raise Wrong("COPY TO does not give back what COPY FROM took")
+            raise Wrong("COPY TO does not return the rows of COPY FROM")
     in_keyspace(f"COPY users TO '{path('users.csv')}' WITH HEADER = TRUE AND NUMPROCESSES = 1;\n")
     with open(path("users.csv"), encoding="utf-8") as file:
         text = file.read()
@@ -220,7 +220,7 @@ def test_errors():
     has(in_keyspace("CREATE TABLE users (k int PRIMARY KEY);", fails=True), "AlreadyExists", "users")
     has(in_keyspace("INSERT INTO numbers (k, v) VALUES ('one', 1);", fails=True), "InvalidRequest")
     has(cqlsh("USE nowhere;", fails=True), "InvalidRequest", "nowhere")
-    # The session goes on after an error.
+    # The session continues after an error.
     has(in_keyspace("SELECT nope FROM users;\nSELECT v FROM numbers WHERE k = 900001;\n", fails=True), "(1 rows)")
 
 

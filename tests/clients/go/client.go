@@ -516,7 +516,7 @@ func testConditions() error {
 	applied, err := session.Query("INSERT INTO prep (k, c, v) VALUES (900, 'x', 1) IF NOT EXISTS").MapScanCAS(map[string]interface{}{})
 	var request gocql.RequestError
 	if flavour == "torc" && errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid {
-		return nil // not executed yet: an error that says so
+		return nil // not executed yet: an error with this reason
 	}
 	if err != nil {
 		return err

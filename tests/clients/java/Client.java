@@ -348,7 +348,7 @@ public class Client {
     try {
       equal(run("INSERT INTO prep (k, c, v) VALUES (900, 'x', 1) IF NOT EXISTS").wasApplied(), true, "applied");
     } catch (InvalidQueryException error) {
-      equal(flavour, "torc", error.getMessage()); // not executed yet there: an error that says so
+      equal(flavour, "torc", error.getMessage()); // not executed yet there: an error with this reason
     }
   }
 

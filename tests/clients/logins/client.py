@@ -103,7 +103,7 @@ def permissions():
 
 
 def masks():
-    """A role sees what masks make of values, until it may see more; prepared statements follow."""
+    """A role sees masked values, until it may see more; prepared statements follow."""
     for statement in (
         "CREATE TABLE IF NOT EXISTS logins.people (p int PRIMARY KEY, name text MASKED WITH mask_inner(1, 1), born date MASKED WITH DEFAULT)",
         "INSERT INTO logins.people (p, name, born) VALUES (1, 'Grace Hopper', '1906-12-09')",
@@ -125,7 +125,7 @@ def masks():
     assert seen(root) == shown, seen(root)
     try:
         reader.execute(by_name)
-        raise AssertionError("a masked column tells its value in WHERE")
+        raise AssertionError("a masked column reveals its value in WHERE")
     except Unauthorized as error:
         assert "no UNMASK nor SELECT_MASKED permission" in str(error), error
     root.execute("GRANT SELECT_MASKED ON logins.people TO reader")
@@ -199,7 +199,7 @@ def grants():
     refused("AccessDeniedException", "MODIFY", reader.batch_write_item,
             RequestItems={table: [{"PutRequest": {"Item": item}}]})  # fmt: skip
     refused("AccessDeniedException", "DROP", reader.delete_table, TableName=table)
-    # Who creates a table may do everything with it; nothing of that is left when it is gone.
+    # The creator of a table has all permissions on it; none is left when it is dropped.
     root.execute("GRANT CREATE ON ALL KEYSPACES TO reader")
     reader.create_table(**{**create, "TableName": "own"})
     reader.put_item(TableName="own", Item=item)

@@ -129,7 +129,7 @@ def literal(value):
 
 
 def statements(batch):
-    """The statements that do again what a change did."""
+    """The statements that repeat a change."""
     at = (batch[0]["cdc$time"].time - UUID_EPOCH) // 10
     start = None
     for row in batch:
@@ -174,7 +174,7 @@ def same(changes):
     for batch in changes:
         for statement in statements(batch):
             session.execute(statement)
-    # What lives for a second in one of them.
+    # Rows with a TTL of a second in one of them.
     time.sleep(2)
     base, copy = content("base"), content("copy")
     assert base, "nothing was written"

@@ -145,7 +145,7 @@ def type_table():
 
 
 def plain(value):
-    """A value without the driver's own containers, so that it compares with what was sent."""
+    """A value without the driver's own containers, so that it compares with the sent one."""
     if isinstance(value, (OrderedMapSerializedKey, dict)):
         return {repr(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (SortedSet, set, frozenset)):
@@ -403,7 +403,7 @@ def test_reprepare():
     equal(rows(select, (1,)), [(1, 1)])
     session.execute("ALTER TABLE rep ADD b text")
     session.execute("UPDATE rep SET b = 'new' WHERE k = 1")
-    # Protocol 5 tells the driver that the result has changed.
+    # Protocol 5 notifies the driver that the result has changed.
     equal(rows(select, (1,)), [(1, 1, "new")])
     equal(rows(select, (1,)), [(1, 1, "new")])
     # A table that went and came back makes the statement unknown: the driver prepares it again.

@@ -1,6 +1,6 @@
 """Vectors with the Python driver: `vectors.py HOST PORT torc|cassandra`.
 
-Random vectors around a few centres; what ORDER BY … ANN OF finds is compared with the distances to all of them, in memory and on disk.
+Random vectors around a few centres; the result of ORDER BY … ANN OF is compared with the distances to all of them, in memory and on disk.
 """
 
 import array

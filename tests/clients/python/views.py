@@ -1,6 +1,6 @@
 """Materialized views with the Python driver: `views.py HOST PORT torc|cassandra`.
 
-Random writes of a base table, of all kinds; then each view has to be what its definition gives over the rows of the base.
+Random writes of a base table, of all kinds; then each view has to equal its definition over the rows of the base.
 """
 
 import os
@@ -24,7 +24,7 @@ SEED = int(os.environ.get("TEST_SEED", "1"))
 KEYSPACE = "views_" + uuid.uuid4().hex[:10]
 WRITES = 400
 
-# Each view: its key and columns as CQL, and what it shows of a row of the base.
+# Each view: its key and columns as CQL, and its form of a row of the base.
 VIEWS = {
     "by_v": ("*", "v, k, c", "v IS NOT NULL", lambda row: row["v"] is not None),
     "by_c": ("k, c, w", "c, k", "", lambda row: True),
@@ -48,7 +48,7 @@ session = cluster.connect()
 
 
 def wait_until(condition, what, seconds=60):
-    """Waits until the condition gives none, or fails with what it gave last."""
+    """Waits until the condition gives none, or fails with its last result."""
     end = time.monotonic() + seconds
     while (left := condition()) is not None:
         if time.monotonic() > end:
@@ -167,7 +167,7 @@ def test_views_follow():
     for seed in range(3):
         writes(random.Random(SEED + 100 + seed), WRITES)
         same()
-    # What had a TTL is gone from both.
+    # Rows with a TTL are gone from both.
     time.sleep(1.5)
     same()
 

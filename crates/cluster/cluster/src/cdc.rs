@@ -1,4 +1,4 @@
-//! The JSON of what the schema says about the capture of changes.
+//! The JSON of the schema's settings of change data capture.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

@@ -140,7 +140,7 @@ enum StoredRetry {
     Hybrid { min: bool, percentile: Exact, millis: Exact },
 }
 
-/// A number with a fraction, as text: JSON has no NaN and no infinity (they become `null`), and what reads its numbers may round the
+/// A number with a fraction, as text: JSON has no NaN and no infinity (they become `null`), and a reader of its numbers may round the
 /// last digit, so that two nodes would differ. Numbers, as earlier versions wrote them, are read too.
 struct Exact(f64);
 
@@ -167,12 +167,12 @@ impl<'de> Deserialize<'de> for Exact {
     }
 }
 
-/// Adds what [`crate::written::encode`] wrote to `base` (the server's own keyspaces).
+/// Adds the output of [`crate::written::encode`] to `base` (the server's own keyspaces).
 pub(crate) fn decode(bytes: &[u8], base: Schema) -> Result<Schema, SchemaCodecError> {
     load(serde_json::from_slice(bytes)?, base)
 }
 
-/// The user-made part of a schema, to compare with what [`crate::written`] makes of it.
+/// The user-made part of a schema, to compare with the output of [`crate::written`].
 #[cfg(test)]
 pub(crate) fn store(schema: &Schema) -> StoredSchema {
     let keyspaces =

@@ -9,7 +9,7 @@ use schema::{
 /// the author of the edits; applying them checks only that they fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchemaEdit {
-    /// Adds a keyspace, or replaces its settings; what is in an existing one stays.
+    /// Adds a keyspace, or replaces its settings; the content of an existing one stays.
     PutKeyspace(Keyspace),
     /// Removes a keyspace with everything in it.
     DropKeyspace(String),

@@ -1,6 +1,6 @@
-//! The JSON forms of what hangs on keyspaces, tables and the schema: functions, aggregates, indexes, triggers, derived tables,
-//! roles and service levels. What is absent has a default, and what has its default is left out, so that states of earlier
-//! versions are read and what they hold is written as they wrote it.
+//! The JSON forms of the objects of keyspaces, tables and the schema: functions, aggregates, indexes, triggers, derived tables,
+//! roles and service levels. An absent field has a default, and a field with its default is left out, so that states of earlier
+//! versions are read and written as they wrote them.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

@@ -23,7 +23,7 @@ const STEP_BYTES: usize = 1024;
 pub(crate) struct Steps(Option<Pace>);
 
 impl Steps {
-    /// Never: for who cannot wait ([`at_once`]).
+    /// Never: for callers that cannot wait ([`at_once`]).
     pub(crate) const fn none() -> Self {
         Self(None)
     }
@@ -70,7 +70,7 @@ pub(crate) async fn append(schema: &Schema, out: Vec<u8>, steps: &mut Steps) -> 
 /// JSON that grows at its end.
 struct Json {
     out: Vec<u8>,
-    /// Takes what is written, where nobody else wants it.
+    /// Takes the written bytes, where no other output does.
     hasher: Option<Hasher128>,
     is_pretty: bool,
     /// Arrays and objects around the end.
@@ -139,7 +139,7 @@ impl Json {
         written.expect("only string keys, and memory takes them");
     }
 
-    /// Hashes what is there, where it is hashed.
+    /// Hashes the buffered bytes, where a hash is computed.
     fn flush(&mut self) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&self.out);

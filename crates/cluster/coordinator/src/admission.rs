@@ -17,9 +17,9 @@ use crate::message::STAMP_LEN;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls::{CatchUp, Drain, EnforceTopology};
 
-/// How long the log is asked, for all who wait together.
+/// Time limit of a read of the log, for all requests that wait together.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-/// A source that has not heard of the change for so long is not waited for: another is asked the next time.
+/// A source that has not heard of the change for so long is not waited for: another is used the next time.
 const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Context {
@@ -37,7 +37,7 @@ impl Context {
         Ok((body, guard))
     }
 
-    /// Lets in what uses exactly the topology version that this shard has, until the guard goes.
+    /// Admits requests that use exactly the topology version that this shard has, until the guard goes.
     ///
     /// # Errors
     /// The topology version of this shard, when that is another one.
@@ -52,7 +52,7 @@ impl Context {
         self.injected().no_fence.then(|| self.fence().enter()).flatten()
     }
 
-    /// The same of what this node asks itself.
+    /// The same for this node's own requests.
     pub(crate) fn admit_own(&self, view: &ClusterView) -> Result<GateGuard, PeerError> {
         let ring = view.topology_version();
         self.fence()
@@ -60,7 +60,7 @@ impl Context {
             .ok_or_else(|| PeerError::StaleTopology(peer_error::stale_topology(ring).message))
     }
 
-    /// The same of writes: by an earlier ring, which is not over, this node may have been a replica and have dropped what it had since.
+    /// The same of writes: by an earlier topology version that is still valid this node may have been a replica, and have dropped its rows since.
     pub(crate) fn admit_own_writes(
         &self,
         view: &ClusterView,
@@ -79,7 +79,7 @@ impl Context {
         self.refuse_unless(ring, || updates.iter().all(|update| self.takes(update)))
     }
 
-    /// The same of a vote about a partition: a commit is a write, and what a former replica promises or accepts has no weight.
+    /// The same of a vote about a partition: a commit is a write, and a promise or acceptance of a former replica does not count.
     pub(crate) fn check_voter(&self, ring: u64, table: &Table, key: &DecoratedKey) -> Result<(), Refusal> {
         self.refuse_unless(ring, || self.takes_token(table, key.token))
     }
@@ -99,7 +99,7 @@ impl Context {
         self.enforce_here(self.view().topology_version(), self.rt().now() + patience).await
     }
 
-    /// Waits until this node has a later ring than that of a number; whether it has.
+    /// Waits until this node has a newer topology version than `ring`; whether it has.
     pub(crate) async fn catch_up(&self, ring: u64, deadline: Instant) -> bool {
         if self.rt().now() >= deadline {
             return false;
@@ -109,8 +109,8 @@ impl Context {
         }
         self.count(|stats| stats.caught_up += 1);
         let caught_up = self.port().ask(ShardId(0), CatchUp { topology: ring + 1, deadline }).await;
-        let has_it = self.view().topology_version() > ring;
-        assert!(has_it || !caught_up, "a topology version that is published is on every shard");
+        let is_newer = self.view().topology_version() > ring;
+        assert!(is_newer || !caught_up, "a topology version that is published is on every shard");
         caught_up
     }
 
@@ -142,7 +142,7 @@ impl Context {
         self.rt().timeout_at(deadline, self.fence().drained()).await.is_ok()
     }
 
-    /// Hears what the log says, once for all who want to know.
+    /// Catches up with the log, once for all waiting requests.
     fn ask_log(&self) {
         let Some(group) = self.group().cloned() else { return };
         if self.fence().asking.replace(true) {
@@ -161,8 +161,8 @@ impl Context {
         self.rt().spawn(Group::Statement, ask).detach();
     }
 
-    /// Waits until the live nodes have this node's ring and nothing is under way that they had let in before, so that nobody needs to
-    /// be refused when the rings before are over: up to `patience`, for the fence makes sure of what this only makes smooth.
+    /// Waits until the live nodes have this node's ring and no request is under way that they had admitted before, so that no request needs to
+    /// be refused when the earlier topology versions end: up to `patience`, for this is only smoother; the fence is the guarantee.
     pub(crate) async fn run_out(&self, patience: Duration) {
         let (view, deadline) = (self.view(), self.rt().now() + patience);
         let live = (0..view.nodes().len()).map(|at| NodeIndex(at as u16)).filter(|node| view.is_alive(*node));
@@ -172,7 +172,7 @@ impl Context {
         }
     }
 
-    /// Has a node hear of this node's ring, and waits until it has done with what it had let in before.
+    /// Has a node learn this node's topology version, and waits until it has finished the requests that it had admitted before.
     async fn enforce(&self, view: &ClusterView, node: NodeIndex, deadline: Instant) -> Result<(), String> {
         let (ring, host) = (view.topology_version(), view.node(node).host);
         assert!(
@@ -200,8 +200,8 @@ impl Context {
         self.port().ask(ShardId(0), EnforceTopology { topology: ring, deadline }).await
     }
 
-    /// Has a node from which files are fetched refuse whoever has not heard of the topology change: what those would write there
-    /// later would be missed.
+    /// Has a node from which files are fetched refuse coordinators that have not heard of the topology change: their writes there
+    /// would be missed later.
     pub(crate) async fn fence_host(&self, host: HostId) -> Result<(), String> {
         let view = self.view();
         match view.index_of(host) {
@@ -210,8 +210,8 @@ impl Context {
         }
     }
 
-    /// Has nodes from which ranges are fetched refuse whoever has not heard of the topology change: what those would write there
-    /// later would be missed.
+    /// Has nodes from which ranges are fetched refuse coordinators that have not heard of the topology change: their writes there
+    /// would be missed later.
     pub(crate) async fn fence_sources(
         &self,
         view: &ClusterView,

@@ -122,7 +122,7 @@ impl StoredBatch {
         id.map(|id| TableId(id).to_string()).unwrap_or_default()
     }
 
-    /// Its updates; those of tables that are gone are left out, and those that are so old that what was deleted since may be
+    /// Its updates; those of tables that are gone are left out, and those that are so old that later deletions may be
     /// purged ([`late_seconds`](crate::late::late_seconds)): they must not come back.
     pub(crate) fn fresh_updates(
         &self,

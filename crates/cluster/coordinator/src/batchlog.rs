@@ -42,8 +42,8 @@ struct Inner {
     schema: RefCell<Arc<Schema>>,
     /// Batches of several nodes that are being applied now.
     active: RefCell<BTreeSet<DecoratedKey>>,
-    /// Batches of several nodes that are kept, and since when: to find those that were left without reading a table that is
-    /// nearly all deletions, and whatever wall clocks show.
+    /// Stored batches of several nodes, and since when: to find unfinished ones without reading a table that is
+    /// nearly all deletions, and independently of wall clocks.
     kept: RefCell<BTreeMap<DecoratedKey, Instant>>,
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
     latest_micros: Cell<i64>,
@@ -136,7 +136,7 @@ impl Batchlog {
         left.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Reads a batch, on whatever shard of this node it is; none when it was taken out.
+    /// Reads a batch, on any shard of this node; none when it was removed.
     pub(crate) async fn find(&self, key: &DecoratedKey) -> Result<Option<StoredBatch>, ReplicaError> {
         let schema = self.0.schema.borrow().clone();
         let Some(batches) = table_of(&schema) else { return Ok(None) };

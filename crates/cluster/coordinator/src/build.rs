@@ -1,4 +1,4 @@
-//! Builds materialized views of what their bases had before, in the background of shard 0 (docs/design/views.md).
+//! Builds materialized views of the rows that their bases had before, in the background of shard 0 (docs/design/views.md).
 //!
 //! Every node reads its own part of the base and writes the view's rows to the view's replicas. Writes of the base meanwhile are followed
 //! by each of its replicas (`derived`), and the rows of both merge, so nothing has to wait.
@@ -177,7 +177,7 @@ impl Coordinator {
         Ok(batches.write_late(updates, at_micros, WRITE_TIMEOUT).await?)
     }
 
-    /// How far each node of the ring is with building a materialized view, by what it says before the deadline; in the
+    /// The progress of each node of the ring in building a materialized view, as reported before the deadline; in the
     /// order of their addresses.
     pub async fn view_build_statuses(
         &self,
@@ -230,7 +230,7 @@ impl Coordinator {
         let requests = &self.operations().build_requests;
         let schema = self.schema();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
-        // What a build under way reads next is of afterwards, and what it has written may not be there any more.
+        // A build under way reads later rows from here on, and the rows that it has written may not be there any more.
         requests.restart();
         let unbuilt = async {
             let builds = rows.read().await?;

@@ -1,4 +1,4 @@
-//! Requests to build materialized views: what those who make one share with the builds under way, on shard 0.
+//! Requests to build materialized views: the state that requesters share with the builds under way, on shard 0.
 
 use std::cell::Cell;
 use std::rc::Rc;

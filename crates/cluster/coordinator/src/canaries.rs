@@ -40,7 +40,7 @@ pub struct Canaries {
     pub unlogged_deletions: bool,
     /// Nodes that are about to be replicas are not told of writes.
     pub no_pending_writes: bool,
-    /// Of what is fetched, one range in four is left out.
+    /// One in four of the fetched ranges is left out.
     pub lost_range: bool,
     /// A change of the schema is said to be done before other nodes have it.
     pub early_schema: bool,
@@ -48,15 +48,15 @@ pub struct Canaries {
     pub repeated_increment: bool,
     /// The data that one node had of a range is taken for the data of a quorum.
     pub one_source: bool,
-    /// The leaving replica of a range is not asked for it when others make a quorum.
-    pub loser_left_out: bool,
-    /// The data that a read repairs is not told to nodes that are about to be replicas.
+    /// The leaving replica of a range is not read from when others make a quorum.
+    pub leaving_left_out: bool,
+    /// The data that a read repairs is not sent to nodes that are about to be replicas.
     pub no_pending_repairs: bool,
     /// Writes of tokens that a node does not own any more are taken.
     pub owns_everything: bool,
-    /// A node that gains a range again does not drop first what it had of it before.
+    /// A node that becomes a replica of a range again does not first drop its old rows of it.
     pub kept_leftovers: bool,
-    /// Requests are let in whatever ring they go by.
+    /// Requests of every topology version are admitted.
     pub no_fence: bool,
     /// Replicas that a topology change moves are used without a confirmation of the cluster's log.
     pub no_lease: bool,

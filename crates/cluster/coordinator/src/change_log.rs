@@ -89,10 +89,10 @@ impl ChangeObserver {
         };
         let mut updates: Vec<_> = changes.iter().filter(|change| is_here(change)).cloned().collect();
         // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.
-        let goes_on = |change: &PartitionUpdate| {
+        let needs_intent = |change: &PartitionUpdate| {
             !is_here(change) || !context.go_with(&change.table, change.key.token, token)
         };
-        let changes: Vec<_> = changes.into_iter().filter(goes_on).collect();
+        let changes: Vec<_> = changes.into_iter().filter(needs_intent).collect();
         let (intent, follow_up) = self.intents.of(&coordinator, changes, false).await?;
         updates.extend(intent);
         Ok(Derivation { updates, follow_up })

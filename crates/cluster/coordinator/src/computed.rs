@@ -9,7 +9,7 @@ use replica::page::{PageBuilder, Progress};
 use replica::{Partitions, ReadCommand, ReadPage};
 use rt::preempt::Pace;
 
-/// A part that is made when it is asked for takes about as long as so many steps of a loop over rows that are there.
+/// A part that is computed on request takes about as long as so many steps of a loop over rows that are there.
 const STEPS_OF_A_PART: usize = 64;
 
 /// Gives the content of computed tables.

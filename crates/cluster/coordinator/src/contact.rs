@@ -106,13 +106,13 @@ impl Needs {
         }
     }
 
-    /// As if each group needed one answer less, where it needs several: what an injected bug does.
+    /// As if each group needed one answer less, where it needs several: an injected bug.
     pub(crate) fn one_short(mut self) -> Self {
         self.0.iter_mut().for_each(|need| need.required = need.required.saturating_sub(1).max(1));
         self
     }
 
-    /// As if each group needed one answer more, of so many replicas: what an injected bug does.
+    /// As if each group needed one answer more, of so many replicas: an injected bug.
     pub(crate) fn one_more(mut self, replicas: usize) -> Self {
         self.0.iter_mut().for_each(|need| need.required = (need.required + 1).min(replicas));
         self
@@ -163,8 +163,8 @@ impl Needs {
             chosen.extend(counting.take(need.required).copied());
         }
         let is_enough = chosen.len() == self.required() || consistency == Consistency::Any;
-        assert!(is_enough, "as many replicas are asked as the consistency level needs");
-        debug_assert!(are_distinct(&chosen), "a replica is asked once");
+        assert!(is_enough, "as many replicas are queried as the consistency level needs");
+        debug_assert!(are_distinct(&chosen), "a replica is queried once");
         Ok(chosen)
     }
 }
@@ -221,7 +221,7 @@ struct Group {
 impl Tally {
     /// For a request that was sent to `asked`.
     pub fn new(needs: &Needs, view: &ClusterView, asked: &[NodeIndex]) -> Self {
-        debug_assert!(are_distinct(asked), "a replica is asked once");
+        debug_assert!(are_distinct(asked), "a replica is queried once");
         let group = |need: &Need| {
             let open = asked.iter().filter(|node| need.counts(view, **node)).count();
             Group {

@@ -72,7 +72,7 @@ fn placement_depends_on_the_ring_alone() {
     assert!(with_phase(crate::Phase::Leaving, false).places_as(&leaving));
 }
 
-/// A view made after another is what it would be without that one.
+/// A view made after another equals one made without it.
 #[test]
 fn a_view_after_another_shares_its_ring_alone() {
     let replication = Replication::Simple { factor: 2 };
@@ -111,7 +111,7 @@ fn a_view_after_another_shares_its_ring_alone() {
 }
 
 #[test]
-fn who_is_asked() {
+fn replicas_by_consistency_level() {
     use Consistency::{All, EachQuorum, LocalOne, LocalQuorum, One, Quorum, Three, Two};
     let three = Replication::Simple { factor: 3 };
     let both = each(&[("dc1", 3), ("dc2", 3)]);
@@ -165,7 +165,7 @@ fn equals_take_turns() {
 }
 
 #[test]
-fn who_is_slow_is_asked_last_of_its_datacenter() {
+fn a_slow_replica_is_queried_last_of_its_datacenter() {
     let view = view("a/r a/r a/s a/s b/r");
     let all: Vec<NodeIndex> = view.ring().indexes().collect();
     let order = |slow: &[u16]| -> Vec<u16> {
@@ -226,41 +226,41 @@ fn while_a_node_joins_its_writes_go_to_it_and_its_reads_do_not() {
     nodes[3].phase = crate::Phase::Joining;
     nodes[3].tokens = vec![150];
     let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-    let copies = view.place(&Replication::Simple { factor: 2 });
+    let placement = view.place(&Replication::Simple { factor: 2 });
     // Nodes 0, 1, 2 own 0, 100, 200; 150 will belong to node 3.
     let places = |token| {
         let numbers = |nodes: &[NodeIndex]| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
-        (numbers(copies.replicas(token)), numbers(&copies.pending(token)))
+        (numbers(placement.replicas(token)), numbers(&placement.pending(token)))
     };
     assert_eq!(places(50), (vec![1, 2], vec![3]));
     assert_eq!(places(120), (vec![2, 0], vec![3]));
     assert_eq!(places(180), (vec![2, 0], vec![]));
     assert_eq!(places(-5), (vec![0, 1], vec![]));
-    let gained = copies.gained(NodeIndex(3));
+    let gained = placement.gained(NodeIndex(3));
     let range = |after, upto| topology::TokenRange { after, upto };
     assert_eq!(gained, [range(0, 100), range(100, 150)]);
-    assert!(copies.gained(NodeIndex(0)).is_empty());
+    assert!(placement.gained(NodeIndex(0)).is_empty());
 }
 
 #[test]
-fn while_a_node_leaves_those_who_follow_it_take_its_writes() {
+fn while_a_node_leaves_pending_replicas_take_its_writes() {
     let mut nodes = view("a/r a/r a/r").nodes().to_vec();
     nodes[1].phase = crate::Phase::Leaving;
     let view = ClusterView::new(HostId([1; 16]), nodes).unwrap();
-    let copies = view.place(&Replication::Simple { factor: 1 });
-    assert_eq!((copies.replicas(50), &*copies.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
-    assert_eq!(copies.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
+    let placement = view.place(&Replication::Simple { factor: 1 });
+    assert_eq!((placement.replicas(50), &*placement.pending(50)), (&[NodeIndex(1)][..], &[NodeIndex(2)][..]));
+    assert_eq!(placement.gained(NodeIndex(2)), [topology::TokenRange { after: 0, upto: 100 }]);
 }
 
-/// Each keyspace's tokens: who is read, who else is written to.
+/// Each keyspace's tokens: the replicas that are read, and the others that are written to.
 fn places(view: &ClusterView, factor: u32, token: i64) -> (Vec<u8>, Vec<u8>) {
-    let copies = view.place(&Replication::Simple { factor });
+    let placement = view.place(&Replication::Simple { factor });
     let hosts = |nodes: &[NodeIndex]| nodes.iter().map(|node| view.node(*node).host.0[0]).collect::<Vec<_>>();
-    (hosts(copies.replicas(token)), hosts(&copies.pending(token)))
+    (hosts(placement.replicas(token)), hosts(&placement.pending(token)))
 }
 
 #[test]
-fn when_reads_go_over_writes_still_go_to_those_who_were_replicas() {
+fn when_reads_switch_writes_still_go_to_the_previous_replicas() {
     let mut nodes = view("a/r a/r a/r").nodes().to_vec();
     let first = nodes[0].host.0[0];
     nodes[1].phase = crate::Phase::Leaving;
@@ -271,13 +271,13 @@ fn when_reads_go_over_writes_still_go_to_those_who_were_replicas() {
     assert_eq!(places(&after, 1, 50), (vec![first + 2], vec![first + 1]));
     assert_eq!(places(&after, 1, 150), (vec![first + 2], vec![]));
     assert_eq!(after.members().len(), 2);
-    let copies = after.place(&Replication::Simple { factor: 1 });
-    assert!(copies.pending_nodes().is_empty(), "nobody fetches any more");
-    let copies = before.place(&Replication::Simple { factor: 1 });
-    assert_eq!(copies.pending_nodes(), [NodeIndex(2)].into());
-    // It keeps what it is read for and what it is written.
-    assert_eq!(copies.kept(NodeIndex(2)).len(), 2);
-    assert_eq!(copies.kept(NodeIndex(0)).len(), 1);
+    let placement = after.place(&Replication::Simple { factor: 1 });
+    assert!(placement.pending_nodes().is_empty(), "nobody fetches any more");
+    let placement = before.place(&Replication::Simple { factor: 1 });
+    assert_eq!(placement.pending_nodes(), [NodeIndex(2)].into());
+    // It keeps the ranges that are read from it and those that are written to it.
+    assert_eq!(placement.kept(NodeIndex(2)).len(), 2);
+    assert_eq!(placement.kept(NodeIndex(0)).len(), 1);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn while_replicas_move_each_replication_has_its_quorum() {
 }
 
 #[test]
-fn when_a_replication_loses_replicas_those_who_stay_fetch_from_those_who_go() {
+fn when_a_replication_loses_replicas_those_that_stay_fetch_from_the_leaving_ones() {
     let keyspace = Keyspace::new("ks", Replication::Simple { factor: 3 });
     let altered = |now: u32, other: u32, switched: bool| {
         let view = view("a/r a/r a/r a/r");
@@ -359,6 +359,6 @@ fn when_a_replication_loses_replicas_those_who_stay_fetch_from_those_who_go() {
     assert_eq!((over.replicas(token).len(), over.pending(token).len()), (3, 0));
     assert!(over.gained(stays).is_empty() && over.takes(stays, token));
     assert_eq!(view.replication_of(&keyspace), &Replication::Simple { factor: 3 });
-    // Who reads by the replication of before is enough for its quorum, and does not hear what is written by that of now.
+    // Readers by the previous replication suffice for its quorum, and do not see writes by the current one.
     assert!(view.blind_quorum(&over, |node| node != stays));
 }

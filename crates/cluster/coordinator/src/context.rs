@@ -1,4 +1,4 @@
-//! The context of a shard's requests, whatever they do: the shard's replica, the cluster as the shard sees it, where tables are, the way
+//! The context of all requests of a shard: the shard's replica, the cluster as the shard sees it, where tables are, the way
 //! to other nodes and shards. The operations (`write`, `counter`, `read`, `logged`, `paxos`, ..) are given it, and not each other's state.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -54,13 +54,13 @@ pub struct ReplicationStats {
     pub speculated: u64,
     /// Reads whose replicas did not say the same.
     pub mismatches: u64,
-    /// Replicas that were told what a read found them to lack.
+    /// Replicas that were sent rows that a read found them to lack.
     pub repaired: u64,
     /// Writes that were sent to another datacenter once, for several replicas there.
     pub forwarded: u64,
     /// Requests of other nodes that were refused, because they used a stale topology version.
     pub refused_old_ring: u64,
-    /// Requests for which this node heard of a later ring first, because replicas refused them.
+    /// Requests for which this node waited for a newer topology version first, because replicas refused them.
     pub caught_up: u64,
     /// Updates that were kept for a node that was away.
     pub hinted: u64,
@@ -100,7 +100,7 @@ struct Shared {
     /// The latest of [`Context::begin_write`].
     begun_latest: Cell<i64>,
     injected: Cell<Canaries>,
-    /// Which of several equal replicas is asked next.
+    /// Round robin over equal replicas: the next one to query.
     turn: Cell<usize>,
     replicated: Cell<ReplicationStats>,
     rates: RateLimiter,
@@ -258,7 +258,7 @@ impl Context {
         self.0.lifetime
     }
 
-    /// Writes that another node passes on, and whose outcomes it tells.
+    /// Writes that another node forwards, and whose outcomes it reports.
     pub(crate) fn forwarded(&self) -> &Outcomes {
         &self.0.forwarded
     }
@@ -277,7 +277,7 @@ impl Context {
         self.0.gossip.get().map(|gossip| gossip())
     }
 
-    /// Asks `gossip` what it knows from now on.
+    /// Uses the state of `gossip` from now on.
     pub(crate) fn set_gossip(&self, gossip: Gossip) {
         assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 takes part in gossip");
         assert!(self.0.gossip.set(gossip).is_ok(), "gossip is set once");
@@ -394,7 +394,7 @@ impl Context {
         node.is_some_and(|node| placement.takes(node, token))
     }
 
-    /// Whether this node has what was written before to a table's token, and not only what is written since it is to be a replica.
+    /// Whether this node has the earlier writes of a table's token, and not only those since it became a pending replica.
     pub(crate) fn is_complete(&self, table: &Table, token: i64) -> bool {
         let Ok((placement, replication)) = self.placement_of(table) else { return false };
         let view = self.0.view.borrow();
@@ -458,8 +458,8 @@ impl Context {
     }
 
     /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come
-    /// (`LatestPending`), wherever the wall clock stands. What is left of the write, a hint, counts as of then: a truncation removes it
-    /// with what the other replicas have of the write.
+    /// (`LatestPending`), whatever the wall clock shows. The rest of the write, a hint, counts as of then: a truncation removes it
+    /// with the write's rows on the other replicas.
     pub(crate) fn begin_write(&self) -> i64 {
         let truncated = self.0.replica.engine().truncated_latest();
         let begun_micros = self.0.rt.wall_micros().max(truncated.saturating_add(1));

@@ -1,6 +1,6 @@
-//! The coordinator of one shard: requests come in here whatever shard or node holds their data, and are counted.
+//! The coordinator of one shard: requests come in here, with their data on any shard or node, and are counted.
 //!
-//! It decides where a table's rows come from and hands the request to its operation. What all operations need is the [`Context`].
+//! It decides where a table's rows come from and hands the request to its operation. The [`Context`] is shared by all operations.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ use crate::{
     Canaries, ClusterView, Consistency, Operation, RequestError, SchemaChangeError, WriteKind, WriteOptions,
 };
 
-/// Called on each shard when the schema has changed, with what changed.
+/// Called on each shard when the schema has changed, with the changes.
 pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
 
 /// Called on each shard when the cluster's nodes have changed, with the view before and the view now.
@@ -54,7 +54,7 @@ pub struct Coordinator {
     operations: Rc<Operations>,
 }
 
-/// A coordinator, for what its engine holds.
+/// A weak reference to a coordinator, held by its engine.
 pub(crate) struct WeakCoordinator(WeakContext, Weak<Operations>);
 
 impl WeakCoordinator {
@@ -238,7 +238,7 @@ impl Coordinator {
     }
 
     /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
-    /// has all of it in memory; what that gives, and the tombstones in the row. None when [`Coordinator::read`] is to be asked.
+    /// has all of it in memory; its result, and the tombstones in the row. None when [`Coordinator::read`] is to be used.
     #[inline]
     pub fn row_here<T>(
         &self,
@@ -301,7 +301,7 @@ impl Coordinator {
         {
             return writes.write_here(&erm, updates, options).await;
         }
-        // Boxed: what several replicas take must not make every write's state larger.
+        // Boxed: the state for several replicas must not make every write's state larger.
         if may_be_torn {
             Box::pin(Batches::new(&self.context, &self.operations.batchlog).write(updates, options)).await
         } else {
@@ -381,7 +381,7 @@ impl Coordinator {
             truncations.truncate(view, deadline).await?;
         }
         if !views.is_empty() {
-            // Of what was written to the base between its truncation and a view's.
+            // For writes to the base between its truncation and a view's.
             truncations.rebuild_views(table.id, deadline).await?;
         }
         Ok(())
@@ -428,7 +428,7 @@ impl Coordinator {
         Ok(kind)
     }
 
-    /// Shard 0: what gossip knows of all nodes is asked of `gossip`.
+    /// Shard 0: the gossip state of all nodes comes from `gossip`.
     ///
     /// # Panics
     /// When it was set before.

@@ -24,7 +24,7 @@ impl<'a> CounterWrites<'a> {
         Self { context }
     }
 
-    /// Counts: one replica adds the deltas to its own part of the counters and tells the state, which the others are given.
+    /// Increments: one replica adds the deltas to its own counter shard and returns the state, which is sent to the others.
     pub(crate) async fn increment(
         &self,
         updates: Vec<PartitionUpdate>,
@@ -49,7 +49,7 @@ impl<'a> CounterWrites<'a> {
             let (replicas, needs) = targets(&erm, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
             needs.check(options.consistency, view, &live)?;
-            // A node that is only about to be a replica does not have what the counter was.
+            // A node that is only about to be a replica does not have the counter's earlier state.
             let leaders = erm.placement.replicas(update.key.token);
             let candidates =
                 candidates(view, leaders, self.context.next_turn(), &self.context.slow_among(view, leaders));
@@ -61,7 +61,7 @@ impl<'a> CounterWrites<'a> {
                 });
             };
             assert!(replicas.contains(&leader), "a counter's leader is one of its replicas");
-            // A truncation that comes while the leader counts removes what it has counted to.
+            // A truncation that comes while the leader counts removes its count.
             let age = Age::New(self.context.begin_write());
             let error = match self.count_at(&erm, leader, &update, options.deadline).await {
                 Ok(_) if erm.is_only_here(update.key.token) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Materialized views: what follows from writes of their bases on this shard, and its way to the views' replicas
+//! Materialized views: the updates derived from writes of their bases on this shard, and their path to the views' replicas
 //! (docs/design/views.md).
 //!
 //! The updates of views that follow from a write are stored as a batch of several nodes in the log entry of the write, and delivered when that
@@ -201,7 +201,7 @@ impl ViewObserver {
         let Some(coordinator) = self.coordinator.upgrade() else { return Err(WriteError::Stopped) };
         let context = coordinator.context();
         if !context.is_complete(&update.table, update.key.token) {
-            // Of what the others had before, this node would know too little.
+            // This node would lack rows that the others had before.
             return Ok(Derivation::default());
         }
         let slices = View::rows_read(&update.table, update);

@@ -1,10 +1,10 @@
-//! Which ring a request goes by (docs/design/topology.md, *Fence*): whoever asks a replica says by the number of which ring it
+//! The topology version of a request (docs/design/topology.md, *Fence*): a coordinator sends a replica the topology version by which it
 //! chose it, and a replica refuses those that chose by a stale topology version. A refused coordinator catches up with the cluster's
 //! log and chooses anew.
 //!
-//! The number stands before the body of each verb that is about a token's replicas, 8 bytes. Verb `ring` (body: a number, 8 bytes)
-//! asks a node to hear of a ring; the answer leaves when all its shards have it, refuse what its fence has them refuse, and nothing
-//! that was let in before they had it is under way.
+//! The topology version precedes the body of each verb that is about a token's replicas, 8 bytes. Verb `ring` (body: a number, 8 bytes)
+//! asks a node to learn of a topology version; the answer leaves when all its shards have it, their fence is raised, and no request
+//! that was admitted before is under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub(crate) struct Fence {
     pub(crate) published: Watch<u64>,
     /// Shard 0: the log is being asked.
     pub(crate) asking: Cell<bool>,
-    /// The latest ring that others were asked for, and who is known to have it and to be done with what it had let in before.
+    /// The latest topology version sent to others, and the nodes known to have it and to have finished the requests admitted before.
     enforced: RefCell<(u64, BTreeSet<HostId>)>,
 }
 
@@ -54,7 +54,7 @@ impl Fence {
         self.inside.borrow().enter().ok()
     }
 
-    /// Lets in what this shard begins itself and may go through several stages.
+    /// Admits a request that this shard begins itself, which may go through several stages.
     pub(crate) fn enter(&self) -> Option<GateGuard> {
         self.inside.borrow().enter().ok()
     }
@@ -88,7 +88,7 @@ impl Fence {
         }
     }
 
-    /// Whether a node is known to have a ring and to be done with what it had let in before.
+    /// Whether a node is known to have a topology version and to have finished the requests that it had admitted before.
     pub(crate) fn has_enforced(&self, host: HostId, ring: u64) -> bool {
         let enforced = self.enforced.borrow();
         enforced.0 >= ring && enforced.1.contains(&host)
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_raised_fence_refuses_what_is_older_and_knows_what_is_under_way() {
+    fn a_raised_fence_refuses_older_requests_and_knows_those_under_way() {
         let fence = Fence::default();
         let before = fence.admit(3).expect("nothing is over yet");
         fence.take_over(4, 4);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_later_ring_has_those_before_it() {
+    fn a_newer_topology_version_includes_the_older_ones() {
         let fence = Fence::default();
         let (one, other) = (HostId([1; 16]), HostId([2; 16]));
         fence.note_enforced(one, 4);

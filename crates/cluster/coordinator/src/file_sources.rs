@@ -1,5 +1,5 @@
-//! From whom a table's ranges are fetched as files: few nodes, each for as many ranges as it has, because an SSTable goes as it is
-//! only to one who wants all of it.
+//! The nodes from which a table's ranges are fetched as files: few, each for as many ranges as it has, because an SSTable is sent unchanged
+//! only to a node that wants all of it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::contact;
 use crate::holders::{PullFrom, holders};
 use crate::{Coordinator, RequestError};
 
-/// A node that is asked for files.
+/// A source of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSource {
     /// Its role.
@@ -22,8 +22,8 @@ pub struct FileSource {
 }
 
 impl Coordinator {
-    /// The nodes to ask for the files of a table's ranges; within each of these all tokens have the same replicas. Ranges that nobody has
-    /// who answers are left out. All shards choose alike as long as they believe the same nodes alive.
+    /// The nodes to ask for the files of a table's ranges; within each of these all tokens have the same replicas. Ranges of which no replica
+    /// answers are left out. All shards choose alike as long as they believe the same nodes alive.
     ///
     /// # Errors
     /// [`RequestError::Invalid`] when the table's keyspace is gone.
@@ -50,7 +50,7 @@ impl Coordinator {
     }
 }
 
-/// Gives each range to one of its nodes, one node after the other, the one that has most of what is left first.
+/// Gives each range to one of its nodes, one node after the other, the one that has most of the remaining ranges first.
 fn share_out(
     view: &ClusterView,
     mut left: Vec<(TokenRange, Vec<NodeIndex>)>,
@@ -68,7 +68,7 @@ fn share_out(
             return sources;
         };
         let (taken, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, nodes)| nodes.contains(&best));
-        assert!(!taken.is_empty(), "a node is asked for a range that it has");
+        assert!(!taken.is_empty(), "a source has the range that is requested of it");
         left = rest;
         let (node, ranges) = (view.node(best), taken.into_iter().map(|(range, _)| range).collect());
         sources.push(FileSource { host: node.host, shards: node.shards, ranges });

@@ -28,8 +28,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub type ViewMaker = Box<dyn Fn(&ClusterState, &ClusterView) -> Option<ClusterView>>;
 
 impl Coordinator {
-    /// Shard 0: applies what the cluster's log says from now on, and puts this node's schema changes into it. `view` makes of a
-    /// state what requests need to know of the nodes.
+    /// Shard 0: applies the entries of the cluster's log from now on, and puts this node's schema changes into it. `view` makes of a
+    /// state the view of the nodes that requests use.
     ///
     /// # Panics
     /// On another shard, and when it is called twice.
@@ -105,11 +105,11 @@ impl Coordinator {
         }
     }
 
-    /// Gives a schema to every shard, and has removed what it has no longer.
+    /// Gives a schema to every shard, and has the tables removed that it does not have any more.
     async fn take_over(&self, schema: &Arc<Schema>, removals: &Removals) {
         let old = self.context().schema();
         self.context().rt().buggify("schema: a change is taken over").await;
-        // Engines first: a shard must be able to store what another shard's client may write at once.
+        // Engines first: a shard must be able to store rows that another shard's client may write at once.
         while let Err(error) = self.context().replica().set_schema(&Arc::new(schema.stored())).await {
             if error == ReplicaError::Stopped {
                 return;

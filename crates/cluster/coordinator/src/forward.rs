@@ -24,7 +24,7 @@ use topology::{ClusterView, HostId, NodeIndex, Replicas};
 use crate::peer_error::malformed;
 
 const VERSION: u8 = 1;
-/// Nodes that one is asked to pass a write on to; a datacenter has fewer replicas.
+/// Nodes to which one node forwards a write; a datacenter has fewer replicas.
 const OTHERS_MAX: u64 = 256;
 
 /// A write's way into another datacenter.
@@ -84,7 +84,7 @@ impl Outcomes {
         Self { next: Cell::new(lifetime), waiting: RefCell::default() }
     }
 
-    /// A number, and what its outcome will come through.
+    /// A number, and the channel of its outcome.
     fn expect(&self) -> (u64, oneshot::Receiver<bool>) {
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
@@ -99,10 +99,10 @@ impl Outcomes {
     }
 
     /// The outcome of a write arrived. One whose write no longer waits is dropped.
-    pub(crate) fn tell(&self, number: u64, has_it: bool) {
+    pub(crate) fn notify(&self, number: u64, is_acknowledged: bool) {
         if let Some(sender) = self.waiting.borrow_mut().remove(&number) {
             // The receiver may have given up.
-            let _ = sender.send(has_it);
+            let _ = sender.send(is_acknowledged);
         }
     }
 
@@ -126,7 +126,7 @@ pub(crate) fn encode(shard: u16, others: &[(HostId, u64)], apply: &[u8]) -> Byte
     out.into()
 }
 
-/// A write to pass on: who waits for the outcomes, whom to tell, and the write.
+/// A write to pass on: the shard that waits for the outcomes, the nodes to notify, and the write.
 pub(crate) type Passed = (u16, Vec<(HostId, u64)>, Bytes);
 
 pub(crate) fn decode(body: &Bytes) -> Result<Passed, Refusal> {
@@ -149,17 +149,17 @@ pub(crate) fn decode(body: &Bytes) -> Result<Passed, Refusal> {
     Ok((shard, others, body.slice_ref(reader.rest())))
 }
 
-pub(crate) fn encode_outcome(number: u64, has_it: bool) -> Bytes {
+pub(crate) fn encode_outcome(number: u64, is_acknowledged: bool) -> Bytes {
     let mut out = vec![VERSION];
     out.extend_from_slice(&number.to_be_bytes());
-    out.push(u8::from(has_it));
+    out.push(u8::from(is_acknowledged));
     out.into()
 }
 
 pub(crate) fn decode_outcome(body: &[u8]) -> Option<(u64, bool)> {
     match body {
-        [VERSION, number @ .., has_it @ 0..=1] => {
-            Some((u64::from_be_bytes(number.try_into().ok()?), *has_it == 1))
+        [VERSION, number @ .., is_acknowledged @ 0..=1] => {
+            Some((u64::from_be_bytes(number.try_into().ok()?), *is_acknowledged == 1))
         }
         _ => None,
     }

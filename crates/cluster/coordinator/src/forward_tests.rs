@@ -32,7 +32,7 @@ fn indexes(nodes: &[u16]) -> Vec<NodeIndex> {
 }
 
 #[test]
-fn one_of_each_other_datacenter_is_told() {
+fn one_node_of_each_other_datacenter_forwards() {
     let view = view(&["a", "a", "b", "b", "b", "c"]);
     for turn in 0..6 {
         let (direct, routes) = routes(&view, &indexes(&[1, 2, 3, 4, 5]), turn);
@@ -49,7 +49,7 @@ fn one_of_each_other_datacenter_is_told() {
 }
 
 #[test]
-fn messages_come_back_and_what_is_cut_is_refused() {
+fn messages_round_trip_and_cut_ones_are_refused() {
     let others = vec![(HostId([7; 16]), 1), (HostId([8; 16]), u64::MAX)];
     let message = encode(3, &others, b"an apply's body");
     assert_eq!(decode(&message), Ok((3, others, Bytes::from_static(b"an apply's body"))));
@@ -70,17 +70,17 @@ fn messages_come_back_and_what_is_cut_is_refused() {
 }
 
 #[test]
-fn an_outcome_is_told_once_and_forgotten() {
+fn an_outcome_is_delivered_once_and_forgotten() {
     let outcomes = Outcomes { next: Cell::new(u64::MAX), waiting: RefCell::default() };
     let mut one = Expected::new(&outcomes);
     let other = Expected::new(&outcomes);
     assert_ne!(one.number, other.number);
-    outcomes.tell(one.number, true);
-    outcomes.tell(one.number, false);
+    outcomes.notify(one.number, true);
+    outcomes.notify(one.number, false);
     assert_eq!(one.receiver.try_recv(), Some(true));
     let number = other.number;
     drop((one, other));
-    outcomes.tell(number, true);
+    outcomes.notify(number, true);
     assert_eq!(outcomes.waiting(), 0);
 }
 
@@ -100,7 +100,7 @@ fn an_outcome_of_the_process_lifetime_before_names_no_write_of_this_one() {
                 // As many writes as there were before: their old outcomes come now.
                 let before = first.swap(expected[0].0, Ordering::Relaxed);
                 if lifetimes.fetch_add(1, Ordering::Relaxed) > 0 {
-                    (0..WRITES).for_each(|nth| outcomes.tell(before.wrapping_add(nth), true));
+                    (0..WRITES).for_each(|nth| outcomes.notify(before.wrapping_add(nth), true));
                 }
                 assert_eq!(outcomes.waiting(), expected.len(), "no write takes an old outcome for its own");
             }

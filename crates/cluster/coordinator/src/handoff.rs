@@ -1,6 +1,6 @@
 //! Hinted handoff: stores hints for down nodes, and delivers them when the nodes are up again.
 //!
-//! Crate `hints` keeps; this module knows who is alive, since when one is down, and that a hint travels as every other
+//! Crate `hints` stores them; this module knows the live nodes, since when one is down, and that a hint travels as every other
 //! write does, with the time at which its write began.
 
 use std::cell::{Cell, RefCell};
@@ -84,7 +84,7 @@ enum NotDelivered {
 }
 
 impl Handoff {
-    /// Keeps what `coordinator` cannot write in `hints` from now on, and delivers what is kept there.
+    /// Stores writes that `coordinator` cannot deliver in `hints` from now on, and delivers those stored there.
     pub fn start(coordinator: &Coordinator, hints: Hints) -> Self {
         let newest = hints.hosts().iter().map(|(_, figures)| figures.newest_micros).max();
         let handoff = Self(Rc::new(Inner {
@@ -131,7 +131,7 @@ impl Handoff {
         self.0.share_throttle(&self.0.context.view());
     }
 
-    /// Ends deliveries, and makes durable what is kept. Nothing is kept any more.
+    /// Ends deliveries, and makes the stored hints durable. No more are stored.
     pub async fn stop(&self) {
         self.0.stopping.set(true);
         let task = self.0.task.borrow_mut().take();
@@ -292,12 +292,12 @@ impl Inner {
                 return self.bring(&view, index, token, &hint).await;
             }
         }
-        // It does not own the token any more, for it has left or lost the range: whoever owns it now is to have it.
+        // It does not own the token any more, for it has left or lost the range: the current owner is to have the write.
         self.bring_to_owners(&view, updates, &hint).await
     }
 
-    /// Brings a hint that is for a node which has its token no longer to those that have it. All of them have to be there: what the hint
-    /// is for must not become younger than it is by another hint.
+    /// Brings a hint that is for a node which has its token no longer to those that have it. All of them have to be up: writes that the hint
+    /// has must not become younger by another hint.
     async fn bring_to_owners(
         &self,
         view: &ClusterView,

@@ -20,7 +20,7 @@ pub fn partition_ranges(range: TokenRange) -> Vec<PartitionRange> {
 /// The nodes that a range is fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullFrom<'a> {
-    /// So many of its replicas that they share one with whatever acknowledged a write at QUORUM. This node may be one.
+    /// So many of its replicas that they share one with every quorum that acknowledged a write. This node may be one.
     Quorum,
     /// The same without this node, as far as there are others.
     Others,
@@ -28,7 +28,7 @@ pub enum PullFrom<'a> {
     Datacenter(&'a str),
 }
 
-/// The nodes that have a token's range, and how many of them have whatever was written at the consistency in question. There may be fewer
+/// The nodes that have a token's range, and the number of them that have each write at the consistency in question. There may be fewer
 /// replicas than copies.
 pub(crate) fn holders(
     erm: &EffectiveReplicationMap,

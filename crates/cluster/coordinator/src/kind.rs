@@ -1,4 +1,4 @@
-//! Where the rows of a table come from, which decides how a request is carried out.
+//! The source of a table's rows, which decides how a request is carried out.
 
 /// Where a table's rows come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

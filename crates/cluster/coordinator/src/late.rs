@@ -1,5 +1,5 @@
 //! For how long a write may still arrive after it was made: by a hint, or by a logged batch that is completed. Later, the deletions
-//! that supersede it may be forgotten, and it would bring back what was deleted. Pure.
+//! that supersede it may be purged, and it would resurrect deleted data. Pure.
 
 use schema::{Table, TombstoneGc};
 
@@ -12,7 +12,7 @@ pub(crate) fn late_seconds(table: &Table) -> u32 {
         return LOGGED_SECONDS;
     }
     match table.options.tombstone_gc {
-        // A repair lets deletions be forgotten that are older than this, whatever the grace is. What does not arrive, the
+        // After a repair deletions that are older than this may be purged, whatever the grace is. Writes that do not arrive, the
         // repair has brought from those that had it.
         TombstoneGc::Repair { propagation_delay_seconds } => propagation_delay_seconds,
         TombstoneGc::Timeout | TombstoneGc::Disabled | TombstoneGc::Immediate => {

@@ -1,4 +1,4 @@
-//! Latencies and failures of requests, counted in one place, on whatever node the data is.
+//! Latencies and failures of requests, counted in one place, for data on any node.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Counters {
 /// The bucket of a duration.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
-    // What is above a whole bound belongs to the next bucket.
+    // A value above a whole bound belongs to the next bucket.
     let micros = nanos.div_ceil(1000);
     let bits = u64::BITS - micros.saturating_sub(1).leading_zeros();
     (bits.saturating_sub(FIRST_BOUND_BITS) as usize).min(BOUNDS)

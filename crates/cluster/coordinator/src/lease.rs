@@ -1,13 +1,13 @@
 //! The lease on the former replicas: for how long a node uses them during a topology change without an answer of the cluster's log.
 //!
-//! A change ends without nodes that are down, for those that are dead for good would hold it up for ever. Such a node may be cut off and live:
-//! together with others that are cut off with it, it could make a quorum of what replicas were, answer from what they had, and take
-//! writes that nobody reads any more. So before reads have gone over, a coordinator uses replicas that the change moves only when the log has
+//! A change ends without nodes that are down, for those that are dead for good would block it for ever. Such a node may be cut off but up:
+//! together with others that are cut off with it, it could make a quorum of the previous replicas, answer from their old rows, and accept
+//! writes that no reader sees any more. So before reads have switched, a coordinator uses replicas that the change moves only when the log has
 //! confirmed less than [`LEASE`] ago that it has heard everything: a barrier, which needs the log's majority. The conductor waits longer
-//! than that before it ends a change without a quorum of what replicas were (`membership::change`), and by then the entry by which reads
-//! went over is as old as the wait: a barrier that began after that entry would have brought it.
+//! than that before it ends a change without a quorum of the previous replicas (`membership::change`), and by then the entry by which reads
+//! switched is as old as the wait: a barrier that began after that entry would have brought it.
 //!
-//! One such node in each quorum of before is enough, and there is one: whoever fetches a range asks as many replicas as share one with every
+//! One such node in each previous quorum is enough, and there is one: a node that fetches a range uses as many replicas as share one with every
 //! quorum, and each has to know of the change before it is fetched from (docs/design/topology.md, *Lease*). Those that do not know of it are
 //! refused by the others.
 
@@ -28,7 +28,7 @@ pub const LEASE: Duration = Duration::from_secs(40);
 /// A confirmation older than this is renewed in the background, so that no request has to wait for it, also when a topology change begins
 /// while the log has no leader.
 pub(crate) const RENEWED_AFTER: Duration = Duration::from_secs(20);
-/// How long the log is asked for a confirmation.
+/// Time limit for a confirmation by the log.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// After a failure nobody asks again for so long.
 const FAILURE_COUNTS: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ struct Inner {
     failed_until: Cell<Instant>,
     /// The task that asks; the others wait for it.
     asking: Semaphore,
-    /// How the log is asked on shard 0, where it is not the group's.
+    /// How shard 0 confirms with the log, where it is not the group's.
     confirm: OnceCell<Confirm>,
 }
 
@@ -137,7 +137,7 @@ impl Lease {
         self.0.rt.spawn(Group::Statement, renew).detach();
     }
 
-    /// Asks for a confirmation, once for all who want one; whether there is one.
+    /// Asks for a confirmation, once for all waiting requests; whether there is one.
     async fn renew(&self, deadline: Instant) -> bool {
         let Ok(Ok(_asking)) = self.0.rt.timeout_at(deadline, self.0.asking.acquire(1)).await else {
             return false;

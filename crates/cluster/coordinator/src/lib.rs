@@ -1,4 +1,4 @@
-//! Requests against the cluster: which replicas to ask, how many answers suffice, what to tell the client otherwise.
+//! Requests against the cluster: the replicas to query, the number of answers that suffice, the error for the client otherwise.
 //!
 //! With one node every replica is this node; requests take the same path nonetheless.
 //! This crate knows nothing of files, memtables or CQL.

@@ -1,7 +1,7 @@
 //! Logged batches over several nodes: all or none, although the coordinator may be lost in the middle.
 //!
-//! The batch is kept by this node and by up to two others of its datacenter before any of it is applied, and taken out
-//! by all of them when it is (docs/design/batchlog.md). What is still there after a while is applied by whoever keeps it.
+//! The batch is stored by this node and by up to two others of its datacenter before any of it is applied, and taken out
+//! by all of them when it is (docs/design/batchlog.md). A batch that is still there after a while is replayed by the nodes that store it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -96,7 +96,7 @@ impl<'a> Batches<'a> {
         let holders = choose_holders(&view, self.context.next_turn());
         let active = self.log.begin(writes.iter().map(|write| &write.update));
         self.keep_batch(&view, &active.batch, &holders, options).await.inspect_err(|_| {
-            // Nothing of it was applied: it had better not come later. Whoever does not hear of that applies all of it.
+            // Nothing of it was applied: it should not be applied later. A node that misses this message replays all of it.
             self.forget_later(&view, &active.batch, &holders);
         })?;
         if self.context.injected().early_removal {

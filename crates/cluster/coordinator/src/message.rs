@@ -108,7 +108,7 @@ pub(crate) fn repair_updates(
     put_updates(body, updates)
 }
 
-/// [`begun_updates`] of what [`encode_updates`] made, or what stands behind [`BEGUN_LEN`] in another message.
+/// [`begun_updates`] of the output of [`encode_updates`], or of the bytes behind [`BEGUN_LEN`] in another message.
 pub(crate) fn begun_body(view: &ClusterView, begun_micros: i64, updates: &[u8]) -> Bytes {
     let mut body = stamp(view, 8 + updates.len());
     body.extend_from_slice(&begun_micros.to_be_bytes());

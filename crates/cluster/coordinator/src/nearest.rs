@@ -1,7 +1,7 @@
 //! Searches for the nearest vectors of a table: of nodes that together have each token as often as the consistency level asks.
 //!
-//! A node searches all that it has, whatever part of the ring the others have: a graph is walked through once, and not once for
-//! each range. So a place may come from several nodes, or from one that has lost it; the rows are read afterwards by those who have them.
+//! A node searches all that it has, regardless of the ranges of the others: a graph is walked through once, and not once for
+//! each range. So a place may come from several nodes, or from one that has lost it; the rows are read afterwards from their replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Nearest<'_> {
                 let mut candidates =
                     contact::candidates(view, replicas, 0, &self.context.slow_among(view, replicas));
                 candidates.retain(|node| !matches!(answers.get(node), Some(Err(_))));
-                // Who is asked anyway comes first.
+                // Nodes that are queried anyway come first.
                 candidates.sort_by_key(|node| !(wanted.contains(node) || answers.contains_key(node)));
                 let chosen = needs.choose(consistency, view, &candidates);
                 let chosen = chosen.map_err(|unavailable| not_enough(reader, &answers, unavailable))?;
@@ -103,12 +103,12 @@ impl Nearest<'_> {
             let asked = wanted.iter().map(|node| self.ask_node(reader, *node));
             let count = answers.len() + wanted.len();
             answers.extend(wanted.iter().copied().zip(join_all(asked).await));
-            assert_eq!(answers.len(), count, "a node is asked once");
-            assert!(count <= view.nodes().len(), "only nodes of the view are asked");
+            assert_eq!(answers.len(), count, "a node is queried once");
+            assert!(count <= view.nodes().len(), "only nodes of the view are queried");
         }
         let mut found: Vec<Candidate> = answers.into_values().flatten().flatten().collect();
         Candidate::keep_nearest(&mut found, self.query.count);
-        assert!(found.len() <= self.query.count, "a search finds at most as many rows as it is asked for");
+        assert!(found.len() <= self.query.count, "a search finds at most as many rows as are requested");
         Ok(found)
     }
 

@@ -27,7 +27,7 @@ use crate::{Consistency, Operation, ReplicaFailure, RequestError, WriteKind, Wri
 /// The one node is not waited for any longer, however much time the write has.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
-/// A write on its way to its replicas. Goes on when the client has been answered.
+/// A write on its way to its replicas. Continues after the client has been answered.
 pub(crate) struct Ongoing {
     context: Context,
     erm: Rc<EffectiveReplicationMap>,
@@ -47,7 +47,7 @@ pub(crate) struct Ongoing {
 pub(crate) enum Age {
     /// Now: [`Context::begin_write`].
     New(i64),
-    /// Long ago, it comes late: what was truncated since is left out.
+    /// Long ago, it is late: rows truncated since are left out.
     Late(i64),
 }
 
@@ -60,7 +60,7 @@ impl Age {
         }
     }
 
-    /// The effect of a truncation on it: who writes now begins again, who comes late leaves out what was truncated.
+    /// The effect of a truncation on it: a new write begins again, a late one leaves out truncated rows.
     fn truncation(self) -> Truncation<'static> {
         match self {
             Self::New(begun_micros) => Truncation::Refuses(begun_micros),
@@ -134,7 +134,7 @@ impl Ongoing {
             let later = remote.call(peer, token, Verb::Apply, again, self.options.deadline).await;
             answer = later.and_then(|answer| message::truncation_of(&answer));
         }
-        let has_it = answer.is_ok();
+        let is_acknowledged = answer.is_ok();
         match answer {
             Ok(_) => self.acknowledged(node),
             Err(error) => {
@@ -145,7 +145,7 @@ impl Ongoing {
                 self.failed(node, error);
             }
         }
-        has_it
+        is_acknowledged
     }
 
     /// Whether the table was truncated on this node since the write began.
@@ -164,7 +164,7 @@ impl Ongoing {
         begun_micros
     }
 
-    /// Applies on this node. Most updates are in memory at once; what takes longer goes on by itself, so that the client waits
+    /// Applies on this node. Most updates are in memory at once; a slower one continues in the background, so that the client waits
     /// for this replica no longer than for the others.
     pub(crate) async fn apply_here(self: &Rc<Self>, update: PartitionUpdate) {
         let own = self.erm.view.own();
@@ -279,7 +279,7 @@ impl Ongoing {
         assert!(!others.is_empty(), "a write to one replica is sent to it directly");
         let message = encode(self.context.shard(), &named, &body);
         let broken = Notify::new();
-        // Who is silent for half of the time is not waited for with the other half.
+        // A node that is silent for half of the time is not waited for with the other half.
         let now = self.context.rt().now();
         let patience = now + ((self.options.deadline - now) / 2).min(PATIENCE_MAX);
         let first = async {
@@ -288,7 +288,7 @@ impl Ongoing {
             }
         };
         let each = others.into_iter().map(|(node, expected)| {
-            // Before the first is asked: a notice is for those who wait already.
+            // Before the first request: a notification reaches only tasks that wait already.
             let broken = broken.notified();
             let (ongoing, table, body) = (&self, &table, &body);
             async move {

@@ -9,7 +9,7 @@ use topology::{ClusterView, NodeIndex};
 
 use crate::{Operation, ReplicaFailure, RequestError};
 
-/// Why a replica did not do what it was asked: the codes of refusals, numbered as part of the protocol.
+/// The reason why a replica refused a request: the codes of refusals, numbered as part of the protocol.
 pub(crate) mod code {
     use rpc::Refusal;
 
@@ -27,7 +27,7 @@ pub(crate) mod code {
 /// Why a replica gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerError {
-    /// It did not answer in time, or cannot be reached; it may have done what it was asked.
+    /// It did not answer in time, or cannot be reached; it may have carried the request out.
     Silent(String),
     /// It said that it failed.
     Failed {

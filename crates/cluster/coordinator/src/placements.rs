@@ -47,7 +47,7 @@ pub(crate) struct Placements {
 /// A table's placement, with the keyspace whose replication it follows.
 struct Placed {
     keyspace: String,
-    copies: Arc<DataPlacement>,
+    placement: Arc<DataPlacement>,
 }
 
 impl Placements {
@@ -63,24 +63,24 @@ impl Placements {
     /// Where a table of a keyspace is.
     pub(crate) fn of(&self, view: &ClusterView, keyspace: &Keyspace, table: &Table) -> Arc<DataPlacement> {
         if let Some(placed) = self.by_table.borrow().get(&table.id) {
-            return placed.copies.clone();
+            return placed.placement.clone();
         }
         assert_eq!(table.keyspace, keyspace.name, "a table lies with its keyspace");
         let own = self.own.get().and_then(|own| own.place(view, table)).map(Arc::new);
-        let copies = own.unwrap_or_else(|| self.of_keyspace(view, keyspace));
-        let placed = Placed { keyspace: keyspace.name.clone(), copies: copies.clone() };
+        let placement = own.unwrap_or_else(|| self.of_keyspace(view, keyspace));
+        let placed = Placed { keyspace: keyspace.name.clone(), placement: placement.clone() };
         self.by_table.borrow_mut().insert(table.id, placed);
-        copies
+        placement
     }
 
     fn of_keyspace(&self, view: &ClusterView, keyspace: &Keyspace) -> Arc<DataPlacement> {
         let mut all = self.by_keyspace.borrow_mut();
-        if let Some(copies) = all.get(&keyspace.name) {
-            return copies.clone();
+        if let Some(placement) = all.get(&keyspace.name) {
+            return placement.clone();
         }
-        let copies = Arc::new(view.place_keyspace(keyspace));
-        all.insert(keyspace.name.clone(), copies.clone());
-        copies
+        let placement = Arc::new(view.place_keyspace(keyspace));
+        all.insert(keyspace.name.clone(), placement.clone());
+        placement
     }
 
     /// Nodes have changed: everything is placed anew.

@@ -8,7 +8,7 @@
 //! for that, they are waited for.
 //!
 //! The range is read at QUORUM, deletions included, and compared with this node's own data: only the
-//! difference is written. So a quorum that includes this node sees what a quorum saw before, and fetching again after an
+//! difference is written. So a quorum that includes this node sees the rows that a quorum saw before, and fetching again after an
 //! interruption is cheap in writes and changes nothing. A step whose table is truncated here meanwhile drops the rows that it read,
 //! and runs again.
 
@@ -50,7 +50,7 @@ const NEIGHBOUR_WAIT: Duration = Duration::from_secs(60);
 pub struct PullStats {
     /// Partitions of which this node lacked something.
     pub partitions: u64,
-    /// Bytes of what it lacked, as they are held in memory.
+    /// Bytes of the missing rows, as they are held in memory.
     pub bytes: u64,
     /// Steps in which the replicas did not agree among themselves.
     pub mismatches: u64,
@@ -72,20 +72,20 @@ enum Sources {
     These(Replicas),
     /// There are no such replicas, and are not meant to be.
     Nobody,
-    /// Whoever had it is gone for good.
+    /// The nodes that had it are gone for good.
     Gone,
 }
 
-/// The leaving replica of a token's range in the change for which it is fetched, when it is there to be asked. Fails while one is down and may come back: it
-/// would drop what nobody has fetched. That is waited for, but not for ever: a node that is dead for good could not even be replaced while
-/// another joins, and what a quorum acknowledged the others have.
+/// The leaving replica of a token's range in the change for which it is fetched, when it is up. Fails while one is down and may come back: it
+/// would drop rows that no node has fetched. It is waited for, but not for ever: a node that is dead for good could not even be replaced while
+/// another joins, and the others have every row that a quorum acknowledged.
 fn leaving(
     coordinator: &Coordinator,
     erm: &EffectiveReplicationMap,
     token: i64,
     from: PullFrom<'_>,
 ) -> Result<Replicas, RequestError> {
-    if from != PullFrom::Quorum || erm.injected.loser_left_out {
+    if from != PullFrom::Quorum || erm.injected.leaving_left_out {
         return Ok(Replicas::new());
     }
     let view = &erm.view;
@@ -106,7 +106,7 @@ fn leaving(
     Ok(there)
 }
 
-/// How many replicas of this node's datacenter have to be read, with the one that `have` is, so that they share one with whatever acknowledged
+/// The number of replicas of this datacenter to read, with the one that `have` is, so that they share one with every quorum that acknowledged
 /// a write at its LOCAL_QUORUM: other datacenters need not have that write yet. Fails while too few of them are up, but not for ever.
 fn neighbours(
     coordinator: &Coordinator,
@@ -166,7 +166,7 @@ fn sources(
     let others = contact::candidates(view, &replicas, turn, &[]);
     candidates.extend(others.into_iter().filter(|node| !leaving.contains(node)));
     let required = (replicas.len() + 1).saturating_sub(written).max(1);
-    // Who is gone for good is not waited for: the others have what there is.
+    // A removed node is not waited for: the others have the remaining rows.
     let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);
     let required = required.min(replicas.len() - replicas.iter().filter(gone).count());
     if required == 0 {
@@ -176,7 +176,7 @@ fn sources(
     assert!(required <= replicas.len(), "no more replicas are read than there are");
     let required = required - usize::from(replicas.iter().any(is_here));
     let is_near = |node: &NodeIndex| view.datacenter(*node) == view.datacenter(view.own());
-    // Those who leave are asked first, then the near ones.
+    // Leaving replicas are queried first, then the near ones.
     let far = leaving.iter().filter(|node| !is_near(node)).count();
     let near = near.saturating_sub(replicas.iter().filter(|node| is_here(node) && is_near(node)).count());
     let required = required.max(far + near).max(leaving.iter().filter(|node| !is_here(node)).count());
@@ -189,13 +189,13 @@ fn sources(
         return Err(RequestError::Unavailable { consistency, required, alive });
     }
     let sources: Replicas = candidates.into_iter().take(required).collect();
-    debug_assert!(contact::are_distinct(&sources), "a source is asked once");
+    debug_assert!(contact::are_distinct(&sources), "a source is queried once");
     assert!(have.is_none_or(|have| !sources.contains(&have)), "a node whose data is here is not asked");
     Ok(Sources::These(sources))
 }
 
 impl Coordinator {
-    /// Fetches what this node lacks of a table's range, within which all tokens have the same replicas.
+    /// Fetches the missing rows of a table's range, within which all tokens have the same replicas.
     ///
     /// # Errors
     /// [`RequestError::Unavailable`] when too few replicas of the range are alive, [`RequestError::ReadTimeout`] and
@@ -210,8 +210,8 @@ impl Coordinator {
         self.pull_rest(table, range, from, None).await
     }
 
-    /// [`Coordinator::pull`] when this node has already all that `have` had of the range at some moment since the range's writes come
-    /// here, too: that one counts as asked, and the others, who are expected to have the same, are compared with this node first.
+    /// [`Coordinator::pull`] when this node already has all rows that `have` had of the range at some moment since the range's writes arrive
+    /// here, too: that one counts as queried, and the others, which are expected to have the same, are compared with this node first.
     ///
     /// # Errors
     /// As [`Coordinator::pull`].
@@ -241,7 +241,7 @@ impl Coordinator {
         }
         debug_assert!(contact::are_distinct(&voters), "a node counts once");
         self.context().fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
-        // Before the rows: what is committed by then is among them.
+        // Before the rows: values committed by then are among them.
         self.lwt().carry_votes(&erm, table, range, &voters).await?;
         let sources = match chosen {
             Sources::These(sources) => sources,
@@ -281,7 +281,7 @@ impl Coordinator {
     }
 }
 
-/// Fetches what this node lacks of a page, unless its shards have truncated the table later than `truncated`.
+/// Fetches the missing rows of a page, unless its shards have truncated the table later than `truncated`.
 async fn pull_step(
     reader: &Reader<'_>,
     command: &ReadCommand,

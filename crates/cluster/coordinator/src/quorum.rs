@@ -13,7 +13,7 @@ use crate::contact::{Needs, Tally};
 use crate::peer_error::PeerError;
 use crate::reader::Reader;
 
-/// A question to one replica, and what it answers.
+/// A request to one replica, and its answer.
 pub(crate) type Asked<'f, T> = Pin<Box<dyn Future<Output = (NodeIndex, Result<T, PeerError>)> + 'f>>;
 
 /// The answers of a read's replicas to one question.
@@ -62,7 +62,7 @@ impl<'a> Quorum<'a> {
         ask: impl Fn(NodeIndex, &[NodeIndex]) -> Asked<'f, T>,
         mut take: impl FnMut(T) -> bool,
     ) {
-        debug_assert!(!spare.iter().any(|node| first.contains(node)), "a spare replica is asked later");
+        debug_assert!(!spare.iter().any(|node| first.contains(node)), "a spare replica is queried later");
         let (context, view) = (self.reader.context, &self.reader.erm.view);
         let (rt, deadline) = (context.rt(), self.reader.options.deadline);
         let mut asked: FuturesUnordered<Asked<'f, T>> = FuturesUnordered::new();

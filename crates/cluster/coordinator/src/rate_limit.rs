@@ -56,7 +56,7 @@ pub(crate) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Counts an operation of which `limit` are allowed a second; whether it may be done. What is refused is not counted.
+    /// Counts an operation of which `limit` are allowed a second; whether it may be done. Refused operations are not counted.
     pub(crate) fn count(
         &self,
         (table, token, operation): (TableId, i64, Operation),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_gets_its_limit_each_second_and_what_is_refused_does_not_count() {
+    fn a_partition_gets_its_limit_each_second_and_refused_operations_do_not_count() {
         let limiter = RateLimiter::default();
         assert_eq!(passed(&limiter, 10, 0, 1000), 10, "at once");
         assert_eq!(passed(&limiter, 10, 500, 1000), 5, "half a second later");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_let_pass_counts_and_its_debt_ends_in_a_second() {
+    fn operations_that_others_admitted_count_and_their_debt_ends_in_a_second() {
         let limiter = RateLimiter::default();
         for _ in 0..1000 {
             assert!(limiter.count(PARTITION, 10, Decision::Elsewhere, at(0)));

@@ -1,4 +1,4 @@
-//! Reads of several replicas: one sends its rows, the others a digest of theirs. When these differ, `read_repair` goes on.
+//! Reads of several replicas: one sends its rows, the others a digest of theirs. When these differ, `read_repair` continues.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ enum Answer {
     Digest(u128),
 }
 
-/// Reads what this node alone has.
+/// Reads the rows of this node only.
 pub(crate) async fn read_here(
     context: &Context,
     erm: Rc<EffectiveReplicationMap>,
@@ -159,8 +159,8 @@ impl Reader<'_> {
             for (at, page) in try_join_all(reads).await?.into_iter().enumerate() {
                 let is_last = parts.is_empty() && at + 1 == count;
                 if assembly.push(page, is_last) {
-                    let goes_on = assembly.page.more.is_some();
-                    assert!(is_last || goes_on, "a page that is not the last says where the next begins");
+                    let has_more = assembly.page.more.is_some();
+                    assert!(is_last || has_more, "a page that is not the last has the position of the next");
                     return Ok(assembly.page);
                 }
             }
@@ -362,7 +362,7 @@ pub(crate) fn parts(
     };
     let mut out: VecDeque<(PartitionRange, Replicas)> = VecDeque::new();
     let mut from = start;
-    // From the smallest token up: what lies above the greatest token belongs to the owner of the smallest.
+    // From the smallest token up: tokens above the greatest one belong to the owner of the smallest.
     let pieces: Vec<(RingPosition, &[NodeIndex])> = pieces(placement);
     for (upto, replicas) in pieces {
         let end = if order(&upto).cmp(&order(&range.end)).is_lt() { upto } else { range.end.clone() };
@@ -416,7 +416,7 @@ fn order(position: &RingPosition) -> (i64, u8, Option<&[u8]>, u8) {
     }
 }
 
-/// A token by which the shard that is asked first is chosen; a range needs all of them.
+/// A token by which the first shard to query is chosen; a range needs all of them.
 fn token_of(command: &ReadCommand) -> i64 {
     match &command.partitions {
         Partitions::Keys(keys) => keys.first().map_or(0, |key| key.token),

@@ -1,4 +1,4 @@
-//! Blocking read repair: when the replicas of a read differ, all send their rows, which are merged, and each is sent what it lacks
+//! Blocking read repair: when the replicas of a read differ, all send their rows, which are merged, and each is sent the rows that it lacks
 //! before the client is answered.
 //!
 //! The result of a read must be on as many replicas as its consistency level asks, or a later read could miss it. A replica that
@@ -27,7 +27,7 @@ pub(crate) struct Participants<'a> {
     pub(crate) needs: &'a Needs,
     /// Those that are alive, the best first.
     pub(crate) candidates: &'a [NodeIndex],
-    /// The token by which each chooses the shard that is asked first.
+    /// The token by which each chooses the first shard to query.
     pub(crate) token: i64,
 }
 
@@ -39,7 +39,7 @@ impl Participants<'_> {
 }
 
 impl Reader<'_> {
-    /// The merged rows of replicas that differ, when enough of them have what they lacked. `nodes` are those that were found to differ.
+    /// The merged rows of replicas that differ, when enough of them have stored the missing rows. `nodes` are those that were found to differ.
     ///
     /// All columns are read, whichever were asked for: of a write that few replicas hold, a repair of one column would make a
     /// part visible to later quorums, and a row's columns are written all or none.
@@ -63,7 +63,7 @@ impl Reader<'_> {
             let begun_micros = self.context.begin_write();
             let pages;
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
-            // A replica that was read may have to do yet what another has done: what it had must not come back there.
+            // A replica that was read may still have to do the truncation that another has done: its rows must not come back there.
             let truncated_at = pages.iter().map(|page| page.truncated_at).min().unwrap_or(i64::MIN);
             let Reconciled { page, repairs } = reconcile_injected(&command, pages, injected).await;
             assert_eq!(repairs.len(), nodes.len(), "what a replica lacks is known of each");
@@ -84,7 +84,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The rows of enough replicas, and who sent them.
+    /// The rows of enough replicas, and the nodes that sent them.
     async fn pages(
         &self,
         command: &ReadCommand,
@@ -108,7 +108,7 @@ impl Reader<'_> {
         Ok((answered, pages))
     }
 
-    /// Sends each node what it lacks; who has all of it then, which are enough.
+    /// Sends each node the rows that it lacks; the nodes, sufficient in number, that then have all of them.
     async fn repair(
         &self,
         command: &ReadCommand,
@@ -130,7 +130,7 @@ impl Reader<'_> {
         let told: Replicas = lacking.iter().map(|(node, _)| *node).collect();
         nodes.iter().filter(|node| !told.contains(node)).for_each(|node| quorum.acknowledge(*node));
         let ask = |node: NodeIndex, answered: &[NodeIndex]| {
-            // One that takes another's place holds what all those lack that have not acknowledged.
+            // One that takes another's place holds the missing rows of all those that have not acknowledged.
             let of = |(lacks, _): &&(NodeIndex, _)| {
                 if told.contains(&node) { *lacks == node } else { !answered.contains(lacks) }
             };
@@ -153,8 +153,8 @@ impl Reader<'_> {
         quorum.answered(true, true)
     }
 
-    /// The data that nodes that are about to be replicas, or were until now, are sent with the replicas: what this read has shown must not be
-    /// missing when reads have gone over to them.
+    /// The data that nodes that are about to be replicas, or were until now, are sent with the replicas: rows that this read has shown must not be
+    /// missing when reads have switched to them.
     fn pending_repairs(&self, repairs: &[Vec<PartitionUpdate>]) -> Vec<(NodeIndex, Vec<PartitionUpdate>)> {
         let (view, placement) = (&self.erm.view, &self.erm.placement);
         if !view.is_changing() || self.erm.injected.no_pending_repairs {

@@ -30,7 +30,7 @@ fn shown(parts: &VecDeque<(PartitionRange, Replicas)>) -> Vec<String> {
 }
 
 #[test]
-fn a_range_is_read_in_ring_order_from_whoever_has_its_parts() {
+fn a_range_is_read_in_ring_order_from_the_owners_of_its_parts() {
     let one = Placement::new(&ring(), &Replication::Simple { factor: 1 });
     let all = PartitionRange::all();
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_range_is_read_in_ring_order_from_whoever_has_its_parts() {
 }
 
 #[test]
-fn a_range_goes_on_where_the_page_before_ended() {
+fn a_range_resumes_where_the_previous_page_ended() {
     let one = Placement::new(&ring(), &Replication::Simple { factor: 1 });
     let key = DecoratedKey { token: 5, key: Bytes::from_static(b"k") };
     let resume = Resume { key, clustering: None, rows_in_partition: 0 };
@@ -91,7 +91,7 @@ fn parts_make_a_page_that_ends_at_its_limit() {
 }
 
 #[test]
-fn a_page_that_is_just_full_goes_on_only_if_there_is_more() {
+fn a_page_that_is_just_full_continues_only_if_there_is_more() {
     let command = command(2);
     let after =
         |token| Some(Resume { key: partition(token, 0..0).key, clustering: None, rows_in_partition: 0 });

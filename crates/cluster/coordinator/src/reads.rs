@@ -35,7 +35,7 @@ impl Reads {
     }
 
     /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
-    /// has all of it in memory; what that gives, and the tombstones in the row. None when it has to be read, of which nothing was counted:
+    /// has all of it in memory; its result, and the tombstones in the row. None when the row has to be read, of which nothing was counted:
     /// also when the read is to fail.
     #[inline]
     pub(crate) fn row_here<T>(
@@ -80,7 +80,7 @@ impl Reads {
                 Some(tables) => tables.rows(command).await,
                 None => ComputedRows::All(Vec::new()),
             };
-            // Boxed: what computed tables take must not make every read's state larger.
+            // Boxed: the state for computed tables must not make every read's state larger.
             return Ok(Box::pin(read_computed(command, rows)).await);
         }
         if command.table.is_rate_limited()
@@ -103,7 +103,7 @@ impl Reads {
             read_here(context, erm, command, ReadOptions { consistency, deadline }).await
         } else {
             context.tell(|| format!("Reading {} from replicas", command.table.full_name()));
-            // Boxed: what several replicas take must not make every read's state larger.
+            // Boxed: the state for several replicas must not make every read's state larger.
             Box::pin(read_replicas(context, erm, command, consistency, deadline)).await
         };
         let now = context.rt().now();

@@ -37,7 +37,7 @@ struct Table {
     /// This window and the one before it.
     windows: [[u32; BUCKETS]; 2],
     began: Instant,
-    /// When which share was found to be what.
+    /// The last computed percentile: its time, its share, its value.
     told: Cell<(Instant, f64, Option<Duration>)>,
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_ends_at_most_an_eighth_above_what_is_in_it(micros in 0_u64..60_000_000) {
+        fn a_bucket_ends_at_most_an_eighth_above_its_values(micros in 0_u64..60_000_000) {
             let end = upper_end(bucket_of(Duration::from_micros(micros))).as_micros() as u64;
             prop_assert!(end > micros && end <= micros + 1 + micros / 8, "{micros} ends at {end}");
         }

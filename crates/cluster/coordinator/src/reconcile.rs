@@ -1,4 +1,4 @@
-//! Merges the answers of several replicas to one, and finds what each of them lacks. Pure, but for places to yield: pages may hold
+//! Merges the answers of several replicas to one, and finds the rows that each of them lacks. Pure, but for places to yield: pages may hold
 //! 100,000 range tombstones.
 //!
 //! A replica's page ends where its own limits end it, so that pages cover different ranges. Only the range that all
@@ -18,9 +18,9 @@ use crate::Canaries;
 /// The sum of several pages.
 #[derive(Debug)]
 pub struct Reconciled {
-    /// Live rows within the command's limits. Its `more` tells where to go on, also when the limits were not reached.
+    /// Live rows within the command's limits. Its `more` is the position to resume at, also when the limits were not reached.
     pub page: ReadPage,
-    /// For each page, in their order, what its replica lacks.
+    /// For each page, in their order, the rows that its replica lacks.
     pub repairs: Vec<Vec<PartitionUpdate>>,
 }
 
@@ -102,12 +102,12 @@ pub async fn to_live(command: &ReadCommand, mut page: ReadPage) -> ReadPage {
     }
     page.partitions.retain_mut(|partition| {
         partition.rows.retain(|row| row.is_live(now));
-        let goes_on = command
+        let resumes = command
             .resume
             .as_ref()
             .is_some_and(|resume| resume.key == partition.key && resume.rows_in_partition > 0);
         !partition.rows.is_empty()
-            || !goes_on && partition.static_row.as_ref().is_some_and(|row| row.has_live_cell(now))
+            || !resumes && partition.static_row.as_ref().is_some_and(|row| row.has_live_cell(now))
     });
     page
 }
@@ -115,7 +115,7 @@ pub async fn to_live(command: &ReadCommand, mut page: ReadPage) -> ReadPage {
 /// The client's page, as it grows.
 struct Wanted {
     builder: PageBuilder,
-    /// Where what is certain ends.
+    /// The end of the rows that are certain.
     end: Option<Resume>,
     one_partition: bool,
     open: Option<mutation::DecoratedKey>,
@@ -153,7 +153,7 @@ impl Wanted {
                     .filter(|end| end.clustering.is_some() && Some(&end.key) == open.as_ref());
                 if let Some(end) = cut {
                     if self.skipping {
-                        // The partition has had all its rows, whatever lies further on.
+                        // The partition has had all its rows, regardless of later ones.
                         self.again = (!self.one_partition).then(|| Resume {
                             clustering: None,
                             rows_in_partition: 0,

@@ -47,7 +47,7 @@ fn answer(command: &ReadCommand, updates: &[PartitionUpdate]) -> ReadPage {
     page.finish()
 }
 
-/// Runs what never waits: outside of an executor nothing yields.
+/// Runs a future that never waits: outside of an executor nothing yields.
 fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("it waits for nothing")
 }
@@ -93,7 +93,7 @@ fn read_all(mut command: ReadCommand, replicas: &mut [Vec<PartitionUpdate>]) -> 
             more => command.resume = more,
         }
     }
-    panic!("a read of a handful of rows goes on for ever");
+    panic!("a read of a handful of rows never ends");
 }
 
 /// The client's view of a partition: keys of its rows, and the rows.

@@ -1,4 +1,4 @@
-//! The way to the replicas of other nodes: who they are, and one function for each thing that they are asked (`message` has the bodies).
+//! The way to the replicas of other nodes: their addresses, and one function for each request (`message` has the bodies).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Remote {
         Self { messenger }
     }
 
-    /// Tells where the nodes of a view are, and those that have left it and may still answer.
+    /// Sets the addresses of the nodes of a view, and of those that have left it and may still answer.
     pub(crate) fn set_peers(&self, view: &ClusterView) {
         let own = &view.node(view.own()).location;
         let peer = |node: &ViewNode| {
@@ -73,13 +73,13 @@ impl Calls<'_> {
         Ok(self.remote.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
     }
 
-    /// Tells the shard of a node that owns a token something that needs no answer.
+    /// Sends a one-way message to the shard of a node that owns a token.
     pub(crate) fn tell(self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
         let shard = node.shard_of(token);
         self.remote.messenger.send(Target::Host { host: node.host, shard }, verb, body);
     }
 
-    /// [`Calls::call`] that tells its steps, and has the other node tell its own.
+    /// [`Calls::call`] that traces its steps, and has the other node trace its own.
     async fn call_traced(
         self,
         trace: &TraceLog,

@@ -1,4 +1,4 @@
-//! Files of dropped tables are removed beside what the cluster decides next: of a keyspace of 1,000 tables, or of a table of 1,000
+//! Files of dropped tables are removed concurrently with later decisions of the cluster: of a keyspace of 1,000 tables, or of a table of 1,000
 //! SSTables that gets a snapshot first, this takes longer than a client waits for a statement.
 //!
 //! A crash in the middle loses nothing: the drop is on disk before the schema without the table is ([`DroppedTable`]), and the next
@@ -19,7 +19,7 @@ use crate::Coordinator;
 
 /// Tables whose files are removed concurrently.
 const TABLES_AT_ONCE: usize = 4;
-/// How long a schema change waits for the removal: most end before, and who asked for a DROP finds the snapshot there.
+/// How long a schema change waits for the removal: most end before, and the client of a DROP finds the snapshot there.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The tables whose files shard 0 has yet to remove, round by round.
@@ -33,7 +33,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Nothing is asked for yet.
+    /// Nothing is requested yet.
     pub(crate) fn new() -> Self {
         Self { waiting: RefCell::default(), asked: Cell::new(0), wake: Notify::new(), done: Watch::new(0) }
     }
@@ -57,7 +57,7 @@ impl Coordinator {
         }
     }
 
-    /// Removes what it is asked for, until it is cancelled.
+    /// Carries out the requested removals, until it is cancelled.
     pub(crate) async fn run_removals(&self, removals: &Removals, group: &Group) {
         assert_eq!(self.shard(), 0, "shard 0 removes tables");
         loop {
@@ -90,7 +90,7 @@ impl Coordinator {
     /// schema change or the next start.
     async fn finish_drops(&self, group: &Group, schema: &Schema) {
         let mut finished = Vec::new();
-        // The log may be ahead of what the engines have taken over: a table that they still have keeps its directory.
+        // The log may be ahead of the engines' schema: a table that they still have keeps its directory.
         let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
         for dropped in group.unfinished_drops().into_iter().filter(gone) {
             match self

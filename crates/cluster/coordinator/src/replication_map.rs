@@ -72,7 +72,7 @@ pub(crate) fn targets(
     let mut replicas: Replicas = erm.placement.replicas(token).iter().copied().collect();
     let needs = match &erm.other_replication {
         None => Needs::new(consistency, &erm.replication, &erm.view, &pending),
-        // Each replication has its own quorum: a read by either sees what is written by both.
+        // Each replication has its own quorum: a read by either sees the writes by both.
         Some(other) => {
             let now = Needs::new(consistency, &erm.replication, &erm.view, &[]).among(&replicas);
             let others = erm.placement.others(token);

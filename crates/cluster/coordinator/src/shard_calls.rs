@@ -28,7 +28,7 @@ rt::shard_calls! {
         AcquireLock { table: TableId, key: DecoratedKey, request: LockRequest } -> bool,
         /// To that shard: release a lease or cancel a request.
         ReleaseLock { request: LockRequest } -> (),
-        /// To the shard that owns a partition: remember what another node's voter does.
+        /// To the shard that owns a partition: merge the state of another node's voter.
         MigrateVote { vote: Box<messages::MigratedVote> } -> Result<(), ReplicaError>,
         /// To every shard: use this schema.
         #[derive(Clone)]
@@ -36,10 +36,10 @@ rt::shard_calls! {
         /// To every shard: these are the cluster's nodes.
         #[derive(Clone)]
         UseView { view: Arc<ClusterView> } -> (),
-        /// To every shard: what is stored for nodes that are down, by node.
+        /// To every shard: the stored hints, by node.
         #[derive(Clone)]
         StoredHints {} -> Vec<(HostId, HintFigures)>,
-        /// To shard 0: what gossip says of all nodes; none before the node takes part in gossip.
+        /// To shard 0: the gossip state of all nodes; none before the node takes part in gossip.
         Gossiped {} -> Option<Box<Liveness>>,
         /// To every shard: the requests of each table that it coordinated.
         #[derive(Clone)]

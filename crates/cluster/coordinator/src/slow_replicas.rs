@@ -1,4 +1,4 @@
-//! Which replicas of a read are asked last, and after how long another is asked: by how long the reads of this shard took lately.
+//! Order of the replicas of a read, slow ones last, and the delay of speculative retry: by the recent read latencies of this shard.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::slowness::{Hosts, Waiting};
 
 impl Context {
-    /// After how long a further replica of a table is asked.
+    /// After how long a read of a table is sent to a further replica (speculative retry).
     pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
         let now = self.rt().now();
         speculation_delay(&table.options.speculative_retry, |share| self.recent().below(table.id, share, now))
@@ -42,15 +42,15 @@ impl Context {
         all
     }
 
-    /// A read is sent to a node: until what this gives is dropped, the node is waited for. None for what tells nothing of nodes.
+    /// A read is sent to a node: until the result is dropped, the node is waited for. None for reads that say nothing about a node.
     pub(crate) fn wait_for(
         &self,
         view: &ClusterView,
         node: NodeIndex,
         command: &ReadCommand,
     ) -> Option<Waiting<'_>> {
-        let tells = node != view.own() && is_of_one_partition(command);
-        tells.then(|| Waiting::new(self.waits(), self.rt(), view.node(node).host))
+        let is_telling = node != view.own() && is_of_one_partition(command);
+        is_telling.then(|| Waiting::new(self.waits(), self.rt(), view.node(node).host))
     }
 }
 
@@ -59,7 +59,7 @@ fn is_of_one_partition(command: &ReadCommand) -> bool {
     matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1)
 }
 
-/// After how long a further replica is asked, when those asked have not answered. `latency` tells the latency below which a
+/// After how long a further replica is queried, when those queried have not answered. `latency` gives the latency below which a
 /// share (0–1) of the recent reads stayed.
 pub(crate) fn speculation_delay(
     retry: &SpeculativeRetry,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_a_further_replica_is_asked() {
+    fn delay_of_speculative_retry() {
         let measured = |share: f64| (share > 0.5).then_some(Duration::from_millis(20));
         let millis =
             |retry: &SpeculativeRetry| speculation_delay(retry, measured).map(|delay| delay.as_millis());
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(millis(&hybrid(true, 99.0, 7.0)), Some(7));
         assert_eq!(millis(&hybrid(false, 99.0, 7.0)), Some(20));
         assert_eq!(millis(&hybrid(false, 10.0, 7.0)), Some(7));
-        // What an earlier version accepted: no time, and too long a time.
+        // Values that an earlier version accepted: no time, and too long a time.
         assert_eq!(millis(&SpeculativeRetry::Millis(f64::NAN)), Some(0));
         for long in [f64::INFINITY, 1e300] {
             assert_eq!(millis(&SpeculativeRetry::Millis(long)), Some(Duration::MAX.as_millis()));

@@ -41,7 +41,7 @@ struct Wait {
 }
 
 impl Waits {
-    /// A read of a node begins: whoever looks next need not try it too.
+    /// A read of a node begins: the next read need not try it too.
     pub(crate) fn begin(&self, host: HostId, now: Instant) {
         if let Some(wait) = self.0.borrow_mut().get_mut(&host) {
             wait.at = now;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_much_longer_than_its_equals_is_slow_for_a_while() {
+    fn a_node_that_takes_much_longer_than_its_equals_is_slow_for_a_while() {
         let (waits, three) = (Waits::default(), [host(1), host(2), host(3)]);
         assert!(waits.slow(&three, at(0)).is_empty(), "nothing is known");
         for host in three {

@@ -60,7 +60,7 @@ pub(crate) struct RequestsByTable {
 }
 
 impl RequestsByTable {
-    /// A request of a table has ended, well or not; `known` tells which tables there are.
+    /// A request of a table has ended, well or not; `known` has the tables that exist.
     pub(crate) fn ended(
         &self,
         table: TableId,

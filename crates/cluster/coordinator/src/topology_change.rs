@@ -9,7 +9,7 @@ use crate::Coordinator;
 use crate::lease::Confirm;
 
 impl Coordinator {
-    /// Lets in what uses exactly the topology version that this shard has, until the guard goes.
+    /// Admits requests that use exactly the topology version that this shard has, until the guard goes.
     ///
     /// # Errors
     /// The topology version of this shard, when that is another one.
@@ -22,14 +22,14 @@ impl Coordinator {
         self.context().settle(patience).await
     }
 
-    /// Waits until the live nodes have this node's topology version and nothing is under way that they had let in before, so that nobody
-    /// needs to be refused when the versions before are over: up to `patience`, for the fence makes sure of what this only makes smooth.
+    /// Waits until the live nodes have this node's topology version and no request is under way that they had admitted before, so that none
+    /// needs to be refused when the earlier versions end: up to `patience`, for this is only smoother; the fence is the guarantee.
     pub async fn run_out(&self, patience: Duration) {
         self.context().run_out(patience).await;
     }
 
-    /// Has a node from which files are fetched refuse whoever has not heard of the topology change: what those would write there
-    /// later would be missed.
+    /// Has a node from which files are fetched refuse coordinators that have not heard of the topology change: their writes there
+    /// would be missed later.
     ///
     /// # Errors
     /// When the node does not do so in time.

@@ -1,12 +1,12 @@
-//! TRUNCATE: every node of the ring removes what it has of a table, each of its shards wholly or not at all.
+//! TRUNCATE: every node of the ring removes its rows of a table, each of its shards wholly or not at all.
 //!
-//! They do so twice. A node that has done it may be given rows of before by one that has not yet: by a repair, a topology change, a
-//! read that finds that replicas differ. When all have done it there is nothing left to give, and what was read before and is still
-//! on its way is refused after the second time, because the node remembers when it truncated (`truncated_at`).
+//! They do so twice. A node that has done it may receive older rows from one that has not yet: by a repair, a topology change, a
+//! read that finds that replicas differ. When all have done it there are none left to send, and rows that were read before and are still
+//! on their way are refused after the second time, because the node remembers when it truncated (`truncated_at`).
 //!
 //! A node refuses a request that reaches it late (`truncation_permit`): a TRUNCATE that failed takes effect within twice its time limit or not at all.
 //!
-//! Whatever their clocks say, all nodes end with the same time: rounds of Paxos up to it are over (docs/design/lwt.md, *TRUNCATE*), and a
+//! Regardless of their clocks all nodes end with the same time: rounds of Paxos up to it are over (docs/design/lwt.md, *TRUNCATE*), and a
 //! write that one voter takes for truncated and another for chosen afterwards would be neither.
 
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl<'a> Truncations<'a> {
         for round in 1..=ROUNDS_MAX {
             let began = self.context.rt().now();
             let results = self.truncate_once(view, &permits, (table.id, at_micros), deadline).await;
-            // Who came meanwhile is to do it as often as the others.
+            // A node that joined meanwhile has to do it as often as the others.
             if self.is_superseded(view, &results, deadline).await? {
                 return Box::pin(self.truncate(table, deadline)).await;
             }
@@ -137,7 +137,7 @@ impl<'a> Truncations<'a> {
             if round >= ROUNDS && first == last {
                 break;
             }
-            // Behind whatever comes in while the next round is on its way, as long as that does not take longer than this one.
+            // Behind every write that arrives while the next round is on its way, as long as that does not take longer than this one.
             let took = i64::try_from((self.context.rt().now() - began).as_micros()).unwrap_or(0);
             at_micros = last.map_or(i64::MIN, |last| last.saturating_add(took).saturating_add(1));
         }
@@ -224,12 +224,12 @@ impl<'a> Truncations<'a> {
         self.truncate_here(table, at_micros, expires).await
     }
 
-    /// Removes everything from a table on this node. What was taken up until `at_micros` and comes late, and what this node
-    /// has taken up at all, does not come back. Nothing is removed after `expires`. The time that it remembers; the error is a sentence
+    /// Removes everything from a table on this node. Writes accepted up to `at_micros` that come late, and rows that this node
+    /// has accepted at all, do not come back. Nothing is removed after `expires`. The recorded time; the error is a sentence
     /// for the client.
     async fn truncate_here(&self, table: TableId, at_micros: i64, expires: Instant) -> Result<i64, String> {
-        // Not behind this node's own clock: what another keeps from a moment later must not count as older than this. And behind
-        // the truncation before: whoever reads on both sides of this one is to see that there was one.
+        // Not behind this node's own clock: rows that another has from a moment later must not count as older than this. And behind
+        // the previous truncation: a reader that reads before and after this one is to see that there was one.
         let before = self.truncated_at(table).await.into_iter().max().unwrap_or(i64::MIN);
         let at_micros = at_micros.max(self.behind_pending().await).max(before.saturating_add(1));
         assert!(at_micros >= before, "the time of a truncation never goes back");
@@ -247,7 +247,7 @@ fn judge<T>(
     nodes: &[NodeIndex],
     results: Vec<Result<T, PeerError>>,
 ) -> Result<Vec<T>, RequestError> {
-    assert_eq!(nodes.len(), results.len(), "each node that is asked has a result");
+    assert_eq!(nodes.len(), results.len(), "each node that was sent the truncation has a result");
     let received = results.iter().filter(|result| result.is_ok()).count();
     let mut answers = Vec::with_capacity(received);
     for (node, result) in nodes.iter().zip(results) {
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_truncation_tells_which_shards_failed() {
+    fn a_truncation_reports_the_shards_that_failed() {
         assert_eq!(outcome(&[Ok(()), Ok(())]), Ok(()));
         let told = outcome(&[Ok(()), Err(ReplicaError::Stopped), Ok(())]).unwrap_err();
         assert!(told.starts_with("Error during truncate: 1 of 3 shards failed"), "{told}");

@@ -1,6 +1,6 @@
 //! Until when a node carries out a truncation that another node coordinates.
 //!
-//! A request may lie on the way or in a paused process for as long as that takes: carried out then, it would remove what was written after its
+//! A request may be delayed on the network or in a paused process for any time: carried out then, it would remove rows written after its
 //! client received an error. Clocks of different nodes cannot be compared. So a node gives a permit, which ends by its own monotonic
 //! clock, and truncates with a permit that has not ended only. The coordinator uses it before its own time limit, so that all is over one
 //! duration of the permit behind that at the latest.
@@ -38,7 +38,7 @@ impl TruncationPermit {
         out.extend_from_slice(&self.expires.as_nanos().to_be_bytes());
     }
 
-    /// Reads what [`TruncationPermit::encode`] has written.
+    /// Decodes the output of [`TruncationPermit::encode`].
     ///
     /// # Errors
     /// When there are fewer bytes.

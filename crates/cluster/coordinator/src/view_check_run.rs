@@ -1,8 +1,8 @@
-//! Runs checks of materialized views (`view_checks`): compares views with their bases over the cluster, and mends them when asked (docs/design/views.md).
+//! Runs checks of materialized views (`view_checks`): compares views with their bases over the cluster, and repairs them on request (docs/design/views.md).
 //!
 //! Both tables are read at ALL, range by range of tokens: the rows of the base must be in the view, and those of the view follow from
-//! the base. What differs is looked at again after a pause, for writes may be under way. A check holds a page of rows at a
-//! time, at most so many rows a second, and can go on where another one ended.
+//! the base. Differences are checked again after a pause, for writes may be under way. A check holds a page of rows at a
+//! time, at most so many rows a second, and can continue where another one ended.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::{Consistency, Coordinator, RequestError};
 const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
 /// Partitions whose rows are read at once.
 const PARTITIONS_AT_ONCE: usize = 8;
-/// The time that the replicas have for a page, and those of the view for what mends it.
+/// The time that the replicas have for a page, and those of the view for the repairing updates.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a read is tried before the check fails, and the pause between.
 const TRIES: u32 = 4;
@@ -196,7 +196,7 @@ impl CheckRun {
         rows.filter_map(place).collect()
     }
 
-    /// Compares what is at these places of the view with the base, notes what differs for certain, and mends it. Ghosts are a matter of
+    /// Compares these places of the view with the base, notes certain differences, and repairs them. Ghosts are a matter of
     /// the view's rows, other differences of the base's, so that none counts twice.
     async fn compare(&self, table: &Table, places: Vec<Place>) -> Result<(), Stop> {
         let of_base = table.id == self.base.id;
@@ -231,7 +231,7 @@ impl CheckRun {
         Ok(())
     }
 
-    /// Counts differences, and mends them.
+    /// Counts differences, and repairs them.
     async fn note(&self, differing: Vec<Look>, at_micros: i64) -> Result<(), Stop> {
         if differing.is_empty() {
             return Ok(());
@@ -239,7 +239,7 @@ impl CheckRun {
         let found: Vec<(Place, Difference)> =
             differing.iter().filter_map(|look| Some((look.place.clone(), look.difference?))).collect();
         let left = match self.wanted.repair {
-            true => self.mend(differing, at_micros).await?,
+            true => self.repair(differing, at_micros).await?,
             false => found.iter().map(|(place, _)| place.clone()).collect(),
         };
         let mut status = self.check.status_mut();
@@ -262,16 +262,16 @@ impl CheckRun {
         Ok(())
     }
 
-    /// Mends rows of the view; the places that still differ.
-    async fn mend(&self, mut differing: Vec<Look>, mut at_micros: i64) -> Result<Vec<Place>, Stop> {
+    /// Repairs rows of the view; the places that still differ.
+    async fn repair(&self, mut differing: Vec<Look>, mut at_micros: i64) -> Result<Vec<Place>, Stop> {
         let context = self.coordinator.context();
-        // What the base says, and if something hides that in the view, behind all that is of the past.
+        // The row of the base, and if a deletion hides it in the view, newer than that.
         let mut floor = i64::MIN;
         for _ in 0..2 {
             let updates = differing.iter().map(|look| {
                 let (key, clustering) = &look.place;
                 let (expected, found) = (look.expected.as_ref(), look.found.as_ref());
-                let row = self.view.mend(clustering, expected, found, floor, self.seconds());
+                let row = self.view.repair(clustering, expected, found, floor, self.seconds());
                 let mut update = PartitionUpdate::new(self.view.table().clone(), key.clone());
                 update.add_row(row);
                 update
@@ -290,7 +290,7 @@ impl CheckRun {
         Ok(differing.into_iter().map(|look| look.place).collect())
     }
 
-    /// Reads what is at places of the view, and the base rows of them before.
+    /// Reads the rows at places of the view, and the base rows of them before.
     async fn look(&self, places: Vec<Place>) -> Result<Vec<Look>, Stop> {
         let origins: Vec<Option<Place>> =
             places.iter().map(|(key, row)| self.view.origin(&self.base, key, row)).collect();

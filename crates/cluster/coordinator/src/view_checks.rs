@@ -1,4 +1,4 @@
-//! Checks of materialized views: what is asked of one, what it has found, and which ones a node runs or remembers (docs/design/views.md).
+//! Checks of materialized views: the options of one, its findings, and the ones that a node runs or remembers (docs/design/views.md).
 //! `view_check_run` carries them out.
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -29,7 +29,7 @@ pub enum CheckedTokens {
     Between(TokenRange),
 }
 
-/// A check that is asked for.
+/// A requested check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewCheck {
     /// The view.
@@ -72,7 +72,7 @@ pub enum CheckState {
     Failed(String),
 }
 
-/// How far a check is, and what it has found.
+/// The progress and the findings of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewCheckStatus {
     /// Its number on this node.
@@ -93,7 +93,7 @@ pub struct ViewCheckStatus {
     pub view_rows: u64,
     /// Rows that the view lacked.
     pub missing: u64,
-    /// Rows that were not what the base says.
+    /// Rows that differ from the base.
     pub wrong: u64,
     /// Rows that the view had without a base row.
     pub ghosts: u64,
@@ -212,7 +212,7 @@ impl ViewChecks {
     }
 }
 
-/// One check: what it has found so far, and its task.
+/// One check: its findings so far, and its task.
 pub(crate) struct Check {
     status: RefCell<ViewCheckStatus>,
     is_cancelled: Cell<bool>,

@@ -35,8 +35,8 @@ struct Refused<'a> {
     options: WriteOptions,
     /// None for one that begins again.
     age: Option<Age>,
-    /// A replica that has stored it.
-    has_it: Option<NodeIndex>,
+    /// The replica that has stored it already.
+    acknowledged: Option<NodeIndex>,
     error: RequestError,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Writes<'a> {
             Ok(guard) => guard,
             Err(error) => {
                 let error = failed(error);
-                let refused = Refused { view: &erm.view, options, age: None, has_it: None, error };
+                let refused = Refused { view: &erm.view, options, age: None, acknowledged: None, error };
                 return Box::pin(self.write_anew(refused, updates)).await;
             }
         };
@@ -138,7 +138,7 @@ impl<'a> Writes<'a> {
         updates.into_iter().map(one).collect()
     }
 
-    /// Writes what was planned.
+    /// Carries out the planned writes.
     pub(crate) async fn write_planned(
         &self,
         mut writes: Vec<Planned>,
@@ -158,7 +158,7 @@ impl<'a> Writes<'a> {
         &self,
         write: Planned,
         options: WriteOptions,
-        has_it: Option<NodeIndex>,
+        acknowledged: Option<NodeIndex>,
         age: Age,
     ) -> Result<(), RequestError> {
         let Planned { erm, replicas, needs, update } = write;
@@ -166,11 +166,14 @@ impl<'a> Writes<'a> {
         let (live, away): (Replicas, Replicas) =
             replicas.iter().copied().partition(|node| view.is_alive(*node));
         // A replica that has the write counts also when it has been convicted since.
-        assert!(has_it.is_none_or(|node| replicas.contains(&node)), "a node that has a write is a replica");
-        let counted = |node: &NodeIndex| view.is_alive(*node) || has_it == Some(*node);
+        assert!(
+            acknowledged.is_none_or(|node| replicas.contains(&node)),
+            "a node that has acknowledged a write is a replica"
+        );
+        let counted = |node: &NodeIndex| view.is_alive(*node) || acknowledged == Some(*node);
         let asked: Replicas = replicas.iter().copied().filter(counted).collect();
         let mut tally = Tally::new(&needs, &view, &asked);
-        if let Some(node) = has_it {
+        if let Some(node) = acknowledged {
             tally.acknowledge(node, view.datacenter(node));
         }
         let ongoing = Ongoing::new(self.context, erm, tally, (options, age));
@@ -178,8 +181,8 @@ impl<'a> Writes<'a> {
         let own = view.own();
         assert!(!away.contains(&own), "a node is not down to itself");
         let others: Replicas =
-            live.iter().copied().filter(|node| *node != own && Some(*node) != has_it).collect();
-        // What comes late reaches each by itself.
+            live.iter().copied().filter(|node| *node != own && Some(*node) != acknowledged).collect();
+        // Late writes go to each directly.
         let direct_only = !view.is_wide() || age.late_since().is_some();
         let (direct, routes) = match direct_only {
             true => (others, SmallVec::new()),
@@ -201,11 +204,11 @@ impl<'a> Writes<'a> {
             let send = async move { ongoing.send(node, token, &table, body).await };
             self.context.rt().spawn(Group::Statement, send).detach();
         }
-        for node in away.iter().copied().filter(|node| Some(*node) != has_it) {
+        for node in away.iter().copied().filter(|node| Some(*node) != acknowledged) {
             let body = body.get_or_insert_with(|| message(&update));
             ongoing.hint(node, &update.table, body);
         }
-        if live.contains(&own) && has_it != Some(own) {
+        if live.contains(&own) && acknowledged != Some(own) {
             ongoing.apply_here(update).await;
         }
         match (ongoing.ended().await, body) {
@@ -213,7 +216,7 @@ impl<'a> Writes<'a> {
                 // Its table may be gone meanwhile.
                 let Some(updates) = self.updates_of(&body) else { return Err(error) };
                 let (view, age) = (ongoing.view(), ongoing.age().late_since().map(Age::Late));
-                let refused = Refused { view, options, age, has_it, error };
+                let refused = Refused { view, options, age, acknowledged, error };
                 Box::pin(self.write_anew(refused, updates)).await
             }
             (ended, _) => ended,
@@ -227,7 +230,7 @@ impl<'a> Writes<'a> {
         message::decode_updates(&body.slice(message::BEGUN_LEN..), table).ok()
     }
 
-    /// Writes by a later topology version what replicas have refused, if this node observes one in time.
+    /// Retries writes that replicas have refused by a newer topology version, if this node observes one in time.
     ///
     /// # Errors
     /// That of the refusal where it does not, or where the write cannot begin: some replicas may have it already, and it must not be said that
@@ -237,17 +240,17 @@ impl<'a> Writes<'a> {
         refused: Refused<'_>,
         updates: Vec<PartitionUpdate>,
     ) -> Result<(), RequestError> {
-        let Refused { view, options, age, has_it, error } = refused;
+        let Refused { view, options, age, acknowledged, error } = refused;
         if !self.context.catch_up(view.topology_version(), options.deadline).await {
             return Err(error);
         }
-        let has_it = has_it.map(|node| view.node(node).host);
+        let acknowledged = acknowledged.map(|node| view.node(node).host);
         let planned = self.plan_with_lease(updates, &options).await.map_err(|_| error)?;
         let age = age.unwrap_or_else(|| Age::New(self.context.begin_write()));
         let one = |write: Planned| {
-            let host = has_it.and_then(|host| write.erm.view.index_of(host));
-            let has_it = host.filter(|node| write.replicas.contains(node));
-            self.write_partition(write, options, has_it, age)
+            let host = acknowledged.and_then(|host| write.erm.view.index_of(host));
+            let acknowledged = host.filter(|node| write.replicas.contains(node));
+            self.write_partition(write, options, acknowledged, age)
         };
         join_all(planned.into_iter().map(one)).await.into_iter().collect()
     }

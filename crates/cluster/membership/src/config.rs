@@ -43,7 +43,7 @@ pub struct MembershipConfig {
     pub initial_token: String,
     /// `num_tokens`.
     pub num_tokens: u16,
-    /// The first start of this node founds a cluster whatever its seeds say.
+    /// The first start of this node founds a cluster regardless of its seeds.
     pub new_cluster: bool,
     /// `phi_convict_threshold`.
     pub phi_convict_threshold: f64,

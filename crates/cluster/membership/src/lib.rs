@@ -1,4 +1,4 @@
-//! A node's membership in its cluster: it founds a cluster or joins one, follows who its members are and which of them are alive, and
+//! A node's membership in its cluster: it founds a cluster or joins one, follows its members and their liveness, and
 //! takes its part in topology changes (bootstrap, decommission, removenode, replace, rebuild).
 //!
 //! Everything but [`RangeStreamer`] runs on shard 0. The work of the other shards goes through [`NodeShards`], so that this crate knows

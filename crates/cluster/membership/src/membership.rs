@@ -59,7 +59,7 @@ pub async fn open_group(
         Opened::Blank(blank) => blank,
     };
     if let Some(dead) = &own.replaces {
-        // Such a node never founds a cluster, whatever its seeds are.
+        // Such a node never founds a cluster, regardless of its seeds.
         tracing::info!("looking for the cluster at {}, to take the place of {dead}", own.seeds_text);
         let deadline = rt.now() + JOIN_TIMEOUT;
         return blank.join(seeds, deadline).await.map_err(|error| failed(&error));
@@ -149,7 +149,7 @@ impl Membership {
         self.view_of(&self.group.applied().state, before)
     }
 
-    /// The cluster as a state of the log makes it; what it shares with `before`, as [`Membership::view`].
+    /// The cluster as a state of the log makes it; shared parts are those of `before`, as in [`Membership::view`].
     pub fn view_of(&self, state: &ClusterState, before: Option<&ClusterView>) -> Option<ClusterView> {
         view(self.own.host, state, &self.liveness.current(), before)
     }
@@ -181,7 +181,7 @@ impl Membership {
             loop {
                 let liveness = this.liveness.newer_than(version).await;
                 version = liveness.version;
-                this.tell_who_moved(&liveness);
+                this.report_moved(&liveness);
                 if let Some(view) = this.view(Some(&coordinator.view())) {
                     coordinator.publish_view(view).await;
                 }
@@ -202,7 +202,7 @@ impl Membership {
     }
 
     /// Members that gossip from another address than the log knows: the log's messages reach them there.
-    fn tell_who_moved(&self, liveness: &Liveness) {
+    fn report_moved(&self, liveness: &Liveness) {
         let state = self.group.applied().state;
         for (host, peer) in &liveness.peers {
             let known = state.member(*host).map(|member| member.info.internode);
@@ -370,12 +370,12 @@ impl Membership {
         self.own.guard.found().map_or(Ok(()), |found| Err(MembershipError::Cluster(found.to_string())))
     }
 
-    /// Tells the others whether clients are served.
+    /// Announces to the others whether clients are served.
     pub fn set_ready(&self, ready: bool) {
         self.liveness.set(vec![(Key::RPC_READY, Bytes::from(ready.to_string()))]);
     }
 
-    /// Tells the others how many bytes are stored here.
+    /// Announces to the others how many bytes are stored here.
     pub fn set_load(&self, bytes: u64) {
         self.liveness.set(vec![(Key::LOAD, Bytes::from(bytes.to_string()))]);
     }
@@ -397,7 +397,7 @@ impl Membership {
     }
 
     /// Returns when every member is alive and has reached this node, or at the deadline. A client that then learns that this
-    /// node serves, and restarts the next one, finds that nobody still takes this one for dead.
+    /// node serves, and restarts the next one, finds that nobody still has this one convicted.
     pub async fn hear_of_others(&self, deadline: Instant) {
         let mut version = 0;
         while self.rt.now() < deadline {

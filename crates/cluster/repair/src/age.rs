@@ -1,4 +1,4 @@
-//! How long ago each table was repaired, as its operator asks: of what this node keeps, how much, and since when. Pure.
+//! The time since each table's repair: the repaired share of this node's owned ranges, and since when. Pure.
 
 use mutation::Seconds;
 use schema::{Replication, Schema, TableId};
@@ -12,7 +12,7 @@ use crate::plan::{share, straight};
 pub struct TableAge {
     /// Which table.
     pub table: TableId,
-    /// How much of what this node keeps was ever repaired, from 0 to 1.
+    /// The share of this node's owned ranges that was ever repaired, from 0 to 1.
     pub repaired: f64,
     /// When the part was repaired for which that is longest ago; none while nothing was.
     pub oldest: Option<Seconds>,
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_node_keeps_counts() {
+    fn only_owned_ranges_count() {
         let node = |n: u8, token| {
             (RingNode { host: HostId([n; 16]), location: Location::new("dc1", "r1") }, vec![token])
         };
-        // With two copies the first node keeps three quarters: all but what is above its own token up to the second's.
+        // With replication factor 2 the first node owns three quarters: all but the tokens above its own token up to the second's.
         let ring = Ring::new([node(1, -(1 << 62)), node(2, 0), node(3, 1 << 62)]).unwrap();
         let table = TableBuilder::new("ks", "t", TableId([7; 16])).partition_key("k", CqlType::Int);
         let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 2 });

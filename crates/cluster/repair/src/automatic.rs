@@ -18,7 +18,7 @@ use crate::schedule::{Candidate, interval, next};
 use crate::service::{Inner, Repair};
 use crate::wire::Close;
 
-/// How long after the start of the node the first repair begins at the earliest, and how often what is due is looked for.
+/// How long after the start of the node the first repair begins at the earliest, and how often ranges that are due are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// A range that could not be repaired is left alone for so long.
 const AFTER_FAILURE: Seconds = 600;
@@ -33,7 +33,7 @@ const ALONE_EVERY: Seconds = 3_600;
 type Failed = BTreeMap<(TableId, TokenRange), Seconds>;
 
 impl Repair {
-    /// Repairs what is due from now on, on shard 0.
+    /// Repairs ranges as they become due from now on, on shard 0.
     pub(crate) fn begin_automatic(&self) {
         let repair = self.clone();
         let task = self.0.rt.spawn(Group::Streaming, async move { repair.0.keep_repaired().await });
@@ -69,7 +69,7 @@ impl Inner {
         }
     }
 
-    /// Everything is compared from time to time, and else what is new.
+    /// Everything is compared from time to time, and else only new data.
     fn manner(&self, table: &Table, range: TokenRange, now: Seconds) -> Manner {
         let full_at = self.history().current().oldest_full(table.id, range);
         let flushed = self.flushed.borrow().get(&table.id).copied();

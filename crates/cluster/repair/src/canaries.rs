@@ -3,7 +3,7 @@
 /// Which bugs are injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canaries {
-    /// Nobody is sent what it lacks of every second token.
+    /// No node is sent missing rows of every second token.
     pub skipped_tokens: bool,
     /// Data that one node alone has is not sent to the others.
     pub lone_elements: bool,

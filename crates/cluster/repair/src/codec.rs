@@ -47,7 +47,7 @@ const PUSH: u8 = 4;
 /// Bytes that are no message of repair.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// They are not what was expected.
+    /// They are not the expected ones.
     #[error("expected {0} in a message of repair")]
     Malformed(&'static str),
     /// A place or an update within is not one.

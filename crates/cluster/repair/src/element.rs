@@ -38,7 +38,7 @@ impl Element {
     }
 
     /// Inserts at the position of its order, merged with the element that is there. Elements of one kind come in their order;
-    /// two may be versions of one: nodes that do not know yet which columns were dropped send what others count as equal.
+    /// two may be versions of one: nodes that do not know yet which columns were dropped send elements that others count as equal.
     pub fn add_to(self, partition: &mut PartitionResult, table: &Table) {
         match self {
             Self::Deletion(deletion) => partition.deletion = partition.deletion.max(deletion),

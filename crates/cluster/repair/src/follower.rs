@@ -37,7 +37,7 @@ pub trait Data {
     ) -> impl Future<Output = Result<(), ReplicaError>>;
     /// When the shard's part of a table was truncated last.
     fn truncated_at(&self, table: TableId) -> i64;
-    /// Returns when a power failure cannot undo what was applied.
+    /// Returns when a power failure cannot undo applied rows.
     ///
     /// # Errors
     /// That of the commit log or of a flush.
@@ -47,7 +47,7 @@ pub trait Data {
 /// The limits of a shard's follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowerConfig {
-    /// Bytes of a page at most, whatever the master asks for; one row may be larger.
+    /// Bytes of a page at most, even if the master requests more; one row may be larger.
     pub piece_bytes_max: u32,
     /// Bytes of all cached pages.
     pub kept_bytes_max: usize,

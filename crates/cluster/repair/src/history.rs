@@ -1,8 +1,8 @@
-//! When what was repaired last, kept in one small file: a repair that was interrupted goes on by it, compaction forgets deletions
+//! The time of the last repair of each range, in one small file: a repair that was interrupted resumes by it, compaction purges tombstones
 //! by it, incremental repairs build on it, and an operator reads the age of each table's repair from it.
 //!
 //! ```text
-//! file     := checksum (8, of what follows), version (1), vint count, { table id (16), times, times, sessions }
+//! file     := checksum (8, of the rest), version (1), vint count, { table id (16), times, times, sessions }
 //! times    := vint count, { after (8), upto (8), seconds (4) }                 (of all repairs, of full ones)
 //! sessions := vint count, { after (8), upto (8), id (8), seconds (4), vint shards, { epoch (8), vint number } }
 //! ```
@@ -54,7 +54,7 @@ impl History {
         self.0.get(&table).map(|known| &known.repaired)
     }
 
-    /// When what of one table was repaired by comparing everything.
+    /// The times of full repairs of one table's ranges.
     pub fn full(&self, table: TableId) -> Option<&Repaired> {
         self.0.get(&table).map(|known| &known.full)
     }
@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    /// Takes down what the next repair of a range may build on.
+    /// Records the marks on which the next repair of a range may build.
     pub fn insert_session(&mut self, table: TableId, range: TokenRange, session: Session) {
         self.0.entry(table).or_default().sessions.insert(range, session);
     }

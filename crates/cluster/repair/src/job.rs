@@ -18,7 +18,7 @@ pub enum JobState {
     Done,
     /// Some range was not; the others were.
     Failed,
-    /// It was stopped. What it had finished is remembered.
+    /// It was stopped. Finished ranges are recorded.
     Cancelled,
 }
 
@@ -51,7 +51,7 @@ pub struct JobStatus {
     pub units: u64,
     /// Ranges that are repaired or have failed.
     pub units_done: u64,
-    /// Of these, in how many only what came since their last repair was compared.
+    /// Of these, the ones in which only writes since their last repair were compared.
     pub units_incremental: u64,
     /// How much of the tokens is behind it, 0 to 1.
     pub share: f64,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_how_long_it_will_still_take() {
+    fn reports_the_remaining_time() {
         let begun = Instant::START + Duration::from_secs(100);
         let mut figures = Figures::new(1, "ks", vec!["t".to_owned()], begun);
         let (one, two) = (HostId([1; 16]), HostId([2; 16]));

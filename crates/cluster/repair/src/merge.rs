@@ -1,4 +1,4 @@
-//! The master's decisions about one segment: its end, the buckets that differ, the rows to fetch and from whom, and the rows to
+//! The master's decisions about one segment: its end, the buckets that differ, the rows to fetch and their sources, and the rows to
 //! send to each node. Pure.
 
 use mutation::{DecoratedKey, PartitionUpdate};

@@ -1,7 +1,7 @@
 //! One shard's page of a segment: its rows, their normal form, and the hashes of that.
 //!
 //! The normal form leaves out everything that is past its grace, as a major compaction would: two nodes that once agreed have the
-//! same normal form whatever each has compacted since, so that a purged deletion is not sent to it again. The rows as
+//! same normal form regardless of later compactions, so that a purged deletion is not sent to it again. The rows as
 //! stored still decide: a deletion past its grace that hides a row of another node is sent back in answer, so that a
 //! deleted row does not return as long as any replica remembers the deletion.
 

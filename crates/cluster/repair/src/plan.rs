@@ -1,4 +1,4 @@
-//! Which ranges a node repairs, and with whom. Pure.
+//! The ranges that a node repairs, and their participants. Pure.
 
 use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
 
@@ -21,7 +21,7 @@ pub struct RepairOptions {
     pub datacenters: Vec<String>,
     /// Only these tokens (`-st`, `-et`).
     pub tokens: Option<TokenRange>,
-    /// Ranges are cut so that each holds about so many bytes at most; what is finished is remembered range by range.
+    /// Ranges are cut so that each holds about so many bytes at most; progress is recorded range by range.
     pub unit_bytes_max: u64,
     /// Bytes that a copy of the whole ring would hold, as far as this node can tell.
     pub ring_bytes: u64,
@@ -47,7 +47,7 @@ pub struct Unit {
     pub range: TokenRange,
     /// The other nodes that take part.
     pub peers: Vec<NodeIndex>,
-    /// Every replica of the range takes part: afterwards all of them have what any had.
+    /// Every replica of the range takes part: afterwards all of them have the rows that any had.
     pub complete: bool,
 }
 

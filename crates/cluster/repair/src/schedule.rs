@@ -14,7 +14,7 @@ const INTERVAL_MIN: Seconds = HOUR / 6;
 /// fails can be tried again before they may be forgotten; earlier when that is more than `max`, unless that is 0.
 pub fn interval(table: &Table, max: Seconds) -> Seconds {
     let wanted = match (table.options.tombstone_gc, table.options.gc_grace_seconds) {
-        // Nothing is forgotten before a repair: what was deleted takes space until then.
+        // Nothing is purged before a repair: deleted data takes space until then.
         (TombstoneGc::Repair { .. }, _) => DAY,
         // Nothing depends on a repair in time.
         (TombstoneGc::Disabled | TombstoneGc::Immediate, _) | (TombstoneGc::Timeout, 0) => INTERVAL_MAX,
@@ -35,7 +35,7 @@ pub struct Candidate {
     pub not_before: Seconds,
 }
 
-/// Which of the candidates is due first, and when; `since` is when this node began to look after them. What was never repaired is
+/// Which of the candidates is due first, and when; `since` is when this node began to look after them. Ranges never repaired are
 /// spread over the first quarter of its interval: a node that starts, or a schema that is
 /// restored, does not repair everything at once, and never again does everything fall due at one time.
 pub fn next(candidates: &[Candidate], since: Seconds) -> Option<(usize, Seconds)> {
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((limited(HOUR), limited(1), limited(30 * DAY)), (HOUR, 600, 7 * DAY));
     }
 
-    /// A node that repairs what is due, one range after the other, keeps every interval, also through failures.
+    /// A node that repairs the ranges that are due, one after the other, keeps every interval, also through failures.
     #[test]
     fn every_range_is_repaired_in_time() {
         let since = 1_000_000;

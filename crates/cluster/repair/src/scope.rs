@@ -45,7 +45,7 @@ pub struct Scope {
     pub range: TokenRange,
     /// Which part of them.
     pub slice: Slice,
-    /// The time at which cells have expired: the same for all, whatever their clocks say.
+    /// The time at which cells have expired: the same for all, regardless of their clocks.
     pub now: Seconds,
     /// Deletions made before this are past their grace: they are no difference.
     pub gc_before: Seconds,

@@ -41,7 +41,7 @@ use crate::wire::{
 pub(crate) const TRY_AGAIN: u16 = Refusal::FIRST_FREE;
 /// A retry gives the same answer.
 pub(crate) const NO_USE: u16 = Refusal::FIRST_FREE + 1;
-/// The asked node has a newer topology version, has just excluded an SSTable, or has forgotten what was repaired: the range is to be
+/// The asked node has a newer topology version, has just excluded an SSTable, or has lost its record of repairs: the range is to be
 /// begun anew.
 pub(crate) const STALE: u16 = Refusal::FIRST_FREE + 2;
 
@@ -149,7 +149,7 @@ pub struct Wanted {
     pub keyspace: String,
     /// The tables; empty for all.
     pub tables: Vec<String>,
-    /// The ranges, and with whom.
+    /// The ranges, and the participants.
     pub options: RepairOptions,
     /// Ranges repaired at this time or later are skipped, so that a repair continues where another one ended; seconds, 0 for none.
     pub unless_since: u32,
@@ -482,7 +482,7 @@ impl Inner {
             | FollowerError::Changed
             | FollowerError::Replica(ReplicaError::Stopped) => Refusal::new(TRY_AGAIN, error.to_string()),
             // It has met damage, and a repair that begins from here on excludes the damaged SSTable; or data that moved here
-            // has made it forget what was repaired, and a repair that begins now has another base.
+            // has made it lose its record of repairs, and a repair that begins now has another base.
             FollowerError::Replica(ReplicaError::Storage(_))
                 if self.replica.engine().awaits_salvage(table.id)
                     || base.is_some_and(|base| !self.replica.engine().knows_watermark(table.id, base)) =>

@@ -1,7 +1,7 @@
 //! The basis of incremental repairs: which session repaired each range last, and how far the own data had come when it began. Pure.
 //!
-//! A session that ended with all replicas of a range says of each of them: what was below its mark then, all have. So when all of
-//! them know the same sessions of a range, only what came after the marks has to be compared.
+//! A session that ended with all replicas of a range guarantees for each of them: all have the data that was below its mark then. So when all of
+//! them know the same sessions of a range, only data above the marks has to be compared.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Session {
     pub id: u64,
     /// When it began, by its master's clock.
     pub at: Seconds,
-    /// By shard: what this node had then.
+    /// By shard: the watermark of this node's data then.
     pub marks: Arc<[RepairedWatermark]>,
 }
 
@@ -30,7 +30,7 @@ pub struct Sessions(Vec<(TokenRange, Session)>);
 pub struct Base {
     /// Stands for the sessions of the range and their bounds.
     pub lineage: u64,
-    /// By shard: what lies above has not been compared by all of them.
+    /// By shard: data above it has not been compared by all of them.
     pub marks: Vec<RepairedWatermark>,
     /// Bytes of the node's data of the table that lie above.
     pub fresh_bytes: u64,
@@ -100,7 +100,7 @@ impl Sessions {
         Some((xxh3_64(&text), marks?))
     }
 
-    /// By shard the lowest mark of all ranges: what lies below it, every range has behind it. Marks that were forgotten do not
+    /// By shard the lowest mark of all ranges: every range is past the data below it. Marks that were forgotten do not
     /// count.
     pub fn floor(&self) -> Vec<RepairedWatermark> {
         let Some((_, newest)) = self.0.iter().max_by_key(|(_, session)| session.at) else {
@@ -114,8 +114,8 @@ impl Sessions {
     }
 }
 
-/// Whether a repair can leave out what these nodes had before, all that take part. Where one of them would have to compare more than
-/// half of its data it is not worth it: what the others have behind them would all be sent to them again.
+/// Whether a repair can leave out the earlier data of these nodes, all that take part. Where one of them would have to compare more than
+/// half of its data it is not worth it: data that the others have compared already would all be sent to them again.
 pub fn build_on(bases: &[Option<Base>]) -> Option<Vec<Vec<RepairedWatermark>>> {
     let lineage = bases.first()?.as_ref()?.lineage;
     let fits = |base: &Base| base.lineage == lineage && base.fresh_bytes <= base.all_bytes / 2;

@@ -80,7 +80,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Applies what this shard owns.
+    /// Applies the updates of this shard.
     pub(crate) async fn apply_here(
         &self,
         write: engine::Write,

@@ -43,7 +43,7 @@ impl Limits {
 pub struct Resume {
     /// The partition of the last row.
     pub key: DecoratedKey,
-    /// The last row; none when the partition was finished, so that reading goes on behind it.
+    /// The last row; none when the partition was finished, so that the read resumes after it.
     pub clustering: Option<Clustering>,
     /// How many rows of that partition were returned so far.
     pub rows_in_partition: u64,
@@ -52,21 +52,21 @@ pub struct Resume {
 /// The part of a partition that a page holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Live rows: what a client is to see.
+    /// Live rows: those that a client is to see.
     #[default]
     Live,
-    /// Dead rows and deletions too, those past their grace left out: what replicas' answers are compared by. Where two
+    /// Dead rows and deletions too, those past their grace left out: the form in which replicas' answers are compared. Where two
     /// replicas hold the same data, the pages are the same.
     Full,
     /// [`Form::Full`], and nothing is left out up to the page's end: where a partition's limit is reached the page ends too.
     /// The inputs of the merge of replicas' answers.
     Reconcilable,
-    /// [`Form::Reconcilable`] with what is past its grace: everything that the replica knows, as repair needs it.
+    /// [`Form::Reconcilable`] with deletions past their grace: everything that the replica knows, as repair needs it.
     Whole,
 }
 
 impl Form {
-    /// Whether a page tells everything up to its end.
+    /// Whether a page is complete up to its end.
     pub fn is_unbroken(self) -> bool {
         matches!(self, Self::Reconcilable | Self::Whole)
     }
@@ -96,7 +96,7 @@ pub struct ReadCommand {
     /// The limits of the page.
     pub form: Form,
     /// Of a range: instead of its rows, the places that an index finds. Such a page has rows without columns, and a static row with
-    /// one empty cell where the index finds the static row; they are live, whatever the rows are.
+    /// one empty cell where the index finds the static row; they are live, even if the rows are not.
     pub index: Option<Arc<IndexQuery>>,
 }
 
@@ -175,14 +175,14 @@ impl PartitionResult {
         self.rows.iter().filter(|row| row.is_live(now)).count() as u64
     }
 
-    /// Keeps the first `rows` rows (one at least) in the order of the read, and of the range tombstones what lies up to there.
+    /// Keeps the first `rows` rows (one at least) in the order of the read, and the parts of range tombstones up to there.
     pub fn truncate(&mut self, table: &Table, rows: usize, reversed: bool) {
         self.rows.truncate(rows);
         let last = self.rows.last().expect("a row is kept").clustering.clone();
         self.clip_ranges(table, &last, reversed);
     }
 
-    /// Keeps of the range tombstones what lies up to the row `last` (included) in the order of the read.
+    /// Keeps the parts of range tombstones up to the row `last` (included) in the order of the read.
     pub fn clip_ranges(&mut self, table: &Table, last: &Clustering, reversed: bool) {
         if self.range_tombstones.is_empty() {
             return;

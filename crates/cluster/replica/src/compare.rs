@@ -1,6 +1,6 @@
 //! The parts of a comparison of several replicas' pages, for reads and for repair: where pages end, the range that all cover, a
-//! partition as a stream for the merge, and what one side lacks of it. Pure, but for the places to yield of what goes over all range
-//! tombstones of a page of many.
+//! partition as a stream for the merge, and the part of it that one side lacks. Pure, but for the yields of loops over all range
+//! tombstones of a large page.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn order(left: &Resume, right: &Resume, reversed: bool) -> Ordering {
     left.key.cmp(&right.key).then_with(within)
 }
 
-/// Takes away what lies behind `end`.
+/// Removes everything behind `end`.
 pub fn clip(table: &Table, page: &mut ReadPage, end: &Resume, reversed: bool) {
     if let Some((last, clustering)) = clip_rows(page, end, reversed) {
         last.clip_ranges(table, clustering, reversed);

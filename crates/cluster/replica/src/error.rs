@@ -32,7 +32,7 @@ pub enum ReplicaError {
     /// An index is not there, or has not been built yet.
     #[error("The secondary index '{0}' is not yet available")]
     IndexUnavailable(String),
-    /// A disk or file failed; the text says which, where and what to do.
+    /// A disk or file failed; the text names it, the place and the remedy.
     #[error("{0}")]
     Storage(String),
     /// The shard has stopped.

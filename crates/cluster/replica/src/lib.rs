@@ -2,7 +2,7 @@
 //! when that is this shard and by a message otherwise.
 //!
 //! This is where the coordinator's world (consistency, requests) meets the engine's (files, memtables), and both see
-//! only what is in [`command`].
+//! only the types of [`command`].
 
 mod apply;
 pub mod command;

@@ -24,10 +24,10 @@ pub enum TableOperation {
     Compact,
     /// Remove everything written so far.
     Truncate {
-        /// Now, microseconds since the epoch: what was taken up until then and comes late is left out from now on. Names the
+        /// Now, microseconds since the epoch: late writes accepted up to then are left out from now on. Names the
         /// automatic snapshot, too.
         at_micros: i64,
-        /// After this it is refused: what was written meanwhile was written behind it.
+        /// After this it is refused, for it would remove later writes.
         expires: Instant,
     },
     /// Forget the table.
@@ -70,19 +70,19 @@ rt::shard_calls! {
         /// Take over a schema.
         #[derive(Clone, Debug)]
         SetSchema { schema: Arc<Schema> } -> (),
-        /// Take over when what of a table was repaired.
+        /// Apply the repair times of a table's ranges.
         #[derive(Clone, Debug)]
         SetRepaired { table: TableId, repaired: Arc<Repaired> } -> (),
-        /// Cover what a table's SSTables hold by a mark, after flushing if that is so.
+        /// Cover the content of a table's SSTables by a watermark, after flushing if `flush` is set.
         #[derive(Clone, Debug)]
         TakeMark { table: TableId, flush: bool } -> Result<Marked, ReplicaError>,
-        /// Keep apart what this mark of a table covers.
+        /// Keep SSTables apart that this watermark of a table covers.
         #[derive(Debug)]
         SetRepairedUpto { table: TableId, mark: RepairedWatermark } -> (),
         /// A repair that had begun with a mark compared these tokens, of the tokens that the node owns.
         #[derive(Debug)]
         RangeRepaired { table: TableId, repaired: TokenSpan, mark: RepairedWatermark, owned: Arc<Vec<TokenSpan>> } -> (),
-        /// See to it that a power failure cannot undo what was written to a table.
+        /// Ensure that a power failure cannot undo the writes to a table.
         #[derive(Clone, Debug)]
         MakeDurable { table: TableId } -> Result<(), ReplicaError>,
         /// Count the partitions of a table that are asked for, in so many places, or end that with none.

@@ -98,8 +98,8 @@ impl PageBuilder {
         self.page
     }
 
-    /// Ends the page inside the open partition, of which the stream tells no more; how many live rows of it there were in
-    /// all. A partition without any is left to the page that goes on from there.
+    /// Ends the page inside the open partition, of which the stream has no more; how many live rows of it there were in
+    /// all. A partition without any is left to the page that resumes there.
     pub fn break_off(&mut self) -> u64 {
         let open = self.open.take().expect("a page is broken off inside a partition");
         if open.live == 0 {
@@ -169,7 +169,7 @@ impl PageBuilder {
 
     fn range_change(&mut self, bound: Bound, deletion: DeletionTime) {
         if self.form == Form::Live {
-            // What it hides the stream has left out; nobody else asks.
+            // The stream has left out the rows that it hides; it has no other use.
             return;
         }
         let reversed = self.reversed;
@@ -188,7 +188,7 @@ impl PageBuilder {
         self.bytes += bytes;
     }
 
-    /// Ends the range deletion in force behind the last row: what lies further on is not told.
+    /// Ends the range deletion in force behind the last row: rows further on are not in the page.
     fn close_range(&mut self) {
         let (table, reversed) = (self.table.clone(), self.reversed);
         let (result, partition) = self.open_partition();

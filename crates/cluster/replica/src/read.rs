@@ -8,7 +8,7 @@ use rt::preempt::Pace;
 use crate::page::{PageBuilder, Progress};
 use crate::{Form, PartitionResult, Partitions, ReadCommand, ReadPage, ReplicaError, Resume, RowLookup};
 
-/// Carries out a read on this shard's engine, or on what in it came after a mark. Fails when more than `tombstones_max` tombstones are
+/// Carries out a read on this shard's engine, or on its writes after a watermark. Fails when more than `tombstones_max` tombstones are
 /// met.
 pub(crate) async fn read(
     engine: &Engine,
@@ -94,8 +94,8 @@ fn only_row(
     }))
 }
 
-/// Hands the live row that a lookup finds to `visit` where it lies; what that gives, and the tombstones in the row. None when memory does
-/// not know all of it, when tombstones are too many and as of `visit`: then [`read`] is to be asked.
+/// Hands the live row that a lookup finds to `visit` where it lies; its result, and the tombstones in the row. None when memory does
+/// not know all of it, when tombstones are too many and as of `visit`: then [`read`] is to be used.
 #[inline]
 pub(crate) fn visit_row<T>(
     engine: &Engine,
@@ -103,7 +103,7 @@ pub(crate) fn visit_row<T>(
     tombstones_max: u64,
     visit: impl FnOnce(Option<&Row>) -> Option<T>,
 ) -> Result<Option<(T, u64)>, ReplicaError> {
-    // Memory may still hold what belongs to dropped columns.
+    // Memory may still hold cells of dropped columns.
     if !lookup.table.dropped_columns.is_empty() {
         return Ok(None);
     }
@@ -206,8 +206,8 @@ impl Reader<'_> {
     }
 }
 
-/// Leaves out what is past its grace, as a compaction of everything would: replicas that hold the same data then say the same,
-/// whatever each has compacted so far.
+/// Leaves out tombstones past their grace, as a compaction of everything would: replicas that hold the same data then answer the same,
+/// regardless of the compactions of each so far.
 struct Purging {
     purger: Purger,
     kept: FragmentBuffer,

@@ -50,7 +50,7 @@ const INDEXED: u8 = 32;
 /// Bytes that are no command or page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadCodecError {
-    /// They are not what was expected.
+    /// They are not the expected ones.
     #[error("expected {expected} at byte {offset} of a message")]
     Malformed {
         /// Where, from the message's start.

@@ -59,7 +59,7 @@ pub struct Write<'a> {
     pub truncation: Truncation<'a>,
     /// When it is acknowledged.
     pub durability: Durability,
-    /// Whether what does not fit one entry of the commit log is applied in parts, so that a part may be applied when the rest fails. What
+    /// Whether a write larger than one entry of the commit log is applied in parts, so that a part may be applied when the rest fails. The rows that
     /// a read repairs may be more than an entry holds, although each write that made it was not.
     pub divisible: bool,
     /// Where its steps are recorded, if they are.
@@ -122,14 +122,14 @@ impl<'a> Write<'a> {
         !self.divisible && self.trace.is_none()
     }
 
-    /// The write as a shard's engine is asked that owns all of it.
+    /// The write as it is sent to the engine of a shard that owns all of it.
     #[inline]
     pub(crate) fn whole_on(self, shard: u16) -> engine::Write {
         let Self { updates, origin, truncation, durability, encoded, .. } = self;
         engine::Write { updates, origin, truncation: truncation.on(shard), durability, encoded }
     }
 
-    /// The same write of these updates, as a shard's engine is asked; `encoded` has their bytes.
+    /// The same write of these updates, as it is sent to a shard's engine; `encoded` has their bytes.
     pub(crate) fn on(
         &self,
         shard: u16,
@@ -149,7 +149,7 @@ pub enum Scope {
     Node,
     /// Of this shard.
     Shard,
-    /// Of this shard, what came after a mark.
+    /// Of this shard, the writes after a watermark.
     ShardAbove(RepairedWatermark),
 }
 
@@ -187,7 +187,7 @@ impl<'a> Read<'a> {
         Self { scope: Scope::Shard, ..self }
     }
 
-    /// The same read of this shard alone, of what came after a mark if there is one.
+    /// The same read of this shard alone, of the writes after a watermark if there is one.
     pub fn here_above(self, mark: Option<RepairedWatermark>) -> Self {
         Self { scope: mark.map_or(Scope::Shard, Scope::ShardAbove), ..self }
     }

@@ -2,7 +2,7 @@
 //!
 //! Shards own interleaved slices of the ring, so a page needs a little of each. Every shard is queried for its share of
 //! the page at once, and again only when its share runs out before the page is full: then for twice as much each
-//! time, because the page's rows lie mostly with it. What a shard has read beyond the page's end is dropped, so a
+//! time, because the page's rows lie mostly with it. Rows that a shard has read beyond the page's end are dropped, so a
 //! share is little more than the shard's part of rows and bytes.
 
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ pub(crate) async fn scan<E>(
     let mut truncated_at = i64::MAX;
     let mut cursors: Vec<Cursor> = Vec::with_capacity(usize::from(shards));
     for page in try_join_all(first).await? {
-        // Of what a shard is asked for later it may have truncated more: the first answer is the earliest.
+        // For a later page a shard may have truncated more: the first answer is the earliest.
         truncated_at = truncated_at.min(page.truncated_at);
         let mut cursor = Cursor { partitions: VecDeque::new(), more: None, share };
         tombstones += cursor.take(page);

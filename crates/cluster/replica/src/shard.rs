@@ -87,8 +87,8 @@ impl Replica {
         }
     }
 
-    /// Hands the live row that a lookup, which began some time ago, finds to `visit` where it lies; what that gives, and the tombstones in the row. None when another
-    /// shard owns the partition or memory does not know all of it, and when the read is to fail: then [`Replica::read`] is to be asked, and
+    /// Hands the live row that a lookup, which began some time ago, finds to `visit` where it lies; its result, and the tombstones in the row. None when another
+    /// shard owns the partition or memory does not know all of it, and when the read is to fail: then [`Replica::read`] is to be used, and
     /// nothing was counted.
     #[inline]
     pub fn row_here<T>(
@@ -126,7 +126,7 @@ impl Replica {
         self.0.config.set(config);
     }
 
-    /// Reads what this shard owns.
+    /// Reads the rows of this shard.
     pub(crate) async fn read_own(&self, read: &Read<'_>) -> Result<ReadPage, ReplicaError> {
         let above = match read.scope {
             Scope::Node | Scope::Shard => None,
@@ -280,7 +280,7 @@ impl Replica {
         self.table_operation_on_each(table, operation).await.into_iter().collect()
     }
 
-    /// [`Replica::table_operation`] that tells what became of it on each shard.
+    /// [`Replica::table_operation`] with the outcome on each shard.
     ///
     /// # Errors
     /// As [`Replica::table_operation`], for each shard.
@@ -315,13 +315,13 @@ impl Replica {
         Ok(())
     }
 
-    /// Tells all shards when what of a table was repaired.
+    /// Gives all shards the repair times of a table's ranges.
     pub async fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
         // A shard that has stopped forgets nothing any more.
         join_all(self.0.port.ask_each(message::SetRepaired { table, repaired })).await;
     }
 
-    /// Has every shard cover what a table's SSTables hold by a mark, after flushing if `flush`. In shard order.
+    /// Has every shard cover the content of a table's SSTables by a watermark, after flushing if `flush`. In shard order.
     ///
     /// # Errors
     /// As [`Replica::table_operation`], of the first shard that fails.
@@ -329,7 +329,7 @@ impl Replica {
         try_join_all(self.0.port.ask_each(message::TakeMark { table, flush })).await
     }
 
-    /// Has every shard keep apart in compactions what its mark covers; marks are in shard order.
+    /// Has every shard keep SSTables apart in compactions that its watermark covers; watermarks are in shard order.
     pub async fn set_repaired_upto(&self, table: TableId, marks: &[RepairedWatermark]) {
         let shards = (0..self.shard_count()).zip(marks);
         let tell = |(shard, mark): (u16, &RepairedWatermark)| {
@@ -339,8 +339,8 @@ impl Replica {
         join_all(shards.map(tell)).await;
     }
 
-    /// Tells all shards that a repair which had begun with these marks, in shard order, compared tokens, and which the node owns: what was
-    /// lost of them by damage is there again.
+    /// Notifies all shards that a repair which had begun with these marks, in shard order, compared tokens, and which of them the node owns: rows
+    /// of them that damage had lost are there again.
     pub async fn damage_repaired(
         &self,
         table: TableId,
@@ -352,11 +352,11 @@ impl Replica {
         let tell = |(shard, mark): (u16, &RepairedWatermark)| {
             self.call(shard, message::RangeRepaired { table, repaired, mark: *mark, owned: owned.clone() })
         };
-        // A shard that has stopped mends nothing any more.
+        // A shard that has stopped repairs nothing any more.
         join_all((0..self.shard_count()).zip(marks).map(tell)).await;
     }
 
-    /// Returns when a power failure cannot undo what was written to a table before, on any shard.
+    /// Returns when a power failure cannot undo the earlier writes to a table, on any shard.
     ///
     /// # Errors
     /// As [`Replica::table_operation`], of the first shard that fails.

@@ -26,7 +26,7 @@ impl Replica {
         trace.add(self.rt().now(), self.own_shard(), activity);
     }
 
-    /// Reads what this shard owns, and says from what.
+    /// Reads the rows of this shard, and traces the sources.
     pub(crate) async fn read_own_traced(
         &self,
         read: &Read<'_>,

@@ -1,4 +1,4 @@
-//! The body of the verb `stream_files`: what is asked of a source, and what it answers.
+//! The body of the verb `stream_files`: the request to a source, and its answer.
 //!
 //! ```text
 //! question := version (1), request (16), attempt (8), table id (16), shard (2), shards (2), source's shards (2),
@@ -28,7 +28,7 @@ const RANGES_MAX: usize = 1 << 18;
 /// SSTables of one answer.
 const OFFERED_MAX: usize = 1 << 18;
 
-/// Names what is asked for, on both sides and after a restart of either: the same table, tokens, source and purpose.
+/// Identifies a request, on both sides and after a restart of either: the same table, tokens, source and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub [u8; 16]);
 
@@ -47,7 +47,7 @@ pub struct Question {
     pub attempt: u64,
     /// Which table.
     pub table: TableId,
-    /// The shard that asks, which wants what it owns.
+    /// The shard that asks, which wants its own tokens.
     pub shard: u16,
     /// Of how many.
     pub shards: u16,
@@ -285,7 +285,7 @@ mod tests {
             }
         }
         assert_eq!(Answer::decode(&[2, 0]), Err(CodecError::Version(2)));
-        // A count beyond what follows takes no memory.
+        // A count larger than the rest of the message takes no memory.
         let mut long = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         long.extend_from_slice(&(1u32 << 17).to_be_bytes());
         assert_eq!(Answer::decode(&long), Err(CodecError::Length));

@@ -3,7 +3,7 @@
 use engine::MaintenanceError;
 use rt::DiskError;
 
-/// Why a table's files could not be had. What was fetched stays on disk unless it is said to be of no use.
+/// Why a table's files could not be had. Fetched files stay on disk unless they are said to be of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// This node's disk refuses, or is full.

@@ -1,4 +1,4 @@
-//! The side that gains ranges: asks a source's shards, keeps what arrives in a folder a transfer, and takes it over when all of it is
+//! The side of the pending replica: queries a source's shards, stores arriving files in a folder a transfer, and adopts them when all are
 //! there.
 
 use std::cell::{Cell, RefCell};
@@ -19,14 +19,14 @@ use crate::codec::{Answer, NO_ATTEMPT, Offered, Question, RequestId, SourceState
 use crate::source::{plan_of, wanted};
 use crate::{FetchError, Inner, Streaming, remove_dir};
 
-/// Pause before a source that did not answer is asked again.
+/// Pause before a source that did not answer is queried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// A truncation may reach this node so much before the source.
 const TRUNCATION_SPREAD: Duration = Duration::from_secs(60);
-/// The space that stays free on the disk beside what is to come.
+/// The space that stays free on the disk beside the expected files.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// A node that has what is wanted.
+/// A source of a table's ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its role.
@@ -51,7 +51,7 @@ pub(crate) struct Waiting {
     dir: PathBuf,
     bytes_total: Cell<u64>,
     bytes_done: Cell<u64>,
-    /// Why this node could not keep what came.
+    /// The reason why this node could not store received bytes.
     failure: RefCell<Option<String>>,
 }
 
@@ -98,7 +98,7 @@ async fn open_sink(inner: &Inner, waiting: &Waiting, plan: Rc<Plan>) -> Result<F
     Ok(sink)
 }
 
-/// A sink that tells how much has come.
+/// A sink that counts the received bytes.
 struct Counted {
     sink: FileSink,
     waiting: Rc<Waiting>,
@@ -134,8 +134,8 @@ impl Drop for Listed<'_> {
 }
 
 impl Streaming {
-    /// Fetches what a node has of a table's tokens, as far as they are this shard's, and takes it over. `label` says what for: under
-    /// the same one, fetching goes on where it was.
+    /// Fetches a node's files of a table's tokens, as far as they are this shard's, and adopts them. `label` names the purpose: under
+    /// the same one, fetching resumes where it was.
     ///
     /// # Errors
     /// [`FetchError::Silent`] when the source does not answer, [`FetchError::Source`] when it refuses,
@@ -245,7 +245,7 @@ impl Inner {
     /// Fetches from one shard of a source.
     async fn fetch_one(&self, to: Target, question: &Question, label: &str) -> Result<Fetched, FetchError> {
         let dir = self.incoming().join(label).join(question.request.to_string());
-        // From before the source is asked.
+        // From before the request to the source.
         let awaited = self.engine.await_files(question.table)?;
         let waiting = Rc::new(Waiting {
             dir: dir.clone(),
@@ -271,7 +271,7 @@ impl Inner {
         let adopted = match adopted.map_err(FetchError::from) {
             Ok(adopted) => adopted,
             Err(error) => {
-                // What is damaged, or not wanted any more, is not kept.
+                // Damaged files, or ones not wanted any more, are removed.
                 if !error.is_disk() {
                     remove_dir(self, &dir).await?;
                 }
@@ -290,7 +290,7 @@ impl Inner {
         Ok(Fetched { sstables: adopted.sstables, bytes: adopted.bytes, is_all: damaged == 0 })
     }
 
-    /// Asks until everything was sent: when the source had truncated the table last, what makes up all that it had, and how many SSTables it
+    /// Asks until everything was sent: the time of the source's last truncation, the set of SSTables that are its content, and how many it
     /// left out.
     async fn ask(
         &self,
@@ -331,7 +331,7 @@ impl Inner {
         }
     }
 
-    /// A truncation that has come here and may not have come to the source yet: its files would bring back what it is to remove.
+    /// A truncation that has come here and may not have come to the source yet: its files would bring back rows that it is to remove.
     fn check_truncation(&self, awaited: &AwaitedFiles, source_at: i64) -> Result<(), FetchError> {
         let own_at = awaited.truncated_at();
         let spread = TRUNCATION_SPREAD.as_micros() as i64;

@@ -3,7 +3,7 @@
 //! A shard of a pending replica queries a shard of a current replica for a table and token ranges. The source references its SSTables,
 //! sends those that lie wholly in the ranges as they are and the wanted ranges of others as SSTables of their own, and then reports which
 //! of them make up its content. The receiver adopts that set by one edit: it is the content of the source at one moment after the
-//! query. The caller decides which replica to query, and reads what other replicas have beyond it. [`transfer`] moves the files.
+//! query. The caller decides which replica to query, and reads the rows that other replicas have beyond it. [`transfer`] moves the files.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -38,7 +38,7 @@ pub struct StreamingConfig {
     pub stream: StreamConfig,
     /// Bytes a second that this shard sends; none for no limit.
     pub bytes_per_second: Option<u64>,
-    /// A directory for what is under way, on the file system of the tables.
+    /// A directory for transfers under way, on the file system of the tables.
     pub directory: PathBuf,
     /// Requests that a shard serves at once; others wait.
     pub served_at_once: usize,
@@ -106,8 +106,8 @@ struct Inner {
 }
 
 impl Streaming {
-    /// This shard's end, on the node `host`. Serves others from now on; what an earlier life wrote for sending is removed, what had
-    /// arrived stays for when it is asked for again.
+    /// This shard's end, on the node `host`. Serves others from now on; files that an earlier process wrote for sending are removed, files that had
+    /// arrived stay until they are requested again.
     ///
     /// # Errors
     /// A [`DiskError`] when leftover files of an earlier process cannot be removed.
@@ -171,7 +171,7 @@ impl Streaming {
         }
     }
 
-    /// Ends everything that is under way. Fetching again goes on where it is.
+    /// Ends everything that is under way. Fetching again resumes where it is.
     pub fn stop(&self) {
         let inner = &self.0;
         inner.stopped.set(true);
@@ -183,8 +183,8 @@ impl Streaming {
         }
     }
 
-    /// To be called when all of what this shard fetches is complete: what is left on disk of it, or of something that was given up
-    /// before, goes.
+    /// To be called when all fetches of this shard are complete: their remaining files on disk, and those of abandoned fetches from
+    /// before, are removed.
     ///
     /// # Errors
     /// A [`DiskError`] when the files cannot be removed.

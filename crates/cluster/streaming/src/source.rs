@@ -1,4 +1,4 @@
-//! The side that has the SSTables: what others have asked for, one job a request.
+//! The source's side: the requests of others, one job each.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::{Inner, remove_dir};
 /// How often it is looked which requests nobody asks after any more.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
-/// How long who asks waits to hear how much comes, once that is known.
+/// How long a requester waits for the total, once that is known.
 const TOTAL_WITHIN: Duration = Duration::from_secs(1);
 
 mod code {
@@ -40,13 +40,13 @@ pub(crate) struct Job {
     /// The asking side has been told how much comes.
     told: Cell<bool>,
     asked_at: Cell<Instant>,
-    /// Where it writes what cannot go as it is.
+    /// The directory for SSTables that have to be rewritten for sending.
     scratch: PathBuf,
     task: RefCell<Option<Task<()>>>,
 }
 
 impl Job {
-    /// Ends it; what was sent stays with the receiver.
+    /// Ends it; sent bytes stay with the receiver.
     pub(crate) fn stop(&self) {
         drop(self.task.borrow_mut().take());
     }
@@ -137,7 +137,7 @@ impl Inner {
         job
     }
 
-    /// Ends a job that is of no use any more, and removes what it wrote.
+    /// Ends a job that is of no use any more, and removes its files.
     fn give_up(self: &Rc<Self>, job: &Job) {
         job.stop();
         let (inner, scratch) = (Rc::clone(self), job.scratch.clone());
@@ -179,7 +179,7 @@ pub(crate) fn wanted(question: &Question) -> Wanted {
     }
 }
 
-/// Sends what was asked for.
+/// Sends the requested files.
 async fn send_all(
     inner: &Rc<Inner>,
     to: HostId,
@@ -211,10 +211,10 @@ async fn send_all(
         let target = Target::Host { host: to, shard: question.shard };
         match inner.sender.send(target, &plan, &source).await {
             Ok(_) => offered.push(offer),
-            // The others go on, and what can be read of this one comes as rows.
+            // The others continue, and the readable rows of this one are sent as rows.
             Err(StreamError::Source(_)) if held.is_damaged(outgoing).await.is_ok_and(|damaged| damaged) => {
                 damaged += 1;
-                // What has come of it is removed there with the rest when this fails.
+                // The received part of it is removed there with the rest when this fails.
                 let _ = inner.sender.abandon(target, plan.id()).await;
             }
             Err(error) => return Err(error.to_string()),
@@ -224,7 +224,7 @@ async fn send_all(
     Ok(SourceState::Done { truncated_at: held.truncated_at(), offered, damaged })
 }
 
-/// Names an SSTable's transfer by what it is, so that the same files go on where they were after a restart of either side. What was
+/// Names an SSTable's transfer by its content, so that the same files resume where they were after a restart of either side. Files
 /// written for one attempt belongs to that.
 async fn transfer_id(
     inner: &Inner,

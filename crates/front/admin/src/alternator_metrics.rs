@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_is_told_and_no_other() {
+    fn every_figure_is_exported_and_no_other() {
         let mut out = String::new();
         write(&mut out, &[ShardFigures::default()]);
         assert_eq!(out, "", "a node without the API has none of them");

@@ -37,8 +37,8 @@ impl Default for Access {
 /// Refuses a request that the port must not carry out.
 ///
 /// # Errors
-/// The answer: 400 for a request without one valid `Host`, 403 for one that may come from a web page or that changes what
-/// nobody may change.
+/// The answer: 400 for a request without one valid `Host`, 403 for one that may come from a web page or that changes state that
+/// no client may change.
 pub(crate) fn check(
     access: &Access,
     method: &Method,

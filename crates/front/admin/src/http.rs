@@ -16,12 +16,12 @@ use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
 use crate::http_connections::{Connections, Progress, watch};
 use crate::{Answer, Call, HttpServerConfig, Service, guard};
 
-/// Bytes of a request's header, and what hyper buffers of a connection.
+/// Bytes of a request's header, and hyper's buffer of a connection.
 const HEADER_BYTES_MAX: usize = 32 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 64;
 
-/// How long the acceptor waits when the system has no more sockets, and how often it says so.
+/// How long the acceptor waits when the system has no more sockets, and the interval of its warnings.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! The ways into a node for those who run it: REST administration in ScyllaDB's shape, and Prometheus metrics.
+//! The ways into a node for its operators: REST administration in ScyllaDB's shape, and Prometheus metrics.
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 

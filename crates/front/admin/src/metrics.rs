@@ -125,7 +125,7 @@ const SHARD: &[Family<'_, ShardFigures>] = families! {
     counter "scylla_storage_proxy_coordinator_speculative_data_reads" "Reads for which a further replica was asked, because those asked first were slow." |s| s.replication.speculated as f64;
     counter "torc_coordinator_forwarded_writes" "Writes that were sent to another datacenter once, for several replicas there." |s| s.replication.forwarded as f64;
     counter "torc_coordinator_refused_old_ring" "Requests of other nodes that were refused, because they used a stale topology version." |s| s.replication.refused_old_ring as f64;
-    counter "torc_coordinator_caught_up" "Requests that waited for a later ring, because replicas refused them." |s| s.replication.caught_up as f64;
+    counter "torc_coordinator_caught_up" "Requests that waited for a newer topology version after a refusal." |s| s.replication.caught_up as f64;
     counter "torc_coordinator_read_mismatches" "Reads whose replicas did not say the same." |s| s.replication.mismatches as f64;
     counter "scylla_storage_proxy_coordinator_read_repair_write_attempts" "Read repairs that were sent to replicas." |s| s.replication.repaired as f64;
     gauge "torc_batchlog_kept" "Logged batches of several nodes that are stored now, for this node and for others." |s| s.batchlog.kept as f64;

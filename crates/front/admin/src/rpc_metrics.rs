@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_that_were_met_are_told_by_name() {
+    fn used_verbs_are_exported_by_name() {
         let mut rpc = RpcStats { verbs: vec![VerbStats::default(); Verb::COUNT], ..RpcStats::default() };
         rpc.verbs[Verb::Read.index()] = VerbStats { sent: 3, timeouts: 1, ..VerbStats::default() };
         rpc.verbs[Verb::Apply.index()].dropped[Dropped::QueueFull.index()] = 2;

@@ -1,5 +1,5 @@
-//! Topology changes over REST: asked for and watched in the shape of ScyllaDB's API. A request returns when the change is done;
-//! the change goes on when nobody waits for it.
+//! Topology changes over REST: requested and watched in the shape of ScyllaDB's API. A request returns when the change is done;
+//! the change continues when no client waits for it.
 
 use membership::{FetchFigures, TopologyRequest};
 use std::rc::Rc;

@@ -12,7 +12,7 @@ use crate::settle::conflict;
 use crate::store::{Isolation, Store, read_consistency};
 use crate::table::{ApiTable, RowKey, RowWrite, State};
 
-/// How often a write carries out what decided transactions have left on its rows before it gives up.
+/// How often a write carries out effects of decided transactions on its rows before it gives up.
 const SETTLED_MAX: usize = 16;
 
 /// The decision of a write that sees the item; none where there is nothing to write.
@@ -46,8 +46,8 @@ impl<C: Coordinator> Store<'_, C> {
         self.isolation(table) != Isolation::Always
     }
 
-    /// Writes what `decide` says of an item. It is asked again after contention; a write that does not depend on the item
-    /// (`reads` is false) may be asked without it.
+    /// Writes the result of `decide` on an item. It is called again after contention; a write that does not depend on the item
+    /// (`reads` is false) may be called without it.
     pub(crate) async fn modify(
         &self,
         table: &ApiTable,
@@ -80,7 +80,7 @@ impl<C: Coordinator> Store<'_, C> {
         self.write(vec![table.update(key, &write, self.executor.timestamp(), self.now())]).await
     }
 
-    /// Writes what `decide` says of an item, with nothing agreed on in between.
+    /// Writes the result of `decide` on an item, with no other decision in between.
     ///
     /// # Errors
     /// Those of `decide`, and a conflict while a transaction holds the item.

@@ -1,4 +1,4 @@
-//! Compressed bodies: gzip and deflate of requests, gzip of answers. What a body becomes is paid for as it is unpacked, so a small one that
+//! Compressed bodies: gzip and deflate of requests, gzip of answers. The unpacked bytes are paid for as they are unpacked, so a small one that
 //! unpacks to much is refused at the limit of any body.
 
 use std::io::{self, Read, Write};
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_packed_for_who_takes_them_so() {
+    fn answers_are_packed_for_clients_that_accept_it() {
         let long = [b'x'; 4096];
         for (accepted, is_packed) in [
             (None, false),

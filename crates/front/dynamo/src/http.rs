@@ -26,7 +26,7 @@ use crate::secure::Transport;
 use crate::signature::Signed;
 use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
-/// Bytes of a request's header, and what hyper buffers of a connection.
+/// Bytes of a request's header, and hyper's buffer of a connection.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
@@ -232,7 +232,7 @@ async fn respond<C: Coordinator>(
         return response(service, (403, JSON), answer.body.into_bytes(), false, true);
     }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
-        // What load balancers ask.
+        // The health check of load balancers.
         let host = header(&head.headers, "host").unwrap_or_default();
         let body = format!("healthy: {host}").into_bytes();
         return response(service, (200, "text/plain"), body, false, false);
@@ -271,7 +271,7 @@ async fn carry_out<C: Coordinator>(
         Some(operation) if head.method == Method::POST => {
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let signed = Signed { method: head.method.as_str(), path, query, headers, body: &body };
-            // A body is signed as it was sent, and unpacked for who has signed it.
+            // A body is signed as it was sent, and unpacked for its signer.
             let role = match service.dynamo.signer(&signed) {
                 Ok(role) => role,
                 Err(error) => {

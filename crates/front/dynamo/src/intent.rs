@@ -1,4 +1,4 @@
-//! Intents: what a transaction is about to do to an item, stored beside the item's attributes until the transaction is decided.
+//! Intents: the write of a transaction to an item, stored beside the item's attributes until the transaction is decided.
 
 use items::{Item, json};
 use serde_json::{Map, Value as Json, json as to_json};
@@ -12,7 +12,7 @@ const PREPARED: u8 = 5;
 /// A prepared write of one item.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Intent {
-    /// The key of the record that says what became of the transaction.
+    /// The key of the record with the outcome of the transaction.
     pub(crate) record: String,
     /// The attempt: a record is used again by a client that repeats a transaction which was cancelled.
     pub(crate) attempt: Attempt,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_intent_is_refused() {
+    fn invalid_intents_are_refused() {
         for bytes in [&b""[..], b"\x05", b"\x05{}", b"\x04{}", b"\x05{\"record\":\"1\",\"attempt\":\"zz\"}"] {
             assert_eq!(Intent::decode(bytes), None);
         }

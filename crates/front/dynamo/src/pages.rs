@@ -1,6 +1,6 @@
 //! Which requests an API without authorization refuses: those that a foreign web page has a browser send.
 //!
-//! A page of another origin cannot send `X-Amz-Target` without a preflight, which is never granted here. What is left is a page whose
+//! A page of another origin cannot send `X-Amz-Target` without a preflight, which is never granted here. The remaining case is a page whose
 //! name was rebound to the node's address (DNS rebinding): to its browser it is of the node's origin. A browser sends `Origin` with
 //! each POST, and programs send neither it nor `Sec-Fetch-Site`; so only requests that have one of them must name the node in `Host` by
 //! an address or a known name, and SDKs may use whichever name leads to it (docs/design/dynamo.md).
@@ -49,7 +49,7 @@ mod tests {
     fn programs_may_use_any_name() {
         for host in ["dynamodb.us-east-1.amazonaws.com", "torc-0.torc.default.svc.cluster.local:8000", "x"] {
             assert_eq!(refused(&[("host", host)]), None, "{host}");
-            // What fetch of Node.js sends.
+            // The headers that fetch of Node.js sends.
             assert_eq!(refused(&[("host", host), ("sec-fetch-mode", "cors")]), None, "{host}");
         }
         assert_eq!(refused(&[]), None);

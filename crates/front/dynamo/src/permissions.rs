@@ -13,7 +13,7 @@ use crate::table::keyspace_name;
 
 use Permission::{Alter, Create, Drop, Modify, Select};
 
-/// The permissions that an operation needs. A request that is not valid may need none: it fails for what is wrong with it.
+/// The permissions that an operation needs. A request that is not valid may need none: it fails with its own error.
 /// None for an operation that is not known here.
 pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permission, Resource)>> {
     let of = |permission: Permission, name: &str| {

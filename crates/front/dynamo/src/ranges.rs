@@ -43,8 +43,8 @@ impl OwnPages {
         let (schema, view) = (coordinator.schema(), coordinator.view());
         let mut left = Vec::new();
         if let Some(keyspace) = schema.keyspace(&table.keyspace) {
-            let copies = view.place_keyspace(keyspace);
-            let own = copies.now().primary_ranges_of(view.own());
+            let placement = view.place_keyspace(keyspace);
+            let own = placement.now().primary_ranges_of(view.own());
             left = own.flat_map(|range| ranges(range.after, range.upto)).collect();
         }
         Self { table, left, resume: None }

@@ -1,5 +1,5 @@
-//! The record of a transaction: one row, written by lightweight transactions alone, that says whether it is committed. What a record
-//! says of an attempt, it says of all intents of it at once.
+//! The record of a transaction: one row, written by lightweight transactions alone, that says whether it is committed. The outcome that a record
+//! has for an attempt applies to all of its intents at once.
 
 use std::sync::Arc;
 
@@ -35,9 +35,9 @@ const ABANDONED_MICROS: i64 = 10_000_000;
 pub(crate) enum Status {
     /// It prepares its items.
     Pending,
-    /// All of its effects are what readers see.
+    /// Readers see all of its effects.
     Committed,
-    /// All of its effects are what readers see, and no intent of it is left.
+    /// Readers see all of its effects, and no intent of it is left.
     Applied,
     /// None of its effects are.
     Cancelled,
@@ -206,7 +206,7 @@ impl<C: Coordinator> Store<'_, C> {
         Ok(records(&table, &page, command.now)?.into_iter().next().map(|(_, record)| record))
     }
 
-    /// Changes a record with nothing agreed on in between; gives what `change` gave for the record as it was.
+    /// Changes a record with no other decision in between; returns the result of `change` on the previous record.
     pub(crate) async fn change_record<T>(
         &self,
         table: &Arc<Table>,
@@ -217,8 +217,8 @@ impl<C: Coordinator> Store<'_, C> {
         let mut told = None;
         let mut decide = |page: &ReadPage, ballot: Timestamp| {
             let found = records(table, page, now)?.into_iter().next().map(|(_, record)| record);
-            let (written, tells) = change(found);
-            told = Some(tells);
+            let (written, outcome) = change(found);
+            told = Some(outcome);
             Ok(written.map(|record| update(table, key, &record, ballot, now)))
         };
         self.transact(&read_command(table, key, now), &mut decide).await?;
@@ -226,7 +226,7 @@ impl<C: Coordinator> Store<'_, C> {
     }
 }
 
-/// Decides on an attempt: a pending one becomes committed or cancelled, a committed one applied; what is decided stays. Gives the status
+/// Decides on an attempt: a pending one becomes committed or cancelled, a committed one applied; a decision is final. Returns the status
 /// of the attempt afterwards.
 pub(crate) fn decide(found: Option<Record>, attempt: Attempt, wanted: Status) -> (Option<Record>, Status) {
     let Some(record) = found.filter(|record| record.attempt == attempt) else {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_stays() {
+    fn a_decision_is_final() {
         use Status::{Applied, Cancelled, Committed, Pending};
         let of = |status, attempt| Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() };
         for (found, wanted, after) in [

@@ -1,4 +1,4 @@
-//! The members of a request: their types, their limits, and what AWS says when they are not kept.
+//! The members of a request: their types, their limits, and AWS's messages when they are exceeded.
 
 use items::json;
 use items::{Condition, Item, Projection, Substitutions};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 
-/// The longest name of a table: what the name of its directory can hold. AWS allows 255.
+/// The longest name of a table: the limit of its directory's name. AWS allows 255.
 pub(crate) const TABLE_NAME_MAX: usize = 222;
 /// Values of a request's document. Each takes some fifty times the memory of its shortest text, and none is parsed while others wait.
 const VALUES_MAX: usize = 400_000;
@@ -104,7 +104,7 @@ impl Request {
         }
     }
 
-    /// A part of a request, of which the same is asked as of a request of its own.
+    /// A part of a request, checked like a request of its own.
     ///
     /// # Errors
     /// When it is no JSON object.

@@ -1,7 +1,7 @@
-//! Secondary indexes of a table: which items are in them, in which order, and what they show.
+//! Secondary indexes of a table: their items, the order and the projection.
 //!
 //! An index stores no items: a read of one finds its items in the table, by the table's own key or by an index that is attached to
-//! storage (docs/design/dynamo.md). What the API knows of an index stands in an extension of the table.
+//! storage (docs/design/dynamo.md). The API's definition of an index is in an extension of the table.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -262,7 +262,7 @@ impl Nearest {
         self.kept.len() >= self.count_max || self.bytes >= self.bytes_max
     }
 
-    /// Whether nothing that comes behind what was offered would be kept, when items come in the order of the index.
+    /// Whether no item behind the offered ones would be kept, when items come in the order of the index.
     pub(crate) fn is_full_in_order(&self) -> bool {
         !self.is_reversed && self.is_full()
     }

@@ -110,7 +110,7 @@ impl<C: Coordinator> Server<C> {
         Ok(address)
     }
 
-    /// Starts what a node that serves the API does by itself, once.
+    /// Starts the background tasks of a node that serves the API, once.
     fn maintain(&self) {
         if self.0.sweeping.borrow().is_some() {
             return;
@@ -194,8 +194,8 @@ impl<C: Coordinator> Inner<C> {
     }
 }
 
-/// The connection that has stood still for longest, of those of the address with the most that do: who holds many idle connections keeps
-/// nobody else out.
+/// The connection that has been idle for longest, of the address with the most idle ones: a client with many idle connections keeps
+/// no other client out.
 fn idlest(open: &BTreeMap<u64, Open>) -> Option<u64> {
     let idle = open.iter().filter(|(_, one)| !one.progress.is_serving());
     let mut count_of: BTreeMap<IpAddr, usize> = BTreeMap::new();

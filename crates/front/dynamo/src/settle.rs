@@ -1,4 +1,4 @@
-//! Intents that were met: what became of their transaction, the item that a reader sees meanwhile, and what they are replaced by.
+//! Intents that were met: the outcome of their transaction, the item that a reader sees meanwhile, and their replacement.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn settled(intent: &Intent, committed: bool) -> RowWrite {
 }
 
 impl<C: Coordinator> Store<'_, C> {
-    /// Replaces an intent by what it comes to; nothing when it is not there any more.
+    /// Replaces an intent by its outcome; nothing when it is not there any more.
     pub(crate) async fn finish(
         &self,
         table: &ApiTable,

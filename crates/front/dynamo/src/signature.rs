@@ -1,4 +1,4 @@
-//! Signatures of requests: AWS Signature Version 4, in headers or in the query of a presigned URL. Pure: who signs is looked up by the
+//! Signatures of requests: AWS Signature Version 4, in headers or in the query of a presigned URL. Pure: the signer is looked up by the
 //! caller, and the time is an argument.
 //!
 //! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signature_is_refused() {
+    fn invalid_signatures_are_refused() {
         let date = ("x-amz-date", "20150830T123600Z");
         for (value, kind) in [
             ("Basic abc", ErrorKind::IncompleteSignature),

@@ -16,7 +16,7 @@ use crate::transaction::Participant;
 /// How often a node looks.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 impl<C: Coordinator> Store<'_, C> {
-    /// Finishes what others have abandoned; how many transactions that were.
+    /// Finishes abandoned transactions of others; returns their number.
     pub(crate) async fn sweep(&self) -> Result<u64> {
         let Some(table) = record::table(&self.executor.coordinator().schema()) else { return Ok(0) };
         let mut pages = OwnPages::new(self, table.clone());

@@ -1,4 +1,4 @@
-//! Tables of the API as tables of the schema: keys, rows, and what only the API knows of a table, which stands in its extensions.
+//! Tables of the API as tables of the schema: keys, rows, and the API's own options of a table, which are in its extensions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(crate) enum RowWrite {
     Put(Item),
     /// It becomes the second item; attributes that are in neither are left alone.
     Update(Item, Item),
-    /// These attributes are given and removed, whatever there is.
+    /// These attributes are set and removed, regardless of the item.
     Blind(Item, Vec<String>),
     /// It is deleted.
     Delete,
@@ -110,7 +110,7 @@ pub(crate) enum RowWrite {
 /// The content of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    /// The item without what a transaction has prepared.
+    /// The item without prepared writes of a transaction.
     pub(crate) item: Option<Item>,
     /// The intent of a transaction.
     pub(crate) intent: Option<Intent>,
@@ -430,7 +430,7 @@ impl ApiTable {
             }
             RowWrite::Expire => {
                 row.deletion = DeletionTime::new(timestamp, now);
-                // It tells the stream of the table: no other write deletes an item and takes an intent away.
+                // It marks the write for the table's stream: no other write deletes an item and takes an intent away.
                 makes_item = false;
                 cells.insert(INTENT, dead(INTENT));
             }
@@ -485,7 +485,7 @@ impl ApiTable {
         PartitionUpdate::with_rows(self.table.clone(), key.partition.clone(), rows)
     }
 
-    // ---- what only the API knows
+    // ---- the API's own options
 
     pub(crate) fn details(&self) -> Details {
         Details { indexes: self.indexes.to_vec(), streams: self.streams(), ..Details::read(&self.table) }

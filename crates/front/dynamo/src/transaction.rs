@@ -1,7 +1,7 @@
 //! Transactions over items of several partitions and tables (docs/design/transactions.md).
 //!
 //! A transaction writes its record, puts an intent on each of its items, and is committed by one lightweight transaction on its
-//! record. Who meets an intent asks the record, so what becomes visible becomes visible at once; and anyone finishes what a
+//! record. A reader that meets an intent reads the record, so all effects become visible at once; and any reader finishes a transaction that a
 //! coordinator has left.
 
 use exec::backend::Coordinator;
@@ -15,7 +15,7 @@ use crate::settle::conflict;
 use crate::store::Store;
 use crate::table::{ApiTable, RowKey, RowWrite};
 
-/// How often the outcome of a commit is asked for that was not answered in time.
+/// Retries of a read of a commit's outcome that was not answered in time.
 const COMMIT_TRIES_MAX: usize = 3;
 
 /// One item of a transaction.
@@ -117,7 +117,7 @@ impl<C: Coordinator> Store<'_, C> {
         self.agree(one.table, one.key, &mut decided).await
     }
 
-    /// Decides that an attempt is committed; what was decided, in the end.
+    /// Decides that an attempt is committed; the final decision.
     async fn commit(&self, key: &str, attempt: Attempt) -> Result<Status> {
         let table = self.records_table().await?;
         let mut tries = 0;
@@ -136,13 +136,13 @@ impl<C: Coordinator> Store<'_, C> {
     pub(crate) async fn cancel(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
         let Ok(table) = self.records_table().await else { return };
         let cancelled = self.change_record(&table, key, |found| decide(found, attempt, Status::Cancelled));
-        // Who meets an intent cancels the attempt when it is abandoned.
+        // A reader that meets an intent cancels the attempt when it is abandoned.
         if let Ok(Status::Cancelled) = cancelled.await {
             self.finish_all(key, attempt, participants, false).await;
         }
     }
 
-    /// Carries out the effects of a committed attempt; what is left undone is done by those who meet it, and by the sweep.
+    /// Carries out the effects of a committed attempt; the remaining ones are carried out by readers that meet them, and by the sweep.
     pub(crate) async fn apply(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
         if !self.finish_all(key, attempt, participants, true).await {
             return;

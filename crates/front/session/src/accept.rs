@@ -1,4 +1,4 @@
-//! Accepting: who may connect, and which shard gets the connection. Runs on shard 0.
+//! Accepting: the clients that may connect, and the shard for each connection. Runs on shard 0.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

@@ -338,7 +338,7 @@ impl Admission {
     fn grant_kind(self: &Rc<Self>, kind: Kind) {
         let turns = &self.turns[kind as usize];
         let mut passed = 0;
-        // Addresses that have no room of their own are passed over; without room in total nobody goes on.
+        // Addresses that have no room of their own are passed over; without room in total no request is admitted.
         while passed < turns.borrow().len() {
             let Some(usage) = turns.borrow_mut().pop_front() else { return };
             let first = usage.waiting[kind as usize].borrow().front().cloned();
@@ -428,7 +428,7 @@ impl Drop for Charge {
         for account in [&admission.total, &self.usage.account] {
             account.used.set(account.used.get() - self.bytes);
             account.long.set(account.long.get() - usize::from(self.kind == Kind::Long));
-            // Others may have given back, too: the next who lacks room asks again.
+            // Others may have given back, too: the next request that lacks room asks again.
             account.denied.set(false);
             // Unused leases go back; a little stays for later requests.
             let keep = account.own.max(account.used.get().saturating_add(account.own));
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_borrows_what_it_lacks_and_gives_back_what_it_has_too_much() {
+    fn a_shard_borrows_missing_quota_and_returns_surplus() {
         let admission = Admission::new(1600, 800, 2, Rc::default(), GAUGE);
         let sent: Rc<RefCell<Vec<Lending>>> = Rc::default();
         let messages = sent.clone();

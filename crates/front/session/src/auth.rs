@@ -11,7 +11,7 @@ const ANONYMOUS: &str = "anonymous";
 
 /// Decides which clients have to authenticate, and how.
 pub trait Authenticator {
-    /// The class name that AUTHENTICATE names, from which drivers know the mechanism; `None` when nobody is asked.
+    /// The class name that AUTHENTICATE names, from which drivers know the mechanism; `None` when authentication is off.
     fn class(&self) -> Option<&str>;
 
     /// Begins the exchange with a client.
@@ -27,12 +27,12 @@ pub trait SaslExchange {
     fn step(&mut self, token: Option<Bytes>) -> LocalBoxFuture<Result<SaslStep, CqlError>>;
 }
 
-/// How an exchange goes on.
+/// The next step of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaslStep {
     /// The client has to answer this.
     Challenge(Bytes),
-    /// The client is who it says.
+    /// The client is authenticated.
     Success {
         /// The user's name.
         user: String,

@@ -9,7 +9,7 @@ use wire::Dialect;
 
 use crate::answers::{AnswerBooking, Answers};
 
-/// A client that is connected: what its statements depend on beside their text.
+/// A client that is connected: the state on which its statements depend beside their text.
 #[derive(Debug)]
 pub struct Client {
     /// Number of the connection on its shard.
@@ -67,7 +67,7 @@ impl Client {
         self.keyspace.borrow().clone()
     }
 
-    /// Changes the keyspace of unqualified names: what USE does.
+    /// Changes the keyspace of unqualified names, for USE.
     pub fn set_keyspace(&self, keyspace: &str) {
         *self.keyspace.borrow_mut() = Some(keyspace.into());
     }
@@ -96,7 +96,7 @@ impl Client {
 pub enum ConnectionStage {
     /// It has not sent STARTUP.
     Established,
-    /// It is asked who it is.
+    /// Authentication was requested.
     Authenticating,
     /// It may send statements.
     Ready,

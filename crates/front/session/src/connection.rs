@@ -54,7 +54,7 @@ const UNBOOKED_MAX: usize = READ_BUFFER;
 enum Stage {
     /// Send OPTIONS and STARTUP.
     Opening,
-    /// Say who it is.
+    /// Authentication is under way.
     Authenticating {
         client: Rc<Client>,
         exchange: Box<dyn SaslExchange>,
@@ -272,7 +272,7 @@ impl<P: StatementProcessor> Connection<P> {
             self.input.extend_from_slice(&begun);
             return;
         }
-        // Never much more than has come already, whatever length the client promises.
+        // Never much more than has arrived already, regardless of the length that the client promises.
         let missing = self.decoder.wanted().saturating_sub(self.input.len());
         self.input.reserve(missing.min(self.input.len()).max(READ_BUFFER));
     }
@@ -681,7 +681,7 @@ impl<P: StatementProcessor> Connection<P> {
         }
     }
 
-    /// Goes on with a step of authentication that had to wait.
+    /// Continues a step of authentication that had to wait.
     fn poll_authentication(&mut self, cx: &mut Context<'_>) {
         let Stage::Authenticating { client, step, .. } = &mut self.stage else { return };
         let Some((stream, future)) = step else { return };

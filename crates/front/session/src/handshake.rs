@@ -30,7 +30,7 @@ pub(crate) fn unexpected(opcode: Opcode, expected: &str) -> CqlError {
     protocol_error(format!("Unexpected message {opcode}, expecting {expected}"))
 }
 
-/// Reads what STARTUP asks for.
+/// Reads the options of STARTUP.
 pub(crate) fn agree(version: Version, startup: &Startup, tablets: bool) -> Result<Agreement, CqlError> {
     let cql_version = startup
         .get("CQL_VERSION")
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_startup_can_ask_for() {
+    fn accepted_options_of_startup() {
         let options = [("CQL_VERSION", "3.0.0"), ("COMPRESSION", "LZ4"), ("TABLETS_ROUTING_V1", "")];
         let agreed = agree(Version::V5, &startup(&options), true).expect("good");
         assert_eq!((agreed.framing, agreed.compression), (Framing::Lz4, Some(Compression::Lz4)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_startup_cannot_ask_for() {
+    fn refused_options_of_startup() {
         assert_eq!(refused(Version::V4, &[]), "Missing value CQL_VERSION in STARTUP message");
         for version in ["2.9.9", "", "three"] {
             assert!(refused(Version::V4, &[("CQL_VERSION", version)]).contains("is not supported"));

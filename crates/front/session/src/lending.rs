@@ -113,7 +113,7 @@ mod tests {
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn one_shard_may_have_what_the_others_do_not_need() {
+    fn one_shard_may_have_the_unused_quota_of_the_others() {
         let mut ledger = Ledger::new(1600, 800, 2);
         assert_eq!(share(1600, 2), 100);
         assert_eq!(ledger.borrow(ShardId(0), None, 1000), 1000);

@@ -1,4 +1,4 @@
-//! The requests of one connection that have to wait: each with a waker of its own, so that one that goes on does not
+//! The requests of one connection that have to wait: each with a waker of its own, so that one that resumes does not
 //! cause the others to be polled.
 //!
 //! A request is first polled in place, with the connection's own waker and in memory that the shard's requests share.

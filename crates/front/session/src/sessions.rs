@@ -31,7 +31,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long the acceptor waits when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// One shard's end of what connects the session layers of a node, on its way to the shard.
+/// One shard's end of the mesh between the session layers of a node, on its way to the shard.
 pub struct SessionsEndpoint(Endpoint<Call, Reply>);
 
 /// Connects the session layers of a node: one endpoint a shard, in the order of the shards.

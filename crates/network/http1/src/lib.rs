@@ -1,6 +1,6 @@
 //! HTTP/1.1 over a shard's stream: the shared ground of the ports that speak it with hyper.
 //!
-//! [`Io`] is a stream as hyper reads and writes it, and [`origin`] tells the requests of web pages from those of programs. Neither
+//! [`Io`] is a stream as hyper reads and writes it, and [`origin`] distinguishes requests of web pages from those of programs. Neither
 //! knows a path, a body or a service.
 
 mod io;

@@ -1,4 +1,4 @@
-//! The connections of one shard and what is under way over them: its peers, the connections that peers have made, requests that are
+//! The connections of one shard and the requests under way over them: its peers, the connections that peers have made, requests that are
 //! served here or elsewhere, and the ports to the node's other shards.
 
 use std::cell::{Cell, RefCell};

@@ -19,7 +19,7 @@ pub(crate) const FORWARDED_MAX: usize = 16_384;
 #[derive(Clone, Default)]
 pub(crate) struct InTransit(Arc<AtomicUsize>);
 
-/// Counts bytes until it is dropped, on whatever shard.
+/// Counts bytes until it is dropped, on any shard.
 pub(crate) struct Held {
     in_transit: InTransit,
     bytes: usize,

@@ -79,7 +79,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of a frame to send; what follows from the body is filled in when it is written.
+    /// The header of a frame to send; fields derived from the body are filled in when it is written.
     pub fn outgoing(kind: Kind, verb: u8, stream: u64, remaining_ms: u32) -> Header {
         let packing = Packing::None;
         Header { body_len: 0, kind, verb, packing, stream, remaining_ms, shard: 0, body_checksum: 0 }

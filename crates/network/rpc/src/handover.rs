@@ -10,7 +10,7 @@ use crate::hello::{Agreement, Hello};
 use crate::request::ForwardedOutcome;
 use crate::{RpcError, Verb};
 
-/// Connections that are on their way from one shard to another, those that have not said hello and what evicts them among them.
+/// Connections that are on their way from one shard to another, including those that have not said hello and messages that evict them.
 pub(crate) const HANDOVER_MAX: usize = 8192;
 /// Calls between two shards of this node under way.
 const LOCAL_CALLS_MAX: usize = 4096;
@@ -60,7 +60,7 @@ pub(crate) struct LocalCall {
 /// The result of a call between shards of the node.
 pub(crate) type LocalOutcome = Result<Bytes, RpcError>;
 
-/// One shard's end of what connects the messengers of a node, on its way to the shard.
+/// One shard's end of the mesh between the messengers of a node, on its way to the shard.
 pub struct HandoverEndpoint {
     pub(crate) handover: Endpoint<Handover, HandoverReply>,
     pub(crate) local: Endpoint<LocalCall, LocalOutcome>,

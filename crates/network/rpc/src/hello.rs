@@ -1,6 +1,6 @@
 //! The first message in each direction: the host, the shard that owns the connection, and the format of frames. Pure.
 //!
-//! Both messages begin with [`MAGIC`] and the length of what follows (2 bytes) and end with the CRC-32 of everything
+//! Both messages begin with [`MAGIC`] and the length of the rest (2 bytes) and end with the CRC-32 of everything
 //! before it. A later version may add fields at the end; unknown ones are skipped. The connecting side says hello
 //! and sends nothing else until it has the answer.
 
@@ -253,7 +253,7 @@ impl Hello {
         })
     }
 
-    /// Reads what follows the prefix.
+    /// Decodes the rest after the prefix.
     ///
     /// # Errors
     /// [`HelloError`] when the bytes are cut off or damaged, the number of shards is 0, the class is unknown, or the
@@ -293,7 +293,7 @@ impl HelloAnswer {
         })
     }
 
-    /// Reads what follows the prefix.
+    /// Decodes the rest after the prefix.
     ///
     /// # Errors
     /// [`HelloError`] when the bytes are cut off or damaged, the number of shards is 0, or the packing is unknown.
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_let_in() {
+    fn accepted_peers() {
         let versions = Versions { min: 1, max: 2 };
         let own = Own { cluster_name: "Prüfstand", host: HostId([8; 16]), versions };
         assert_eq!(judge(own, &hello()), Ok(Agreement { version: 2, packing: Packing::Lz4 }));

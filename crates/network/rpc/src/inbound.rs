@@ -1,4 +1,4 @@
-//! A connection that a peer has made, as what serves its requests sees it: answers queue here, and requests under way have places.
+//! A connection that a peer has made, as the server of its requests sees it: answers queue here, and requests under way have places.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! The task of a connection that a peer has made: its requests are given to what serves them, the answers leave together.
+//! The task of a connection that a peer has made: its requests are given to their handlers, the answers leave together.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

@@ -1,8 +1,8 @@
 //! The internode protocol: requests and answers between the shards of a cluster's nodes.
 //!
-//! A shard reaches another node over one connection for each class of verbs, so that bulk data does not delay what decides
-//! whether a node is alive; a frame names the shard that serves it. In large clusters shards share connections. What a
-//! verb's body means is not known here. Layout of the frames, limits and invariants: docs/design/rpc.md.
+//! A shard reaches another node over one connection for each class of verbs, so that bulk data does not delay the messages that decide
+//! whether a node is alive; a frame names the shard that serves it. In large clusters shards share connections. The meaning of a
+//! verb's body is not known here. Layout of the frames, limits and invariants: docs/design/rpc.md.
 
 mod accept;
 mod acceptor;

@@ -91,7 +91,7 @@ impl Messenger {
     }
 
     /// Answers requests of a verb on this shard. The handler's future runs in the verb's scheduling group and is
-    /// dropped at the deadline, after which no answer is sent; it goes on when the connection is lost.
+    /// dropped at the deadline, after which no answer is sent; it continues when the connection is lost.
     ///
     /// # Panics
     /// When the verb has a handler already.

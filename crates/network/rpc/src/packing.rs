@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_unpacks() {
+    fn packed_bodies_unpack() {
         let body = Bytes::from(b"a row and a row and a row ".repeat(100));
         for packing in [Packing::Lz4, Packing::Zstd] {
             let mut packer = Packer::new(packing, 100);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_get_shorter_stays() {
+    fn incompressible_bodies_are_sent_as_they_are() {
         let noise: Bytes =
             (0..1000u32).flat_map(|i| crc32fast::hash(&i.to_be_bytes()).to_be_bytes()).collect();
         let mut out = BytesMut::new();

@@ -1,4 +1,4 @@
-//! A node that this shard may call: what names it, and what is known of it.
+//! A node that this shard may call: its address, and its known properties.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The host that must answer, when it is known who.
+    /// The host that must answer, when it is known.
     pub(crate) fn expected(&self) -> Option<HostId> {
         match self.key {
             Key::Host(host) => Some(host),

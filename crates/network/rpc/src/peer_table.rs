@@ -139,7 +139,7 @@ impl PeerTable {
         }
     }
 
-    /// A host is there: what waits before it tries to connect again tries at once.
+    /// A host is up: tasks that wait to reconnect to it try at once.
     pub(crate) fn is_there(&self, host: HostId) {
         let peer = self.known(Key::Host(host));
         for link in peer.iter().flat_map(|peer| peer.links()) {

@@ -1,6 +1,6 @@
 //! How many connections a node makes to a peer, and which of its shards own them. Pure.
 //!
-//! At most one a shard, peer and class: shard n connects to the peer's shard n, so that what belongs to a token needs no
+//! At most one a shard, peer and class: shard n connects to the peer's shard n, so that requests of a token need no
 //! other shard on either side when both nodes have as many. In large clusters fewer: neighbouring shards share one, so
 //! that a node stays within its connections however many shards and nodes there are.
 

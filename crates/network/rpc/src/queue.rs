@@ -102,7 +102,7 @@ impl<T: Queued> Queue<T> {
         Ok(())
     }
 
-    /// Takes the oldest entry, whatever its deadline.
+    /// Takes the oldest entry, regardless of its deadline.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.bytes();

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encrypted_depends_on_where_both_stand() {
+    fn encryption_depends_on_rack_and_datacenter_of_both_nodes() {
         let all = [Near::Unknown, Near::Elsewhere, Near::Datacenter, Near::Rack];
         for (between, encrypts, takes) in [
             (EncryptBetween::Nodes, [true, true, true, true], [false, false, false, false]),

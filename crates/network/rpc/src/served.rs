@@ -12,7 +12,7 @@ pub(crate) struct Served {
     pub(crate) bytes: usize,
     /// Another shard serves it.
     pub(crate) forwarded: bool,
-    /// The handler, or what waits for the other shard.
+    /// The handler, or the task that waits for the other shard.
     pub(crate) task: Option<Task<()>>,
 }
 

@@ -27,7 +27,7 @@ struct Lane {
     serving_bytes: Cell<usize>,
 }
 
-/// The requests of all peers on this shard, and what serves them.
+/// The requests of all peers on this shard, and their handlers.
 pub(crate) struct Serving {
     shard: Rc<Shard>,
     handlers: RefCell<Vec<Option<Handler>>>,

@@ -1,4 +1,4 @@
-//! When a connection looks at the deadlines of what it carries.
+//! The times at which a connection checks the deadlines of its requests.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use rt::Group;
 pub enum Class {
     /// Requests that clients wait for.
     Request = 0,
-    /// Small messages that decide who is alive and who leads: never behind data.
+    /// Small messages that decide liveness and leadership: never behind data.
     Urgent = 1,
     /// Bulk transfer.
     Bulk = 2,
@@ -130,7 +130,7 @@ verbs! {
     RepairRows = 50, "repair_rows", Bulk, Streaming;
     /// Repair of a range ends on a replica.
     RepairClose = 51, "repair_close", Bulk, Streaming;
-    /// A transfer begins, or goes on where it was cut.
+    /// A transfer begins, or resumes where it was cut.
     StreamOpen = 64, "stream_open", Bulk, Streaming;
     /// A part of a transfer.
     StreamChunk = 65, "stream_chunk", Bulk, Streaming;

@@ -41,7 +41,7 @@ impl Core {
         !self.plain.is_empty()
     }
 
-    /// Moves what waits to be read.
+    /// Moves decrypted bytes that wait to be read.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> usize {
         let len = self.plain.len().min(into.len());
         let (from, into) = (self.plain.split_at(len).0, into.split_at_mut(len).0);
@@ -50,7 +50,7 @@ impl Core {
         len
     }
 
-    /// Appends what waits to be read, at most the room that `into` has.
+    /// Appends decrypted bytes that wait to be read, at most the room that `into` has.
     pub(crate) fn read_buf(&mut self, into: &mut BytesMut) -> usize {
         let len = self.plain.len().min(into.capacity() - into.len());
         into.extend_from_slice(self.plain.split_at(len).0);
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Encrypts a part of what shall be sent; how much.
+    /// Encrypts a part of the bytes to send; returns their number.
     pub(crate) fn send(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.connection.writer().write_vectored(slices)
     }

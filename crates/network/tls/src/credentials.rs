@@ -41,7 +41,7 @@ impl std::fmt::Debug for Pem {
 pub struct Policy {
     /// A connecting peer must show a certificate of an authority in the truststore.
     pub require_client_auth: bool,
-    /// The certificate of whom this node connects to must be for the address that was connected to.
+    /// The certificate of a peer to which this node connects must be for the address that was connected to.
     pub verify_names: bool,
 }
 

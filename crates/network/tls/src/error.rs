@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_operators_meet_has_words() {
+    fn errors_for_operators_have_texts() {
         for (error, said) in [
             (Error::InvalidCertificate(CertificateError::UnknownIssuer), "truststore"),
             (Error::InvalidCertificate(CertificateError::Expired), "expired"),

@@ -22,7 +22,7 @@ const HANDSHAKE_LEN_MAX: usize = 128 << 10;
 /// The first byte of every TLS connection: the type of a record that holds a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
 /// Bytes of a connection without TLS that are logged.
-const TOLD_LEN: usize = 8;
+const LOGGED_LEN: usize = 8;
 /// How long a refused peer may take to read the alert.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ pub async fn accept(
             } else if first.is_empty() {
                 Err(TlsError::Closed)
             } else {
-                Err(TlsError::Plaintext(first.slice(..first.len().min(TOLD_LEN)).to_vec()))
+                Err(TlsError::Plaintext(first.slice(..first.len().min(LOGGED_LEN)).to_vec()))
             };
         }
         let connection = ServerConnection::new(credentials.server(rt.wall_micros()));

@@ -113,9 +113,9 @@ impl AdminNode {
     }
 }
 
-/// Limits of the two ports, and who may use them.
+/// Limits of the two ports, and their access rules.
 fn http_config(config: &Config) -> HttpServerConfig {
-    // Once clients must say who they are, so must who changes the node; until this port can ask, nobody changes it here.
+    // Once clients must authenticate, so must operators; until this port can authenticate, it accepts no changes.
     let open = !crate::login::asks_for_passwords(config);
     let access = Access {
         host_names: config.host_names().collect(),
@@ -126,7 +126,7 @@ fn http_config(config: &Config) -> HttpServerConfig {
     HttpServerConfig { access, connections_max, ..defaults }
 }
 
-/// Tells the other nodes from time to time how much is stored here.
+/// Gossips the stored bytes of this node from time to time.
 async fn tell_load(rt: Rt, node: Rc<dyn Node>, membership: Membership) {
     loop {
         membership.set_load(admin::load(&node).await);

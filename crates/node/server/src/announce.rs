@@ -22,19 +22,19 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 /// The clients' knowledge of the other nodes.
 #[derive(Debug)]
-struct Told {
-    nodes: BTreeMap<HostId, ToldNode>,
+struct Announced {
+    nodes: BTreeMap<HostId, AnnouncedNode>,
 }
 
 /// The clients' knowledge of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ToldNode {
+struct AnnouncedNode {
     address: SocketAddr,
     up: bool,
     tokens: Vec<i64>,
 }
 
-impl ToldNode {
+impl AnnouncedNode {
     fn of(node: &ViewNode) -> Self {
         Self { address: node.native, up: node.alive && node.ready, tokens: node.tokens.clone() }
     }
@@ -49,17 +49,17 @@ fn topology(change: TopologyChange, address: SocketAddr) -> Event {
     Event::Topology { change, address }
 }
 
-impl Told {
+impl Announced {
     /// Clients that come now read of these nodes in the system tables.
     fn new(view: &ClusterView) -> Self {
-        Self { nodes: others(view).map(|node| (node.host, ToldNode::of(node))).collect() }
+        Self { nodes: others(view).map(|node| (node.host, AnnouncedNode::of(node))).collect() }
     }
 
     /// The events of a view, which is then known.
     fn news(&mut self, view: &ClusterView) -> Vec<Event> {
         let own = view.node(view.own()).native;
-        let now: BTreeMap<HostId, ToldNode> =
-            others(view).map(|node| (node.host, ToldNode::of(node))).collect();
+        let now: BTreeMap<HostId, AnnouncedNode> =
+            others(view).map(|node| (node.host, AnnouncedNode::of(node))).collect();
         let mut events = Vec::new();
         self.nodes.retain(|host, told| {
             // With another address it is another node to clients.
@@ -100,7 +100,7 @@ fn others(view: &ClusterView) -> impl Iterator<Item = &ViewNode> {
     view.members().iter().filter(move |node| node.host != own)
 }
 
-/// Tells the clients of a shard what happens to the other nodes.
+/// Sends the clients of a shard the events of the other nodes.
 #[derive(Clone)]
 pub(crate) struct Announcer(Rc<Inner>);
 
@@ -113,7 +113,7 @@ struct Inner {
 impl Announcer {
     /// Begins with the view that a new client reads.
     pub(crate) fn start(rt: &Rt, view: Arc<ClusterView>, publish: impl Fn(Event) + 'static) -> Self {
-        let mut told = Told::new(&view);
+        let mut told = Announced::new(&view);
         let inner =
             Rc::new(Inner { view: RefCell::new(view), changed: Notify::default(), task: RefCell::new(None) });
         let (weak, changed, clock) = (Rc::downgrade(&inner), inner.changed.clone(), rt.clone());
@@ -136,7 +136,7 @@ impl Announcer {
         self.0.changed.notify_one();
     }
 
-    /// Tells nothing any more.
+    /// Sends no more events.
     pub(crate) fn stop(&self) {
         self.0.task.borrow_mut().take();
     }

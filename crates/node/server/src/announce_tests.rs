@@ -39,12 +39,12 @@ fn shown(event: &Event) -> String {
 }
 
 #[test]
-fn what_clients_are_told() {
+fn events_that_clients_receive() {
     let rows: &[(&[&str], &str)] = &[
         (&["1 2 3", "1 2 3"], ""),
         (&["1 2 3", "1 2! 3"], "DOWN 10.0.0.2"),
         (&["1 2! 3", "1 2 3"], "UP 10.0.0.2"),
-        // A node that stops orderly says so before it is gone.
+        // A node that stops orderly announces it before it is gone.
         (&["1 2", "1 2?"], "DOWN 10.0.0.2"),
         (&["1 2?", "1 2?!"], ""),
         (&["1", "1 2"], "NEW_NODE 10.0.0.2, UP 10.0.0.2"),
@@ -65,7 +65,7 @@ fn what_clients_are_told() {
         (&["1 2", "1 2!", "1 2"], "DOWN 10.0.0.2, UP 10.0.0.2"),
     ];
     for (views, expected) in rows {
-        let mut told = Told::new(&view(views[0]));
+        let mut told = Announced::new(&view(views[0]));
         let events: Vec<String> =
             views[1..].iter().flat_map(|next| told.news(&view(next))).map(|event| shown(&event)).collect();
         assert_eq!(events.join(", "), *expected, "{views:?}");
@@ -77,11 +77,11 @@ fn a_node_with_this_ones_address_is_not_told_of() {
     let mut node = view("1 2").nodes()[1].clone();
     node.native = view("1").nodes()[0].native;
     let circle = ClusterView::new(HostId([1; 16]), vec![view("1").nodes()[0].clone(), node]).expect("a ring");
-    assert_eq!(Told::new(&view("1")).news(&circle), []);
+    assert_eq!(Announced::new(&view("1")).news(&circle), []);
 }
 
 #[test]
-fn what_comes_and_goes_is_not_told() {
+fn transient_changes_are_not_announced() {
     let simulation = Simulation::new(1, Config::default());
     let heard = simulation.block_on(|rt| async move {
         let events: Rc<RefCell<Vec<String>>> = Rc::default();

@@ -5,7 +5,7 @@
 pub struct Canaries {
     /// In the storage of a shard.
     pub engine: engine::Canaries,
-    /// In what replicas agree on.
+    /// In the agreement of replicas.
     pub coordinator: coordinator::Canaries,
     /// In repairs.
     pub repair: repair::Canaries,

@@ -1,4 +1,4 @@
-//! Why a node did not start, or ended: in words for the person who started it.
+//! The reasons why a node did not start, or ended: in words for its operator.
 
 use rt::{DiskError, LockError, NetError};
 

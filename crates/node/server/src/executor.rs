@@ -213,7 +213,7 @@ impl Future for Processing {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseWriter> {
         let worker = self.worker.as_mut().expect("a statement is polled until it is done");
-        assert!(worker.work.as_mut().poll(cx).is_pending(), "a worker goes on for ever");
+        assert!(worker.work.as_mut().poll(cx).is_pending(), "a worker never ends");
         let Some(answer) = worker.slot.answer.borrow_mut().take() else { return Poll::Pending };
         let worker = self.worker.take();
         let mut idle = self.idle.borrow_mut();

@@ -1,5 +1,5 @@
-//! The client side of a shard: sessions over an executor over the coordinator, and the tables in which the node tells
-//! about itself.
+//! The client side of a shard: sessions over an executor over the coordinator, and the tables in which the node describes
+//! itself.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -30,7 +30,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Bytes of answers for which there is room however little memory there is.
 const ANSWER_BYTES_LEAST: usize = 16 << 20;
 
-/// A shard's ends of the meshes of what clients meet.
+/// A shard's ends of the meshes of the client ports.
 pub(crate) struct FrontEndpoint {
     sessions: SessionsEndpoint,
     statements: StatementsEndpoint,
@@ -250,7 +250,7 @@ impl Front {
     }
 }
 
-/// This shard's part of what the DynamoDB API may take.
+/// This shard's part of the limits of the DynamoDB API.
 fn alternator_limits(rt: &Rt, config: &Config) -> dynamo::HttpLimits {
     let shards = usize::from(rt.shard_count()).max(1);
     let memory = usize::try_from(config.memory_size.0).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! How clients of a node prove who they are: passwords against the roles of the schema, and the first superuser.
+//! Authentication of clients: passwords against the roles of the schema, and the first superuser.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

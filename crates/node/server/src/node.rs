@@ -1,6 +1,6 @@
 //! One function that puts a node together, for production and simulation alike.
 //!
-//! Shard 0 leads: it locks the directory, reads who the node is and what its schema is, has every shard open its part,
+//! Shard 0 leads: it locks the directory, reads the node's identity and its schema, has every shard open its part,
 //! has every shard listen, and at the end has every shard stop. The other shards follow shard 0 over a mesh of
 //! their own; everything that can fail does so before the first client is accepted.
 

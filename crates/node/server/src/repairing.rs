@@ -27,7 +27,7 @@ impl ClusterContext for Around {
     fn members(&self) -> Members {
         let view = self.0.view();
         let ring = view.ring().clone();
-        // Those who own tokens come first among the nodes of a view.
+        // Owners of tokens come first among the nodes of a view.
         let alive = ring.indexes().map(|node| view.is_alive(node)).collect();
         // A replication of the schema by which nobody reads yet is a change to come.
         let schema = self.0.schema();

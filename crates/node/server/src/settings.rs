@@ -1,5 +1,5 @@
 //! The settings that an operator changes while the node runs: the options of [`Config::OPTIONS`] that are live. They last until the
-//! node ends; `torc.yaml` holds what it starts with.
+//! node ends; `torc.yaml` holds the values for the next start.
 //!
 //! A change is made on shard 0, against the whole configuration as it then is, and handed to every shard ([`crate::orders::Configure`]),
 //! which derives the settings of its parts from it as it does at its start.

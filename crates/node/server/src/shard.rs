@@ -272,7 +272,7 @@ fn hints_throttle(config: &Config, shards: u64) -> u64 {
     config.hinted_handoff_throttle.0.div_ceil(shards)
 }
 
-/// This shard's part of what the node may send of SSTables, bytes a second; none for no limit.
+/// This shard's part of the node's outbound stream throughput, bytes a second; none for no limit.
 fn stream_bandwidth(config: &Config, shards: u64) -> Option<u64> {
     let bytes = config.stream_throughput_outbound.0;
     (bytes > 0).then(|| bytes.div_ceil(shards))

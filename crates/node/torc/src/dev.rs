@@ -12,7 +12,7 @@ use crate::{local_cluster, node};
 
 /// The port of the DynamoDB API: that of DynamoDB Local.
 const ALTERNATOR_PORT: u16 = 8000;
-/// Short: users who try out a time to live want to see its end.
+/// Short: a user of a time to live in development wants to see its end.
 const ALTERNATOR_TTL_PERIOD: Duration = Duration::from_secs(10);
 /// Short, too: the nodes share a clock, and are near to each other.
 const ALTERNATOR_STREAMS_TIME_WINDOW: Duration = Duration::from_secs(1);
@@ -33,11 +33,11 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     config.alternator_port = ALTERNATOR_PORT;
     config.alternator_ttl_period = ALTERNATOR_TTL_PERIOD;
     config.alternator_streams_time_window = ALTERNATOR_STREAMS_TIME_WINDOW;
-    // Whoever can reach a node for development may do anything with it already.
+    // A client that can reach a node for development may do anything with it already.
     config.user_defined_functions_enabled = true;
     node::apply(&mut config, arguments)?;
     if !config.asks_nobody() {
-        // Who asks CQL clients who they are asks others too.
+        // A node that authenticates CQL clients authenticates others, too.
         config.alternator_enforce_authorization = true;
     }
     place(&mut config, arguments);

@@ -1,4 +1,4 @@
-//! `torc raft-log`: what an operator may do to the cluster's log of a node that does not run (docs/operations/cluster-log.md).
+//! `torc raft-log`: an operator's actions on the cluster's log of a stopped node (docs/operations/cluster-log.md).
 
 use std::path::PathBuf;
 
@@ -96,7 +96,7 @@ async fn carry_out(rt: &Rt, verb: &str, arguments: &ArgMatches) -> Result<(), St
             let lost: Vec<HostId> = lost.map(|text| host(text)).collect::<Result<_, _>>()?;
             let base = log.force_majority(&lost).await.map_err(|error| error.to_string())?;
             println!(
-                "this node is the only voter, and goes on after entry {base}; start it, then the others that are left, then \
+                "this node is the only voter, and continues after entry {base}; start it, then the others that are left, then \
                  remove the lost ones with nodetool removenode"
             );
             Ok(())

@@ -118,7 +118,7 @@ fn canary_names() -> String {
     format!("there are {}", names.join(", "))
 }
 
-/// Runs what [`command`] has parsed.
+/// Runs the arguments that [`command`] has parsed.
 ///
 /// # Errors
 /// A sentence for the user with the first seed that fails, or the option that is wrong.

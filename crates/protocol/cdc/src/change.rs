@@ -79,7 +79,7 @@ fn row_changes(row: &Row) -> BTreeMap<Timestamp, RowChanges> {
             }
         }
     }
-    // A statement that sets the whole of a collection deletes what was there just below its own timestamp: the two are one change.
+    // A statement that sets the whole of a collection deletes the old cells just below its own timestamp: the two are one change.
     for (id, data) in row.columns() {
         let ColumnData::Complex(Complex { deletion, .. }) = data else { continue };
         if deletion.is_live() {
@@ -117,7 +117,7 @@ fn add_deletion(changes: &mut RowChanges, id: ColumnId, deletion: DeletionTime) 
     changes.by_ttl.entry(0).or_default().cells.push((id, ColumnData::Complex(part)));
 }
 
-/// The first and last timestamp of a write; none if it says nothing. Of a collection that is set as a whole, the deletion of what was there
+/// The first and last timestamp of a write; none if it says nothing. Of a collection that is set as a whole, the deletion of the old cells
 /// just below does not count.
 pub fn time_span(update: &PartitionUpdate) -> Option<(Timestamp, Timestamp)> {
     let mut span: Option<(Timestamp, Timestamp)> = None;

@@ -1,5 +1,5 @@
-//! Rows as they were before a write, or are after it: all that older writes say, each cell with the timestamp that it has in the base, so that
-//! the images that replicas make of what each of them knows merge.
+//! Rows as they were before a write, or are after it: the result of all older writes, each cell with the timestamp that it has in the base, so that
+//! the images that replicas make of their own rows merge.
 
 use mutation::row::ColumnData;
 use mutation::{Clustering, DeletionTime, LivenessInfo, PartitionUpdate, Row, Timestamp};
@@ -19,7 +19,7 @@ impl Place {
     }
 }
 
-/// Whether a row has something with this timestamp, beside deletions of what columns had.
+/// Whether a row has something with this timestamp, beside deletions of old cells of columns.
 fn has_change_at(row: &Row, timestamp: Timestamp) -> bool {
     row.liveness.timestamp == timestamp
         || row.deletion.timestamp == timestamp
@@ -42,7 +42,7 @@ fn row_below(row: &Row, limit: Timestamp) -> Row {
     if image.liveness.timestamp >= limit {
         image.liveness = LivenessInfo::NONE;
     }
-    // A write at the limit that sets the whole of a column has deleted what it had just below its own timestamp.
+    // A write at the limit that sets the whole of a column has deleted its old cells just below its own timestamp.
     let is_set = has_change_at(row, limit);
     image.retain(|_, data| match data {
         ColumnData::Simple(cell) => cell.timestamp < limit,

@@ -2,7 +2,7 @@
 //! follow from a write, as functions of definitions, the rows before, and the write (docs/design/cdc.md).
 //!
 //! The rows of a log follow from the write alone: its timestamp, its bytes, and, for images of rows, the cells of before with the timestamps
-//! that they have. So all replicas of a row derive rows that are equal or merge, however often and in whatever order.
+//! that they have. So all replicas of a row derive rows that are equal or merge, however often and in any order.
 
 mod change;
 mod image;

@@ -124,8 +124,8 @@ impl Log {
         Slices::new(update.rows().iter().map(row).collect())
     }
 
-    /// The updates of the log that follow from an update of the base, one for each stream. `before` is what the replica had of the rows that
-    /// [`Log::rows_read`] tells, and of the static row, with all that deletes in them; none when no images are wanted. `stream` gives
+    /// The updates of the log that follow from an update of the base, one for each stream. `before` is the replica's state of the rows of
+    /// [`Log::rows_read`], and of the static row, with all deletions in them; none when no images are wanted. `stream` gives
     /// the stream of a timestamp for the partition.
     ///
     /// # Panics
@@ -228,7 +228,7 @@ impl Batch<'_> {
         }
     }
 
-    /// A row of the log with its key, the key of what it is about, and what it says of that.
+    /// A row of the log with its key, the key of the changed row, and the operation.
     fn begin<'k>(&self, operation: Operation, key: impl Iterator<Item = Option<&'k [u8]>>) -> Row {
         let log = self.log;
         let number = self.next.to_be_bytes();

@@ -1,5 +1,5 @@
 //! Streams: the partitions of a log. A stream is of one range of the ring and one shard, and its own token is in that range and of that
-//! shard, so that what it has of a base partition is where that partition is.
+//! shard, so that its rows of a base partition are on that partition's node and shard.
 //!
 //! | bits of an id, from the first | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The one error of this crate: a text that is not CQL, where, and what would have been.
+//! The one error of this crate: a text that is not CQL, its position, and the expected tokens.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Quoting of names and strings, so that what is printed reads back as the same name or string.
+//! Quoting of names and strings, so that the printed form reads back as the same name or string.
 
 use crate::keyword::{Class, Keyword};
 

@@ -1,6 +1,6 @@
 //! The lexer: from text to tokens that are slices of the text, one at a time, without allocation.
 //!
-//! The state is a few numbers that are copied to look ahead. Nothing here fails: what is no token becomes a
+//! The state is a few numbers that are copied to look ahead. Nothing here fails: bytes that are no token become a
 //! [`Kind::Bad`] one, which the parser refuses wherever it stands.
 
 use crate::ast::Pos;
@@ -69,12 +69,12 @@ pub(crate) enum Fault {
     DollarString,
     QuotedName,
     Comment,
-    /// The statement has more tokens than it may: the parser says so, not the lexer.
+    /// The statement has more tokens than it may: the parser reports it, not the lexer.
     TooMany,
 }
 
 impl Kind {
-    /// The text of punctuation, in quotes, or what other tokens are called in messages.
+    /// The text of punctuation, in quotes, or the name of other tokens in messages.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Kind::Eof => "end of statement",
@@ -238,7 +238,7 @@ impl<'a> Lexer<'a> {
         self.at = end;
     }
 
-    /// Moves past one token and says what it is.
+    /// Moves past one token and returns its kind.
     #[inline]
     fn scan(&mut self) -> Kind {
         let first = self.byte(0);
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_bad() {
+    fn unterminated_tokens_are_bad() {
         for text in ["'a", "'a''", "\"a", "$$a$", "/* a", "\u{e9}", "!", "$", "\0"] {
             assert!(matches!(kinds(text)[..], [(Kind::Bad(_), _)]), "{text}");
         }

@@ -2,7 +2,7 @@
 //!
 //! [`parse`] turns one statement into an [`ast::Statement`] and the list of its bind markers; `Display` of a
 //! statement prints canonical text that parses to an equal tree. The grammar is that of CQL 3.4.7 (Cassandra 5.0)
-//! with what Cassandra 6 and ScyllaDB add. What the server cannot run yet parses too, so that it can name it.
+//! with the additions of Cassandra 6 and ScyllaDB. Statements that the server cannot run yet parse too, so that it can name them.
 //!
 //! The parser does not know tables or types: names are not resolved, literals are not checked against a type.
 //!

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_the_last_piece() {
+    fn an_unterminated_statement_is_the_last_piece() {
         check("USE a; SELECT 'x; USE b", &["USE a", "SELECT 'x; USE b"]);
         check("BEGIN BATCH USE a; USE b", &["BEGIN BATCH USE a; USE b"]);
         check("USE a /* b", &["USE a /* b"]);

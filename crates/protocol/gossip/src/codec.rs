@@ -1,4 +1,4 @@
-//! Messages as bytes. The first byte is the format's version. Every length is held against a bound and against what is there
+//! Messages as bytes. The first byte is the format's version. Every length is checked against a bound and against the present bytes
 //! before memory is taken for it.
 
 use std::net::{IpAddr, SocketAddr};

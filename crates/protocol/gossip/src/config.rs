@@ -8,7 +8,7 @@ use crate::DetectorConfig;
 /// How a node gossips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Name of the cluster; who says another one is not listened to.
+    /// Name of the cluster; messages with another one are ignored.
     pub cluster: String,
     /// The seeds, which a node contacts when it knows no peer, and now and then later, so that parts of a cluster find each other again.
     pub seeds: Vec<SocketAddr>,
@@ -16,7 +16,7 @@ pub struct Config {
     pub detector: DetectorConfig,
     /// Memory for the state of others, in bytes: further hosts are refused. Members never are, whose number the cluster decides.
     pub memory_max: usize,
-    /// Bytes of a message; what needs more is split. At least [`Config::MESSAGE_BYTES_LEAST`].
+    /// Bytes of a message; longer content is split. At least [`Config::MESSAGE_BYTES_LEAST`].
     pub message_bytes_max: usize,
     /// From so many endpoints on an exchange begins with versions alone; fewer are sent whole, which saves a message where they differ.
     pub roster_least: usize,

@@ -15,7 +15,7 @@ pub struct DetectorConfig {
     pub threshold: f64,
     /// Intervals remembered for each endpoint.
     pub window: usize,
-    /// The interval assumed before there was one: that of heartbeats, so that who dies young is not waited for twice as long.
+    /// The interval assumed before there was one: that of heartbeats, so that a node that dies soon after its start is not waited for twice as long.
     pub initial_interval: Duration,
     /// Longer intervals were outages and say nothing about the endpoint's rhythm.
     pub interval_max: Duration,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_gets_what_it_lacks() {
+    fn each_side_receives_missing_states() {
         let ours =
             [endpoint(2, 5, 9), endpoint(3, 5, 9), endpoint(4, 5, 9), endpoint(5, 5, 9), endpoint(6, 6, 9)];
         // 1 is not known here, 2 is older there, 3 newer, 4 the same, 5 not known there, 6 from an earlier generation there,

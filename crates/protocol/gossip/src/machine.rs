@@ -62,7 +62,7 @@ pub enum Event {
     /// forgotten, and not listened to for a while. The first time in its process a node sends to all of them at once, so that
     /// they know that it is back before it serves.
     Members(BTreeMap<HostId, SocketAddr>),
-    /// This node stops, and says so. It does nothing afterwards.
+    /// This node stops, and announces it. It does nothing afterwards.
     Stop,
 }
 
@@ -101,7 +101,7 @@ pub enum Effect {
         /// The change.
         change: Change,
     },
-    /// This node goes on in a later generation; the next start must be later still.
+    /// This node continues in a later generation; the next start must be later still.
     Generation(u64),
     /// Another node lives with this one's host id since a later time: one of the two has to stop.
     HostIdTaken {
@@ -811,7 +811,7 @@ impl Gossip {
         }
     }
 
-    /// No process is at a host's address. Nodes without a connection to it would not notice: some are notified, who look for
+    /// No process is at a host's address. Nodes without a connection to it would not notice: some are notified, which look for
     /// themselves and tell others.
     fn gone(
         &mut self,

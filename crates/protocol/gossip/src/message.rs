@@ -1,7 +1,7 @@
 //! The messages of an exchange, and their content.
 //!
-//! A sends digests ([`Message::Syn`]); B answers with what A lacks and asks for what B lacks ([`Message::Ack`]); A gives it
-//! ([`Message::Deltas`]). A digest message says which range of host ids it covers, so that B also sees whom A does not know
+//! A sends digests ([`Message::Syn`]); B answers with the states that A lacks and requests those that B lacks ([`Message::Ack`]); A sends them
+//! ([`Message::Deltas`]). A digest message says which range of host ids it covers, so that B also sees the nodes that A does not know
 //! at all, and so that it can be split.
 
 use std::net::SocketAddr;

@@ -16,7 +16,7 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Text as bytes; none when it is not what [`encode`] writes.
+/// Text as bytes; none when it is not in the form of [`encode`].
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(4) {

@@ -80,7 +80,7 @@ pub(crate) fn list(all: &[Operand]) -> Option<String> {
     })
 }
 
-/// A function of conditions, and what is wrong with the call.
+/// A function of conditions, and the error in the call.
 pub(crate) fn call(name: &str, arguments: Vec<Operand>) -> (Node, Option<String>) {
     let null = || Node::Operand(Operand::Value(Rc::new(Value::Null)));
     let nothing = || Node::Condition(Condition::And(Vec::new()));

@@ -1,4 +1,4 @@
-//! Conditions: what they are, and whether an item meets them.
+//! Conditions: their syntax tree, and their evaluation on an item.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -193,7 +193,7 @@ fn compare(comparison: Comparison, left: Option<&Value>, right: Option<&Value>) 
             Comparison::Ne => left != right,
             other => left.order(right).is_some_and(|order| other.holds(order)),
         },
-        // What does not exist differs from everything.
+        // A missing value differs from everything.
         _ => comparison == Comparison::Ne,
     }
 }

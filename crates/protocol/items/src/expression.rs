@@ -107,10 +107,10 @@ impl Substitutions {
         self.by_value.get(key).cloned()
     }
 
-    /// Refuses what no expression has used; to be called when all are parsed.
+    /// Refuses names and values that no expression has used; to be called when all are parsed.
     ///
     /// # Errors
-    /// With the names of what was not used.
+    /// With the unused names.
     pub fn check_used(&self) -> Result<()> {
         let used = self.used.borrow();
         let unused = |keys: &mut dyn Iterator<Item = &String>| {

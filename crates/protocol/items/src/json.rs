@@ -38,7 +38,7 @@ pub fn read_bool(json: &Json) -> Result<bool> {
     json.as_bool().map_or_else(|| wrong_kind(json, "Boolean"), Ok)
 }
 
-/// A whole number; what is behind the point is left out, as AWS does.
+/// A whole number; the fraction is left out, as AWS does.
 ///
 /// # Errors
 /// When it is something else.
@@ -198,7 +198,7 @@ fn read_set(kind: &str, members: &[Json]) -> Result<Value> {
     }
 }
 
-/// Messages do not grow with what clients send.
+/// Messages do not grow with clients' texts.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(1000) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! DynamoDB's items: values, numbers, their JSON, and expressions over them, with the messages that AWS gives.
 //!
-//! Pure and synchronous (docs/design/dynamo.md). What is refused is an [`Error`] whose text clients match on. Must not know tables,
+//! Pure and synchronous (docs/design/dynamo.md). Refusals are an [`Error`] whose text clients match on. Must not know tables,
 //! storage or HTTP; callers pass the names of keys.
 
 pub mod base64;

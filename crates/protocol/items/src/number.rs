@@ -94,7 +94,7 @@ impl Number {
         if self.mantissa == 0 { 1 } else { self.mantissa.ilog10() + 1 }
     }
 
-    /// Significant digits and whether it is negative: what its size counts by.
+    /// Significant digits and whether it is negative: the input of its size.
     pub fn size(&self) -> usize {
         self.digits().div_ceil(2) as usize + 1 + usize::from(self.negative)
     }

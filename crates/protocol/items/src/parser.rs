@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
                 });
                 Ok(Condition::And(Vec::new()))
             }
-            // What follows an error of meaning may be taken for something else.
+            // Text behind a semantic error may be taken for something else.
             Node::Operand(_) if self.wrong.is_some() => Ok(Condition::And(Vec::new())),
             Node::Operand(_) => self.syntax(),
         }

@@ -97,7 +97,7 @@ pub struct Projection(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
-    /// The document without what is not wanted.
+    /// The document without its unwanted parts.
     Part(Tree),
     /// The values, each by a name.
     Named(Vec<(String, Path)>),

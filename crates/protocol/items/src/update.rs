@@ -65,7 +65,7 @@ impl Update {
             || !self.delete.is_empty()
             || self.set.iter().any(|(path, value)| !path.is_top() || !plain(value))
             || self.remove.iter().any(|path| !path.is_top())
-            // What only removes makes no item where there is none.
+            // An update that only removes makes no item where there is none.
             || (self.set.is_empty() && !self.remove.is_empty())
     }
 
@@ -86,7 +86,7 @@ impl Update {
     /// The item after the update.
     ///
     /// # Errors
-    /// When the item does not have what the update builds on, or another type there.
+    /// When the item does not have the attribute on which the update builds, or another type there.
     pub fn apply(&self, old: &Item) -> Result<Item> {
         let mut item = old.clone();
         let mut values = Vec::with_capacity(self.set.len());
@@ -104,12 +104,12 @@ impl Update {
                 None => {}
             }
         }
-        // What is set behind the end of a list is appended in the order of the indexes.
+        // Elements set behind the end of a list are appended in the order of the indexes.
         values.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (path, value) in values {
             set(&mut item, path, value)?;
         }
-        // From the end of lists to their beginning, so that indexes stay what they were.
+        // From the end of lists to their beginning, so that indexes stay valid.
         removed.sort();
         for path in removed.into_iter().rev() {
             remove(&mut item, path)?;

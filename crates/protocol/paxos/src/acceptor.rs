@@ -1,5 +1,5 @@
-//! The voter of one replica for one partition: what it promised, what it accepted, and the last write that it saw
-//! committed. A pure step; whoever carries it out stores the new state before the reply leaves.
+//! The voter of one replica for one partition: its promise, its accepted proposal, and the last write that it saw
+//! committed. A pure step; the caller stores the new state before the reply leaves.
 
 use crate::{Ballot, Proposal};
 
@@ -31,8 +31,8 @@ impl<V> AcceptorState<V> {
         self.promised.is_none() && self.accepted.is_none() && self.committed.is_none()
     }
 
-    /// The same without writes whose authors' rounds are not above `floor`, and following no round that is not: what comes of those
-    /// is not wanted any more.
+    /// The same without writes whose authors' rounds are not above `floor`, and following no round that is not: results of those
+    /// are not wanted any more.
     #[must_use]
     pub fn above(mut self, floor: Ballot) -> Self {
         let wanted = |proposal: &Proposal<V>| proposal.id > floor;
@@ -42,7 +42,7 @@ impl<V> AcceptorState<V> {
         self
     }
 
-    /// The joint state of two voters: whatever either one has promised, accepted or seen committed.
+    /// The joint state of two voters: everything that either one has promised, accepted or seen committed.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         let later = |one: Option<Proposal<V>>, two: Option<Proposal<V>>| match (one, two) {
@@ -62,16 +62,16 @@ impl<V> AcceptorState<V> {
     }
 }
 
-/// A proposer's request of a voter. The reply to a [`Request::Commit`] alone may leave before what it changed is on disk.
+/// A proposer's request of a voter. The reply to a [`Request::Commit`] alone may leave before the changed state is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<V> {
-    /// Follow no round below this one, and say what is unfinished.
+    /// Follow no round below this one, and return the unfinished proposal.
     Prepare(Ballot),
     /// Accept this.
     Propose(Proposal<V>),
     /// This was accepted by a quorum: write it.
     Commit(Proposal<V>),
-    /// The same to a voter that lacks the last commit. What is decided next builds on it, perhaps without this voter: it is to be
+    /// The same to a voter that lacks the last commit. The next decision builds on it, perhaps without this voter: it is to be
     /// on disk before the reply leaves, as promises are.
     Repair(Proposal<V>),
 }
@@ -79,7 +79,7 @@ pub enum Request<V> {
 /// The answer of a voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {
-    /// The promise, and what was accepted and committed before.
+    /// The promise, and the proposals accepted and committed before.
     Promised {
         /// See [`AcceptorState::accepted`].
         accepted: Option<Proposal<V>>,
@@ -108,7 +108,7 @@ pub struct Step<V> {
     pub reply: Reply<V>,
 }
 
-/// Takes a request. `memory_micros` is how long states are kept: what is older may have been forgotten, so that rounds from
+/// Takes a request. `memory_micros` is how long states are kept: older ones may have been dropped, so that rounds from
 /// before are not followed, and a state from before counts for nothing.
 pub fn step<V: Clone>(
     state: &AcceptorState<V>,
@@ -159,7 +159,7 @@ fn follow<V: Clone>(state: &AcceptorState<V>, request: Request<V>, forgotten: i6
             let apply = commit.value.clone();
             let newer = commit.ballot > state.committed_ballot();
             let state = newer.then(|| AcceptorState {
-                // Who has not followed the round so far still knows that it was followed.
+                // A voter that has not followed the round so far still records that others did.
                 promised: state.promised.max(commit.ballot),
                 accepted: state.accepted.clone().filter(|accepted| accepted.ballot > commit.ballot),
                 committed: Some(commit),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_holds_and_tells_what_is_unfinished() {
+    fn a_promise_holds_and_returns_the_unfinished_proposal() {
         let mut state = AcceptorState::default();
         let promised = |accepted, committed| Reply::Promised { accepted, committed };
         assert_eq!(take(&mut state, Request::Prepare(ballot(5))), promised(None, None));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_voted_on_below_a_floor_is_forgotten_and_not_followed() {
+    fn rounds_below_a_floor_are_forgotten_and_not_followed() {
         let mut state = AcceptorState::default();
         take(&mut state, Request::Commit(proposal(2, "old")));
         take(&mut state, Request::Propose(proposal(4, "open")));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn two_voters_remember_together_what_either_one_does() {
+    fn the_joint_state_of_two_voters_has_the_state_of_each() {
         let state = |promised, accepted: Option<i64>, committed: Option<i64>| AcceptorState {
             promised: ballot(promised),
             accepted: accepted.map(|at| proposal(at, "a")),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_memory_counts_for_nothing_and_is_not_followed() {
+    fn rounds_older_than_the_memory_count_for_nothing_and_are_not_followed() {
         let mut state = AcceptorState::default();
         take(&mut state, Request::Propose(proposal(0, "a")));
         let later = NOW + MEMORY + 1;

@@ -1,9 +1,9 @@
-//! Agreement on the next write of one partition: the rules of Paxos for those who vote ([`acceptor`]) and those who
-//! propose ([`proposer`]), as state machines without tasks, clock or network.
+//! Agreement on the next write of one partition: the rules of Paxos for acceptors ([`acceptor`]) and proposers
+//! ([`proposer`]), as state machines without tasks, clock or network.
 //!
-//! A round: a proposer takes a [`Ballot`], has a quorum promise to follow nobody with a lower one, learns from the promises
-//! what is unfinished and finishes it, reads, proposes its write, and when a quorum has accepted it, has every replica
-//! commit it. docs/design/lwt.md says what differs from Cassandra's and why it is right.
+//! A round: a proposer takes a [`Ballot`], has a quorum promise to follow none with a lower one, learns from the promises
+//! of an unfinished proposal and finishes it, reads, proposes its write, and when a quorum has accepted it, has every replica
+//! commit it. docs/design/lwt.md has the differences from Cassandra and why they are correct.
 
 pub mod acceptor;
 mod ballot;
@@ -18,10 +18,10 @@ pub use proposer::{Action, Failure, Proposer};
 pub struct Proposal<V> {
     /// The round in which it is proposed; higher when another than its author finishes it.
     pub ballot: Ballot,
-    /// The round of its author: who it is, and the time that its write has.
+    /// The round of its author: its identity, and the timestamp of its write.
     pub id: Ballot,
-    /// The authors' rounds of the writes that were chosen before it, the last one first; a few of them. They tell an author
-    /// whose write another finished, and others followed, what became of it.
+    /// The authors' rounds of the writes that were chosen before it, the last one first; a few of them. An author
+    /// whose write another finished, and others followed, learns its outcome from them.
     pub after: Vec<Ballot>,
     /// The write.
     pub value: Option<V>,

@@ -1,6 +1,6 @@
-//! One client's request on its way through as many rounds as it takes. Replies go in, what is to be done next comes out.
+//! One client's request on its way through as many rounds as it takes. Replies go in, the next actions come out.
 //!
-//! The caller numbers the voters from 0, sends the messages that it gets (a proposal to one voter arrives once at most), reads and decides when it is asked, waits as long as it
+//! The caller numbers the voters from 0, sends the messages that it gets (a proposal to one voter arrives once at most), reads and decides when told to, waits as long as it
 //! thinks right before it begins [`Action::Again`], and says [`Proposer::expire`] when it has no more time.
 
 use crate::{AFTER_MAX, Ballot, Proposal, Reply, Request};
@@ -19,7 +19,7 @@ pub enum Action<V> {
     },
     /// Nothing, but for waiting.
     Wait,
-    /// Read the partition from a quorum and say with [`Proposer::decided`] what is to be written. What the write says is to
+    /// Read the partition from a quorum and pass the write to [`Proposer::decided`]. Its cells are to
     /// have the time of this ballot.
     Decide(Ballot),
     /// Begin another round above this one: after a pause, when others got in the way.
@@ -31,7 +31,7 @@ pub enum Action<V> {
     },
     /// The decided value is chosen: have every replica commit it.
     Chosen(Proposal<V>),
-    /// Nothing was to be written, and what was read is the latest.
+    /// Nothing was to be written, and the read rows are the latest.
     Nothing,
     /// It cannot be done.
     Failed(Failure),
@@ -40,9 +40,9 @@ pub enum Action<V> {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whether what was decided may be chosen nonetheless, now or later.
+    /// Whether the decided write may be chosen nonetheless, now or later.
     pub uncertain: bool,
-    /// Voters that did what the last phase asked of them.
+    /// Voters that accepted the requests of the last phase.
     pub received: usize,
     /// Voters that had to.
     pub required: usize,
@@ -60,8 +60,8 @@ impl<V> Promise<V> {
     }
 }
 
-/// Whether a proposal that was accepted may still be to be committed, given the last commit. What another finished before may
-/// be proposed once more, in a higher round, by who did not know.
+/// Whether a proposal that was accepted may still be to be committed, given the last commit. A proposal that another finished before may
+/// be proposed once more, in a higher round, by one that did not know.
 fn is_open<V>(proposal: &Proposal<V>, last: Option<&Proposal<V>>) -> bool {
     last.is_none_or(|last| {
         proposal.ballot > last.ballot && proposal.id != last.id && !last.after.contains(&proposal.id)
@@ -233,7 +233,7 @@ impl<V: Clone> Proposer<V> {
         self.promises.iter().flatten().filter(|promise| promise.committed_ballot() >= last).count()
     }
 
-    /// A quorum has promised: what is unfinished comes first.
+    /// A quorum has promised: an unfinished proposal comes first.
     fn promised(&mut self) -> Action<V> {
         let last = self.last_commit().cloned();
         let last_ballot = last.as_ref().map_or(Ballot::NONE, |commit| commit.ballot);
@@ -255,7 +255,7 @@ impl<V: Clone> Proposer<V> {
             if self.own.iter().any(|own| own.ballot < last.ballot && !remembered(own)) {
                 return self.fail(true);
             }
-            // What is below a commit and was not chosen before it never will be.
+            // A proposal below a commit that was not chosen before it never will be.
             self.own.retain(|own| own.ballot > last.ballot);
         }
         let open = self.promises.iter().flatten().filter_map(|promise| promise.accepted.as_ref());
@@ -282,7 +282,7 @@ impl<V: Clone> Proposer<V> {
         Action::Decide(self.ballot)
     }
 
-    /// Takes what the caller decided: a write, or nothing.
+    /// Takes the caller's decision: a write, or nothing.
     ///
     /// # Panics
     /// When it was not asked.
@@ -334,7 +334,7 @@ impl<V: Clone> Proposer<V> {
         self.fail(!self.own.is_empty())
     }
 
-    /// A write of ours that a voter may have accepted may be chosen later. Who refused it did not accept it: what is sent once
+    /// A write of ours that a voter may have accepted may be chosen later. A voter that refused it did not accept it: a proposal that is sent once
     /// arrives once at most.
     fn remember_own(&mut self) {
         if let Phase::Proposing { proposal, finishes: false } = &self.phase
@@ -352,7 +352,7 @@ impl<V: Clone> Proposer<V> {
         Action::Failed(Failure { uncertain, received: self.count.done, required: self.required })
     }
 
-    /// There is no more time: what the client is to be told.
+    /// There is no more time: the outcome for the client.
     pub fn expire(&mut self) -> Failure {
         self.remember_own();
         let failure =

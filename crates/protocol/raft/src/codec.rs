@@ -8,8 +8,8 @@
 //! snapshot  := index (8), term (8), members, length (4), state
 //! ```
 //!
-//! All integers are big-endian. A peer's bytes are hostile: every length is held against a limit and against what is
-//! left before memory is taken, and what Raft never says (entries out of order, a term from the future) is no message.
+//! All integers are big-endian. A peer's bytes are hostile: every length is checked against a limit and against the bytes
+//! left before memory is allocated, and content that Raft never sends (entries out of order, a term from the future) is no message.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub enum CodecError {
     /// A kind that does not exist.
     #[error("there is no {what} of kind {found}")]
     Kind {
-        /// Of what.
+        /// The message or field.
         what: &'static str,
         /// The kind found.
         found: u8,
@@ -57,7 +57,7 @@ pub enum CodecError {
     /// A length beyond its limit.
     #[error("{what}: {found}, at most {limit}")]
     Limit {
-        /// Of what.
+        /// The message or field.
         what: &'static str,
         /// The value.
         found: u64,

@@ -24,7 +24,7 @@ pub(crate) fn entry_to_pb(entry: &Entry) -> pb::Entry {
     out
 }
 
-/// The entries of a node that never held anything else than what [`entry_to_pb`] or a proposal made.
+/// The entries of a node that never held other entries than those made by [`entry_to_pb`] or a proposal.
 pub(crate) fn entry_from_pb(entry: &pb::Entry) -> Entry {
     let payload = match entry.get_entry_type() {
         pb::EntryType::EntryNormal if entry.data.is_empty() => Payload::Empty,

@@ -36,11 +36,11 @@ pub enum Payload {
     Empty,
     /// A command of the state above. Never empty.
     Command(Bytes),
-    /// A change of who belongs to the group; without changes, the end of a joint configuration.
+    /// A change of the group's members; without changes, the end of a joint configuration.
     Membership(Vec<Change>),
 }
 
-/// One change of who belongs to the group.
+/// One change of the group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Gives a node a vote.
@@ -60,7 +60,7 @@ pub struct Membership {
     pub learners: BTreeSet<u64>,
     /// In a joint configuration: the former voters; a majority of these is needed, too.
     pub outgoing: BTreeSet<u64>,
-    /// In a joint configuration: who loses the vote and stays.
+    /// In a joint configuration: the voters that become learners.
     pub learners_next: BTreeSet<u64>,
     /// The leader ends the joint configuration by itself.
     pub auto_leave: bool,
@@ -268,7 +268,7 @@ pub enum Unacceptable {
 /// A node's role in its group at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Follows, or does not know whom to follow.
+    /// Follows, or does not know the leader.
     Follower,
     /// Asks whether an election has a chance.
     PreCandidate,

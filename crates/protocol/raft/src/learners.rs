@@ -22,7 +22,7 @@ pub(crate) struct Learners {
 struct Learner {
     sent: u64,
     heard: u64,
-    /// It does not know who leads.
+    /// It does not know the leader.
     asked: bool,
 }
 

@@ -1,7 +1,7 @@
 //! One Raft group's state machine, without IO, clock or randomness of its own: events in, effects out.
 //!
 //! The algorithm is the `raft` crate of crates.io. This crate keeps it in the order that Raft demands (durable writes are
-//! handed out before what may be said, as types: [`Batch`] before [`Effects`]), draws its election timeouts from a seed, and
+//! handed out before the messages that depend on them, as types: [`Batch`] before [`Effects`]), draws its election timeouts from a seed, and
 //! gives messages, entries and snapshots a codec with limits, so that no byte from the network reaches a protobuf parser.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

@@ -94,7 +94,7 @@ impl Message {
         out
     }
 
-    /// Reads what [`Message::encode`] wrote.
+    /// Decodes the output of [`Message::encode`].
     ///
     /// # Errors
     /// [`CodecError`] when another version wrote it, the kind is unknown, the bytes are cut off or too many, or a field

@@ -375,7 +375,7 @@ impl Node {
         self.learners.at_rest = at_rest;
     }
 
-    /// A learner does not know who leads: if this node does, it says so with its next heartbeats.
+    /// A learner does not know the leader: if this node leads, its next heartbeats announce it.
     pub fn learner_asks(&mut self, id: u64) {
         if self.is_leader() && self.is_learner(id) {
             self.learners.set_term(self.raw.raft.term);

@@ -176,7 +176,7 @@ impl Storage for Store {
         Ok(self.last())
     }
 
-    /// A peer takes a snapshot only when it belongs to the group as of it; a newer one is asked for otherwise.
+    /// A peer takes a snapshot only when it belongs to the group as of it; a newer one is requested otherwise.
     fn snapshot(&self, request_index: u64, to: u64) -> Result<pb::Snapshot> {
         match &self.snapshot {
             Some(snapshot) if snapshot.index >= request_index && snapshot.membership.contains(to) => {

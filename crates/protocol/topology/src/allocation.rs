@@ -1,7 +1,7 @@
 //! The tokens of a node that joins, chosen so that every node keeps about as much as the others beside it.
 //!
-//! When copies are spread over racks, the nodes of one rack share a copy, whatever the other racks' tokens are; in a
-//! datacenter of one rack all its nodes share. So that is what is balanced: the rack's own ring, or the datacenter's.
+//! When replicas are spread over racks, the nodes of one rack share a replica, regardless of the other racks' tokens; in a
+//! datacenter of one rack all its nodes share. So the balanced unit is the rack's own ring, or the datacenter's.
 
 use crate::ring::{Location, NodeIndex, Ring};
 

@@ -1,4 +1,4 @@
-//! The cluster as the requests of a node see it: who is in the ring, where, and whether it is alive. A value; a change makes
+//! The cluster as the requests of a node see it: the nodes of the ring, their place and their liveness. A value; a change makes
 //! another, which every shard is given. The placements of its keyspaces are computed before it is ([`ClusterView::with_placed`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ pub struct ViewNode {
 }
 
 impl ViewNode {
-    /// Whether the node is of the ring of those who own tokens, or of those who will own them.
+    /// Whether the node is of the ring of the present owners of tokens, or of the future ones.
     fn is_in_ring(&self, to_be: bool) -> bool {
         if to_be { !self.phase.goes() && !self.tokens.is_empty() } else { self.phase != Phase::Joining }
     }
@@ -65,11 +65,11 @@ pub enum Phase {
     /// It owns its tokens.
     #[default]
     Normal,
-    /// It will own its tokens: it takes writes of what it will own, and reads do not ask it.
+    /// It will own its tokens: it takes writes of its future ranges, and is not read from.
     Joining,
-    /// It owns its tokens still; those who will own them take writes already.
+    /// It owns its tokens still; their future owners take writes already.
     Leaving,
-    /// The same, and it will not come back: what only it has is lost.
+    /// The same, and it will not come back: rows that only it has are lost.
     Removing,
 }
 
@@ -89,10 +89,10 @@ pub struct Replicated {
     pub other: Option<Replication>,
 }
 
-/// The nodes of the cluster and what follows from them.
+/// The nodes of the cluster and everything derived from them.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
-    /// Those whom reads ask; they come first among the nodes.
+    /// The nodes that are read from; they come first.
     ring: PlacedRing,
     nodes: Vec<ViewNode>,
     /// The nodes' places in `nodes`, by host.
@@ -130,7 +130,7 @@ impl ClusterView {
         Self::of(own, nodes, false)
     }
 
-    /// The same when reads ask those already who will own the tokens, and writes still go to those, too, who did.
+    /// The same when reads have switched to the future owners of the tokens, and writes still go to the previous ones, too.
     ///
     /// # Errors
     /// As [`Ring::new`](crate::Ring::new).
@@ -197,7 +197,7 @@ impl ClusterView {
     /// rings and placements with `before`.
     ///
     /// # Errors
-    /// When the nodes make no ring.
+    /// When the nodes are an invalid ring.
     ///
     /// # Panics
     /// When the node itself is not among them.
@@ -274,8 +274,8 @@ impl ClusterView {
         Self { keyspaces: Arc::new(keyspaces), ..self }
     }
 
-    /// The same with nodes that have left: nobody is to ask them, and connections to them stay until the cluster's log forgets them,
-    /// for what they were asked by the previous topology version.
+    /// The same with nodes that have left: no new requests go to them, and connections to them stay until the cluster's log forgets them,
+    /// for requests by the previous topology version.
     #[must_use]
     ///
     /// # Panics
@@ -346,7 +346,7 @@ impl ClusterView {
         self.own
     }
 
-    /// The ring of those who own tokens now, as reads see it.
+    /// The ring of the present owners of tokens, as reads see it.
     pub fn ring(&self) -> &Ring {
         self.ring.ring()
     }
@@ -469,8 +469,8 @@ impl ClusterView {
         placed
     }
 
-    /// When reads have gone over: whether nodes of which `knows` is false could still make a quorum of what the replicas of some range
-    /// were, in all or in a datacenter.
+    /// When reads have switched: whether nodes of which `knows` is false could still make a quorum of the previous replicas of some range,
+    /// in all or in a datacenter.
     pub fn blind_quorum(&self, copies: &DataPlacement, knows: impl Fn(NodeIndex) -> bool) -> bool {
         if !self.switched || copies.is_settled() {
             return false;

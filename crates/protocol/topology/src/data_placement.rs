@@ -74,7 +74,7 @@ impl DataPlacement {
         self.now.replicas(token)
     }
 
-    /// Those who will be replicas of a token and are not yet, or who were when reads have gone over: they take its writes.
+    /// The pending replicas of a token, or the previous ones when reads have switched: they take its writes.
     pub fn pending(&self, token: i64) -> Replicas {
         let now = self.now.replicas(token);
         self.others(token).into_iter().filter(|node| !now.contains(node)).collect()
@@ -102,7 +102,7 @@ impl DataPlacement {
         nodes.all(|node| self.takes(node, other))
     }
 
-    /// Whether a node has what was written to a token before: it is a replica, or was until reads went over. One that will be a replica has not
+    /// Whether a node has the earlier writes of a token: it is a replica, or was until reads switched. A pending replica has not
     /// yet.
     pub fn is_complete(&self, node: NodeIndex, token: i64) -> bool {
         self.replicas(token).contains(&node) || self.switched && self.others(token).contains(&node)
@@ -121,7 +121,7 @@ impl DataPlacement {
         !self.switched && self.other.is_some()
     }
 
-    /// Those who are replicas of a token and will not be, while reads still ask them: what only they have has to be fetched from them.
+    /// The leaving replicas of a token, while reads still use them: rows that only they have must be fetched from them.
     pub fn losing(&self, token: i64) -> Replicas {
         if !self.moves() {
             return Replicas::new();
@@ -137,7 +137,7 @@ impl DataPlacement {
     }
 
     /// The nodes that fetch a range: those that will be replicas and are not yet. Where a replication has fewer replicas than before, also
-    /// those who stay: what a quorum of before has, a quorum of those who are left has to have.
+    /// those that stay: a quorum of the remaining replicas must have all rows of a previous quorum.
     fn fetchers<'a>(&self, piece: &'a RangeReplicas<'_>) -> impl Iterator<Item = NodeIndex> + 'a {
         let all = self.is_altered && piece.loses();
         piece.others().filter(move |node| all || !piece.now.contains(node))
@@ -149,14 +149,14 @@ impl DataPlacement {
         self.moving().filter(gains).map(|piece| piece.range).collect()
     }
 
-    /// Those who gain a range.
+    /// The pending replicas of all ranges.
     pub fn pending_nodes(&self) -> BTreeSet<NodeIndex> {
         let mut nodes = BTreeSet::new();
         self.moving().for_each(|piece| nodes.extend(self.fetchers(&piece)));
         nodes
     }
 
-    /// The ranges of which a node is a replica whom reads ask.
+    /// The ranges of which a node is a replica for reads.
     pub fn owned(&self, node: NodeIndex) -> Vec<TokenRange> {
         self.now.ranges_of(node).collect()
     }

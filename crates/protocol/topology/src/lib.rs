@@ -1,4 +1,4 @@
-//! The owners of data: tokens to nodes and to shards, and what a consistency level asks of replicas. Pure.
+//! The owners of data: tokens to nodes and to shards, and the requirements of consistency levels. Pure.
 
 mod allocation;
 mod cluster_view;

@@ -1,4 +1,4 @@
-//! Which nodes keep a copy of what: ring and replication make a placement, token range → ordered replicas.
+//! The placement of replicas: ring and replication give token range → ordered replicas.
 //!
 //! The rules (`strategy`) are those of Cassandra's strategies, held against Cassandra's own classes by `testdata/placement.tsv`.
 //! A table's own map of tablets will make the same value in another way.
@@ -95,7 +95,7 @@ impl Placement {
         self.replicas.len()
     }
 
-    /// The replicas of the range at a place in the order of the ring; behind the last range the first goes on. None when there are no ranges.
+    /// The replicas of the range at a position in the order of the ring; behind the last range the first one follows. None when there are no ranges.
     pub fn at(&self, place: usize) -> &[NodeIndex] {
         let range = self.ranges.get(place).or(self.ranges.first());
         range.map_or(&[], |range| range.of(&self.replicas))

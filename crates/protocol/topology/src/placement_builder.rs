@@ -191,7 +191,7 @@ impl<'a> PlacementBuilder<'a> {
 
     /// Marks the ranges whose replicas are found by looking at a token where the rings differ, or behind it. Of two ranges the one that
     /// begins to look earlier has found its replicas no later (both strategies need more of the ring only for want of nodes or
-    /// racks), so that nothing before the first that does not get so far has to be looked at.
+    /// racks), so that nothing before the first one that ends earlier has to be looked at.
     fn mark_moved(&self, places: &mut [u32], changes: &[usize]) {
         let count = places.len();
         let mut replicas = Replicas::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A node's identity for life, whatever its address.
+/// A node's identity for life, independent of its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
 
@@ -49,7 +49,7 @@ pub struct RingNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub u16);
 
-/// Why nodes and tokens make no ring.
+/// The reason why nodes and tokens are an invalid ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// Two nodes took the same token.
@@ -76,7 +76,7 @@ pub enum RingError {
 }
 
 /// Nodes and their tokens. A token owns the range from the token before it (not included) to itself (included), and the
-/// smallest token also what lies above the greatest.
+/// smallest token also the tokens above the greatest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
     nodes: Vec<RingNode>,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_owns_what_lies_before_it() {
+    fn a_token_owns_the_range_before_it() {
         let ring = Ring::new([(node(1), vec![-100, 50]), (node(2), vec![0])]).unwrap();
         let owner = |token| ring.tokens()[ring.owner_position(token).unwrap()];
         assert_eq!(owner(-101), (-100, NodeIndex(0)));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_ring_is_refused() {
+    fn invalid_rings_are_refused() {
         let taken = Ring::new([(node(1), vec![5]), (node(2), vec![5])]);
         assert_eq!(taken, Err(RingError::TokenTaken { token: 5 }));
         let twice = Ring::new([(node(1), vec![5]), (node(1), vec![6])]);

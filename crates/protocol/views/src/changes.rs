@@ -11,7 +11,7 @@ use crate::definition::Presence;
 use crate::image::difference;
 
 impl View {
-    /// The rows of a base partition that have to be read before [`View::changes`] is asked about an update: those that it writes, and those in what
+    /// The rows of a base partition to read before [`View::changes`] is called with an update: those that it writes, and those in the ranges that
     /// it deletes.
     pub fn rows_read(base: &Table, update: &PartitionUpdate) -> Slices {
         if !update.deletion.is_live() {
@@ -26,11 +26,11 @@ impl View {
         Slices::new(update.rows().iter().map(row).chain(ranges).collect())
     }
 
-    /// The changes of the view that follow from `update` of a base partition, one update for each partition of it. `before` is what the base replica had of the
-    /// rows that [`View::rows_read`] tells, with all that deletes in them and live or not. Deletions are made at `now`.
+    /// The changes of the view that follow from `update` of a base partition, one update for each partition of it. `before` is the base replica's state of the
+    /// rows of [`View::rows_read`], with all deletions in them and live or not. Deletions are made at `now`.
     ///
-    /// The result is right for a view that has all that was derived from `before`; merging it twice, late, or with what other replicas
-    /// derive does no harm.
+    /// The result is right for a view that has all that was derived from `before`; merging it twice, late, or with the results of other replicas
+    /// does no harm.
     ///
     /// # Panics
     /// When the two are not of one partition.
@@ -68,9 +68,9 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// Adds what follows from one base row that was `old` and is `new`.
+    /// Adds the updates derived from one base row that was `old` and is `new`.
     fn row(&mut self, key: &DecoratedKey, old: &Row, new: &Row) {
-        // A deletion of what was not there says nothing.
+        // A deletion of missing rows has no effect.
         if old == new || says_nothing(old) && says_nothing(new) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The copy of a base row in a view, and what one copy says beyond another.
+//! The copy of a base row in a view, and the difference between two copies.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl View {
     }
 }
 
-/// The hidden map of a row: what the base columns that the view does not show say about its existence.
+/// The hidden map of a row: the existence of the row by base columns that the view does not show.
 fn hidden_map(base: &Row, others: &[(ColumnId, String)]) -> Option<ColumnData> {
     let without_value = |cell: &Cell| Cell { value: Bytes::new(), ..cell.clone() };
     let mut cells = Vec::new();

@@ -1,4 +1,4 @@
-//! Compares rows of a view with the base rows that they follow from, and says what makes a view right that is not.
+//! Compares rows of a view with the base rows that they follow from, and computes repairs of wrong view rows.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ impl View {
         Some((key, Clustering::new(base, &base_clustering)))
     }
 
-    /// The difference between what [`View::expected`] gives for a place of the view and the row that is there. A cell of the
+    /// The difference between the result of [`View::expected`] for a place of the view and the row that is there. A cell of the
     /// view may be newer than the base's when it says the same: that is how a cell is repaired that was hidden by a later one.
     pub fn compare(
         &self,
@@ -97,10 +97,10 @@ impl View {
         (!same_cells || !same_mark).then_some(Difference::Wrong)
     }
 
-    /// A row with which a row of the view shows, once they are merged, what [`View::expected`] gives: the expected cells, deletions
-    /// of what is there beside them at its own timestamp, and where the two are about one cell, the expected one behind what
-    /// is there. What is written is newer than `floor`: the timestamp of a deletion that is in the way, or [`Timestamp::MIN`].
-    pub fn mend(
+    /// A row with which a row of the view shows, once they are merged, the result of [`View::expected`]: the expected cells, deletions
+    /// of other present cells at their own timestamp, and where the two are about one cell, the expected one newer than the
+    /// present one. All of them are newer than `floor`: the timestamp of a deletion that is in the way, or [`Timestamp::MIN`].
+    pub fn repair(
         &self,
         clustering: &Clustering,
         expected: Option<&Row>,
@@ -194,7 +194,7 @@ fn live_cells(row: &Row, now: Seconds) -> LiveCells<'_> {
     cells
 }
 
-/// Whether a cell of the view says what the base's does, and not with an older timestamp.
+/// Whether a cell of the view equals the base's, and not with an older timestamp.
 fn says(found: &Cell, expected: &Cell) -> bool {
     found.value == expected.value
         && found.local_deletion == expected.local_deletion

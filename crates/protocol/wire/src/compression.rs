@@ -1,5 +1,5 @@
 //! Compression of bodies (v3 and v4, §5) and of frame payloads (v5): LZ4 and Snappy, with every declared length
-//! checked against what the packed bytes can hold before memory is taken.
+//! checked against the capacity of the packed bytes before memory is allocated.
 
 use bytes::Bytes;
 use lz4_flex::block::CompressTable;
@@ -138,7 +138,7 @@ impl Compressor {
         self.packed.get(..written).filter(|packed| packed.len() < plain.len())
     }
 
-    /// Writes the LZ4 block of `plain` after `offset` bytes of `packed`; the end of what was written.
+    /// Writes the LZ4 block of `plain` after `offset` bytes of `packed`; the end of the written bytes.
     fn lz4_after(&mut self, offset: usize, plain: &[u8]) -> Option<usize> {
         self.grow(offset + lz4_flex::block::get_maximum_output_size(plain.len()));
         let table = self.lz4.get_or_insert_default();

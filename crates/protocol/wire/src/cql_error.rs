@@ -1,4 +1,4 @@
-//! ERROR messages (§4.2.1, §9): every code with its body, and what an older version gets in place of a newer code.
+//! ERROR messages (§4.2.1, §9): every code with its body, and the replacement of newer codes in older versions.
 
 use std::net::IpAddr;
 
@@ -164,7 +164,7 @@ pub enum ErrorKind {
     Invalid,
     /// 0x2300: the node's or the schema's configuration forbids it.
     ConfigError,
-    /// 0x2400: what was to be created exists.
+    /// 0x2400: the object to be created exists.
     AlreadyExists {
         /// Keyspace.
         keyspace: String,

@@ -88,7 +88,7 @@ impl Decoder {
         self.message_len_max = max;
     }
 
-    /// Fixes what STARTUP agreed on: the version, the framing and the compression of everything that follows.
+    /// Sets the options agreed on by STARTUP: the version, the framing and the compression of everything that follows.
     ///
     /// # Panics
     /// When called in the middle of a frame: the caller stops taking envelopes at the one that changes the framing.
@@ -105,7 +105,7 @@ impl Decoder {
         self.wanted
     }
 
-    /// Length of the message that is under way, with its header, as far as that is known: what memory it will
+    /// Length of the message that is under way, with its header, as far as that is known: the memory that it will
     /// take when it is all here. Never more than the longest message.
     pub fn message_len(&self) -> Option<usize> {
         match (&self.long_message, self.framing) {
@@ -286,7 +286,7 @@ impl Decoder {
         }
         let unpacked = match decompress_lz4(&payload, header.unpacked_len) {
             Ok(unpacked) => unpacked,
-            // A frame whose checksum is right but whose block is not: the peer is broken, and what was in it is lost.
+            // A frame whose checksum is right but whose block is not: the peer is broken, and its content is lost.
             Err(_) => return Some(Err(ProtocolError::BrokenFrame { reason: "its LZ4 block is damaged" })),
         };
         Some(Ok((header, unpacked)))

@@ -95,7 +95,7 @@ impl Encoder {
         self.out.is_empty()
     }
 
-    /// Closes the open frame and gives the bytes that are to be written. The caller removes from the front what it
+    /// Closes the open frame and gives the bytes that are to be written. The caller removes from the front the bytes that it
     /// wrote (`advance`, `split_to`) before the next message is pushed.
     pub fn finish(&mut self) -> &mut BytesMut {
         self.close_frame(true);
@@ -121,7 +121,7 @@ impl Encoder {
         self.out = buffer;
     }
 
-    /// Takes the memory back when nothing waits to be written, and drops what only compressing needs.
+    /// Takes the memory back when nothing waits to be written, and drops the state of compression.
     pub fn take_buffer(&mut self) -> Option<BytesMut> {
         if !self.out.is_empty() {
             return None;

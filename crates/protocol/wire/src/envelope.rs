@@ -54,7 +54,7 @@ opcodes! {
     Startup = 0x01, "STARTUP", Request;
     /// The connection may be used (§4.2.2).
     Ready = 0x02, "READY", Response;
-    /// The client has to prove who it is (§4.2.3).
+    /// The client has to authenticate (§4.2.3).
     Authenticate = 0x03, "AUTHENTICATE", Response;
     /// Asks for the server's options (§4.1.3).
     Options = 0x05, "OPTIONS", Request;
@@ -103,7 +103,7 @@ pub struct Flags(pub u8);
 impl Flags {
     /// The body is compressed (v3 and v4).
     pub const COMPRESSION: u8 = 0x01;
-    /// Tracing is asked for, or a tracing id is in the body.
+    /// Tracing is requested, or a tracing id is in the body.
     pub const TRACING: u8 = 0x02;
     /// The body begins with a custom payload (after tracing id and warnings).
     pub const CUSTOM_PAYLOAD: u8 = 0x04;

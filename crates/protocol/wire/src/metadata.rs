@@ -66,7 +66,7 @@ impl Metadata {
         Self(Arc::new(columns))
     }
 
-    /// No columns: what statements that return nothing have.
+    /// No columns: for statements that return nothing.
     pub fn none() -> Self {
         Self::new(Vec::new())
     }

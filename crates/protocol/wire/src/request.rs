@@ -10,7 +10,7 @@ use crate::{
 /// A custom payload: names and values in the order in which they were sent.
 pub type CustomPayload = Vec<(Utf8Bytes, Option<Bytes>)>;
 
-/// A request with what its envelope says beside the message.
+/// A request with the other fields of its envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The client asks for the request to be traced.
@@ -60,7 +60,7 @@ impl Startup {
 /// AUTH_RESPONSE (§4.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthResponse {
-    /// The token; what it means is the authenticator's matter.
+    /// The token; its meaning is up to the authenticator.
     pub token: Option<Bytes>,
 }
 

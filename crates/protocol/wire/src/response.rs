@@ -1,4 +1,4 @@
-//! Responses (§4.2), written straight into the bytes that go out: rows are appended cell by cell, and what stands
+//! Responses (§4.2), written straight into the bytes that go out: rows are appended cell by cell, and the fields
 //! in front of them is put together when the message is packed.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,7 +16,7 @@ pub(crate) mod result_kind {
     pub(crate) const SCHEMA_CHANGE: i32 = 5;
 }
 
-/// The most bytes of a result's rows. What would go beyond is not written: see [`ResponseWriter::is_too_large`].
+/// The most bytes of a result's rows. Rows beyond that are not written: see [`ResponseWriter::is_too_large`].
 pub const RESULT_BYTES_MAX: usize = 256 << 20;
 
 /// The header before the rows; known completely only when the last row is written.
@@ -82,7 +82,7 @@ impl ResponseWriter {
         self.opcode
     }
 
-    /// Bytes of the message so far, without what stands before a result's rows.
+    /// Bytes of the message so far, without the fields before a result's rows.
     pub fn len(&self) -> usize {
         self.body.len()
     }
@@ -177,8 +177,8 @@ impl ResponseWriter {
 
     /// RESULT with rows of these columns. The client asks for `skip_metadata`, if it knows them.
     ///
-    /// `known_id` is the result metadata id that came with EXECUTE: where the columns are others now, the response
-    /// says so and names them, whatever `skip_metadata` says.
+    /// `known_id` is the result metadata id that came with EXECUTE: if the columns have changed since, the response
+    /// has the new id and names them, regardless of `skip_metadata`.
     pub fn rows(
         &mut self,
         metadata: &Metadata,
@@ -200,7 +200,7 @@ impl ResponseWriter {
         RowsWriter { columns: metadata.len(), writer: self }
     }
 
-    /// Goes on writing the rows that [`ResponseWriter::rows`] began.
+    /// Continues the rows that [`ResponseWriter::rows`] began.
     ///
     /// # Panics
     /// When the message is not a rows result.
@@ -360,7 +360,7 @@ impl RowsWriter<'_> {
         }
     }
 
-    /// Whether cells were left out because the rows have grown too large: what is written from here on is lost.
+    /// Whether cells were left out because the rows have grown too large: rows written from here on are lost.
     #[inline]
     pub fn is_too_large(&self) -> bool {
         self.writer.is_too_large()

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use crate::notation::{BodyReader, put_string};
 use crate::{ProtocolError, Version};
 
-/// Types nest no deeper than this in what a client reads.
+/// Types nest no deeper than this in messages that a client reads.
 const DEPTH_MAX: usize = 64;
 
 /// A CQL type as a driver sees it.

@@ -1,4 +1,4 @@
-//! Protocol versions, and what a connection agreed on beyond its version.
+//! Protocol versions, and the options of a connection beyond its version.
 
 /// A version of the native protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! Roles, permissions and passwords, as far as they can be decided without a statement or a connection.
 //!
-//! Pure over the schema, which holds roles and their grants (docs/design/auth.md): which roles a role has ([`roles`]), what is a
-//! resource and what are its parents ([`Resource`]), what a role may do there ([`AccessCache`]). Passwords are hashed in slices
+//! Pure over the schema, which holds roles and their grants (docs/design/auth.md): the roles of a role ([`roles`]), the
+//! resources and their parents ([`Resource`]), the permissions of a role there ([`AccessCache`]). Passwords are hashed in slices
 //! between which other tasks run ([`password`]), and addresses that guess are locked out ([`Lockout`]).
 
 mod access;

@@ -1,4 +1,4 @@
-//! Resources: what permissions are about, with Cassandra's names, texts and hierarchy.
+//! Resources: the objects of permissions, with Cassandra's names, texts and hierarchy.
 
 use std::fmt;
 

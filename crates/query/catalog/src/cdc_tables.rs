@@ -1,4 +1,4 @@
-//! `system_distributed`: the generations of streams of changes, as those who read logs of changes look for them.
+//! `system_distributed`: the generations of streams of changes, as readers of change logs look for them.
 
 use schema::Schema;
 

@@ -6,7 +6,7 @@ use schema::{Keyspace, Replication, Table, TableBuilder, TableId};
 use types::CqlType;
 
 const TABLES: &str = include_str!("tables.txt");
-/// Tables of these keyspaces that are stored: what has to survive a crash and is in no other place.
+/// Tables of these keyspaces that are stored: their rows have to survive a crash and are in no other place.
 const KEPT: &[(&str, &str)] = &[
     ("system", "batches"),
     ("system", "built_views"),

@@ -1,4 +1,4 @@
-//! CREATE statements for what exists, in the form and order that Cassandra 5.0 gives them.
+//! CREATE statements for existing objects, in the form and order that Cassandra 5.0 gives them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

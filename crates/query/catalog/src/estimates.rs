@@ -46,7 +46,7 @@ fn local_primary(view: &ClusterView) -> Vec<TokenRange> {
     ranges
 }
 
-/// A part of what the node keeps of a keyspace.
+/// A part of a node's ranges of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Part {
     kind: &'static str,
@@ -56,8 +56,8 @@ struct Part {
 }
 
 fn parts(view: &ClusterView, replication: &Replication) -> Vec<Part> {
-    let copies = view.place(replication);
-    let placement = copies.now();
+    let data_placement = view.place(replication);
+    let placement = data_placement.now();
     let kept: f64 = placement.ranges_of(view.own()).map(width).sum();
     let primary: Vec<TokenRange> = placement.primary_ranges_of(view.own()).collect();
     let mut parts = Vec::new();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_of_the_ranges_whose_first_replica_it_is() {
+    fn a_node_lists_the_ranges_whose_first_replica_it_is() {
         let view = cluster(&[("a", &[0]), ("b", &[QUARTER]), ("a", &[-QUARTER])]);
         // Every node keeps everything; this one is first for a quarter of it, and in its datacenter too.
         let everything = shown(&view, &Replication::Simple { factor: 3 });

@@ -1,4 +1,4 @@
-//! The values that the tables of `system` and `system_views` are computed from. Who reads a table gathers them.
+//! The values that the tables of `system` and `system_views` are computed from. A read of a table gathers them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Cassandra's `system_views.gossip_info`: what gossip says of each node.
+//! Cassandra's `system_views.gossip_info`: the gossip state of each node.
 
 use std::net::SocketAddr;
 

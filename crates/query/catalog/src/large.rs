@@ -1,4 +1,4 @@
-//! ScyllaDB's `system.large_partitions`, `large_rows` and `large_cells`: what was noted as large when SSTables were written.
+//! ScyllaDB's `system.large_partitions`, `large_rows` and `large_cells`: the records of large data made when SSTables were written.
 
 use schema::{Schema, TableId};
 

@@ -141,7 +141,7 @@ pub(crate) mod tests {
         ClusterView::new(HostId([1; 16]), nodes.iter().enumerate().map(node).collect()).unwrap()
     }
 
-    /// Runs what never waits: outside of an executor nothing yields.
+    /// Runs a future that never waits: outside of an executor nothing yields.
     pub(crate) fn now(future: impl Future<Output = ()>) {
         let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_ready(), "it waits for nothing");
@@ -228,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_a_node_is_told_with_the_node() {
+    fn stored_hints_are_listed_with_their_node() {
         let view = cluster(&[("a", &[1]), ("b", &[2])]);
         let figures = |files| HintFigures {
             count: 9,

@@ -1,4 +1,4 @@
-//! Cassandra's tables of requests by table: latencies, and what reads meet.
+//! Cassandra's tables of requests by table: latencies, and tombstones and SSTables of reads.
 
 use schema::{Schema, TableId};
 

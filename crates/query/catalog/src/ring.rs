@@ -37,8 +37,8 @@ pub(crate) async fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
 /// A row for each token range of each replicated keyspace and each of its replicas.
 pub(crate) async fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
     for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
-        let copies = view.place_keyspace(keyspace);
-        rows.each(copies.now().ranges(), |rows, (range, replicas)| {
+        let placement = view.place_keyspace(keyspace);
+        rows.each(placement.now().ranges(), |rows, (range, replicas)| {
             for node in replicas.iter().map(|replica| view.node(*replica)) {
                 rows.row([
                     ("keyspace_name", keyspace.name.as_str().into()),

@@ -1,7 +1,7 @@
 //! A read of a table of `system_schema`: its rows in the order of the read, made as they are asked for.
 //!
-//! A schema may have twenty thousand tables, and a table 65,535 columns. A page begins where the page before ended, and what lies
-//! behind its last row is not made: all pages together make about as many rows as there are.
+//! A schema may have twenty thousand tables, and a table 65,535 columns. A page begins where the page before ended, and rows
+//! behind its last row are not made: all pages together make about as many rows as there are.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl StoredSchema {
         UnderWay { keyspace, key, names, name: None, done: 0 }
     }
 
-    /// Makes some of the rows of what is next; whether that is finished.
+    /// Makes some of the rows of the next object; whether that is finished.
     fn step(&mut self, under_way: &mut UnderWay) -> Step {
         let UnderWay { keyspace, names, name, done, .. } = under_way;
         let rows = &mut self.rows;
@@ -159,7 +159,7 @@ impl StoredSchema {
 
 /// A step's end.
 enum Step {
-    /// Within a table, or what else has a name of its own.
+    /// Within a table, or another object with a name of its own.
     More,
     /// Behind one.
     Name,

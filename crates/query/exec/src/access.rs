@@ -70,7 +70,7 @@ impl Access {
         Some(Performer { name, access: self.cache.role(schema, name), restricted: self.enabled })
     }
 
-    /// Refuses what a role has no permission for.
+    /// Refuses statements for which a role has no permission.
     pub(crate) fn authorize(
         &self,
         schema: &Arc<Schema>,
@@ -96,7 +96,7 @@ impl Access {
     ) -> Result<()> {
         match plan {
             Plan::Select(select) => {
-                // Whoever reads a view reads its base.
+                // A read of a view is a read of its base.
                 let derivation = select.table.derivation.as_ref().filter(|derivation| derivation.is_view());
                 let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
                 self.check_table(Permission::Select, base.unwrap_or(&select.table), principal, schema)?;
@@ -166,7 +166,7 @@ impl Access {
         called.iter().try_for_each(|one| performer.ensure(Permission::Execute, one))
     }
 
-    /// Whether a caller sees what masks hide.
+    /// Whether a caller sees masked values.
     pub(crate) fn may_unmask(&self, table: &Table, principal: &Principal<'_>, schema: &Arc<Schema>) -> bool {
         !self.enabled
             || !self.masking
@@ -175,7 +175,7 @@ impl Access {
                 .is_some_and(|role| self.cache.on_table(schema, role, table).has(Permission::Unmask))
     }
 
-    /// Refuses a caller that asks for rows by the values of masked columns, which would tell what they hide.
+    /// Refuses a caller that asks for rows by the values of masked columns, which would reveal them.
     fn check_masked(
         &self,
         table: &Table,
@@ -259,7 +259,7 @@ impl Access {
     }
 }
 
-/// The permission that a statement about the schema needs; none for one that everybody may run, or that names what is not there.
+/// The permission that a statement about the schema needs; none for one that everybody may run, or that names a missing object.
 fn needed(
     statement: &Statement,
     session: Option<&str>,
@@ -325,7 +325,7 @@ fn needed(
     }))
 }
 
-/// Whether a statement needs the permission of what it names, so that none is needed where that is not there: the planner says so.
+/// Whether a statement needs the permission on the object that it names, so that none is needed where that is missing: the planner reports it.
 fn names_missing(statement: &Statement) -> bool {
     matches!(
         statement,

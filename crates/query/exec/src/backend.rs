@@ -37,8 +37,8 @@ pub trait Coordinator: Sized + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
 
-    /// Hands the live row that a lookup finds to `visit` where it lies, when no other node is to be asked and the row is in this shard's
-    /// memory; what that gives, and the tombstones in the row. None when [`Coordinator::read`] is to be asked, also where that would fail.
+    /// Hands the live row that a lookup finds to `visit` where it lies, when no other node is to be queried and the row is in this shard's
+    /// memory; its result, and the tombstones in the row. None when [`Coordinator::read`] is to be used, also where that would fail.
     fn row_here<T>(
         &self,
         _lookup: &RowLookup<'_>,
@@ -79,7 +79,7 @@ pub trait Coordinator: Sized + 'static {
         0
     }
 
-    /// Reads one partition with the command, and writes what `decide` then says, with nothing agreed on in between.
+    /// Reads one partition with the command, and writes the result of `decide`, with no other decision in between.
     ///
     /// # Errors
     /// [`RequestError::CasTimeout`] when the votes do not come in time and the write never takes effect,

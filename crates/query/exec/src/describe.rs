@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::roles;
 use crate::sink::{PagingState, ResultColumns, RowSink, Sink};
 
-/// One row: keyspace, kind, name and, where it is asked for, the statement that makes it.
+/// One row: keyspace, kind, name and, where it is requested, the statement that makes it.
 struct Element {
     /// None for a role or a service level.
     keyspace: Option<String>,
@@ -60,7 +60,7 @@ pub fn result_columns(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>
     ResultColumns::new("system", "describe", columns)
 }
 
-/// The keyspace whose ranges DESCRIBE CLUSTER tells: the one in use, unless it is the server's own.
+/// The keyspace whose ranges DESCRIBE CLUSTER lists: the one in use, unless it is the server's own.
 fn owned_keyspace<'a>(
     ast: &Describe,
     lookup: &Lookup<'a>,
@@ -79,8 +79,8 @@ fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
             format!("/[{}]:{}", segments.join(":"), address.port())
         }
     };
-    let copies = view.place(&keyspace.replication);
-    let placement = copies.now();
+    let data_placement = view.place(&keyspace.replication);
+    let placement = data_placement.now();
     let ranges: BTreeMap<String, Vec<String>> = placement
         .ranges()
         .map(|(range, replicas)| (range.upto.to_string(), replicas.iter().map(endpoint).collect()))
@@ -103,7 +103,7 @@ fn range_ownership(keyspace: &Keyspace, view: &ClusterView) -> BytesMut {
 /// Runs a DESCRIBE.
 ///
 /// # Errors
-/// When what is described does not exist, or the schema has changed since the page before.
+/// When the described object does not exist, or the schema has changed since the page before.
 pub(crate) fn run(
     ast: &Describe,
     lookup: &Lookup<'_>,
@@ -157,7 +157,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Where a description goes on; it has to be that of the same schema.
+/// The offset at which a description resumes; it has to be of the same schema.
 fn offset(state: &PagingState, lookup: &Lookup<'_>, elements: usize) -> Result<usize> {
     let refused = || Err(ExecError::Protocol("Invalid value for the paging state".to_owned()));
     let PagingState::Description { schema, offset } = state else { return refused() };
@@ -219,7 +219,7 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
     })
 }
 
-/// The elements of one object, overloads of a function, or a table with what belongs to it.
+/// The elements of one object, overloads of a function, or a table with its indexes, triggers and views.
 fn object_elements(
     target: &DescribeTarget,
     lookup: &Lookup<'_>,
@@ -398,7 +398,7 @@ fn aggregate_element(aggregate: &UserAggregate) -> Element {
     }
 }
 
-/// A keyspace with its types (each after those that it uses), functions, aggregates, and tables with what belongs to them.
+/// A keyspace with its types (each after those that it uses), functions, aggregates, and tables with their dependents.
 fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
     let mut out = vec![keyspace_element(keyspace)];
     let mut waiting: Vec<_> = keyspace.types.values().collect();

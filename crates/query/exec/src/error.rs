@@ -12,7 +12,7 @@ pub enum ExecError {
     Invalid(String),
     /// The options of a keyspace or table do not go together.
     Config(String),
-    /// The user may not do this, whoever he is.
+    /// No user may do this.
     Unauthorized(String),
     /// The object to be created exists. `table` is empty when it is the keyspace.
     AlreadyExists {
@@ -21,7 +21,7 @@ pub enum ExecError {
         /// The table.
         table: String,
     },
-    /// The prepared statement is not known, or what it was prepared for is gone.
+    /// The prepared statement is not known, or the table that it was prepared for is gone.
     Unprepared {
         /// The id that the client sent.
         id: bytes::Bytes,

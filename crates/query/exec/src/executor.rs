@@ -41,7 +41,7 @@ use crate::watch::Watch;
 /// Tries to change the schema before a statement that always meets another's change gives up.
 const SCHEMA_CHANGE_TRIES_MAX: usize = 32;
 
-/// Runs plans on one shard, whatever protocol they came by.
+/// Runs plans on one shard, of any protocol.
 pub struct Executor<C> {
     coordinator: C,
     clock: Rc<dyn Clock>,
@@ -185,7 +185,7 @@ impl<C: Coordinator> Executor<C> {
     }
 
     /// Begins a trace, when the client `asked` for one, or by chance. `command` is the protocol's message, `activity`
-    /// says what is done.
+    /// describes the work.
     pub fn begin_trace(
         &self,
         asked: bool,
@@ -246,7 +246,7 @@ impl<C: Coordinator> Executor<C> {
     /// Runs a plan with these values.
     ///
     /// # Errors
-    /// When the values do not fit the statement, or the cluster cannot carry it out. What the sink has taken until then is
+    /// When the values do not fit the statement, or the cluster cannot carry it out. Rows that the sink has taken until then are
     /// not to be used.
     pub async fn run<S: Sink>(
         &self,
@@ -433,7 +433,7 @@ impl<C: Coordinator> Executor<C> {
     ) -> Result<()> {
         request.consistency = match request.consistency {
             Consistency::Any => return invalid!("ANY ConsistencyLevel is only supported for writes"),
-            // Only the write of one partition can be agreed on: a scan sees what a majority has.
+            // Only the write of one partition can be agreed on: a scan sees the rows of a majority.
             Consistency::Serial if !plan.access.names_partitions() => Consistency::Quorum,
             Consistency::LocalSerial if !plan.access.names_partitions() => Consistency::LocalQuorum,
             other => other,
@@ -611,7 +611,7 @@ impl<C: Coordinator> Executor<C> {
         Ok(RoleContext { schema, performer, keyspace: request.keyspace, view, limits: &request.limits })
     }
 
-    /// Carries out a statement that changes roles. A password is hashed once, whatever else changes meanwhile.
+    /// Carries out a statement that changes roles. A password is hashed once, regardless of other changes meanwhile.
     async fn change_roles<S: Sink>(
         &self,
         statement: &Statement,
@@ -648,7 +648,7 @@ impl<C: Coordinator> Executor<C> {
         Err(moved())
     }
 
-    /// Refuses what a role has no permission for, on a node that asks for permissions.
+    /// Refuses statements for which a role has no permission, on a node with authorization.
     ///
     /// # Errors
     /// `Unauthorized`, with the permission that is missing.
@@ -656,8 +656,8 @@ impl<C: Coordinator> Executor<C> {
         self.access.authorize(&self.coordinator.schema(), role, permission, resource)
     }
 
-    /// Changes the schema as `plan` says, which is given the schema, the cluster, and an id for a new table. It is asked again when
-    /// others change the schema meanwhile; without edits nothing is changed. `creator` has every permission on what is created.
+    /// Changes the schema as `plan` says, which is given the schema, the cluster, and an id for a new table. It is called again when
+    /// others change the schema meanwhile; without edits nothing is changed. `creator` has every permission on the created object.
     ///
     /// # Errors
     /// Those of `plan`, and when the cluster cannot make the change.
@@ -705,7 +705,7 @@ impl<C: Coordinator> Executor<C> {
         request: &Request<'_>,
         sink: &mut S,
     ) -> Result<Outcome> {
-        // Without permissions nobody needs any on what he creates.
+        // Without authorization no role needs permissions on objects that it creates.
         let creator = request.caller.principal.role.filter(|_| self.access.is_enabled());
         for _ in 0..SCHEMA_CHANGE_TRIES_MAX {
             let (schema, view) = (self.coordinator.schema(), self.coordinator.view());

@@ -1,4 +1,4 @@
-//! Plans as text: the access path and what is done on it, for people who review a change of the planner.
+//! Plans as text: the access path and the steps on it, for people who review a change of the planner.
 
 use std::fmt::Write as _;
 

@@ -188,7 +188,7 @@ impl Function {
             Self::Token(_) => {
                 let parts: smallvec::SmallVec<[&[u8]; 4]> = args.iter().copied().flatten().collect();
                 if parts.len() != args.len() {
-                    // As Cassandra: the token of what is no key is null.
+                    // As Cassandra: the token of an invalid key is null.
                     return Ok(None);
                 }
                 for part in &parts {
@@ -212,7 +212,7 @@ pub enum Aggregate {
     CountRows,
     /// A native aggregate of one argument.
     Native(native::Function),
-    /// The value of the group's first row: what a plain column is among aggregates.
+    /// The value of the group's first row: for a plain column among aggregates.
     First,
     /// A user's.
     User(Rc<UserAggregation>),
@@ -314,7 +314,7 @@ impl AggregateState {
         }
     }
 
-    /// The result over what was added.
+    /// The result over the added values.
     ///
     /// # Errors
     /// None today: [`AggregateState::add`] refuses values that cannot be summed.

@@ -2,7 +2,7 @@
 //!
 //! A statement becomes a plan, a plan is run with values and a context, and running it yields rows to a sink
 //! (docs/design/query.md). Planning ([`plan`], [`select`], [`modification`], [`ddl`]) is pure: it resolves every name and
-//! type once, and says what is wrong in Cassandra's words. [`Executor`] runs plans on the coordinator. A front end stands
+//! type once, and reports errors in Cassandra's words. [`Executor`] runs plans on the coordinator. A front end stands
 //! at both ends: [`native`] is that of the native protocol, and the only module that knows it. None of them knows
 //! connections, files, or how many nodes there are.
 

@@ -22,7 +22,7 @@ impl Performer<'_> {
         !self.restricted || self.access.allows(permission, resource)
     }
 
-    /// Refuses what it has no permission for.
+    /// Refuses actions for which it has no permission.
     pub(crate) fn ensure(&self, permission: Permission, resource: &Resource) -> Result<()> {
         if self.may(permission, resource) { Ok(()) } else { refused(self.name, permission, resource) }
     }

@@ -1,7 +1,7 @@
 //! PRUNE MATERIALIZED VIEW (ScyllaDB): deletes the rows of a view that no base row is the cause of.
 //!
 //! Rows of the view are read first and then their base rows, both from all replicas, so that a write under way is not
-//! mistaken: its base row is there before its row of the view. What is found is deleted at its own timestamp.
+//! mistaken: its base row is there before its row of the view. Found rows are deleted at their own timestamp.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ async fn ghosts<C: Coordinator>(
         let expected = expected.filter(|(at, image)| at == *key && image.clustering == row.clustering);
         let expected = expected.map(|(_, image)| image);
         if view.compare(key, expected.as_ref(), Some(row), now) == Some(Difference::Ghost) {
-            let gone = view.mend(&row.clustering, None, Some(row), i64::MIN, now);
+            let gone = view.repair(&row.clustering, None, Some(row), i64::MIN, now);
             let empty = || PartitionUpdate::new(plan.view().clone(), (*key).clone());
             updates.entry(key).or_insert_with(empty).add_row(gone);
         }

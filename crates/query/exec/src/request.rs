@@ -1,4 +1,4 @@
-//! The context of a request: who makes it, what it says beside its statement and values, its deadlines and its trace, and the
+//! The context of a request: its caller, its parameters beside statement and values, its deadlines and its trace, and the
 //! limits that the node's configuration sets.
 
 use std::net::SocketAddr;
@@ -107,12 +107,12 @@ pub struct Parameters {
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired, in seconds since 1970; none for the present.
     pub now: Option<Seconds>,
-    /// When nobody waits for the response any more: no operation on the cluster waits longer, whatever its own timeout.
+    /// The time after which no client waits for the response any more: no operation on the cluster waits longer, regardless of its own timeout.
     /// None where the operations' timeouts alone decide, as in the native protocol.
     pub deadline: Option<Instant>,
 }
 
-/// The principal that a request is carried out for, as far as its front end knows: what authorisation decides by.
+/// The principal that a request is carried out for, as far as its front end knows: the input of authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal<'a> {
     /// The role that the client has authenticated as; none on a node that asks nobody.

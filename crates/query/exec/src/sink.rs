@@ -1,4 +1,4 @@
-//! Results as execution yields them: columns, rows of serialised cells, warnings, and where a result goes on.
+//! Results as execution yields them: columns, rows of serialised cells, warnings, and the position at which a result resumes.
 //!
 //! Execution knows no protocol. A front end passes a [`Sink`] in, which encodes rows as they come, and turns the
 //! [`Outcome`] into its protocol's answer. Both are generic parameters and not trait objects, so that a cell costs no
@@ -38,7 +38,7 @@ impl ResultColumns {
     }
 }
 
-/// Where a result goes on, for the request of its next page.
+/// The position at which a result resumes, for the request of its next page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PagingState {
     /// A SELECT.
@@ -94,7 +94,7 @@ pub trait RowSink {
     /// Whether the sink has refused cells because of the size, so that the result is not to be used.
     fn is_too_large(&self) -> bool;
 
-    /// There are more rows; the next page goes on at `state`.
+    /// There are more rows; the next page resumes at `state`.
     fn set_paging_state(&mut self, state: &PagingState);
 }
 

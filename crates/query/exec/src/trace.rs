@@ -32,7 +32,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins a trace, which the client `asked` for or not. `command` is the protocol's message, `request` says what is done.
+    /// Begins a trace, which the client `asked` for or not. `command` is the protocol's message, `request` describes the work.
     pub fn begin(
         call: &CallContext,
         shard: u16,

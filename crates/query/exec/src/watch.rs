@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_statements_are_told_in_cassandras_words() {
+    fn slow_statements_are_reported_in_cassandras_words() {
         let (watch, clock) = (Watch::new(&limits(Duration::from_millis(500), 0.0)), Hand(Cell::default(), 0));
         let took = |text: &str, millis: u64| {
             let began = watch.begin(&clock);

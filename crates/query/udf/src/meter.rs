@@ -1,4 +1,4 @@
-//! The limits of a call, the slices in which it runs, and what it has used of both.
+//! The limits of a call, the slices in which it runs, and its use of both.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl Default for Limits {
 pub struct Slices {
     /// Instructions between two looks at the clock.
     pub instructions_per_look: u32,
-    /// Instructions of a slice: what ends it where the clock stands still, as in the simulator.
+    /// Instructions of a slice: they end it where the clock stands still, as in the simulator.
     pub instructions: u64,
     /// How long a slice takes.
     pub time: Duration,
@@ -52,7 +52,7 @@ pub type TimeSource = Rc<dyn Fn() -> Instant>;
 
 /// Result of a slice of a call.
 pub(crate) enum Slice {
-    /// The call goes on.
+    /// The call continues.
     Yielded,
     /// The result.
     Done(Option<Vec<u8>>),

@@ -9,7 +9,7 @@ pub struct Config {
     /// Virtual time that one poll of a task takes.
     pub poll_cost: Duration,
     /// Time that passes from one reading of a node's clock to the next within a poll, up to half of the poll's time. With none
-    /// two readings in a row are equal, as they never are on a machine: what goes wrong between them is not found.
+    /// two readings in a row are equal, as they never are on a machine: errors between them are not found.
     pub clock_read_cost: Duration,
     /// How often `need_preempt` says yes.
     pub preempt_per_million: u32,

@@ -293,7 +293,7 @@ impl Sim {
         self.control(Control::Start(node));
     }
 
-    /// Loses a node's power: its tasks end where they wait, of what its disk had not synced any part is gone,
+    /// Loses a node's power: its tasks end where they wait, any part of the unsynced bytes of its disk is lost,
     /// its peers hear nothing. From inside a task, right after its poll.
     pub fn crash(&self, node: NodeId) {
         self.control(Control::Down(node, Crash::Power));
@@ -311,8 +311,8 @@ impl Sim {
         self.start(node);
     }
 
-    /// Stops a running node's tasks and timers as SIGSTOP does: its clocks go on, and what its sockets and disk have done
-    /// waits for it until [`Sim::resume`]. From inside a task, right after its poll.
+    /// Stops a running node's tasks and timers as SIGSTOP does: its clocks go on, and results of its sockets and disk
+    /// wait for it until [`Sim::resume`]. From inside a task, right after its poll.
     pub fn pause(&self, node: NodeId) {
         self.control(Control::Pause(node, true));
     }
@@ -590,7 +590,7 @@ impl Sim {
 
 /// Running.
 impl Sim {
-    /// Runs until `done` says so. It is asked after every step.
+    /// Runs until `done` is true. It is called after every step.
     ///
     /// # Errors
     /// [`Stalled`] as [`Sim::step`].
@@ -821,7 +821,7 @@ impl Sim {
         })
     }
 
-    /// Ends a node: its tasks, whose sockets the kernel closes unless power is gone, then what its disk forgets.
+    /// Ends a node: its tasks, whose sockets the kernel closes unless power is gone, then the loss of its disk.
     fn take_down(&self, id: NodeId, crash: Crash) {
         let (running, disk) = {
             let mut nodes = self.0.nodes.borrow_mut();

@@ -41,7 +41,7 @@ pub struct Config {
     /// The stall detector: a task that occupies its shard for longer than this is logged, with a backtrace, and counted; none for
     /// no detector.
     pub blocked_reactor_notify: Option<Duration>,
-    /// Tells the threads of several nodes in one process apart; empty for one alone.
+    /// Distinguishes the threads of several nodes in one process; empty for one alone.
     pub name: String,
 }
 

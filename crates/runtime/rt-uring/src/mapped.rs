@@ -2,7 +2,7 @@
 //!
 //! A store to a mapping cannot return an error: where the system finds no block for it, or cannot read the page, it ends
 //! the process with SIGBUS. So only files that have all their blocks are mapped, on file systems that write a block where
-//! it lies. What remains is a disk that cannot read a page back which was written, synced and evicted: it ends the process,
+//! it lies. The remaining case is a disk that cannot read a page back which was written, synced and evicted: it ends the process,
 //! as a power failure does.
 #![allow(unsafe_code)]
 
@@ -47,7 +47,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Reads the pages in: a store finds its page in memory. They stay clean, so that what is never written costs no IO.
+    /// Reads the pages in: a store finds its page in memory. They stay clean, so that pages never written cost no IO.
     fn populate(&self) -> io::Result<()> {
         // SAFETY: the range is this mapping.
         let done = unsafe { libc::madvise(self.memory.as_ptr().cast(), self.len, libc::MADV_POPULATE_READ) };

@@ -254,7 +254,7 @@ impl Host {
         Poll::Pending
     }
 
-    /// Makes sure that whatever happens next wakes this thread; false when something has happened already.
+    /// Makes sure that the next event wakes this thread; false when there has been one already.
     fn may_sleep(&self, cx: &mut Context<'_>) -> bool {
         if let Some(deadline) = self.executor.next_deadline() {
             self.timer.arm(deadline, self.clock.now());

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// A shard's thread, and what its signal handler noted.
+/// A shard's thread, and the samples of its signal handler.
 struct Entry {
     shard: u16,
     thread: libc::pid_t,
@@ -220,7 +220,7 @@ fn functions(entry: &Entry) -> Vec<String> {
             });
         });
     }
-    // The signal's handler comes first, and the executor and what runs it last.
+    // The signal's handler comes first, and the executor and its callers last.
     if let Some(at) = names.iter().rposition(|name| name.contains("note_frames")) {
         names.drain(..=at);
     }

@@ -29,7 +29,7 @@ impl StopHandle {
         }
     }
 
-    /// Ready when the node is asked to stop.
+    /// Ready when the node is to stop.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.requested {

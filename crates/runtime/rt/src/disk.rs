@@ -1,4 +1,4 @@
-//! Files: asynchronous operations with owned buffers, and errors that say what to do.
+//! Files: asynchronous operations with owned buffers, and errors with a remedy.
 
 use std::any::Any;
 use std::fmt;
@@ -71,7 +71,7 @@ impl DiskOp {
     }
 }
 
-/// A failed disk operation: what, where, why, and in its text what to do.
+/// A failed disk operation: the operation, the path, the reason, and in its text the remedy.
 #[derive(Clone, Debug)]
 pub struct DiskError {
     /// The operation.
@@ -155,7 +155,7 @@ pub enum LockError {
     Held {
         /// The lock's file.
         path: Arc<Path>,
-        /// The process that holds it, when its file says so.
+        /// The process that holds it, when its file names it.
         pid: Option<u32>,
     },
     /// The file could not be opened or written.
@@ -512,7 +512,7 @@ impl File {
         Ok(buf)
     }
 
-    /// Fills the capacity of `buf` from `position` and gives the buffer back, whatever happens. Its length is
+    /// Fills the capacity of `buf` from `position` and gives the buffer back, also after an error. Its length is
     /// the number of bytes read; less than the capacity only at the end of the file or after an error. With
     /// direct IO the position must be aligned.
     ///

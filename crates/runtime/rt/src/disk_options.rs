@@ -1,4 +1,4 @@
-//! How a file is opened, and what a directory lists.
+//! The options for opening a file, and the entries of a directory.
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct OpenOptions {
     /// Cut an existing file to length 0.
     pub truncate: bool,
     /// Bypass the page cache. Positions and lengths of writes must be multiples of [`crate::IO_ALIGNMENT`]. Where the
-    /// file system has no direct IO the file is opened buffered, and [`crate::File::is_direct`] says so.
+    /// file system has no direct IO the file is opened buffered, which [`crate::File::is_direct`] shows.
     pub direct: bool,
     /// Every write goes to the end of the file.
     pub append: bool,

@@ -186,7 +186,7 @@ pub trait FileDriver {
     fn alignment(&self) -> usize;
 }
 
-/// The beginning of a file in memory, shared with the system: what is stored survives the end of the process.
+/// The beginning of a file in memory, shared with the system: stored bytes survive the end of the process.
 pub trait MappingDriver {
     /// Stores `bytes`, which lie within the mapping, at `position`.
     fn write(&self, position: u64, bytes: &[u8]);

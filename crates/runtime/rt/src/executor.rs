@@ -44,7 +44,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Wakes the shard when it sleeps. Its work must have been stored before.
     pub(crate) fn notify(&self) {
-        // Pairs with the fence in `prepare_park`: either we see that it sleeps, or it sees what we stored.
+        // Pairs with the fence in `prepare_park`: either we see that it sleeps, or it sees our store.
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::AcqRel) {
             let host = self.host.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -133,7 +133,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Queues a task whose waker was woken, from whatever thread this is.
+/// Queues a task whose waker was woken, from any thread.
 fn schedule(shared: &Arc<Shared>, task: TaskRef) {
     let local = CURRENT.try_with(|current| match &*current.borrow() {
         Some(inner) if Arc::ptr_eq(&inner.shared, shared) => {
@@ -538,7 +538,7 @@ impl Executor {
         poll_began
     }
 
-    /// Changes what part of the CPU a group gets while others want it too. At least 1.
+    /// Changes the share of the CPU that a group gets while others want it too. At least 1.
     pub fn set_shares(&self, group: Group, shares: u32) {
         self.inner.groups[group.index()].shares.set(shares.max(1));
     }

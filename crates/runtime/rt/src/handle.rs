@@ -51,7 +51,7 @@ where
     (0..shard_count).map(one).collect()
 }
 
-/// For backends: what an [`Rt`] is made of.
+/// For backends: the parts of an [`Rt`].
 pub struct RtParts {
     /// The shard's number.
     pub shard: ShardId,
@@ -179,14 +179,14 @@ impl Rt {
         crate::preempt::yield_now().await;
     }
 
-    /// Yields when [`Rt::need_preempt`] says so; for loops over many small steps.
+    /// Yields when [`Rt::need_preempt`] is true; for loops over many small steps.
     pub async fn maybe_yield(&self) {
         if self.need_preempt() {
             self.yield_now().await;
         }
     }
 
-    /// Changes what part of the CPU a group gets while others want it too. At least 1; only relations matter.
+    /// Changes the share of the CPU that a group gets while others want it too. At least 1; only relations matter.
     pub fn set_shares(&self, group: Group, shares: u32) {
         self.0.parts.executor.set_shares(group, shares);
     }
@@ -251,7 +251,7 @@ impl Rt {
         &self.0.parts.executor
     }
 
-    /// Waits until this node is asked to stop (SIGTERM or SIGINT in production). Only shard 0 is notified; it notifies
+    /// Waits until this node is to stop (SIGTERM or SIGINT in production). Only shard 0 is notified; it notifies
     /// the others by message.
     pub async fn stop_requested(&self) {
         poll_fn(|cx| {

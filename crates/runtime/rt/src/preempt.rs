@@ -1,6 +1,6 @@
 //! Preemption points for code that has no [`crate::Rt`] at hand: they ask the executor that runs on this thread.
 //!
-//! A loop over rows, partitions, ranges, files or tables counts its steps with [`Pace`] and yields where that says so. Outside
+//! A loop over rows, partitions, ranges, files or tables counts its steps with [`Pace`] and yields where it asks for it. Outside
 //! of an executor (a pure test) nobody waits, and nothing yields.
 
 use std::future::{Future, poll_fn};

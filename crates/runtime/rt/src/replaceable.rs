@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_the_old_value_keeps_it() {
+    fn a_holder_of_the_old_value_keeps_it() {
         let shared = Replaceable::new(1);
         let before = shared.get();
         shared.replace(2);

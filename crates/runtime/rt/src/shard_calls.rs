@@ -133,7 +133,7 @@ macro_rules! shard_calls {
 }
 
 /// Answers a request of a list of [`shard_calls!`] that does not say how: one line a call, as an expression of the answer's type. For a
-/// server that stands above those who call, which need the list.
+/// server above its callers, which need the list.
 #[macro_export]
 macro_rules! serve_shard_call {
     ($asked:expr, $request:ident => $response:ident {

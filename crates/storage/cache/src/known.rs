@@ -64,7 +64,7 @@ impl Known {
         Slices::new(ranges.map(|(start, end)| RowRange { start: start.clone(), end: end.clone() }).collect())
     }
 
-    /// Adds ranges, joined with what they touch. Where there are too many, another one goes for each that
+    /// Adds ranges, joined with adjacent ones. Where there are too many, another one goes for each that
     /// is added, if `has_rows` says that no row lies in it.
     pub(crate) fn add(&mut self, more: &Slices, has_rows: impl Fn(&RowRange) -> bool) {
         for range in more.ranges() {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_rows_stays() {
+    fn ranges_with_rows_stay() {
         let table = table();
         let mut known = Known::default();
         let first = range(&table, -5, -5);

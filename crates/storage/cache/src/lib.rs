@@ -1,9 +1,9 @@
 //! The cache of a shard's SSTables: rows, and blocks of files, under one budget.
 //!
-//! A cached partition holds what all SSTables of its table together say of it, within the clustering ranges that it
-//! knows; memtables lie beside it. A flush merges the memtable into what is cached. Partitions and blocks leave in the
-//! order in which they were last used. The cache knows nothing of files or of where its content comes from; whoever
-//! fills it says by an epoch what the content was read under, so that what came too late is not taken.
+//! A cached partition holds the merged content of all SSTables of its table, within the clustering ranges that it
+//! knows; memtables lie beside it. A flush merges the memtable into the cached rows. Partitions and blocks leave in the
+//! order in which they were last used. The cache knows nothing of files or of the source of its content; the caller that
+//! fills it passes the epoch under which the content was read, so that late content is not accepted.
 
 mod known;
 mod lru;
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// Gives back what an entry that was taken out had cost.
+    /// Gives back the memory of a removed entry.
     fn forget(&mut self, entry: &Rc<RefCell<Entry>>) {
         self.row_bytes -= entry.borrow().bytes;
         self.partitions -= 1;

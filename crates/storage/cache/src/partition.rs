@@ -33,7 +33,7 @@ pub(crate) struct Entry {
     pub(crate) node: u32,
 }
 
-/// A partition of the cache. Holding it keeps it in memory, evicted or not, and sees what is merged into it.
+/// A partition of the cache. Holding it keeps it in memory, evicted or not, and sees rows merged into it.
 #[derive(Clone)]
 pub struct CachedPartition {
     pub(crate) entry: Rc<RefCell<Entry>>,

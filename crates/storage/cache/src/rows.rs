@@ -51,7 +51,7 @@ impl Cache {
         state.forget(&entry);
     }
 
-    /// Names the present content of a table's SSTables; what is read under one epoch is only taken in the same.
+    /// Names the present content of a table's SSTables; content read under one epoch is accepted only in the same.
     pub fn epoch(&self, table: TableId) -> u64 {
         self.0.state.borrow_mut().tables.entry(table).or_default().epoch
     }
@@ -61,14 +61,14 @@ impl Cache {
         self.0.state.borrow_mut().tables.entry(table).or_default().epoch += 1;
     }
 
-    /// Takes what SSTables say of a partition within `known`, read under `epoch`.
+    /// Accepts the SSTables' content of a partition within `known`, read under `epoch`.
     pub fn insert(&self, table: &Table, epoch: u64, update: PartitionUpdate, known: Slices) {
         if self.epoch(table.id) == epoch {
             self.put(table, update, Some(known));
         }
     }
 
-    /// Merges what a flushed memtable says of a partition into what is cached of it; rows outside of the known ranges
+    /// Merges a flushed memtable's rows of a partition into its cached rows; rows outside of the known ranges
     /// are left out.
     pub fn merge(&self, table: &Table, update: PartitionUpdate) {
         if self.has_partition(table.id, &update.key) {
@@ -123,7 +123,7 @@ impl Cache {
         state.shrink(self.0.bytes_max);
     }
 
-    /// Forgets everything of a table, and does not take what is being read of it.
+    /// Removes everything of a table, and does not accept content whose read has begun.
     pub fn forget_table(&self, table: TableId) {
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;

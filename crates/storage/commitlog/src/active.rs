@@ -18,7 +18,7 @@ pub(crate) struct Active {
     mapping: Option<Mapping>,
     /// Where the next chunk goes.
     offset: u64,
-    /// The same, for those who sync.
+    /// The same, for sync tasks.
     written: Rc<Cell<u64>>,
 }
 
@@ -34,7 +34,7 @@ impl Active {
         Self { header, file, mapping, offset, written: Rc::new(Cell::new(offset)) }
     }
 
-    /// How far the segment is written, as it goes on.
+    /// How far the segment is written, updated by the writes.
     pub(crate) fn written(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.written)
     }
@@ -69,7 +69,7 @@ impl Active {
         let mut entry = entry_header(number, body);
         self.header.salt_entry(&mut entry);
         head[CHUNK_HEADER_LEN..].copy_from_slice(&entry);
-        // The header last: whoever is interrupted leaves no chunk, rather than one with a damaged entry.
+        // The header last: an interrupted write leaves no chunk, rather than one with a damaged entry.
         mapping.write(self.offset + head.len() as u64, body);
         mapping.write(self.offset, &head);
         self.advance(total_len as u64);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// When a write may be acknowledged (`commitlog_sync`). In every mode its entry has reached the kernel by then, so that
-/// it survives the death of the process; they differ in what a power failure may take.
+/// it survives the death of the process; they differ in the writes that a power failure may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
     /// At once; the file is synced every `period` (`commitlog_sync_period`).

@@ -31,7 +31,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Takes over what a later one says.
+    /// Merges a later one into this.
     pub fn merge(&mut self, other: &Self) {
         for (table, number) in &other.flushed {
             let mine = self.flushed.entry(*table).or_default();

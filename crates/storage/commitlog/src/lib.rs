@@ -1,8 +1,8 @@
-//! The commit log of one shard: what makes an acknowledged write survive a crash before its memtable is flushed.
+//! The commit log of one shard: it makes an acknowledged write survive a crash before its memtable is flushed.
 //!
 //! Entries are numbered; they gather in chunks, which one task writes to segments of fixed length one after another, so
-//! that many writes share one trip to the disk. At the start the log tells what a crash may have torn from what only
-//! damage explains, and gives back what no SSTable holds yet. It knows nothing of memtables; the engine reports how far tables
+//! that many writes share one trip to the disk. At the start the log distinguishes a tail that a crash may have torn from one that only
+//! damage explains, and replays the entries that no SSTable holds yet. It knows nothing of memtables; the engine reports how far tables
 //! are flushed. Format and reasons: `docs/design/commitlog.md`.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

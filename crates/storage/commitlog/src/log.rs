@@ -1,5 +1,5 @@
 //! The log in operation. Where the segment being written is mapped (the periodic mode) an entry is stored when it is appended.
-//! Else entries gather in a chunk, one task writes chunk after chunk, and whoever waits for an entry is answered when its
+//! Else entries gather in a chunk, one task writes chunk after chunk, and the waiters of an entry are answered when its
 //! chunk is written (or synced, as the mode asks). The same task begins and ends segments.
 
 use std::cell::{Cell, RefCell};
@@ -47,11 +47,11 @@ pub(crate) struct Inner {
     pub(crate) active: RefCell<Option<Active>>,
     pub(crate) work: Signal,
     pub(crate) closing: Cell<bool>,
-    /// One sync at a time: when two of one file fail, the system says so to one of them only.
+    /// One sync at a time: when two of one file fail, the system reports it to one of them only.
     pub(crate) syncing: Semaphore,
     /// One release at a time: segments go oldest first.
     releasing: Semaphore,
-    /// The periodic mode: what was written is not synced in time. Writes wait.
+    /// The periodic mode: written entries are not synced in time. Writes wait.
     late: Cell<bool>,
     /// A segment has its end mark, which is not durable.
     pub(crate) segment_ended: Rc<Signal>,
@@ -80,7 +80,7 @@ pub(crate) struct State {
     pub(crate) next_segment: u64,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) pending_bytes: usize,
-    /// Chunks that were pending are being written: what is appended now comes behind them.
+    /// Chunks that were pending are being written: entries appended now come behind them.
     pub(crate) is_writing: bool,
     /// A spare was asked for while this segment was written; once is enough, also when the disk is full.
     pub(crate) spare_asked: bool,
@@ -100,7 +100,7 @@ pub(crate) struct State {
     pub(crate) unsynced: Vec<Unsynced>,
     /// Syncs that failed, and how many of them the last good sync has made up for.
     pub(crate) sync_failures: u64,
-    pub(crate) sync_failures_mended: u64,
+    pub(crate) sync_failures_repaired: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) stats: CommitLogStats,
 }
@@ -245,7 +245,7 @@ impl CommitLog {
         self.0.has_room()
     }
 
-    /// Waits while too much has not reached the disk, or, in the periodic mode, what was written longest ago is not synced
+    /// Waits while too much has not reached the disk, or, in the periodic mode, the oldest written entry is not synced
     /// after the period.
     pub async fn wait_for_room(&self) {
         std::future::poll_fn(|cx| {
@@ -310,7 +310,7 @@ impl CommitLog {
     }
 
     /// Records that the entries of `table` before number `before` are in SSTables, durably: they are never replayed
-    /// again. Must be done before a compaction may forget what those SSTables hold.
+    /// again. Must be done before a compaction may purge data of those SSTables.
     ///
     /// # Errors
     /// [`AppendError::Disk`] when the checkpoint cannot be written or synced, [`AppendError::Closed`] after
@@ -389,7 +389,7 @@ impl CommitLog {
         self.0.sync().await
     }
 
-    /// Writes and syncs what is pending, marks the end of the segment and ends the tasks. Appending fails from now on.
+    /// Writes and syncs the pending entries, marks the end of the segment and ends the tasks. Appending fails from now on.
     ///
     /// # Errors
     /// As [`CommitLog::sync`]. The log is closed all the same.
@@ -403,7 +403,7 @@ impl CommitLog {
         for writer in tasks {
             writer.await;
         }
-        // What cannot be linked now is linked by the next start.
+        // Segments that cannot be linked now are linked by the next start.
         let _ = self.0.archive_pending().await;
         self.0.state.borrow_mut().wake_room_waiters();
         synced
@@ -481,11 +481,11 @@ impl Pending {
     }
 }
 
-/// The task of the periodic mode. What is written when a sync has just begun waits for half a period until the next begins; when
+/// The task of the periodic mode. An entry written when a sync has just begun waits for half a period until the next begins; when
 /// that takes the other half too, or fails, writes wait until one succeeds.
 ///
-/// A segment that has ended is synced at once: what is not durable stays at about a segment, so that the system has no reason to
-/// hold back whoever stores into the next one.
+/// A segment that has ended is synced at once: data that is not durable stays at about a segment, so that the system has no reason to
+/// block stores into the next one.
 async fn sync_periodically(rt: Rt, log: Weak<Inner>, segment_ended: Rc<Signal>, period: Duration) {
     let half = period / 2;
     let mut next = rt.now() + half;
@@ -506,7 +506,7 @@ async fn sync_periodically(rt: Rt, log: Weak<Inner>, segment_ended: Rc<Signal>, 
                 log.set_late(false, "");
                 next = start + half;
             }
-            // What was written meanwhile is old already.
+            // Entries written meanwhile are old already.
             Ok(()) => next = rt.now(),
             Err(error) => {
                 log.set_late(true, &error.to_string());
@@ -552,7 +552,7 @@ impl Inner {
         }
     }
 
-    /// Counts a failure and tells who wants to know.
+    /// Counts a failure and notifies the observer.
     pub(crate) fn failed(&self, error: &DiskError) {
         self.state.borrow_mut().stats.failures += 1;
         if let Some(handler) = &*self.failure_handler.borrow() {
@@ -572,15 +572,15 @@ impl Inner {
                 return Ok(());
             }
             let failures = state.sync_failures;
-            (state.unsynced.clone(), state.written, failures, failures > state.sync_failures_mended)
+            (state.unsynced.clone(), state.written, failures, failures > state.sync_failures_repaired)
         };
         self.rt.buggify("commit log: a sync begins").await;
         self.sync_files(&files, again).await?;
         let mut state = self.state.borrow_mut();
-        state.sync_failures_mended = state.sync_failures_mended.max(failures);
+        state.sync_failures_repaired = state.sync_failures_repaired.max(failures);
         state.synced = state.synced.max(upto);
         assert!(state.synced <= state.written, "only entries that were written are durable");
-        assert!(state.sync_failures_mended <= state.sync_failures, "failures are made up for once");
+        assert!(state.sync_failures_repaired <= state.sync_failures, "failures are made up for once");
         state.stats.syncs += 1;
         // All but the file being written are complete, and were so when the sync began if they are in its list.
         if state.unsynced.len() > 1 {
@@ -594,12 +594,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the last end mark durable, of which no entry tells [`Inner::sync`].
+    /// Makes the last end mark durable, of which [`Inner::sync`] does not know, as it is no entry.
     pub(crate) async fn sync_end(&self) {
         let Ok(_one) = self.syncing.acquire(1).await else { return };
         let (files, again) = {
             let state = self.state.borrow();
-            (state.unsynced.clone(), state.sync_failures > state.sync_failures_mended)
+            (state.unsynced.clone(), state.sync_failures > state.sync_failures_repaired)
         };
         if self.sync_files(&files, again).await.is_ok() {
             self.archive(&files);
@@ -666,7 +666,7 @@ impl Inner {
         }
     }
 
-    /// Links what is to be linked into the archive; ends at the first that fails.
+    /// Links waiting segments into the archive; ends at the first that fails.
     async fn archive_pending(&self) -> Result<(), DiskError> {
         let Some(directory) = &self.config.archive_directory else { return Ok(()) };
         loop {
@@ -680,7 +680,7 @@ impl Inner {
     }
 }
 
-/// Writes again what a segment holds. What the system forgot when it could not write it is not there any more: then the entries
+/// Rewrites the content of a segment. Pages that the kernel dropped when it could not write them are not there any more: then the entries
 /// are in memory only, and no sync can make up for that.
 async fn write_again(unsynced: &Unsynced) -> Result<(), DiskError> {
     let written = unsynced.written.get();

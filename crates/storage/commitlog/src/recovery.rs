@@ -60,7 +60,7 @@ pub struct Recovery {
     pub checkpoint: Checkpoint,
     /// Bytes that a crash cut off: the log's torn tail, which no promise covers.
     pub torn: Option<(PathBuf, u64)>,
-    /// Damage that was skipped because the configuration says so.
+    /// Damage that was skipped because the configuration allows it.
     pub skipped: Vec<CommitLogError>,
 }
 
@@ -100,7 +100,7 @@ fn walk(bytes: &[u8], header: &SegmentHeader, skip: bool) -> Vec<EntryPlace> {
 }
 
 impl CommitLog {
-    /// Opens the log of this shard: finds its segments, tells a torn tail from damage, and starts the task that writes.
+    /// Opens the log of this shard: finds its segments, distinguishes a torn tail from damage, and starts the task that writes.
     /// The directory is made when it is missing. `skip_sync` is an injected bug for tests of the tests.
     ///
     /// # Errors
@@ -159,9 +159,9 @@ impl CommitLog {
     }
 }
 
-/// Makes durable what a killed process had written but not synced: it is about to be replayed, and later chunks will
-/// promise it. It is written again first, because after a sync that failed the system may take pages for clean that
-/// never reached the disk; what is there is the same, so that a tear does no harm.
+/// Makes entries durable that a killed process had written but not synced: they are about to be replayed, and later chunks will
+/// promise them. They are rewritten first, because after a sync that failed the system may take pages for clean that
+/// never reached the disk; the present bytes are the same, so that a tear does no harm.
 async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError> {
     let file = disk.open(&segment.path, rt::OpenOptions::READ_WRITE).await?;
     if !segment.promised {
@@ -207,7 +207,7 @@ pub async fn read_header(disk: &Disk, path: &Path) -> Result<Option<SegmentHeade
     }
 }
 
-/// Reads the log of any shard without opening it for writing: what it holds is replayed into another place, and then
+/// Reads the log of any shard without opening it for writing: its content is replayed into another place, and then
 /// the files are removed.
 ///
 /// # Errors
@@ -232,7 +232,7 @@ pub async fn read_shard(
     Ok((recovery, paths))
 }
 
-/// First walk: how far each segment is valid, and whether what is not valid may be.
+/// First walk: how far each segment is valid, and whether the invalid rest is allowed.
 async fn examine(
     disk: &Disk,
     named: Vec<(u64, PathBuf)>,
@@ -302,7 +302,7 @@ async fn examine(
 async fn remove_behind_the_end(disk: &Disk, doomed: &[PathBuf]) -> Result<(), CommitLogError> {
     for path in doomed.iter().rev() {
         disk.remove(path).await?;
-        // Should it come back after a power failure, what the log has gone on with would contradict it; and one that lies
+        // Should it come back after a power failure, later entries of the log would contradict it; and one that lies
         // between two others must not be the first to go.
         if let Some(directory) = path.parent() {
             disk.sync_dir(directory).await?;
@@ -331,7 +331,7 @@ fn first_chunks(
     Ok(())
 }
 
-/// Segments are released oldest first, and each names the one before: what is missing between two others was taken away.
+/// Segments are released oldest first, and each names the one before: one that is missing between two others was removed.
 fn missing_between(
     found: &[Found],
     checkpoint: &mut Checkpoint,
@@ -371,7 +371,7 @@ fn header_of(bytes: &[u8], id: u64, path: &Path) -> Result<SegmentHeader, Commit
 }
 
 /// Where the log ends: how many segments stay, and the file and offset of a torn end, if there is one. A segment that
-/// stops before what was promised to survive is damage.
+/// stops before its promised end is damaged.
 fn torn_tail(
     found: &mut [Found],
     checkpoint: &Checkpoint,
@@ -383,7 +383,7 @@ fn torn_tail(
     let count = found.len();
     let mut keep = count;
     for (place, segment) in found.iter_mut().enumerate() {
-        // The end that a crash left and a later start accepted was noted: what is gone since then, no crash has taken.
+        // The end that a crash left and a later start accepted was noted: later losses are not from a crash.
         let noted = checkpoint.tails.get(&segment.header.id);
         if segment.ended || noted.is_some_and(|tail| segment.next >= *tail) {
             continue;

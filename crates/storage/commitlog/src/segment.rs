@@ -1,4 +1,4 @@
-//! The bytes of a segment: a header block, then chunks of entries. Pure: what is valid, what is torn, what is damaged.
+//! The bytes of a segment: a header block, then chunks of entries. Pure: it decides between valid, torn and damaged.
 //!
 //! ```text
 //! header := "TORCLOG\n", version (4), shard (2), shard count (2), id (8), salt (8), id of the segment before (8), length of
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! All integers are big-endian. Entries are numbered without repetition over the life of the log; the number in an
-//! entry's checksum tells it from what the recycled file held before. The salt is random for each segment and never leaves
-//! the file: what a client has written, which a recycled file may still hold, cannot be made to pass for a chunk.
-//! Version 1 has neither salt nor what stands behind it.
+//! entry's checksum distinguishes it from earlier content of the recycled file. The salt is random for each segment and never leaves
+//! the file: client data, which a recycled file may still hold, cannot be made to pass for a chunk.
+//! Version 1 has neither the salt nor the fields behind it.
 
 use mutation::codec;
 use stdx::Reader;
@@ -288,7 +288,7 @@ pub struct Scan {
     pub number_max: u64,
 }
 
-/// Walks over the chunks of a segment; `bytes` is the whole file. With `from` beyond the header it goes on at a chunk.
+/// Walks over the chunks of a segment; `bytes` is the whole file. With `from` beyond the header it resumes at a chunk.
 pub fn scan(bytes: &[u8], header: &SegmentHeader, from: usize, next: u64) -> Scan {
     let mut found = Scan { stop: from.max(HEADER_LEN), next, ..Scan::default() };
     while let Some(chunk) = chunk_at(bytes, found.stop, header) {

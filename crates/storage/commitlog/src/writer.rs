@@ -49,7 +49,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is pending now, syncs it where the mode asks for that, and tells those who wait.
+    /// Writes the pending entries, syncs them where the mode asks for that, and notifies the waiters.
     async fn write_pending(&mut self) {
         let chunks: Vec<Pending> = {
             let mut state = self.inner.state.borrow_mut();
@@ -88,7 +88,7 @@ impl Writer {
         let is_ready = self.inner.active.borrow().is_some();
         if !is_ready {
             self.activate(chunk.first).await?;
-            // A chunk is at most half a segment long; what every segment begins with grows with the number of tables.
+            // A chunk is at most half a segment long; the begin of every segment grows with the number of tables.
             if !self.inner.active.borrow().as_ref().is_some_and(has_room) {
                 let reason = "the checkpoint leaves no room in a segment: raise commitlog_segment_size";
                 let path = &self.inner.config.directory;
@@ -196,7 +196,7 @@ impl Writer {
         state.spare_asked = false;
         state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
         state.unsynced.push(Unsynced { file: active.file.clone(), header, written: active.written() });
-        // Nobody may append to it before: what is stored in it is acknowledged at once.
+        // No append before: bytes stored in it are acknowledged at once.
         *inner.active.borrow_mut() = Some(active);
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Writer {
         let inner = &self.inner;
         let (shard, shard_count) = (inner.rt.shard().0, inner.rt.shard_count());
         let before = inner.state.borrow().segments.back().map_or(0, |segment| segment.id);
-        // The high half is what chunks begin with: never zero, which files are full of.
+        // Chunks begin with the high half: never zero, which files are full of.
         let salt = inner.rt.random_u64() | 1 << 63;
         assert!(before < id, "segments rise");
         SegmentHeader {
@@ -304,7 +304,7 @@ impl Inner {
         };
         let made = made.await;
         if made.is_err() {
-            // Half a file helps nobody when the disk is full; what matters is the first error.
+            // Half a file is useless when the disk is full; only the first error matters.
             let _ = disk.remove(path).await;
         }
         made
@@ -313,7 +313,7 @@ impl Inner {
     /// Keeps a segment's file for reuse, or removes it.
     pub(crate) async fn release(&self, segment: &Segment) -> Result<(), DiskError> {
         let disk = self.rt.disk();
-        // What an attempt before has done already.
+        // Steps that an earlier attempt has done already.
         let unless_done = |done: Result<(), DiskError>| match done {
             Err(error) if error.is_not_found() => Ok(()),
             done => done,

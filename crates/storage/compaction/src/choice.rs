@@ -49,7 +49,7 @@ impl Choice {
     pub fn within(&self, bytes: &[u64], room: u64) -> Option<Self> {
         let mut left: Vec<(u64, usize)> = bytes.iter().copied().zip(self.inputs.iter().copied()).collect();
         let total = |left: &[(u64, usize)]| left.iter().map(|(bytes, _)| *bytes).sum::<u64>();
-        // What has expired is removed without writing anything.
+        // Expired SSTables are removed without writing anything.
         if self.reason == Reason::Expired || total(&left) <= room {
             return Some(self.clone());
         }

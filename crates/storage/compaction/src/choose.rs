@@ -58,7 +58,7 @@ impl Strategy {
         }
     }
 
-    /// Whether a table's `compaction` option says that what has expired goes although it may hide something elsewhere
+    /// Whether a table's `compaction` option drops expired SSTables although they may hide rows elsewhere
     /// (`unsafe_aggressive_sstable_expiration`, of time windows and unified compaction).
     pub fn expires_aggressively(options: &BTreeMap<String, String>) -> bool {
         matches!(Self::of(options), Self::TimeWindow(..) | Self::Unified(..))

@@ -48,7 +48,7 @@ impl Leveled {
     pub(crate) fn choose(&self, candidates: &[Candidate]) -> Option<Choice> {
         let of_level = |level: u32| candidates.iter().filter(move |one| one.level == level);
         let bytes = |level: u32| of_level(level).map(|one| one.bytes).sum::<u64>();
-        // Higher levels first, the fullest by the share of what they may hold.
+        // Higher levels first, the fullest by the share of their limit.
         let fullest = (1..LEVEL_MAX)
             .map(|level| (bytes(level) as f64 / self.level_bytes_max(level) as f64, level))
             .filter(|(share, _)| *share > 1.0)
@@ -73,7 +73,7 @@ impl Leveled {
         Some(self.choice(inputs, 1))
     }
 
-    /// Moves the SSTable with the least overlap up by one level, together with what it overlaps there.
+    /// Moves the SSTable with the least overlap up by one level, together with those that it overlaps there.
     fn promote(&self, candidates: &[Candidate], level: u32) -> Option<Choice> {
         let above: Vec<&Candidate> = candidates.iter().filter(|one| one.level == level + 1).collect();
         let met = |one: &Candidate| -> Vec<&Candidate> {

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_kept_when_a_range_has_it_and_in_a_gap_otherwise() {
+    fn a_token_is_kept_when_a_range_contains_it_and_in_a_gap_otherwise() {
         let has = |(after, upto): (i64, i64), token: i64| {
             if after < upto { after < token && token <= upto } else { token <= upto || token > after }
         };

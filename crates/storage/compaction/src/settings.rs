@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Settings as a table's options have them, with defaults for what is absent or unreadable (options were checked when
+/// Settings as a table's options have them, with defaults for absent or unreadable ones (options were checked when
 /// the table was made).
 pub(crate) struct Settings<'a>(pub(crate) &'a BTreeMap<String, String>);
 

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 const LEVELS_MAX: usize = 32;
 /// Shards are split in two at most so often.
 const SHARD_SHIFT_MAX: f64 = 20.0;
-/// A result is not split into shards of less than so many bytes, whatever the options say.
+/// A result is not split into shards of less than so many bytes, regardless of the options.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 /// The base of the levels, bytes, while nothing was flushed.
 const FLUSH_BYTES_MIN: u64 = 1 << 20;
@@ -190,7 +190,7 @@ impl Unified {
         if is_met {
             return None;
         }
-        // What overlaps nothing of the other level would only be copied, and chosen again for ever.
+        // SSTables without overlap in the other level would only be copied, and chosen again for ever.
         let meets = |one: &Candidate, others: &[&Candidate]| {
             others.iter().any(|other| other.first <= one.last && other.last >= one.first)
         };

@@ -107,7 +107,7 @@ impl std::error::Error for WorkerError {}
 #[derive(Debug)]
 pub struct Throttle {
     bytes_per_second: Cell<u64>,
-    /// When what was taken so far is paid for.
+    /// The time at which the bytes taken so far are paid for.
     paid_until: Cell<Instant>,
 }
 
@@ -139,7 +139,7 @@ impl Throttle {
 }
 
 /// Merges. `open_output` begins a new SSTable; `max_purgeable` gives the smallest timestamp of data for a key outside
-/// of the job; `stop` is asked often. Outputs of a job that fails are the caller's to remove.
+/// of the job; `stop` is checked often. Outputs of a job that fails are the caller's to remove.
 ///
 /// # Errors
 /// [`WorkerError::Stopped`] when `stop` returned true, [`WorkerError::Read`] when an input is damaged or cannot be read,

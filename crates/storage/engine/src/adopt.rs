@@ -61,7 +61,7 @@ impl AwaitedFiles {
 }
 
 impl Engine {
-    /// To be called before another node is asked for files: from here on nothing is forgotten that they might bring back.
+    /// To be called before files are requested of another node: from here on no tombstone is purged whose data they might resurrect.
     ///
     /// # Errors
     /// [`MaintenanceError::UnknownTable`].
@@ -74,7 +74,7 @@ impl Engine {
         Ok(AwaitedFiles { store, truncated })
     }
 
-    /// Takes SSTables over. They have to hold nothing but what is `wanted`, and the table must not have been truncated since they
+    /// Adopts SSTables. They have to hold only `wanted` partitions, and the table must not have been truncated since they
     /// were `awaited`. The files are linked: their old names are the caller's to remove.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Inner {
         Ok(added)
     }
 
-    /// The statistics of an SSTable that comes: what they say of a repair was another node's, and a level holds only where nothing
+    /// The statistics of an adopted SSTable: their repair state was another node's, and its level holds only where nothing
     /// of that level is in the way.
     async fn link_statistics(
         &self,

@@ -23,7 +23,7 @@ use crate::{
 
 impl Engine {
     /// Opens this shard's part of the data directory: SSTables, then the commit log, which is replayed. With one
-    /// shard it also does what [`crate::prepare`] does.
+    /// shard it also does the work of [`crate::prepare`].
     ///
     /// # Errors
     /// [`OpenError::CommitLog`] when durable entries are damaged or missing, [`OpenError::NewerVersion`] and
@@ -39,14 +39,14 @@ impl Engine {
         self.0.set_schema(&schema);
     }
 
-    /// Takes over when what of a table was repaired.
+    /// Sets the repair times of a table's ranges.
     pub fn set_repaired(&self, table: TableId, repaired: Arc<Repaired>) {
         if let Some(store) = self.0.store(table) {
             *store.repaired.borrow_mut() = repaired;
         }
     }
 
-    /// When what of a table was repaired, as [`Engine::set_repaired`] told.
+    /// The repair times of a table's ranges, as set by [`Engine::set_repaired`].
     pub fn repaired(&self, table: TableId) -> Arc<Repaired> {
         self.0.store(table).map_or_else(Arc::default, |store| store.repaired.borrow().clone())
     }
@@ -117,19 +117,19 @@ impl Engine {
         crate::marks::take(&self.0, &store, flush).await
     }
 
-    /// Whether what lies above a watermark of a table can still be told from what lies below.
+    /// Whether data above a watermark of a table can still be distinguished from data below.
     pub fn knows_watermark(&self, table: TableId, watermark: RepairedWatermark) -> bool {
         self.0.store(table).is_some_and(|store| store.marks.knows(watermark))
     }
 
-    /// Has compaction keep what this mark covers apart from what came later.
+    /// Has compaction keep data that this watermark covers apart from later data.
     pub fn set_repaired_upto(&self, table: TableId, mark: RepairedWatermark) {
         if let Some(store) = self.0.store(table) {
             store.marks.set_floor(mark);
         }
     }
 
-    /// Returns when a power failure cannot undo what was written to a table before.
+    /// Returns when a power failure cannot undo the earlier writes to a table.
     ///
     /// # Errors
     /// [`MaintenanceError::UnknownTable`]; those of the commit log or, for a table without one, of [`Engine::flush`].
@@ -141,7 +141,7 @@ impl Engine {
         self.0.flush(&store).await
     }
 
-    /// From what a read of a partition would be answered now, for traces.
+    /// The sources from which a read of a partition would be answered now, for traces.
     pub fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
         self.0.sources_of(table, key, slices)
     }
@@ -166,8 +166,8 @@ impl Engine {
     }
 
     /// Adds counter deltas: `update`'s cells hold 8-byte big-endian deltas, and the result holds the counter shards of this
-    /// node that they lead to, as other replicas must store them. Reads and writes under a lock of the partition. What a power failure
-    /// undoes of it later is not counted upon again: see docs/design/engine.md, *Counters*.
+    /// node that result, as other replicas must store them. Reads and writes under a lock of the partition. Increments that a power failure
+    /// undoes later are not counted upon again: see docs/design/engine.md, *Counters*.
     ///
     /// # Errors
     /// [`WriteError::Read`] when the present values cannot be read, [`WriteError::CommitLog`] when the counter id or
@@ -213,7 +213,7 @@ impl Engine {
     }
 
     /// Writes those of a table's SSTables anew that have partitions of other tokens than `kept` says, without these; how many. It
-    /// is asked when the SSTables are chosen.
+    /// is called when the SSTables are chosen.
     ///
     /// # Errors
     /// As [`Engine::compact`].
@@ -231,10 +231,10 @@ impl Engine {
 
     /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names
     /// the automatic snapshot. All of it happens or nothing; when it fails because the disk did, and it could not be undone
-    /// either, the shard stops and the next start tells.
+    /// either, the shard stops and the next start decides.
     ///
     /// # Errors
-    /// [`MaintenanceError::Expired`] when it cannot be carried out until `expires`: what is written later stays.
+    /// [`MaintenanceError::Expired`] when it cannot be carried out until `expires`: later writes stay.
     pub async fn truncate(
         &self,
         table: TableId,
@@ -250,8 +250,8 @@ impl Engine {
         self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())
     }
 
-    /// Remembers that a table was truncated at this time, when this shard had nothing of it: what began before and comes late is left out
-    /// from here on, after a restart too. What is there stays.
+    /// Records that a table was truncated at this time, when this shard had nothing of it: late writes begun before are left out
+    /// from here on, after a restart too. Present rows stay.
     ///
     /// # Errors
     /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] when the time cannot be stored;
@@ -266,8 +266,8 @@ impl Engine {
         self.0.note_truncation(at_micros);
     }
 
-    /// The latest time of a truncation that this shard knows of, of whatever table, [`i64::MIN`] for none. What is taken up
-    /// from now on must count as later, wherever the wall clock stands.
+    /// The latest time of a truncation that this shard knows of, of any table, [`i64::MIN`] for none. Writes accepted
+    /// from now on must count as later, whatever the wall clock shows.
     pub fn truncated_latest(&self) -> i64 {
         self.0.truncated_latest.get()
     }
@@ -294,7 +294,7 @@ impl Engine {
         name: &str,
         id: TableId,
     ) -> Result<bool, rt::DiskError> {
-        // Who asks may know of a drop before this shard does: a flush would find its directory gone.
+        // The caller may know of a drop before this shard does: a flush would find its directory gone.
         if self.0.store(id).is_some() || self.0.tables.is_dropping(id) {
             return Ok(false);
         }
@@ -349,13 +349,13 @@ impl Engine {
         for task in inner.take_tasks() {
             task.cancel().await;
         }
-        // Flushes are not tried again: who waits for one learns that.
+        // Flushes are not tried again: their waiters are notified.
         for store in inner.stores_in_order() {
             store.memtables.wake_waiting();
         }
         let emptied = inner.trash.empty(inner.rt.disk()).await;
         let closed = inner.log.close().await.map_err(log_failure);
-        // What came to the log while it was being closed is written, and perhaps not synced.
+        // Entries appended while the log was being closed are written, and perhaps not synced.
         let synced = inner.log.sync().await;
         if !failed_before && closed.is_ok() && synced.is_ok() && !inner.counters.has_unlogged() {
             // Without it the next start counts under another id.
@@ -368,7 +368,7 @@ impl Engine {
         closed
     }
 
-    /// Begins to count a table's partitions anew in so many places each, or ends that with none. What was counted until now.
+    /// Begins to count a table's partitions anew in so many places each, or ends that with none. Returns the counts until now.
     pub fn sample(&self, table: TableId, places: Option<usize>) -> Option<Sampled> {
         let store = self.0.store(table)?;
         let before = store.sampled.replace(places.map(|places| Box::new(Sampled::new(places))));

@@ -1,4 +1,4 @@
-//! A flush brings what it has written into the row cache.
+//! A flush brings its rows into the row cache.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::live::LiveSstable;
 use crate::store::Store;
 
 impl Inner {
-    /// Brings what was flushed into the cache: into partitions that are there, and as partitions of its own where no
+    /// Brings the flushed rows into the cache: into partitions that are there, and as partitions of its own where no
     /// other SSTable holds anything of them. The memtable stays readable until this is done.
     pub(crate) async fn merge_into_cache(
         &self,

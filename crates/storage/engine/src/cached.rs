@@ -27,7 +27,7 @@ pub(crate) struct CachedSource {
 }
 
 impl CachedSource {
-    /// Goes on where `cursor` is.
+    /// Resumes at `cursor`.
     pub(crate) fn new(
         partition: CachedPartition,
         cursor: PartitionCursor,
@@ -90,7 +90,7 @@ impl PopulatingInput {
     }
 }
 
-/// Gathers what a read sees of a partition's SSTables, and gives it to the cache at the end, or when the reader stops
+/// Gathers the rows that a read sees in a partition's SSTables, and gives them to the cache at the end, or when the reader stops
 /// early.
 pub(crate) struct Collector {
     cache: Cache,

@@ -57,13 +57,13 @@ pub(crate) async fn cleanup(
     store: &Rc<Store>,
     kept: impl Fn() -> OwnedRanges,
 ) -> Result<u64, MaintenanceError> {
-    // What is salvaged of a damaged SSTable is in what is flushed, or comes later.
+    // Rows salvaged from a damaged SSTable are in the flushed memtables, or come later.
     let _no_salvage = store.edits.salvage().await?;
     inner.flush(store).await?;
     store.damages.refuse_any()?;
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
-    // What comes from now on is in none of these.
+    // Later rows are in none of these.
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     let kept = kept();
     let mut rewritten = 0;
@@ -74,7 +74,7 @@ pub(crate) async fn cleanup(
             continue;
         }
         if rewritten == 0 {
-            // What goes may come back with the tokens, and is not to count as repaired then.
+            // Dropped rows may return with the tokens, and must not count as repaired then.
             crate::marks::forget(inner, store).await?;
         }
         let level = sstable.level();
@@ -86,7 +86,7 @@ pub(crate) async fn cleanup(
         match compact(inner, store, inputs, &choice, kind).await {
             Ok(()) => {
                 rewritten += 1;
-                // A partition that was cached would come back with its tokens, without what was deleted of it meanwhile.
+                // A partition that was cached would come back with its tokens, without the deletions made meanwhile.
                 inner.cache.forget_table(store.id);
             }
             // A truncation or the table's end came between.
@@ -132,7 +132,7 @@ const CLEANUP: &str = "cleanup";
 const MAJOR: &str = "major";
 
 impl Inner {
-    /// Starts what compactions there are to start; called when SSTables came, and from time to time.
+    /// Starts the compactions that are possible; called when SSTables were added, and from time to time.
     pub(crate) fn start_compactions(self: &Rc<Self>) {
         if !self.config.auto_compaction || self.health.is_stopped() {
             return;
@@ -171,7 +171,7 @@ impl Inner {
         }
         let strategy = Strategy::of(&store.table().options.compaction);
         let candidates = self.candidates(store, &set);
-        // What was repaired is compacted apart from what was not.
+        // Repaired SSTables are compacted apart from the others.
         let (repaired, fresh): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|one| store.marks.is_repaired(set[one.id].covered_by.get()));
         let figures = self.table_figures(store);
@@ -303,7 +303,7 @@ impl Inner {
                 droppable,
                 age: (i64::from(now) - since).max(0) as u64,
                 expired: expiry.may_go(live),
-                // It is asked for where there is something to drop.
+                // It is computed only where there is something to drop.
                 overlapped: droppable > 0.0 && set.iter().any(overlaps),
             }
         })
@@ -326,7 +326,7 @@ fn overlaps(one: &LiveSstable, other: &LiveSstable) -> bool {
 struct Expiry<'a> {
     set: &'a [Rc<LiveSstable>],
     rule: PurgeRule,
-    /// The smallest timestamp of what is in memtables.
+    /// The smallest timestamp in memtables.
     in_memtables: Timestamp,
     /// The rows that it hides elsewhere are not asked for.
     is_aggressive: bool,
@@ -353,7 +353,7 @@ impl<'a> Expiry<'a> {
         live.sstable.max_local_deletion() < self.gc_before(live)
     }
 
-    /// Whether it has expired and hides nothing: what it holds is older than everything in memtables, and than every SSTable of
+    /// Whether it has expired and hides nothing: its content is older than everything in memtables, and than every SSTable of
     /// the same tokens that holds something alive.
     fn may_go(&self, live: &Rc<LiveSstable>) -> bool {
         let latest = live.sstable.max_timestamp();
@@ -547,7 +547,7 @@ fn merge_error(error: WorkerError) -> MaintenanceError {
     }
 }
 
-/// Holds the result of a merge against what it read.
+/// Checks the result of a merge against its input.
 fn check(outcome: &Outcome) {
     let read: u64 = outcome.merged.iter().sum();
     assert!(outcome.partitions <= read, "a merge writes no more partitions than it read");

@@ -1,4 +1,4 @@
-//! The compactions of a shard: which run, what they have done, and when a table's are tried again.
+//! The compactions of a shard: the running ones, their statistics, and the time at which a table's are retried.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The compactions of a shard.
 pub(crate) struct Compactions {
-    /// Told when there may be something to compact.
+    /// Notified when there may be something to compact.
     pub(crate) check: Notify,
     /// Their limit of bytes read and written a second.
     pub(crate) throttle: Throttle,

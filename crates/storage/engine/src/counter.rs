@@ -63,7 +63,7 @@ pub(crate) async fn increment(
     } else if engine.0.counters.is_full() {
         return Err(WriteError::CommitLog("it has failed for too many counters".to_owned()));
     }
-    // Waiting here, so that what fails below is the log's doing.
+    // Waiting here, so that a failure below is the log's.
     engine.0.admit_write().await?;
     match engine.apply(Write::one(Origin::Counter, result.clone())).await {
         Ok(()) => {

@@ -1,19 +1,19 @@
 //! Under which id this shard counts.
 //!
 //! A counter is a sum of shards, each raised by one owner, and of two versions of a shard the one with the later clock wins. So
-//! whoever counts under an id must never forget a state of it that has left the node: it would go on from an old count with a new clock,
-//! and every replica would take that for the newer. With `commitlog_sync: periodic` a power failure takes the last seconds of the log, and
+//! a node that counts under an id must never forget a state of it that has left the node: it would continue from an old count with a new clock,
+//! and every replica would prefer that as the newer. With `commitlog_sync: periodic` a power failure takes the last seconds of the log, and
 //! with them such states. Therefore an id is not used again after a process lifetime that may have lost some of its increments: the next one
-//! begins a shard of its own at nothing, beside the old one, of which the replicas keep whatever version is the latest.
+//! begins a shard of its own at zero, beside the old one, of which the replicas keep the latest version.
 //!
-//! `counters-<shard>-<shards>` in the commit log's directory tells, written before the first increment of a process lifetime and when the
+//! `counters-<shard>-<shards>` in the commit log's directory records that, written before the first increment of a process lifetime and when the
 //! storage is closed. Without the file (a new node, a log that was removed, another number of shards) there is a new id, too; it is
 //! removed when a table of counters has a damaged SSTable.
 //!
 //! ```text
 //! file := version (1), condition (1), id (16), renewals (4), CRC-32 of these (4)
 //! ```
-//! docs/design/engine.md (*Counters*) says what else was considered.
+//! docs/design/engine.md (*Counters*) has the alternatives.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -64,7 +64,7 @@ impl Record {
         out
     }
 
-    /// None for what this version did not write: it stands for nothing.
+    /// None for bytes that this version did not write: they count for nothing.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (bytes, crc) = bytes
             .first_chunk::<FILE_LEN>()
@@ -99,7 +99,7 @@ impl Record {
     }
 }
 
-/// Under what a counter of this process lifetime is raised.
+/// The id under which a counter of this process lifetime is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counting {
     /// The id.

@@ -28,8 +28,8 @@ impl Damage {
     }
 }
 
-/// The SSTables of one table that could not be opened. What they hold is not known, so nothing of their ranges is read and nothing of
-/// the table is compacted: a deletion that is purged might be what hides their rows.
+/// The SSTables of one table that could not be opened. Their content is not known, so nothing of their ranges is read and nothing of
+/// the table is compacted: a purged deletion might be the one that hides their rows.
 #[derive(Default)]
 pub(crate) struct Damages(RefCell<Vec<Damage>>);
 
@@ -70,7 +70,7 @@ impl Damages {
     /// Refuses a read of a range of which an SSTable is out of service.
     ///
     /// # Errors
-    /// [`ReadError::Source`], with what is wrong.
+    /// [`ReadError::Source`], with the damage.
     pub(crate) fn refuse(&self, range: &PartitionRange) -> Result<(), ReadError> {
         match self.0.borrow().iter().find(|damage| damage.touches(range)) {
             Some(damage) => Err(ReadError::Source(damage.reason.clone().into())),
@@ -78,10 +78,10 @@ impl Damages {
         }
     }
 
-    /// Refuses what needs all SSTables of the table.
+    /// Refuses operations that need all SSTables of the table.
     ///
     /// # Errors
-    /// [`MaintenanceError::Source`], with what is wrong.
+    /// [`MaintenanceError::Source`], with the damage.
     pub(crate) fn refuse_any(&self) -> Result<(), MaintenanceError> {
         match self.0.borrow().first() {
             Some(damage) => Err(MaintenanceError::Source(damage.reason.clone().into())),

@@ -1,7 +1,7 @@
 //! Atomic edits of a table's set of SSTables, and their recovery.
 //!
 //! An edit is a small text file in the table's directory, in the form of Cassandra's transaction logs
-//! (`nb_txn_compaction_<id>.log`), so that Cassandra, too, finishes or undoes what was interrupted: a line for every
+//! (`nb_txn_compaction_<id>.log`), so that Cassandra, too, finishes or undoes an interrupted edit: a line for every
 //! SSTable that is added or removed, then one that commits. Without the last line the added ones are removed, with it
 //! the removed ones.
 
@@ -111,8 +111,8 @@ impl Edit {
         Ok(self.path.clone())
     }
 
-    /// Undoes an edit whose commit failed. The log goes first: without it the added SSTables only repeat what the
-    /// others hold, while with it a crash would remove those. When this fails, nothing may build on the set as it was; it may be
+    /// Undoes an edit whose commit failed. The log goes first: without it the added SSTables only repeat the content of the
+    /// others, while with it a crash would remove those. When this fails, nothing may build on the set as it was; it may be
     /// tried again.
     pub(crate) async fn revoke(&mut self) -> Result<(), SstableError> {
         assert_eq!(self.phase, Phase::Undetermined, "an edit is revoked when its commit failed");
@@ -129,7 +129,7 @@ impl Edit {
         Ok(())
     }
 
-    /// Undoes the edit: what was added is removed.
+    /// Undoes the edit: added SSTables are removed.
     pub(crate) async fn abort(self) -> Result<(), SstableError> {
         assert_eq!(self.phase, Phase::Open, "an edit that may have been committed is not undone by its log");
         drop(self.file);
@@ -220,7 +220,7 @@ async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableE
     file.sync_all().await?;
     let doomed = if committed { Kind::Remove } else { Kind::Add };
     for (_, base) in lines.iter().filter(|(kind, _)| *kind == doomed) {
-        // The path may be that of another machine or mount: what counts is the name.
+        // The path may be that of another machine or mount: only the name counts.
         let Some(name) = Path::new(base).file_name().and_then(|name| name.to_str()) else { continue };
         if let Some((descriptor, _)) = Descriptor::parse(dir.join(format!("{name}-TOC.txt"))) {
             sstable::remove(disk, &descriptor).await?;

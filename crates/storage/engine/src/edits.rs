@@ -15,7 +15,7 @@ pub(crate) struct Edits {
     set: Semaphore,
     /// Held wholly while the table is being truncated; a write that must lie before or behind that takes one unit.
     truncations: Semaphore,
-    /// Held while what can be read of damaged SSTables is written anew.
+    /// Held while the readable rows of damaged SSTables are rewritten.
     salvages: Semaphore,
     /// Raised when compactions of this table that run now are to stop.
     stops: Cell<u64>,
@@ -85,13 +85,13 @@ impl Edits {
         Moment { stops: self.stops.get(), minor_stops: self.minor_stops.get() }
     }
 
-    /// Whether what runs since a moment is to end.
+    /// Whether work that runs since a moment is to end.
     pub(crate) fn is_stopped_since(&self, moment: Moment) -> bool {
         assert!(self.stops.get() >= moment.stops, "requests to stop are counted upwards");
         self.stops.get() != moment.stops
     }
 
-    /// Whether what runs since a moment is to make way for something greater.
+    /// Whether work that runs since a moment is to make way for a larger edit.
     pub(crate) fn makes_way_since(&self, moment: Moment) -> bool {
         assert!(self.minor_stops.get() >= moment.minor_stops, "requests to make way are counted upwards");
         self.minor_stops.get() != moment.minor_stops

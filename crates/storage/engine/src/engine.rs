@@ -1,5 +1,5 @@
-//! The handle of one shard's storage, and what its parts share. Each part keeps its own state ([`crate::flushes`],
-//! [`crate::compactions`], [`crate::memory`], …); here is what they are, and who may read and write.
+//! The handle of one shard's storage, and the state that its parts share. Each part keeps its own state ([`crate::flushes`],
+//! [`crate::compactions`], [`crate::memory`], …); here are their composition, and the admission of reads and writes.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -61,13 +61,13 @@ impl From<Updates> for Derivation {
 pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Derivation, WriteError>> + 'a>>;
 
 /// Derives updates from the updates of base tables, before they are applied. Replaying the log does not observe again: the entry holds
-/// what was derived. SSTables that are adopted from other nodes are not observed.
+/// the derived updates. SSTables that are adopted from other nodes are not observed.
 pub trait WriteObserver {
     /// Whether something may follow from writes of this table by this origin. Asked for every update; the others cost nothing more.
     fn observes(&self, table: &Table, origin: Origin) -> bool;
 
-    /// The consequences of an update of a base table, whose partition nobody else changes until that is applied: a read of `engine`
-    /// gives the partition as it was before. What is derived is applied on this shard with the update, all or none, and is not observed.
+    /// The consequences of an update of a base table, whose partition no other write changes until that is applied: a read of `engine`
+    /// gives the partition as it was before. The derived updates are applied on this shard with the update, all or none, and not observed.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ pub(crate) struct Inner {
     pub(crate) trash: Rc<Trash>,
     pub(crate) memory: Memory,
     pub(crate) flushes: Flushes,
-    /// Told when an index may be missing.
+    /// Notified when an index may be missing.
     pub(crate) index_check: Notify,
     pub(crate) compactions: Compactions,
     pub(crate) health: Health,
@@ -209,7 +209,7 @@ impl Inner {
         tasks.push(task);
     }
 
-    /// The tasks that were kept, for whoever stops the storage.
+    /// The background tasks, for the caller that stops the storage.
     pub(crate) fn take_tasks(&self) -> Vec<Task<()>> {
         std::mem::take(&mut *self.tasks.borrow_mut())
     }
@@ -290,7 +290,7 @@ impl Inner {
         }
         tracing::error!(
             shard = self.rt.shard().0,
-            "the storage of this shard stops taking requests: {reason}. Mend the cause and start the node again"
+            "the storage of this shard stops taking requests: {reason}. Fix the cause and start the node again"
         );
         if policy == FailurePolicy::Die {
             self.health.die(format!("the node ends because the disk failed: {reason}"));

@@ -27,11 +27,11 @@ pub enum WriteError {
     /// The commit log could not be written, and whether the write survives a restart is unknown; or there is no
     /// memory for it because memtables cannot be flushed.
     CommitLog(String),
-    /// Reading what the write changes failed: a counter's value, or rows that a view follows.
+    /// Reading the previous state failed: a counter's value, or rows that a view follows.
     Read(String),
-    /// The write is stored; what follows from it elsewhere, and was to be there before the write is acknowledged, is not there in time.
+    /// The write is stored; derived updates elsewhere, which were to be there before the write is acknowledged, are not there in time.
     FollowUp(String),
-    /// The engine has stopped, on request or because the disk failed and the policy says so.
+    /// The engine has stopped, on request or because the disk failed and the policy asks for it.
     Stopped,
     /// The table was truncated at this time (microseconds since the epoch), after the write began or as it did; nothing was written.
     Truncated(i64),
@@ -64,7 +64,7 @@ impl std::error::Error for WriteError {}
 pub enum ReadError {
     /// No such table here.
     UnknownTable(TableId),
-    /// A file could not be read or is corrupt; the text says which, where and what to do.
+    /// A file could not be read or is corrupt; the text names it, the place and the remedy.
     Source(SourceError),
     /// An index by this name is not there, or has not been built yet.
     IndexUnavailable(String),
@@ -96,7 +96,7 @@ pub enum OpenError {
     Sstable(String),
     /// The directory was written by a newer version.
     NewerVersion {
-        /// Which file says so.
+        /// The file with that version.
         path: PathBuf,
         /// Its content.
         found: String,
@@ -147,7 +147,7 @@ pub enum MaintenanceError {
     SnapshotExists(String),
     /// The table was truncated after the files were asked for that are to be taken over.
     Truncated,
-    /// Files that are to be taken over hold what does not belong to this shard.
+    /// Files that are to be adopted hold partitions that do not belong to this shard.
     NotWanted(String),
     /// It was asked to stop.
     Cancelled,
@@ -188,7 +188,7 @@ pub(crate) fn is_shortage(error: &rt::DiskError) -> bool {
     error.is_disk_full() || matches!(error.source.raw_os_error(), Some(11 | 12 | 23 | 24))
 }
 
-/// Keeps the kind of a disk's failure, which decides what happens next.
+/// Keeps the kind of a disk's failure, which decides the reaction.
 pub(crate) fn disk_or_source(error: SstableError) -> MaintenanceError {
     match error {
         SstableError::Disk(error) => MaintenanceError::Disk(error),

@@ -1,5 +1,5 @@
-//! SSTables that leave this shard as files, for another node: a set of them that stays on disk while it is held, and what of it
-//! goes as it is.
+//! SSTables that leave this shard as files, for another node: a set of them that stays on disk while it is held, and the ones of it that
+//! are sent unchanged.
 //!
 //! An SSTable whose partitions are all wanted goes as its files, which are not looked into. Of another one the wanted partitions,
 //! which are token ranges because an SSTable is ordered by token, are written to an SSTable of their own first.
@@ -26,7 +26,7 @@ use crate::{Engine, MaintenanceError, OwnedRanges};
 pub struct Wanted {
     /// The tokens.
     pub tokens: OwnedRanges,
-    /// The shard that asks, of how many its node has: it wants what it owns.
+    /// The requesting shard, and the number of shards of its node: it wants its own tokens.
     pub shard: u16,
     /// How many shards its node has.
     pub shards: u16,
@@ -77,7 +77,7 @@ impl Engine {
     pub async fn hold_files(&self, table: TableId) -> Result<HeldFiles, MaintenanceError> {
         let inner = &self.0;
         let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        // Not in the middle of a truncation: what it is about to remove is not given away.
+        // Not in the middle of a truncation: rows that it is about to remove are not sent.
         let _no_truncation = inner.hold_truncations(vec![store.clone()]).await;
         inner.flush(&store).await?;
         if store.dropped.get() {
@@ -93,8 +93,8 @@ impl Engine {
         })
     }
 
-    /// About how many bytes of files another node would get of what it wants of a table; none for a table that is not known. Nothing
-    /// is written or read for it. What is in memory counts by the part of all tokens that is wanted.
+    /// The estimated bytes of files that another node would receive for the ranges that it wants of a table; none for an unknown table. Nothing
+    /// is written or read for it. Memtables count by the wanted share of all tokens.
     pub fn estimate_files(&self, table: TableId, wanted: &Wanted) -> Option<u64> {
         let store = self.0.store(table)?;
         let mut bytes = 0.0;
@@ -120,8 +120,8 @@ impl HeldFiles {
         self.truncated
     }
 
-    /// The data to go to a shard of another node, and nothing else. `scratch` is an empty directory for what has to be written. SSTables
-    /// in which damage is met are reported and left out; how many comes beside.
+    /// The data to go to a shard of another node, and nothing else. `scratch` is an empty directory for rewritten SSTables. SSTables
+    /// that turn out to be damaged are reported and left out; their number is returned, too.
     ///
     /// # Errors
     /// [`MaintenanceError::Disk`] when the disk fails, [`MaintenanceError::Cancelled`] when the writing of selected
@@ -188,7 +188,7 @@ impl HeldFiles {
 
     /// Whether all that an SSTable has is wanted, in a form that can go as it is.
     async fn is_wholly(&self, sstable: &Rc<Sstable>, wanted: &Wanted) -> Result<bool, SstableError> {
-        // What is this shard's belongs to the same shard of a node with as many.
+        // Tokens of this shard belong to the same shard of a node with as many.
         let same_owner =
             wanted.shards == self.inner.rt.shard_count() && wanted.shard == self.inner.rt.shard().0;
         if !same_owner || sstable.descriptor().version != Version::CURRENT {

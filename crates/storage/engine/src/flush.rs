@@ -26,7 +26,7 @@ const FLUSHES_MAX: u64 = 2;
 const _: () = assert!(FLUSHES_MAX <= SLOTS as u64, "what is started for memory waits for no other flush");
 
 impl Inner {
-    /// Begins to flush what a table holds; `before` is the number that its log entries lie below, the log's next one
+    /// Begins to flush a table's memtable; `before` is the number that its log entries lie below, the log's next one
     /// unless the log is being replayed.
     pub(crate) fn start_flush(
         self: &Rc<Self>,
@@ -50,7 +50,7 @@ impl Inner {
         Some(last)
     }
 
-    /// Flushes what a table holds now and waits for it.
+    /// Flushes a table's present memtable and waits for it.
     pub(crate) async fn flush(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
         self.flush_before(store, None).await
     }
@@ -114,7 +114,7 @@ impl Inner {
                     // Writes that wait for memory fail with the reason instead of waiting for the disk.
                     self.memory.freed.notify_all();
                     let is_stop = self.config.disk_failure_policy != FailurePolicy::Ignore;
-                    // What a failure of the log leads to says `commit_failure_policy`, and was done.
+                    // A failure of the log is handled by `commit_failure_policy`, and was already.
                     // An SSTable whose files are damaged before it is opened is written anew; a disk that damages the next one, too, is broken.
                     let is_damaged =
                         matches!(&error, MaintenanceError::Source(source) if damage_in(&**source).is_some());
@@ -164,7 +164,7 @@ impl Inner {
         if let Some(first) = flushing.first {
             assert!(first < flushing.before, "what is recorded as flushed covers the memtable's first entry");
             self.rt.buggify("flush: the file is written, its note is not").await;
-            // Before a compaction can see the SSTable: what it then forgets must not come back from the log.
+            // Before a compaction can see the SSTable: rows that it then purges must not come back from the log.
             let recorded = self.log.record_flushed(store.id, flushing.before).await;
             recorded.map_err(|error| FlushError(log_failure(error), Part::Log))?;
         }
@@ -211,8 +211,8 @@ impl Inner {
         }
     }
 
-    /// Removes an SSTable that did not enter the set. What cannot be removed repeats what the set will hold; the next edit
-    /// takes it along.
+    /// Removes an SSTable that did not enter the set. Files that cannot be removed repeat rows that the set will hold; the next edit
+    /// removes them.
     async fn discard(&self, store: &Store, descriptor: Descriptor) {
         if sstable::remove(self.rt.disk(), &descriptor).await.is_err() {
             store.sstables.add_orphan(descriptor);
@@ -271,7 +271,7 @@ impl Inner {
         let next = self.log.next_number();
         assert!(needed.is_none_or(|needed| needed < next), "memtables hold entries that are in the log");
         let before = needed.unwrap_or(next);
-        // What cannot be removed now is tried again after the next flush.
+        // Segments that cannot be removed now are retried after the next flush.
         let _ = self.log.release_before(before).await;
     }
 
@@ -289,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// Half of the budget is for what is written, the other half for what is on its way to files: memtables that are
+    /// Half of the budget is for new writes, the other half for memtables on their way to files: memtables that are
     /// being flushed do not count here, or every write meanwhile would close a memtable of its own.
     fn flush_for_memory(self: &Rc<Self>) {
         let mut stores = self.stores_in_order();
@@ -398,7 +398,7 @@ pub(crate) async fn write_memtable(
 ) -> Result<Written, SstableError> {
     let mut source = MemtableSource::new(memtable, &PartitionRange::all(), &Slices::all(), false);
     let mut merger = Merger::new(table.clone(), 1, false);
-    // Purges nothing; what it does is to leave out partitions that say nothing.
+    // Purges nothing; it only leaves out empty partitions.
     let mut purger = Purger::new(PurgeRule::new(0, 0));
     let mut kept = FragmentBuffer::new();
     loop {

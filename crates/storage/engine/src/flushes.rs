@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use rt::sync::{Notify, Permit, Semaphore};
 
-/// Flushes of different tables that write at once, whoever asked for them: however many tables wait, so many have files open.
+/// Flushes of different tables that write at once, for any reason: however many tables wait, so many have files open.
 pub(crate) const SLOTS: usize = 4;
 
 /// The flushes of a shard.
 pub(crate) struct Flushes {
-    /// Told when there may be something to flush.
+    /// Notified when there may be something to flush.
     pub(crate) check: Notify,
     slots: Semaphore,
     running: Cell<u64>,

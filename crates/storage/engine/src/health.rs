@@ -13,8 +13,8 @@ pub(crate) struct Health {
     stop_reason: RefCell<Option<String>>,
     /// The disk failed, and the policy is to end the process: why.
     died: RefCell<Option<String>>,
-    /// The last logged state of a failure of the commit log that goes by.
-    log_trouble: RefCell<String>,
+    /// The last logged text about a transient failure of the commit log.
+    log_problem: RefCell<String>,
 }
 
 impl Health {
@@ -73,11 +73,11 @@ impl Health {
         self.stop_reason.borrow().is_some()
     }
 
-    /// Logs trouble of the commit log that is not the same as before.
+    /// Logs a problem of the commit log, unless it is the same as before.
     pub(crate) fn warn_of_log(&self, text: String) {
-        if *self.log_trouble.borrow() != text {
+        if *self.log_problem.borrow() != text {
             tracing::error!("{text}");
-            *self.log_trouble.borrow_mut() = text;
+            *self.log_problem.borrow_mut() = text;
         }
     }
 }

@@ -61,7 +61,7 @@ impl LiveSstable {
 }
 
 impl Inner {
-    /// Indexes SSTables that are about to enter the set. What fails is left to the builder: rows are not to wait for their indexes.
+    /// Indexes SSTables that are about to enter the set. Failures are left to the builder: rows are not to wait for their indexes.
     pub(crate) async fn index_new(&self, store: &Store, added: &[Rc<LiveSstable>]) {
         for definition in store.memtables.definitions().iter() {
             for live in added {
@@ -257,7 +257,7 @@ impl Inner {
         for file in gone {
             live.drop_index(&file);
             if let Some(path) = path(&store.dir, live.sstable.descriptor(), file.definition()) {
-                // What cannot be removed now is removed by the next start.
+                // Files that cannot be removed now are removed by the next start.
                 let _ = self.rt.disk().remove(&path).await;
             }
         }

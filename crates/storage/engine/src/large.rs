@@ -30,7 +30,7 @@ pub(crate) fn warned(table: &Table, sstable: Rc<Sstable>) -> Rc<Sstable> {
     let (keyspace, table) = (&table.keyspace, &table.name);
     let name = name(sstable.descriptor());
     for record in sstable.large().records() {
-        // Keys are what clients sent: no line of the log begins in them.
+        // Keys come from clients: no line of the log begins in them.
         let (key, bytes) = (record.key.escape_debug(), record.bytes);
         match &record.kind {
             LargeKind::Partition { rows, dead_rows, range_tombstones } => tracing::warn!(

@@ -84,7 +84,7 @@ pub(crate) async fn link_all(
     disk.sync_dir(dir).await
 }
 
-/// See [`crate::Engine::clear_snapshot`]. What other shards linked goes too.
+/// See [`crate::Engine::clear_snapshot`]. Links of other shards are removed, too.
 pub(crate) async fn clear_snapshot(
     inner: &Inner,
     store: &Store,

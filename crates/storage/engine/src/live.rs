@@ -58,12 +58,12 @@ impl Trash {
         self.filled.notify_one();
     }
 
-    /// Removes the files of what is in it; what fails stays for the next start, which finishes by the edit's log.
+    /// Removes the files of its SSTables; files that cannot be removed stay for the next start, which finishes by the edit's log.
     pub(crate) async fn empty(&self, disk: &Disk) -> Result<(), DiskError> {
         loop {
             let Some(discarded) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
             for index in &discarded.indexes {
-                // What cannot be removed now is removed by the next start.
+                // Files that cannot be removed now are removed by the next start.
                 let _ = disk.remove(index).await;
             }
             let removed = sstable::remove(disk, &discarded.descriptor).await;
@@ -97,7 +97,7 @@ pub(crate) struct LiveSstable {
     trash: Rc<Trash>,
     /// Taken by a compaction.
     pub(crate) compacting: Cell<bool>,
-    /// A read or a compaction met it damaged ([`crate::mend`]).
+    /// A read or a compaction found it damaged ([`crate::salvage`]).
     pub(crate) suspect: Cell<bool>,
     /// The readable part of it was written anew: repairs do without it.
     pub(crate) salvaged: RefCell<Option<Salvaged>>,

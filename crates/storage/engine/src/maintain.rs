@@ -31,8 +31,8 @@ impl Inner {
         id
     }
 
-    /// Commits an edit that removes SSTables, or undoes it for certain; where neither is possible the shard stops. What
-    /// could not be removed before goes with it: it repeats what the set holds, and must not outlive that.
+    /// Commits an edit that removes SSTables, or undoes it for certain; where neither is possible the shard stops. Files that
+    /// could not be removed before are removed with it: they repeat rows of the set, and must not outlive it.
     pub(crate) async fn commit(
         &self,
         store: &Store,
@@ -96,7 +96,7 @@ impl Inner {
         let Committed { log, orphans } = committed;
         if doomed.is_empty() && orphans.is_empty() {
             if finished {
-                // What cannot be removed now is removed by the next start.
+                // Logs that cannot be removed now are removed by the next start.
                 let _ = self.rt.disk().remove(&log).await;
             }
             return;
@@ -134,7 +134,7 @@ pub(crate) async fn drop_table(
     if wants_snapshot(inner, store)
         && let Err(error) = inner.flush(store).await
     {
-        // The table is gone for everybody, and the next start would not know what its log entries mean.
+        // The table is gone in the whole cluster, and the next start would not understand its log entries.
         tracing::warn!(
             "the automatic snapshot of {} lacks its memtables: {error}",
             store.table().full_name()
@@ -201,7 +201,7 @@ pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) ->
     Ok(true)
 }
 
-/// Finishes what a crash left of a drop: to be called once a node before the shards open. The SSTables of `dir` go into the
+/// Finishes a drop that a crash interrupted: to be called once a node before the shards open. The SSTables of `dir` go into the
 /// automatic snapshot of the drop of table `name` at `at_micros`, where there is to be one, and then away.
 ///
 /// # Errors

@@ -1,13 +1,13 @@
 //! How far a table's SSTables of one shard have come with incremental repairs. Why it is done this way: docs/design/repair.md.
 //!
 //! A repair takes a *mark*: a number, and with it everything that SSTables hold at that moment is covered. Later it reads only
-//! what is above a mark. Which SSTable is covered by which number stands in one small file of the table's directory,
+//! data above a mark. Which SSTable is covered by which number stands in one small file of the table's directory,
 //! `marks-<shard>-<shards>`, together with every SSTable that no mark covers yet and a random *epoch*. When the shard opens and one of
-//! the SSTables named there is gone or another one, the epoch ends, and with it every mark that was ever taken: what was lost may
-//! be what a repair counts on.
+//! the SSTables named there is gone or another one, the epoch ends, and with it every mark that was ever taken: lost data may
+//! be data that a repair counts on.
 //!
 //! ```text
-//! file := CRC-32 of what follows (4), version (1), epoch (8), vint last number, vint count,
+//! file := CRC-32 of the rest (4), version (1), epoch (8), vint last number, vint count,
 //!         { vint length, generation, vint bytes of data, vint number, 0 for not covered }
 //! ```
 
@@ -81,7 +81,7 @@ pub(crate) async fn note(inner: &Inner, store: &Store) {
     if store.marks.epoch() == 0 || store.dropped.get() {
         return;
     }
-    // What the file says that is not so any more ends the epoch at the next start.
+    // A stale entry of the file ends the epoch at the next start.
     if let Err(error) = write(inner, store).await {
         tracing::warn!("the repaired ranges of {} cannot be recorded: {error}", store.table().full_name());
     }
@@ -120,7 +120,7 @@ async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
     inner.rt.disk().write_atomically(store.dir.join(file_name(inner)), &bytes).await
 }
 
-/// Reads what is known of the SSTables that a shard found.
+/// Reads the marks of the SSTables that a shard found.
 pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Result<(), OpenError> {
     let (disk, path) = (inner.rt.disk(), store.dir.join(file_name(inner)));
     let bytes = match disk.read_durably(&path, FILE_LEN_MAX).await {
@@ -142,7 +142,7 @@ pub(crate) async fn open(inner: &Inner, store: &Store, found: &SstableSet) -> Re
     Ok(())
 }
 
-/// Removes what other shards noted, or all: a node with another number of shards has shared out the SSTables anew.
+/// Removes the marks of other shards, or all: a node with another number of shards has shared out the SSTables anew.
 pub(crate) async fn remove_others(disk: &Disk, dir: &Path, shards: Option<u16>) -> Result<(), DiskError> {
     let own = shards.map(|shards| format!("-{shards}"));
     for entry in disk.list(dir).await? {

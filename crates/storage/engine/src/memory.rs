@@ -11,7 +11,7 @@ pub(crate) struct Memory {
     bytes_max: usize,
     /// An injected bug: there is no limit.
     is_unlimited: bool,
-    /// Told when memtables gave memory back.
+    /// Notified when memtables gave memory back.
     pub(crate) freed: Notify,
     /// Writes that wait for memory.
     waiting: Cell<u64>,
@@ -47,7 +47,7 @@ impl Memory {
         self.bytes.set(bytes - before);
     }
 
-    /// A memtable of so many bytes is in an SSTable. [`Memory::freed`] notifies whoever waits.
+    /// A memtable of so many bytes is in an SSTable. [`Memory::freed`] notifies the waiters.
     pub(crate) fn give_back(&self, bytes: usize) {
         assert!(bytes <= self.bytes.get(), "memtables give back what they took");
         self.bytes.set(self.bytes.get() - bytes);

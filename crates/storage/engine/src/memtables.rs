@@ -27,7 +27,7 @@ pub(crate) struct Flushing {
     /// How often writing it failed, and why the last time.
     pub(crate) failure: RefCell<(u64, Option<String>)>,
     pub(crate) done: Cell<bool>,
-    /// Told after every attempt.
+    /// Notified after every attempt.
     pub(crate) attempted: Notify,
 }
 
@@ -223,7 +223,7 @@ impl Memtables {
         flushing.iter().filter_map(|flushing| flushing.first).chain(self.first.get()).min()
     }
 
-    /// The smallest timestamp of what they may hold for a key.
+    /// The smallest timestamp that they may hold for a key.
     pub(crate) fn timestamp_min(&self, key: &DecoratedKey) -> Timestamp {
         self.all()
             .iter()
@@ -282,7 +282,7 @@ impl Memtables {
         assert!(!was_done, "a memtable is flushed once");
     }
 
-    /// Writing the oldest one failed. Those behind it wait for the same disk: whoever waits for any of them learns it.
+    /// Writing the oldest one failed. Those behind it wait for the same disk: the waiters of all of them are notified.
     pub(crate) fn attempt_failed(&self, reason: &str) {
         for waiting in self.flushing.borrow().iter() {
             assert!(!waiting.done.get(), "a memtable that is in an SSTable waits no more");
@@ -292,7 +292,7 @@ impl Memtables {
         }
     }
 
-    /// Wakes whoever waits for a flush.
+    /// Wakes the waiters for a flush.
     pub(crate) fn wake_waiting(&self) {
         self.flushing.borrow().iter().for_each(|flushing| flushing.attempted.notify_all());
     }

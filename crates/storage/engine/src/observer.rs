@@ -1,5 +1,5 @@
-//! Observers of base writes: the one place where an index, a view or a change log reads what a write is about to change, and adds
-//! what follows from it to the same entry of the commit log.
+//! Observers of base writes: the one place where an index, a view or a change log reads the rows that a write is about to change, and adds
+//! derived updates to the same entry of the commit log.
 
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ impl Engine {
     }
 }
 
-/// The locks of an observed write, and what waits for it.
+/// The locks of an observed write, and its waiters.
 #[derive(Default)]
 pub(crate) struct Observed {
     held: Vec<Permit>,
@@ -61,7 +61,7 @@ pub(crate) async fn derive(engine: &Engine, write: &mut Write) -> Result<(Observ
     let all = keys.len();
     keys.dedup();
     if keys.len() < all {
-        // Each update is derived from what was there before the write: two of one partition have to be one.
+        // Each update is derived from the state before the write: two of one partition have to be one.
         merge_partitions(write);
     }
     let mut observed = Observed { held: Vec::with_capacity(keys.len()), follow_ups: Vec::new() };

@@ -73,7 +73,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     replay(&inner, recovery).await?;
     inner.replaying.set(false);
     if is_damaged {
-        // The next start reads no further than to the damage: what was behind it must not have to be read again.
+        // The next start reads no further than to the damage: segments behind it must not have to be read again.
         for store in inner.stores_in_order() {
             inner.flush(&store).await.map_err(open_error)?;
         }
@@ -134,7 +134,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     crate::marks::open(inner, store, &store.set()).await
 }
 
-/// Applies what the log holds beyond the SSTables.
+/// Applies the log entries that are not in SSTables.
 async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
     let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
     let mut segment = recovery.next_segment().await?;
@@ -148,7 +148,7 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
                 replay_update(inner, number, (mutations, &update), &flushed)?;
             }
-            // On a full disk the rest stays in memory, which the log has room for too: what is there can be read, and is
+            // On a full disk the rest stays in memory, which the log has room for too: the rows can be read, and are
             // written when there is space. The same goes for other things that have run out.
             if inner.memory.is_half_full() && !inner.flushes.is_short() {
                 for store in inner.stores_in_order() {
@@ -186,7 +186,7 @@ fn replay_update(
     Ok(())
 }
 
-/// An entry whose checksum is right and whose content is not what this version writes.
+/// An entry whose checksum is right and whose content is not of this version.
 fn unreadable(number: u64, reason: &str) -> OpenError {
     OpenError::CommitLog(format!(
         "entry {number} of the commit log cannot be read although its checksum is right: {reason}; start the version \
@@ -220,7 +220,7 @@ fn start_tasks(inner: &Rc<Inner>) {
         async move {
             loop {
                 inner.trash.filled.notified().await;
-                // What fails here is finished by the edit's log at the next start.
+                // Removals that fail here are finished by the edit's log at the next start.
                 let _ = inner.trash.empty(inner.rt.disk()).await;
             }
         }

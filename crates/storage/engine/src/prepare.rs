@@ -1,4 +1,4 @@
-//! The work that a node does once before its shards open: finish what a crash interrupted, and give every SSTable and every
+//! The work that a node does once before its shards open: finish edits that a crash interrupted, and give every SSTable and every
 //! entry of the commit logs to the one shard that owns it.
 //!
 //! Which shard owns an SSTable is noted in the SSTable ([`sstable::Integrity::owner`]). Of files that Cassandra wrote and
@@ -30,7 +30,7 @@ use crate::generation::{next_generation_after, shard_of_generation};
 use crate::quarantine::generation_max;
 use crate::{EngineConfig, OpenError, quarantine};
 
-/// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes what a crash
+/// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes edits that a crash
 /// interrupted, and splits SSTables and commit logs that were written for another number of shards or copied in from
 /// elsewhere.
 ///
@@ -74,15 +74,15 @@ impl Node<'_> {
             match shared_out {
                 Ok(_) => {}
                 Err(SstableError::Disk(error)) => return Err(error.into()),
-                // Whose it is is not known: no shard would notice that it is missing.
+                // Its owner is not known: no shard would notice that it is missing.
                 Err(damage) => quarantine::set_aside(disk, &descriptor, &damage).await?,
             }
         }
         Ok(())
     }
 
-    /// Makes one SSTable belong to one shard; whether that took an edit. Without need nothing of it is read but what it
-    /// says of itself.
+    /// Makes one SSTable belong to one shard; whether that took an edit. Without need only its metadata
+    /// is read.
     async fn share_out(
         &self,
         table: &Arc<Table>,
@@ -252,8 +252,8 @@ impl Node<'_> {
         SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await
     }
 
-    /// When the logs were written by another number of shards, writes what they hold to SSTables of those who own it
-    /// now, and removes them.
+    /// When the logs were written by another number of shards, writes their content to SSTables of the present owners
+    /// and removes them.
     async fn share_out_logs(&self, schema: &Arc<Schema>) -> Result<(), OpenError> {
         let disk = self.rt.disk();
         let count = self.sharder.shard_count();

@@ -1,9 +1,9 @@
-//! SSTables that cannot be used: what is done with them at start, and which reads they make fail.
+//! SSTables that cannot be used: their handling at start, and the reads that fail because of them.
 //!
 //! A row that is silently missing is worse than a read that fails, because another replica answers the second. So the
 //! range of tokens of an SSTable that is out of service answers with an error until an operator has restored or removed
 //! its files. Nothing is deleted here but the leftovers of writes and removals that this node had begun and not finished,
-//! which a temporary TOC tells ([`sstable::remove_unfinished`]).
+//! which a temporary TOC lists ([`sstable::remove_unfinished`]).
 //!
 //! An SSTable of which a file is missing, so that nothing can be read of it, is moved into [`DIRECTORY`]. One whose files
 //! are there and damaged stays where it is: restoring the damaged file is enough.
@@ -22,8 +22,8 @@ use crate::generation::generation_of_name;
 /// The folder in a table's directory with the files of SSTables that are not complete.
 pub(crate) const DIRECTORY: &str = "quarantine";
 
-/// Looks through a table's directory before any shard opens there: removes what this node had not finished to write or to
-/// remove, gives an SSTable that lacks nothing but its TOC a new one, and moves aside what is not complete.
+/// Looks through a table's directory before any shard opens there: removes SSTables that this node had not finished to write or to
+/// remove, gives an SSTable that lacks nothing but its TOC a new one, and moves incomplete ones aside.
 ///
 /// # Errors
 /// When the disk fails.
@@ -138,7 +138,7 @@ async fn free_name(disk: &Disk, target: &Path, from: &Path) -> Result<PathBuf, D
     Ok(path)
 }
 
-/// The largest generation in a table's directory and its quarantine folder: what is put back must not meet another SSTable
+/// The largest generation in a table's directory and its quarantine folder: an SSTable that is put back must not meet another one
 /// of its number.
 ///
 /// # Errors

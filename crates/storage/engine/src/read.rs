@@ -1,4 +1,4 @@
-//! How a read finds its sources: memtables, then what of the SSTables can hold the partition.
+//! How a read finds its sources: memtables, then the SSTables that can hold the partition.
 
 use std::rc::Rc;
 
@@ -60,7 +60,7 @@ fn plain(
 }
 
 impl Inner {
-    /// Hands the only row of a partition to `visit`, where memory knows all of it without a merge; what it gives is none when the partition
+    /// Hands the only row of a partition to `visit`, where memory knows all of it without a merge; the result is none when the partition
     /// has to be read.
     #[inline]
     pub(crate) fn visit_only_row<T>(
@@ -84,7 +84,7 @@ impl Inner {
         let seen = if store.sstables.current().is_empty() {
             store.memtables.active().only_row(key, slices, visit)
         } else {
-            // Files may hold something of it: the cache must know what, and the memtable nothing beside it.
+            // Files may hold something of it: the cache must have all of that, and the memtable nothing beside it.
             if bypass_cache || store.memtables.active().contains(key) {
                 return Ok(None);
             }
@@ -102,7 +102,7 @@ impl Inner {
 
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {
         let (slices, reversed) = (wanted.slices, wanted.reversed);
-        // What the cache knows of a partition is all that SSTables hold of it: their filters need not be asked.
+        // The cached content of a partition is all that SSTables hold of it: their filters need not be asked.
         let cached = match wanted.bypasses_cache() || store.sstables.current().is_empty() {
             true => None,
             false => self.cache.partition(store.id, key, slices),
@@ -154,7 +154,7 @@ impl Inner {
         merge(store, wanted, inputs)
     }
 
-    /// The files that may hold a partition; what they say goes into the cache unless that is to be bypassed.
+    /// The files that may hold a partition; their rows go into the cache unless that is to be bypassed.
     fn add_files(
         &self,
         store: &Rc<Store>,
@@ -182,7 +182,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// From what a read of a partition would be answered now.
+    /// The sources from which a read of a partition would be answered now.
     pub(crate) fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
         let Some(store) = self.store(table) else { return ReadSources::default() };
         let set = store.set();
@@ -199,7 +199,7 @@ impl Inner {
     }
 }
 
-/// From what a read of a partition is answered; for traces.
+/// The sources of a read of a partition; for traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSources {
     /// Memtables that hold something of it.
@@ -208,7 +208,7 @@ pub struct ReadSources {
     pub bloom_skipped: usize,
     /// Generations of the SSTables that may hold it.
     pub sstables: Vec<String>,
-    /// Whether the row cache knows what those SSTables say.
+    /// Whether the row cache has the rows of those SSTables.
     pub cached: bool,
 }
 

@@ -14,9 +14,9 @@ pub enum ReadScope {
     Cached,
     /// All of it, and the row cache is left as it is (`BYPASS CACHE`).
     BypassCache,
-    /// As [`ReadScope::BypassCache`], for a repair: what was salvaged of damaged SSTables stands for them.
+    /// As [`ReadScope::BypassCache`], for a repair: rows salvaged from damaged SSTables stand for them.
     Repair,
-    /// As [`ReadScope::Repair`], what came after a mark alone.
+    /// As [`ReadScope::Repair`], only data above a watermark.
     Above(RepairedWatermark),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Read<'a> {
         self.scope != ReadScope::Cached
     }
 
-    /// Whether what was salvaged of damaged SSTables stands for them.
+    /// Whether rows salvaged from damaged SSTables stand for them.
     pub(crate) fn takes_salvaged(&self) -> bool {
         matches!(self.scope, ReadScope::Repair | ReadScope::Above(_))
     }

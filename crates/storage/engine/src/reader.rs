@@ -21,7 +21,7 @@ pub enum SyncStep {
     Wait,
 }
 
-/// The fragments that a read asked for, merged from memtables, cache and SSTables. What deletions hide is gone; the
+/// The fragments that a read asked for, merged from memtables, cache and SSTables. Rows hidden by deletions are gone; the
 /// deletions themselves, and expired cells, are there.
 pub struct EngineReader {
     /// Fragments ready to be handed on.
@@ -39,7 +39,7 @@ enum Rest {
     Index(Box<IndexReader>),
 }
 
-/// Several sources, or one that needs the merge's eye for what deletions hide.
+/// Several sources, or one whose deletions the merge has to apply.
 pub(crate) struct Merge {
     merger: Merger,
     inputs: Vec<Input>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mutation::PartitionUpdate;
 use mutation::codec::EncodedUpdates;
 
-/// The updates of a write, most often one. On the heap, as whoever makes them has them: a request is moved through several layers, and
+/// The updates of a write, most often one. On the heap, as their maker has them: a request is moved through several layers, and
 /// moving the update itself costs more than its place.
 pub type Updates = Vec<PartitionUpdate>;
 
@@ -18,13 +18,13 @@ pub enum Origin {
     Counter,
     /// The commit of a lightweight transaction.
     PaxosCommit,
-    /// A hint that is delivered, to the replica that missed the write or to whoever has its token since.
+    /// A hint that is delivered, to the replica that missed the write or to the present owner of its token.
     Hint,
     /// A logged batch that is replayed.
     Batchlog,
     /// A read that found this replica to lack something.
     ReadRepair,
-    /// Anti-entropy, and what was salvaged of damaged SSTables for it.
+    /// Anti-entropy, and rows salvaged from damaged SSTables for it.
     Repair,
     /// Rows that a node reads from others when it gains token ranges.
     Streaming,
@@ -78,7 +78,7 @@ pub enum Durability {
     /// When the commit log's mode allows it.
     #[default]
     AsConfigured,
-    /// When a power failure cannot undo it, whatever the mode allows.
+    /// When a power failure cannot undo it, regardless of the mode.
     Synced,
 }
 
@@ -93,7 +93,7 @@ pub struct Write {
     pub truncation: Truncation,
     /// When it is acknowledged.
     pub durability: Durability,
-    /// The bytes of all updates as they were received, which the log takes over. Whatever adds or leaves out updates drops them. In a
+    /// The bytes of all updates as they were received, which the log takes over. Code that adds or leaves out updates drops them. In a
     /// box, as most writes are the node's own and have none.
     pub encoded: Option<Box<EncodedUpdates>>,
 }
@@ -129,7 +129,7 @@ mod tests {
 
     /// A read between two replicas' truncations brings nothing back; of a replica that has missed a truncation long ago it may.
     #[test]
-    fn what_a_truncation_removes() {
+    fn rows_that_a_truncation_removes() {
         const AT: i64 = 1_767_225_600_000_000;
         let spread = TRUNCATION_SPREAD.as_micros() as i64;
         let read = |begun_micros, truncated_at| Truncation::LeavesOutRead { begun_micros, truncated_at };

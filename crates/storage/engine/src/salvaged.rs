@@ -1,4 +1,4 @@
-//! The fate of a damaged SSTable's content, once what can be read of it was written anew ([`crate::mend`]).
+//! The fate of a damaged SSTable's content, once its readable rows were rewritten ([`crate::salvage`]).
 
 use crate::watermark::RepairedWatermark;
 
@@ -24,7 +24,7 @@ pub(crate) struct Salvaged {
 }
 
 impl Salvaged {
-    /// Takes out what was repaired.
+    /// Removes repaired tokens.
     pub(crate) fn repaired(&mut self, (after, upto): TokenSpan) {
         if after >= upto {
             return;
@@ -44,8 +44,8 @@ impl Salvaged {
         self.lost.iter().map(|lost| u128::from(lost.span.1.abs_diff(lost.span.0))).sum()
     }
 
-    /// Whether nothing is lost of what this node owns.
-    pub(crate) fn is_mended(&self, owned: &[TokenSpan]) -> bool {
+    /// Whether nothing is lost of the ranges that this node owns.
+    pub(crate) fn is_complete(&self, owned: &[TokenSpan]) -> bool {
         let meet = |lost: &TokenSpan, owned: &TokenSpan| lost.0.max(owned.0) < lost.1.min(owned.1);
         !self.lost.iter().any(|lost| owned.iter().any(|owned| meet(&lost.span, owned)))
     }
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_repaired_is_not_lost() {
+    fn repaired_tokens_are_not_lost() {
         let lost = [(0, 10), (20, 21)].map(|span| Lost { span, may_hide: false });
         let mut salvaged = Salvaged { lost: lost.into(), since: RepairedWatermark::default() };
         let spans = |salvaged: &Salvaged| salvaged.lost.iter().map(|lost| lost.span).collect::<Vec<_>>();
         salvaged.repaired((3, 5));
         assert_eq!(spans(&salvaged), [(0, 3), (5, 10), (20, 21)]);
-        assert!(salvaged.is_mended(&[(3, 5), (10, 20), (21, 30)]));
-        assert!(!salvaged.is_mended(&[(3, 5), (9, 20)]));
+        assert!(salvaged.is_complete(&[(3, 5), (10, 20), (21, 30)]));
+        assert!(!salvaged.is_complete(&[(3, 5), (9, 20)]));
         salvaged.repaired((i64::MIN, 8));
         assert_eq!(spans(&salvaged), [(8, 10), (20, 21)]);
         salvaged.repaired((7, i64::MAX));
-        assert!(salvaged.lost.is_empty() && salvaged.is_mended(&[(i64::MIN, i64::MAX)]));
+        assert!(salvaged.lost.is_empty() && salvaged.is_complete(&[(i64::MIN, i64::MAX)]));
     }
 }

@@ -1,7 +1,7 @@
 //! Which partitions of a table are asked for most, counted for a while on request in a bounded number of places.
 //!
 //! The count is that of the space-saving algorithm (Metwally, Agrawal, El Abbadi, 2005): a key that has no place takes that of the
-//! rarest one together with its count, which is kept as the most by which the new one may be overrated. What is asked for more often
+//! rarest one together with its count, which is kept as the most by which the new one may be overrated. A key that is requested more often
 //! than once in `places` requests is always found.
 
 use bytes::Bytes;
@@ -60,7 +60,7 @@ impl TopKeys {
         self.counts.is_empty()
     }
 
-    /// Takes in what another shard counted; a partition has one shard.
+    /// Adds the counts of another shard; a partition has one shard.
     pub fn merge(&mut self, other: Self) {
         self.counts.extend(other.counts);
     }
@@ -92,7 +92,7 @@ impl Sampled {
         Self { reads: TopKeys::new(places), writes: TopKeys::new(places) }
     }
 
-    /// Takes in what another shard counted.
+    /// Adds the counts of another shard.
     pub fn merge(&mut self, other: Self) {
         self.reads.merge(other.reads);
         self.writes.merge(other.writes);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frequent_is_found_among_many() {
+    fn frequent_keys_are_found_among_many() {
         let mut top = TopKeys::new(16);
         for round in 0..10_000 {
             top.count(&key(1_000 + round));

@@ -20,7 +20,7 @@ pub struct SnapshotRecord {
     pub disk_bytes: u64,
 }
 
-/// All snapshots below a data directory, by name, keyspace and table. What comes and goes meanwhile may be missing.
+/// All snapshots below a data directory, by name, keyspace and table. Snapshots that are made or removed meanwhile may be missing.
 ///
 /// # Errors
 /// A [`DiskError`] when a directory cannot be listed for another reason than that it is gone.

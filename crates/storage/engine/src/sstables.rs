@@ -49,7 +49,7 @@ impl Sstables {
         *self.set.borrow_mut() = Rc::new(set);
     }
 
-    /// Generations up to this are taken, by whatever shard.
+    /// Generations up to this are taken, by any shard.
     pub(crate) fn set_taken(&self, generation: u64) {
         assert!(generation >= self.generation.get(), "generations that are taken stay taken");
         self.generation.set(generation);

@@ -68,7 +68,7 @@ pub struct TableStats {
     pub uncompressed_bytes: u64,
     /// Bytes of data in SSTables.
     pub data_bytes: u64,
-    /// Of these, what incremental repairs have behind them.
+    /// Of these, the bytes that incremental repairs have compared already.
     pub repaired_bytes: u64,
     /// Disk bytes of live and of not yet removed SSTables.
     pub total_disk_bytes: u64,

@@ -1,4 +1,4 @@
-//! One table of the shard: what its parts are, each with a file of its own.
+//! One table of the shard: its parts, each with a file of its own.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -66,14 +66,14 @@ pub(crate) struct Store {
     pub(crate) edits: Edits,
     /// SSTables that are out of service.
     pub(crate) damages: Damages,
-    /// When what of it was repaired.
+    /// The repair times of its ranges.
     pub(crate) repaired: RefCell<Arc<Repaired>>,
     /// How far its SSTables have come with incremental repairs.
     pub(crate) marks: Marks,
     pub(crate) counters: Counters,
-    /// How long its requests take, and what its reads meet.
+    /// The latencies of its requests, and the tombstones and SSTables of its reads.
     pub(crate) local: LocalCounters,
-    /// An index could not be built, and the log says so.
+    /// An index could not be built, and that was logged.
     pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
     pub(crate) sampled: RefCell<Option<Box<Sampled>>>,
@@ -151,7 +151,7 @@ impl Store {
     }
 
     /// Whether the next repair is to salvage a member of the set. A count that was lost in part must not be continued, and is not
-    /// repaired by what others have of it.
+    /// repaired from the rows of others.
     pub(crate) fn is_to_salvage(&self, live: &LiveSstable) -> bool {
         let is_new = live.suspect.get() && live.salvaged.borrow().is_none();
         is_new && !live.is_beyond_repair.get() && !self.table.borrow().is_counter() && self.damages.is_empty()

@@ -73,7 +73,7 @@ mod tests {
 
     /// A compaction that left out an SSTable for want of room does not give it back a second time, when another owns it.
     #[test]
-    fn what_was_left_out_belongs_to_whoever_takes_it_next() {
+    fn a_left_out_item_belongs_to_its_next_taker() {
         let all = [(); 3].map(|()| Rc::new(One(Cell::new(false))));
         let mut first = Taken::new(all.to_vec());
         first.retain(&all[..2]);

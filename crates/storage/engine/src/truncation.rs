@@ -1,4 +1,4 @@
-//! TRUNCATE of one shard's part of a table ([`crate::truncation_record`] is what it leaves).
+//! TRUNCATE of one shard's part of a table ([`crate::truncation_record`] is its record).
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ pub(crate) async fn truncate(
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
     }
-    // From here on it is decided what is removed: what was written by now. The process may have been paused on the way.
+    // From here on the removed rows are decided: those written by now. The process may have been paused on the way.
     if inner.rt.now() > expires {
         return Err(MaintenanceError::Expired);
     }
@@ -53,14 +53,14 @@ pub(crate) async fn truncate(
     }
     let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
     let committed = inner.commit_all(store, edit, &names).await?;
-    // It has happened. Whoever asks from here on sees all of it at once.
+    // It has happened. Reads from here on see all of it at once.
     store.truncated.set(store.truncated.get().max(at_micros));
     assert!(inner.truncated_latest.get() >= store.truncated.get(), "a truncation is known before it happens");
     inner.counters.forget_table(store.id);
     store.sstables.change(Vec::new(), &doomed);
     inner.cache.forget_table(store.id);
     if let Err(error) = crate::marks::forget(inner, store).await {
-        // The next start does, because what it names is gone.
+        // The next start does, because the SSTables that it names are gone.
         tracing::warn!("the repaired ranges of {} are not cleared yet: {error}", store.table().full_name());
     }
     let in_force = finish(disk, &store.dir, &id, true).await;
@@ -104,7 +104,7 @@ impl Inner {
         &self,
         mut stores: Vec<Rc<Store>>,
     ) -> Result<Vec<Permit>, WriteError> {
-        // In one order, so that two who wait for tables that are about to be truncated do not wait for each other.
+        // In one order, so that two tasks that wait for tables that are about to be truncated do not wait for each other.
         stores.sort_by_key(|store| store.id);
         stores.dedup_by_key(|store| store.id);
         let mut held = Vec::with_capacity(stores.len());

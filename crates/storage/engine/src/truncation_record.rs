@@ -90,7 +90,7 @@ pub(crate) fn is_record(entry: &DirEntry) -> bool {
 /// The meaning of the records in a table's directory to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncated {
-    /// When it truncated the table last, [`i64::MIN`] for never. What a node with another number of shards noted holds for
+    /// When it truncated the table last, [`i64::MIN`] for never. The record of a node with another number of shards holds for
     /// all of them.
     pub(crate) here: i64,
     /// The latest truncation of any shard.
@@ -155,7 +155,7 @@ pub(crate) async fn finish(disk: &Disk, dir: &Path, edit: &str, committed: bool)
     Ok(())
 }
 
-/// Whether one record tells of a later truncation than the other. An edit can be finished late, after that of the next
+/// Whether one record is of a later truncation than the other. An edit can be finished late, after that of the next
 /// truncation, when putting its record in force failed at first.
 async fn is_later(disk: &Disk, one: &Path, other: &Path) -> Result<bool, DiskError> {
     if !disk.exists(one).await? {

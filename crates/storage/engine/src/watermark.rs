@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rt::sync::{Permit, Semaphore};
 
-/// A moment of a shard's part of a table: what its SSTables held then is at or below it, what came later is above.
+/// A moment of a shard's part of a table: data that its SSTables held then is at or below it, later data is above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepairedWatermark {
     /// Of which epoch; marks of another one than the present mean nothing. 0 is none's.
@@ -14,7 +14,7 @@ pub struct RepairedWatermark {
     pub number: u64,
 }
 
-/// A mark that was taken, and what the shard has.
+/// A mark that was taken, and the shard's sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
     /// The mark.
@@ -43,12 +43,12 @@ impl Marks {
         mark.epoch != 0 && mark.epoch == self.epoch.get()
     }
 
-    /// Has compaction keep what this mark covers apart from the rest.
+    /// Has compaction keep data that this mark covers apart from the rest.
     pub(crate) fn set_floor(&self, mark: RepairedWatermark) {
         self.floor.set(if self.knows(mark) { mark.number } else { 0 });
     }
 
-    /// Whether an SSTable that this number covers holds only what was repaired.
+    /// Whether an SSTable that this number covers holds only repaired data.
     pub(crate) fn is_repaired(&self, covered_by: u64) -> bool {
         is_covered(covered_by, self.floor.get())
     }
@@ -78,7 +78,7 @@ impl Marks {
         self.last.get()
     }
 
-    /// Adopts what was noted before the shard opened.
+    /// Adopts the state stored before the shard opened.
     pub(crate) fn restore(&self, epoch: u64, last: u64) {
         assert!(self.epoch.get() == 0, "marks are restored before any is taken");
         assert!(epoch != 0, "marks that are restored are those of an epoch");
@@ -99,7 +99,7 @@ impl Marks {
     }
 }
 
-/// Whether what this number covers was there when `number` was given out.
+/// Whether the data that this number covers was there when `number` was given out.
 pub(crate) fn is_covered(covered_by: u64, number: u64) -> bool {
     (1..=number).contains(&covered_by)
 }

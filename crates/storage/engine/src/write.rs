@@ -88,7 +88,7 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
     observed.durable().await
 }
 
-/// Adds what follows from a write, and waits for room in the memtables. By then the schema may have changed, and others may observe.
+/// Adds the updates derived from a write, and waits for room in the memtables. By then the schema may have changed, and others may observe.
 async fn observe(engine: &Engine, write: &mut Write) -> Result<Observed, WriteError> {
     let inner = &*engine.0;
     loop {

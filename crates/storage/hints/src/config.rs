@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Settings of one shard's hints.
 #[derive(Clone, Debug)]
 pub struct HintsConfig {
-    /// Keep hints at all (`hinted_handoff_enabled`). What is kept already is delivered all the same.
+    /// Store hints at all (`hinted_handoff_enabled`). Hints stored already are delivered all the same.
     pub enabled: bool,
     /// No hints for a host that has been down for longer (`max_hint_window`): it must be repaired or replaced anyway.
     pub window: Duration,
     /// The window also ends when the oldest hint of a host is so old (`hint_window_persistent_enabled`), so that a host
     /// which comes back for a moment does not begin another.
     pub window_persistent: bool,
-    /// How often what was written is synced (`hints_flush_period`): what a power failure may cost.
+    /// How often written hints are synced (`hints_flush_period`): the loss that a power failure may cause.
     pub flush_period: Duration,
     /// Length at which a file is ended and the next begun, bytes (`max_hints_file_size`).
     pub file_bytes_max: u64,

@@ -1,4 +1,4 @@
-//! The control of a replay under way, for whoever has to end it.
+//! The control of a replay under way, for the caller that has to end it.
 
 use std::cell::Cell;
 

@@ -10,7 +10,7 @@ pub enum HintsError {
     Disk(#[from] DiskError),
 }
 
-/// A hint that is not kept. The write goes on without it; repair brings what it would have brought.
+/// A hint that is not stored. The write continues without it; repair brings the missed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HintRefused {
     /// Hinted handoff is switched off.

@@ -22,7 +22,7 @@ impl HintFigures {
         }
     }
 
-    /// Adds what another shard keeps for the host.
+    /// Adds another shard's stored hints for the host.
     pub fn merge(&mut self, other: &HintFigures) {
         if self.count == 0 {
             (self.oldest_micros, self.newest_micros) = (other.oldest_micros, other.newest_micros);
@@ -41,7 +41,7 @@ impl HintFigures {
 pub struct HintsStats {
     /// Hints taken.
     pub stored: u64,
-    /// Hints refused, for whatever reason.
+    /// Hints refused, for any reason.
     pub refused: u64,
     /// Of these, because the window had passed.
     pub refused_window: u64,

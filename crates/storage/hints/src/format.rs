@@ -229,7 +229,7 @@ impl RecordHeader {
         out
     }
 
-    /// Reads what stands before an update, with the checksum to be held against [`record_crc`] when the update is there;
+    /// Reads the header of an update, with the checksum to be compared with [`record_crc`] when the update is there;
     /// none if no record can begin here.
     pub fn decode(bytes: &[u8]) -> Option<(Self, u32)> {
         let mut reader = Reader::new(bytes);
@@ -247,7 +247,7 @@ impl RecordHeader {
     }
 }
 
-/// The checksum of a record: `head` is what stands between it and the update.
+/// The checksum of a record: `head` is the bytes between it and the update.
 pub fn record_crc(number: u64, offset: u64, head: &[u8], update: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&number.to_be_bytes());

@@ -2,7 +2,7 @@
 //!
 //! One log a shard, in segments that belong to one host each. A hint is opaque bytes with the time at which it was kept
 //! and the time for which it may be delivered. Nothing here fails a write: a dropped hint is counted, and repair
-//! restores what it would have brought. It knows neither tables nor liveness: the caller does. Format and reasons:
+//! restores its write. It knows neither tables nor liveness: the caller does. Format and reasons:
 //! `docs/design/hints.md`.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

@@ -31,8 +31,8 @@ pub struct Hint {
     pub update: Bytes,
     /// For how long it may be delivered (the table's `gc_grace_seconds`): later the deletions that supersede it may be gone.
     pub grace_seconds: u32,
-    /// When the write began that did not reach the host, microseconds since 1970: what it may be delivered until, and what a truncation
-    /// is behind, count from then.
+    /// When the write began that did not reach the host, microseconds since 1970: its expiry, and its order relative to a truncation,
+    /// count from then.
     pub begun_micros: i64,
     /// Now, microseconds since 1970.
     pub now_micros: i64,
@@ -82,7 +82,7 @@ pub(crate) struct Pending {
 pub(crate) struct HostLog {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) pending_bytes: u64,
-    /// The oldest and the newest time of what waits to be written; of what waited with it, too.
+    /// The oldest and the newest time of the pending hints; of those that waited with them, too.
     pub(crate) pending_times: Option<(i64, i64)>,
     /// The time since which there have been hints all along, by the monotonic clock; none when there were some at the start.
     stored_since: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Opening a shard's hints: what earlier runs left, also those of another number of shards.
+//! Opening a shard's hints: the files of earlier runs, also those of another number of shards.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl Hints {
         for (header, path) in found {
             inspect(rt, header, path, &config, &mut state).await;
         }
-        // The directory itself, and what an earlier run left unsynced.
+        // The directory itself, and files that an earlier run left unsynced.
         state.name_changes = 1;
         if let Some(parent) = directory.parent() {
             disk.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent }).await?;
@@ -126,7 +126,7 @@ async fn read_segment(rt: &Rt, name: Header, path: &Path, config: &HintsConfig) 
         None => {
             let mut reader =
                 SegmentReader::new(file, name.number, BLOCK_LEN as u64, len, config.update_bytes_max);
-            // Of what was delivered a crash may have left less than the position says: what is there is counted.
+            // A crash may have left fewer delivered hints than the position says: the present ones are counted.
             segment.position.hints = 0;
             while let Some(record) = reader.next().await? {
                 segment.end = record.next;

@@ -97,7 +97,7 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// `len` bytes from here, or what the file has of them.
+    /// `len` bytes from here, or as many as the file has.
     async fn bytes(&mut self, len: u64) -> Result<&[u8], DiskError> {
         let len = len.min(self.end - self.at);
         let window_end = self.window_at + self.window.len() as u64;

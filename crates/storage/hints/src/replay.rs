@@ -38,7 +38,7 @@ pub struct StoredHint {
 pub enum ReplayEnd {
     /// The host has everything that was stored before the replay began.
     Complete,
-    /// A delivery failed, for this reason; what was not delivered is kept.
+    /// A delivery failed, for this reason; undelivered hints are retained.
     Failed(String),
     /// Some file could not be read or written; it is kept, the others were delivered.
     Disk(DiskError),
@@ -120,7 +120,7 @@ enum SegmentEnd {
 }
 
 impl Hints {
-    /// Delivers what is kept for a host through `deliver`, in the order in which it was stored, with some hints under way at once.
+    /// Delivers the hints of a host through `deliver`, in the order in which it was stored, with some hints under way at once.
     /// `deliver` resolves when the host has the update; when it fails the replay ends, and the next one begins with
     /// that hint. Hints older than their grace are left out. Some that were delivered may be delivered again after a crash.
     pub async fn replay<F, E>(&self, host: HostId, deliver: impl Fn(StoredHint) -> F) -> ReplayOutcome
@@ -215,7 +215,7 @@ impl Hints {
         }
     }
 
-    /// Writes what waits for the host and ends its segment.
+    /// Writes the host's pending hints and ends its segment.
     async fn end_written(&self, host: HostId) -> Result<(), DiskError> {
         let inner = Rc::clone(&self.0);
         let end = async move {
@@ -257,7 +257,7 @@ impl Inner {
         }
     }
 
-    /// Tells all replays to end.
+    /// Cancels all replays.
     pub(crate) fn cancel_replays(&self) {
         for log in self.state.borrow().hosts.values() {
             if let Some(control) = &log.replaying {

@@ -49,7 +49,7 @@ impl Segment {
         self.newest_micros = self.newest_micros.max(begun_micros);
     }
 
-    /// Adds what is not delivered yet.
+    /// Adds the undelivered hints.
     pub(crate) fn add_to(&self, figures: &mut HintFigures) {
         let count = self.hints.saturating_sub(self.position.hints);
         let bytes = self.end.saturating_sub(self.position.offset);
@@ -62,7 +62,7 @@ impl Segment {
 pub(crate) struct Active {
     pub(crate) segment: Segment,
     pub(crate) file: File,
-    /// Its end, for those who sync.
+    /// Its end, for sync tasks.
     pub(crate) written: Rc<Cell<u64>>,
 }
 
@@ -81,7 +81,7 @@ impl Unsynced {
         Self { file, written, again: Rc::default() }
     }
 
-    /// Makes what is written durable, and says how far that was.
+    /// Makes the written hints durable, and returns their end.
     pub(crate) async fn sync(&self) -> Result<u64, DiskError> {
         let end = self.written.get();
         // Stays set when this is dropped half-way.

@@ -61,7 +61,7 @@ impl Hints {
         self.0.rt.uncancelled(Group::Maintenance, all).await
     }
 
-    /// Throws away what is kept for a host: it has left the cluster. Ends its replay first.
+    /// Drops the hints of a host: it has left the cluster. Ends its replay first.
     pub async fn drop_host(&self, host: HostId) {
         let inner = Rc::clone(&self.0);
         let drop = async move {
@@ -79,7 +79,7 @@ impl Hints {
         self.0.rt.uncancelled(Group::Maintenance, drop).await;
     }
 
-    /// Takes no more hints, ends replays and tasks, writes and syncs what is there. What cannot be written is lost and counted.
+    /// Takes no more hints, ends replays and tasks, writes and syncs the pending ones. Hints that cannot be written are lost and counted.
     pub async fn stop(&self) {
         let inner = Rc::clone(&self.0);
         let stop = async move {
@@ -92,7 +92,7 @@ impl Hints {
             drop(io);
             for host in inner.all_hosts() {
                 inner.end_replay(host).await;
-                // Counted and logged there; what stays in the buffer is counted below.
+                // Counted and logged there; hints that stay in the buffer is counted below.
                 let _ = inner.write_host(host).await;
                 let _io = inner.io.acquire(1).await;
                 inner.seal_active(host).await;
@@ -116,7 +116,7 @@ impl Inner {
         self.state.borrow().hosts.keys().copied().collect()
     }
 
-    /// Writes what waits for a host.
+    /// Writes the pending hints of a host.
     pub(crate) async fn write_host(&self, host: HostId) -> Result<(), DiskError> {
         let _io = self.io.acquire(1).await;
         loop {

@@ -16,7 +16,7 @@ use crate::{BEAM_MAX, CONNECTIONS_MAX, DIMENSIONS_MAX, Graph, Options, Similarit
 const LEVELS_MAX: usize = 64;
 
 impl Graph {
-    /// Appends what stands before the nodes.
+    /// Appends the header before the nodes.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         let measure = Similarity::NAMES.iter().position(|(_, one)| *one == self.options.similarity);
         out.push(measure.expect("every measure has a name") as u8);
@@ -55,7 +55,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Reads what stands before the nodes; none when it is not that.
+    /// Reads the header before the nodes; none when it is malformed.
     pub fn new(reader: &mut Reader<'_>) -> Option<Self> {
         let similarity = Similarity::NAMES.get(usize::from(reader.u8().ok()?))?.1;
         let connections = number(reader, CONNECTIONS_MAX)?;

@@ -222,7 +222,7 @@ impl Graph {
     }
 
     /// Of nodes in the order of their closeness to one, at most `most` that lie in different directions: none is closer to one chosen
-    /// before than to the node itself (the paper's algorithm 4); what room is left takes the nearest of the others.
+    /// before than to the node itself (the paper's algorithm 4); the remaining room takes the nearest of the others.
     fn diverse(&self, found: &[Found], most: usize) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::with_capacity(most);
         let mut others = Vec::new();

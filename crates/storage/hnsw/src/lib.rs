@@ -2,7 +2,7 @@
 //! one byte a dimension.
 //!
 //! Pure and deterministic: no IO, no clock, no randomness (a node's level is a function of its number), so that an index file is a
-//! function of its SSTable. Closenesses are those of the quantised vectors; whoever needs them exact compares the full vectors of the
+//! function of its SSTable. Closenesses are those of the quantised vectors; a caller that needs them exact compares the full vectors of the
 //! candidates (docs/design/vectors.md).
 
 mod codec;

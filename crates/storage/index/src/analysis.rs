@@ -21,7 +21,7 @@ pub struct Analysis {
 pub const ANALYSIS_OPTIONS: [(&str, &str); 3] =
     [("case_sensitive", "true"), ("normalize", "false"), ("ascii", "false")];
 
-/// Letters and signs without a decomposition, and what they are in ASCII.
+/// Letters and signs without a decomposition, and their ASCII form.
 const FOLDED: [(char, &str); 34] = [
     ('ß', "ss"),
     ('ẞ', "SS"),

@@ -28,7 +28,7 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Begins a file, over whatever has its name.
+    /// Begins a file, replacing one of that name.
     ///
     /// # Errors
     /// When the disk refuses.

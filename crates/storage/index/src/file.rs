@@ -56,7 +56,7 @@ pub enum IndexFileError {
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It is not what a writer wrote, or belongs to another SSTable or definition.
+    /// It is not a writer's output, or belongs to another SSTable or definition.
     #[error("index file {path} cannot be used: {reason}")]
     Unusable {
         /// Its path.
@@ -77,7 +77,7 @@ pub(crate) fn header(identity: SstableIdentity, definition: &Definition) -> Vec<
     out
 }
 
-/// Appends the checksum of what stands from `start` on.
+/// Appends the checksum of the bytes from `start` on.
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     let crc = crc32fast::hash(out.split_at(start).1);
     out.extend_from_slice(&crc.to_be_bytes());
@@ -126,7 +126,7 @@ pub struct TermsWriter {
 }
 
 impl TermsWriter {
-    /// A new file, over whatever has its name: it counts when [`TermsWriter::finish`] has returned.
+    /// A new file, replacing one of that name: it counts when [`TermsWriter::finish`] has returned.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -158,7 +158,7 @@ impl TermsWriter {
         self.bytes >= SEGMENT_BYTES_MAX
     }
 
-    /// Sorts and writes what was added since the last segment.
+    /// Sorts and writes the terms added since the last segment.
     pub(crate) async fn write_segment(&mut self) -> Result<(), DiskError> {
         if self.records.is_empty() {
             return Ok(());

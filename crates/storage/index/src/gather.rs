@@ -70,7 +70,7 @@ impl Gather {
         self.terms.is_empty() || self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// The places found, in order; the next search goes on behind them. False with them when there are no others.
+    /// The places found, in order; the next search resumes behind them. False with them when there are no others.
     pub(crate) fn take(&mut self) -> (BTreeSet<Box<[u8]>>, bool) {
         let found = std::mem::take(&mut self.found);
         let is_more = found.len() == self.limit;

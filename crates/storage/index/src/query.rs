@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-/// The rows of a range that an index is asked for, in ring order.
+/// The rows of a range that an index is queried for, in ring order.
 ///
 /// The answer is a superset of the rows that match: an index holds a term for each version of a row that some memtable or SSTable
-/// has, so whoever asks reads the rows and looks again.
+/// has, so the caller reads the rows and checks them again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexQuery {
     /// Name of the index, one of the table's.
@@ -14,7 +14,7 @@ pub struct IndexQuery {
     pub predicate: Predicate,
 }
 
-/// Which terms an index is asked for. Values are serialised in the type of the index's term: the column's, of an index on values
+/// The terms that an index is queried for. Values are serialised in the type of the index's term: the column's, of an index on values
 /// that of the elements, of an index on keys that of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predicate {

@@ -1,4 +1,4 @@
-//! A query under way: it asks each source for its first places, and goes on behind them.
+//! A query under way: it asks each source for its first places, and resumes behind them.
 
 use mutation::{PartitionRange, Slices};
 use schema::Table;

@@ -11,7 +11,7 @@ use crate::partition::{ManyRows, Partition, Rows};
 use crate::snapshot::Snapshot;
 
 /// Where a reader of one partition is. Everything is handed on as it was when the reading of the partition began,
-/// whatever is written between the batches.
+/// regardless of writes between the batches.
 #[derive(Debug, Default)]
 pub struct PartitionCursor {
     started: bool,
@@ -152,7 +152,7 @@ impl Partition {
     }
 }
 
-/// A row as a reader that stopped must see it; none when it was not there yet. What was not written since is unchanged.
+/// A row as a reader that stopped must see it; none when it was not there yet. Cells not written since are unchanged.
 fn as_it_was<'a>(
     key: &Clustering,
     row: &'a Row,
@@ -223,7 +223,7 @@ impl PartitionCursor {
         }
     }
 
-    /// Stops until the next batch; what is written to the partition meanwhile is kept from it.
+    /// Stops until the next batch; writes to the partition meanwhile are hidden from it.
     fn stop(&mut self, partition: &Partition, reversed: bool) {
         let Rows::Many(ManyRows { readers, .. }) = &partition.rows else { return };
         match &self.snapshot {

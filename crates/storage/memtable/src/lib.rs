@@ -1,8 +1,8 @@
 //! The writes of one table and shard that no SSTable holds yet, in memory and in order.
 //!
 //! A memtable is written and read at the same time by tasks of one shard: a reader takes rows a batch at a time, finds
-//! its place again by key and position, and every row that it hands on is whole. It never forgets what it holds;
-//! what deletions hide is dropped by the reader's merge. It knows nothing of files, logs or budgets.
+//! its place again by key and position, and every row that it hands on is whole. It never drops its content;
+//! rows hidden by deletions are dropped by the reader's merge. It knows nothing of files, logs or budgets.
 
 mod cursor;
 mod memtable;

@@ -149,7 +149,7 @@ impl Memtable {
         self.0.operations.get() == 0
     }
 
-    /// Bounds of what was written.
+    /// Bounds of the writes.
     pub fn stats(&self) -> WriteStats {
         self.0.stats.get()
     }

@@ -35,7 +35,7 @@ pub(crate) struct ManyRows {
     pub(crate) readers: Snapshots,
 }
 
-/// Everything that is known of one partition. It never forgets; what deletions hide is dropped by the reader's merge.
+/// Everything that is known of one partition. Nothing is dropped here; rows hidden by deletions are dropped by the reader's merge.
 #[derive(Default)]
 pub struct Partition {
     pub(crate) deletion: DeletionTime,

@@ -1,4 +1,4 @@
-//! Isolation of a read that stops inside a partition: what its writers keep for it.
+//! Isolation of a read that stops inside a partition: the old rows that writers keep for it.
 //!
 //! A reader hands on rows a batch at a time, and other tasks write between two batches. A batch of statements on one
 //! partition must be seen whole or not at all, so a write first stores the rows that it is about to change, as they
@@ -14,7 +14,7 @@ use mutation::{Clustering, Row};
 /// A reader that stopped inside a partition.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// It goes on behind this row; none when it has not seen any.
+    /// It resumes behind this row; none when it has not seen any.
     last: RefCell<Option<Clustering>>,
     reversed: bool,
     /// Rows ahead of it that were written since it began, as they were then; none for those that were not there.
@@ -64,7 +64,7 @@ impl Snapshots {
         snapshot
     }
 
-    /// Whether a write need not say what it changes.
+    /// Whether a write need not record the rows that it changes.
     #[inline]
     pub(crate) fn is_empty(&mut self) -> bool {
         self.0.get_mut().is_empty()

@@ -33,7 +33,7 @@ impl MemtableSource {
         }
     }
 
-    /// Goes on in a partition that was read in part.
+    /// Resumes in a partition that was read in part.
     pub fn resume(
         memtable: &Memtable,
         key: &DecoratedKey,

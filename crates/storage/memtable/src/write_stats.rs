@@ -1,8 +1,8 @@
-//! The bounds of what a memtable has: timestamps, deletion times and TTLs.
+//! The bounds of a memtable's content: timestamps, deletion times and TTLs.
 
 use mutation::{Cell, ColumnData, DeletionTime, NO_DELETION, Row, Seconds, Timestamp};
 
-/// Bounds of what was written: an SSTable's header stores values relative to the minima, and compaction asks for the
+/// Bounds of the writes: an SSTable's header stores values relative to the minima, and compaction asks for the
 /// smallest timestamp before it forgets tombstones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteStats {

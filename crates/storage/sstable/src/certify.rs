@@ -21,7 +21,7 @@ pub async fn certify(rt: &Rt, descriptor: &Descriptor, owner: Option<Owner>) -> 
     }
     let content = Integrity::of_files(rt, descriptor, owner).await?;
     write(disk, descriptor, &content).await?;
-    // Who removes the SSTable by its list of components has to know of this one.
+    // The removal of the SSTable by its list of components has to include this one.
     let toc = descriptor.path(Component::Toc);
     let mut listed = disk.read_to_end(&toc, 1 << 20).await?;
     if !String::from_utf8_lossy(&listed).lines().any(|line| line.trim() == Component::Torc.name()) {

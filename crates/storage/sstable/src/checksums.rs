@@ -32,7 +32,7 @@ impl ChunkChecksums {
         out
     }
 
-    /// Reads what [`ChunkChecksums::encode`] wrote.
+    /// Decodes the output of [`ChunkChecksums::encode`].
     ///
     /// # Errors
     /// A [`DecodeError`] when the bytes are cut off or the chunk length is 0 or too large.

@@ -20,7 +20,7 @@ pub(crate) async fn load(disk: &Disk, path: PathBuf, limit: usize) -> Result<Opt
     }
 }
 
-/// Reads a component that can be made anew, if it is there. One that is not what was written is none, and the problem says so.
+/// Reads a component that can be rebuilt, if it is there. A damaged one counts as missing, and is reported as a problem.
 pub(crate) async fn load_checked(
     disk: &Disk,
     descriptor: &Descriptor,

@@ -80,7 +80,7 @@ impl Compressor {
     }
 }
 
-/// Expands a chunk that must have `len` bytes; says what is wrong with it otherwise.
+/// Expands a chunk that must have `len` bytes; describes the damage otherwise.
 ///
 /// # Errors
 /// The reason: the chunk is no stream of the algorithm, or gives another number of bytes than

@@ -10,7 +10,7 @@ const ANCHOR: usize = 16;
 /// The parameters of a compressed data file and the places of its chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompressionInfo {
-    /// By what the chunks are compressed.
+    /// The compression of the chunks.
     pub algorithm: Algorithm,
     /// Settings of the algorithm beside it (`compression_level`), not needed to read.
     pub options: Vec<(String, String)>,
@@ -126,7 +126,7 @@ impl CompressionInfo {
         out
     }
 
-    /// Reads what [`CompressionInfo::encode`] wrote. `file_len` is the length of the data file, below which every chunk
+    /// Decodes the output of [`CompressionInfo::encode`]. `file_len` is the length of the data file, below which every chunk
     /// must lie.
     ///
     /// # Errors

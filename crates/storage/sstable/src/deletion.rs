@@ -37,7 +37,7 @@ pub(crate) fn write(deletion: DeletionTime, out: &mut Vec<u8>) {
     out.extend_from_slice(&deletion.timestamp.to_be_bytes());
 }
 
-/// Reads what [`write`] wrote.
+/// Decodes the output of [`write`].
 pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DeletionTime, ShortRead> {
     let local = reader.i32()?;
     let timestamp = reader.i64()?;

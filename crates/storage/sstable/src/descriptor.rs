@@ -254,7 +254,7 @@ pub async fn remove_unfinished(disk: &Disk, dir: &Path) -> Result<usize, Sstable
 }
 
 /// Removes every file of an SSTable. The TOC gets its temporary name first and goes last, so that a crash in between
-/// leaves what [`remove_unfinished`] knows.
+/// leaves a state that [`remove_unfinished`] recognises.
 ///
 /// # Errors
 /// When the disk fails.

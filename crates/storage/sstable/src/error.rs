@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use rt::DiskError;
 
-/// Bytes of a file that cannot be what was written.
+/// Bytes of a file that cannot be the written ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     /// The file.
     pub file: PathBuf,
-    /// Byte offset in it of what is wrong. For compressed data files, when the bytes passed their checksum, the
+    /// Byte offset of the damage in it. For compressed data files, when the bytes passed their checksum, the
     /// offset in the uncompressed stream.
     pub offset: u64,
     /// The expected content.

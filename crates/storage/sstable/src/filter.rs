@@ -131,7 +131,7 @@ impl Filter {
         out
     }
 
-    /// Reads what [`Filter::encode`] wrote, or what versions before 4.0 did.
+    /// Decodes the output of [`Filter::encode`], or of versions before 4.0.
     ///
     /// # Errors
     /// A [`DecodeError`] when the bytes are cut off, something follows them, or the numbers of hashes or words are out
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn shapes() {
-        // What Cassandra takes for the usual chances.
+        // Cassandra's values for the usual chances.
         for (chance, shape) in [(0.01, (5, 10)), (0.1, (3, 5)), (0.001, (7, 15)), (0.5, (1, 2))] {
             assert_eq!(Filter::shape(chance), shape, "{chance}");
         }

@@ -41,7 +41,7 @@ pub(crate) enum PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Opens the index. Parts of it that are not what was written are made anew where that is possible, and said to be wrong.
+    /// Opens the index. Damaged parts of it are rebuilt where that is possible, and reported.
     pub(crate) async fn open(
         disk: &Disk,
         descriptor: &Descriptor,
@@ -297,7 +297,7 @@ pub(crate) enum IndexCheck {
 }
 
 impl IndexCheck {
-    /// Opens what is compared.
+    /// Opens the files to compare.
     pub(crate) async fn open(
         rt: &Rt,
         descriptor: &Descriptor,

@@ -111,7 +111,7 @@ impl SerializationHeader {
         out
     }
 
-    /// Reads what [`SerializationHeader::encode`] wrote.
+    /// Decodes the output of [`SerializationHeader::encode`].
     ///
     /// # Errors
     /// A [`DecodeError`] when the bytes are cut off, something follows them, or a class name is no type.

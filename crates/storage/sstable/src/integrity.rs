@@ -1,5 +1,5 @@
-//! `Torc.db`: checksums of the components that have none of their own, which shard's partitions the SSTable holds, and what of
-//! them is large.
+//! `Torc.db`: checksums of the components that have none of their own, the shard whose partitions the SSTable holds, and the records of
+//! large partitions.
 //!
 //! Cassandra protects data and statistics and nothing else: a flipped bit in an index, a summary or a filter hides
 //! partitions. This component has a checksum for each page of the index, so that a page is checked when it is read, and one
@@ -138,7 +138,7 @@ impl Integrity {
         out
     }
 
-    /// Reads what [`Integrity::encode`] wrote.
+    /// Decodes the output of [`Integrity::encode`].
     ///
     /// # Errors
     /// When the bytes are damaged, or of a later version.
@@ -207,7 +207,7 @@ impl Integrity {
     /// Compares the content of a small component.
     ///
     /// # Errors
-    /// When it is not what it was.
+    /// When it has changed.
     pub fn check(
         &self,
         descriptor: &Descriptor,

@@ -17,7 +17,7 @@ pub const RECORDS_MAX: usize = 10;
 /// Bytes of a key in a record; longer ones are cut.
 pub const KEY_TEXT_MAX: usize = 1024;
 
-/// From where on something counts as large. What is equal is not yet large.
+/// The thresholds above which something counts as large; equal values are not yet large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeThresholds {
     /// Bytes of a partition before compression (`compaction_large_partition_warning_threshold_mb`).

@@ -1,7 +1,7 @@
 //! Cassandra's SSTables in the BIG format: written as `nb`, read from `mc` on.
 //!
 //! Each file of an SSTable has a module with its struct, its codec and the test that one inverts the other; the writer
-//! and the reader put them together. What a format decides lies in a folder of it ([`big`]); [`mod@format`] is the list of them. Knows nothing of memtables, compaction or replicas: it turns streams of
+//! and the reader put them together. The format-specific parts are in a folder ([`big`]); [`mod@format`] is the list of them. Knows nothing of memtables, compaction or replicas: it turns streams of
 //! [`mutation::Fragment`]s into files and files into streams.
 
 pub mod big;

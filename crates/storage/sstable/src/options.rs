@@ -23,7 +23,7 @@ pub enum Algorithm {
 /// How data is compressed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compression {
-    /// By what.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// Bytes of a chunk before compression: a power of two.
     pub chunk_len: usize,

@@ -13,7 +13,7 @@ pub(crate) type Values<'a> = SmallVec<[Option<&'a [u8]>; 4]>;
 /// Why bytes could not be read as an item: there are too few of them, or they are wrong.
 #[derive(Debug)]
 pub(crate) enum ParseError {
-    /// The item goes on behind the bytes that are there; at least so many bytes are missing.
+    /// The item continues behind the bytes that are there; at least so many bytes are missing.
     Short(usize),
     /// The bytes cannot be right.
     Invalid { expected: &'static str, found: String },
@@ -74,7 +74,7 @@ pub(crate) fn write_value(fixed: Option<u32>, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Reads what [`write_value`] wrote.
+/// Decodes the output of [`write_value`].
 #[inline]
 pub(crate) fn read_value<'a>(fixed: Option<u32>, reader: &mut Reader<'a>) -> Result<&'a [u8], ShortRead> {
     match fixed {

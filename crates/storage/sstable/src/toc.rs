@@ -16,7 +16,7 @@ pub fn encode_toc(components: &[Component]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_toc`] wrote.
+/// Decodes the output of [`encode_toc`].
 ///
 /// # Errors
 /// A [`DecodeError`] when the bytes are not UTF-8. Unknown names are skipped.
@@ -34,7 +34,7 @@ pub fn encode_digest(crc: u32) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_digest`] wrote.
+/// Decodes the output of [`encode_digest`].
 ///
 /// # Errors
 /// A [`DecodeError`] when the bytes are no decimal number of 32 bits.

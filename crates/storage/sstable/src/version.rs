@@ -1,4 +1,4 @@
-//! Formats and their versions, and what a version has.
+//! Formats and their versions, and the capabilities of a version.
 
 use mutation::Seconds;
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_have_what_cassandra_says() {
+    fn versions_have_cassandras_capabilities() {
         let table = Version::ALL.map(|(version, name)| {
             assert_eq!(Version::from_name(name), Some(version));
             let has = version.capabilities();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lets Cassandra's sstabledump read what the test `oracle` wrote, and compares it with the dump beside each SSTable.
+"""Lets Cassandra's sstabledump read the files of the test `oracle`, and compares it with the dump beside each SSTable.
 
     check.py DIR EXPORT_COMMAND
 

@@ -2,7 +2,7 @@
 //!
 //! `torc bench load` drives a server over the wire ([`load`]); the same client measures Torc and other databases,
 //! so that a comparison compares servers. `torc bench simple-query` runs prepared statements without sockets
-//! ([`simple_query`]), which is what instruction counts are taken from. This crate is a tool: unlike the database it
+//! ([`simple_query`]), the source of instruction counts. This crate is a tool: unlike the database it
 //! may read clocks, `/proc` and the command line.
 
 pub mod allocations;
@@ -21,7 +21,7 @@ pub fn command() -> Command {
         .subcommand(simple_query::command())
 }
 
-/// Runs what [`command`] has parsed.
+/// Runs the arguments that [`command`] has parsed.
 ///
 /// # Errors
 /// A sentence for the user, as the subcommand's.

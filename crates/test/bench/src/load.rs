@@ -48,7 +48,7 @@ pub fn command() -> Command {
     options::command()
 }
 
-/// Runs what [`command`] has parsed: prints figures, and writes them to a file where that was asked for.
+/// Runs the arguments that [`command`] has parsed: prints figures, and writes them to a file where that was asked for.
 ///
 /// # Errors
 /// A sentence for the user when an option is wrong, the server cannot be reached or refuses, or an answer was wrong.

@@ -81,7 +81,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs what [`command`] has parsed, and prints what an operation cost.
+/// Runs the arguments that [`command`] has parsed, and prints the cost of an operation.
 ///
 /// # Errors
 /// A sentence for the user when the shard cannot start or a statement fails.

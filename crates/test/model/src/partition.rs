@@ -9,7 +9,7 @@ use crate::{ColumnId, Effect, Place, RowState, Scalar, SeenRow, Shape, Value, Wr
 
 /// Choices of unknown writes that are tried for one observation.
 const TRIES_MAX: u32 = 20_000;
-/// A request without an answer is carried out so much later at most: a paused process may read it when it goes on, and
+/// A request without an answer is carried out so much later at most: a paused process may read it when it resumes, and
 /// simulated faults last 200 s, one after the other.
 const UNDER_WAY_SECONDS: i64 = 460;
 
@@ -123,7 +123,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Goes on with entry `at`; false when there were too many tries.
+    /// Continues with entry `at`; false when there were too many tries.
     fn run(&mut self, mut at: usize, mut state: RowState) -> bool {
         while at < self.entries.len() && self.entries[at].1 {
             state.apply(&self.entries[at].0.write, self.place);
@@ -267,7 +267,7 @@ impl Partition {
             .collect()
     }
 
-    /// Whether somebody has written each value that was seen of a place, at some time: all that is known of a reader who may
+    /// Whether each value that was read was written at some time: the only requirement for a reader that may
     /// be shown anything that once was.
     pub fn was_written(&self, place: &Place, seen: &SeenRow) -> bool {
         let (SeenRow::Present(values) | SeenRow::Static(values)) = seen else { return true };

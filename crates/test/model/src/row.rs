@@ -1,6 +1,6 @@
 //! One row: the merge of its writes, and a reader's view of it.
 //!
-//! The rules are Cassandra's: the higher timestamp wins; at a tie a deletion beats data, what expires beats what
+//! The rules are Cassandra's: the higher timestamp wins; at a tie a deletion beats data, a value that expires beats one that
 //! lasts, then the larger value wins. A row is there while its mark or one of its values lives.
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Cell {
         }
         match self.expires {
             Some((_, last)) if now.0 >= last => Life::Dead,
-            // A clock that went back may bring back what no compaction has looked at while it was gone.
+            // A clock that went back may bring back values that no compaction has seen while they were expired.
             Some((first, _)) if now.1.max(latest) >= first => Life::Perhaps,
             _ => Life::Alive,
         }

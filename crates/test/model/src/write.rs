@@ -1,4 +1,4 @@
-//! Writes: what one statement, or a batch's statements for one partition, do together.
+//! Writes: the joint effect of one statement, or of a batch's statements for one partition.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Slice {
 /// One thing that a write does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Removes everything that was written before, whatever its timestamp (TRUNCATE).
+    /// Removes everything that was written before, regardless of its timestamp (TRUNCATE).
     Truncate,
     /// Deletes the partition.
     Partition,

@@ -8,7 +8,7 @@ use crate::table::Key;
 /// One part of a batch: table, partition, the number of the write there.
 pub(crate) type Part = (usize, Key, u64);
 
-/// Logged batches of several partitions, and what readings have proved of their parts.
+/// Logged batches of several partitions, and the parts that reads have proved.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Vec<Part>>,

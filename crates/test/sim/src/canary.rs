@@ -156,7 +156,7 @@ impl Canary {
             (Focus::Deaf, 10, Some(3)),
             |injected| {
                 // A change would wait for the leaving replica, and does not reach a node that receives nothing.
-                injected.coordinator.loser_left_out = true;
+                injected.coordinator.leaving_left_out = true;
                 injected.coordinator.no_fence = true;
             },
         ),
@@ -327,7 +327,7 @@ impl Canary {
         ),
     ];
 
-    /// Whether this failure shows that it was found by whom it is for.
+    /// Whether this failure shows that it was found by its own checker.
     pub fn is_found_by(self, failure: &str) -> bool {
         self.checker.is_none_or(|name| failure.contains(&format!("checker {name}")))
     }

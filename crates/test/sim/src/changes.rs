@@ -252,7 +252,7 @@ impl Run {
         Err(format!("node {nth} takes no connection: {last}"))
     }
 
-    /// Runs the change to its end, whatever crashes; returns the nodes that are in the ring then.
+    /// Runs the change to its end, through all crashes; returns the nodes that are in the ring then.
     async fn change_under_fire(&mut self) -> Result<Vec<usize>, String> {
         let subject = self.subject;
         let stays: Vec<usize> = match self.change {
@@ -349,11 +349,11 @@ impl Run {
             }
         };
         let (rt, server) = (self.rt.clone(), SocketAddr::new(self.ip(nth), 10_000));
-        // The caller may get an error that the node crashed, lives still or has left: what counts is the ring.
+        // The caller may get an error that the node crashed, is still up or has left: only the ring counts.
         Some(self.rt.spawn(Group::Statement, async move { rest::post(&rt, server, &path).await }))
     }
 
-    /// The node of the other datacenter is in the ring, gets a copy of everything, and is asked to be rebuilt, once. Returns when it
+    /// The node of the other datacenter is in the ring, gets a copy of everything, and a rebuild of it is requested, once. Returns when it
     /// is at it; the caller's connection ends with the task.
     async fn begin_rebuild(&mut self, all: &[usize]) -> Result<Task<Result<(), String>>, String> {
         self.wait_for_ring(all).await?;
@@ -445,7 +445,7 @@ impl Run {
         out
     }
 
-    /// A client that writes keys of its own and reads back what was acknowledged, through any node.
+    /// A client that writes keys of its own and reads acknowledged ones back, through any node.
     fn writer(&mut self) -> Task<()> {
         let (rt, shared) = (self.rt.clone(), self.shared.clone());
         let servers: Vec<IpAddr> = (0..self.nodes.len()).map(|nth| self.ip(nth)).collect();

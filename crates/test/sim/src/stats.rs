@@ -38,7 +38,7 @@ pub struct Stats {
     /// Nodes that joined.
     pub joins: u64,
     /// Nodes that left, were removed or replaced.
-    pub ring_changes: u64,
+    pub other_changes: u64,
     /// Topology changes that were aborted or forced.
     pub aborts: u64,
     /// Repairs and cleanups that were asked for.
@@ -73,7 +73,7 @@ impl Stats {
             ("lightweight transactions", &mut self.conditional),
             ("truncations", &mut self.truncations),
             ("joins", &mut self.joins),
-            ("other topology changes", &mut self.ring_changes),
+            ("other topology changes", &mut self.other_changes),
             ("of them aborted or forced", &mut self.aborts),
             ("repairs and cleanups", &mut self.repairs),
             ("restored disks", &mut self.rollbacks),

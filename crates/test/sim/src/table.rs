@@ -171,7 +171,7 @@ pub(crate) fn token(table: &Table, key: &Key) -> i64 {
     }
 }
 
-/// The shard of a token, as drivers compute it from what OPTIONS says of sharding.
+/// The shard of a token, as drivers compute it from the sharding parameters of OPTIONS.
 pub(crate) fn shard_of(token: i64, shards: u16) -> u16 {
     let spread = (token as u64).wrapping_add(1 << 63) << 12;
     ((u128::from(spread) * u128::from(shards)) >> 64) as u16

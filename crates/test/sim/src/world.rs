@@ -63,7 +63,7 @@ pub(crate) struct World {
     promises: Vec<(usize, Key, u64)>,
     /// Logged batches of several partitions.
     pub(crate) batches: Batches,
-    /// How often what readers had seen was forgotten.
+    /// The number of times that readers' observations were reset.
     pub(crate) seen_epoch: u64,
     /// A node lost power then, and writes that it acknowledged may be gone, also if the acknowledgement arrives only now.
     doubted_upto: Option<u64>,
@@ -231,7 +231,7 @@ impl World {
         self.tables[table].partitions.entry(key.clone()).or_default().begin(Rc::new(write), now);
     }
 
-    /// Notes that writes are one TRUNCATE of a table: what one shard holds of that goes wholly or not at all.
+    /// Notes that writes are one TRUNCATE of a table: the part of one shard is truncated wholly or not at all.
     pub(crate) fn note_truncation(&mut self, table: usize, writes: &[(Key, u64)]) {
         let statement = writes.first().map_or(0, |(_, id)| *id);
         for (key, id) in writes {

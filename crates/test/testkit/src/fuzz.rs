@@ -97,7 +97,7 @@ pub fn hunt(target: &str, mut round: impl FnMut(&mut Random)) {
     println!("{target}: {} rounds", seed - first);
 }
 
-/// Tells the guard, however the hunt ends.
+/// Notifies the guard, however the hunt ends.
 struct Ending(Arc<AtomicBool>);
 
 impl Drop for Ending {

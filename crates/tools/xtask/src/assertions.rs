@@ -1,4 +1,4 @@
-//! How densely a crate asserts what must hold. Counted is what is kept in release builds: `assert!`, `assert_eq!` and `assert_ne!`
+//! The density of a crate's assertions. Only those of release builds count: `assert!`, `assert_eq!` and `assert_ne!`
 //! outside tests.
 
 use crate::source::Source;

@@ -65,7 +65,7 @@ impl<'a> Modules<'a> {
         let deepest = (0..=path.len()).rev().find(|length| self.files.contains_key(&path[..*length]))?;
         let (file, source) = self.files[&path[..deepest]];
         let Some(name) = path.get(deepest) else {
-            // A module as a whole: who uses it names something of it later.
+            // A module as a whole: its user names something of it later.
             return Some(file);
         };
         let hop = hops.checked_sub(1)?;
@@ -89,7 +89,7 @@ fn reach<'a>(edges: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTreeS
     seen
 }
 
-/// The paths from the crate's root that a file names, of production code. What it only re-exports it does not use.
+/// The paths from the crate's root that a file names, of production code. Items that it only re-exports are not used.
 fn paths(source: &Source, module: &[String]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for (at, root) in ["use ", "crate::", "super::"].iter().flat_map(|root| source.code.match_indices(root)) {
@@ -152,7 +152,7 @@ fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// Gives every path of a tree such as `a::{b, c::d as e}` at the beginning of `code`; what follows it.
+/// Gives every path of a tree such as `a::{b, c::d as e}` at the beginning of `code`; returns the rest.
 fn expand<'t>(code: &'t str, before: &[String], give: &mut dyn FnMut(&[String])) -> &'t str {
     let mut path = before.to_vec();
     let mut rest = code.trim_start();
@@ -167,7 +167,7 @@ fn expand<'t>(code: &'t str, before: &[String], give: &mut dyn FnMut(&[String]))
         if let Some(mut inner) = rest.strip_prefix('{') {
             loop {
                 inner = expand(inner, &path, give).trim_start();
-                // `as name`, and what is no path.
+                // `as name`, and text that is no path.
                 let next = inner.find([',', '}']).unwrap_or(inner.len());
                 let separator = inner[next..].chars().next();
                 inner = inner.get(next + 1..).unwrap_or("");

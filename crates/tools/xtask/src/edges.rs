@@ -94,7 +94,7 @@ pub const TABLE: &[Row] = &[
         "query",
         "stdx types schema mutation rt topology cql wire views cdc replica cluster coordinator auth catalog udf",
     ),
-    // front: what clients and operators speak.
+    // front: the interfaces of clients and operators.
     row("session", "front", "stdx rt wire tls"),
     row(
         "admin",

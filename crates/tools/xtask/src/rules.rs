@@ -1,4 +1,4 @@
-//! The rules for one Rust file: which calls it may make, what its comments may hold, how it begins.
+//! The rules for one Rust file: the calls that it may make, the content of its comments, its begin.
 
 use crate::source::Source;
 

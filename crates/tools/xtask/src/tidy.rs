@@ -1,4 +1,4 @@
-//! Walks the repository and applies every rule; the result is a list of findings, each with what to do.
+//! Walks the repository and applies every rule; the result is a list of findings, each with its remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -242,7 +242,7 @@ impl Tree {
         findings
     }
 
-    /// Every file that reads bytes from disk or network denies what panics by them.
+    /// Every file that reads bytes from disk or network denies panicking operations on them.
     fn decoders(&self) -> Vec<Finding> {
         let denying: BTreeSet<&str> = self
             .rust()

@@ -85,7 +85,7 @@ fn capitalised(word: &str) -> String {
     }
 }
 
-/// Lowers what may stand to what stands; the lines keep their order, and comments stay.
+/// Lowers the allowed counts to the present ones; the lines keep their order, and comments stay.
 ///
 /// # Errors
 /// That of the system when the list cannot be read or written.

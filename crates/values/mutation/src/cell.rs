@@ -70,8 +70,8 @@ impl Cell {
             .is_gt()
     }
 
-    /// Takes over `other`, a version of the same cell. Counters merge shard by shard; a counter's tombstone wins
-    /// whatever the timestamps say, because increments have no order against it.
+    /// Merges `other`, a version of the same cell. Counters merge shard by shard; a counter's tombstone wins
+    /// regardless of timestamps, because increments have no order against it.
     pub fn merge(&mut self, other: Self, is_counter: bool) {
         if is_counter && !self.is_tombstone() && !other.is_tombstone() {
             self.value = counter::merge(&self.value, &other.value);

@@ -1,4 +1,4 @@
-//! Data in motion: a reader of partitions, whatever lies behind it, is a stream of fragments.
+//! Data in motion: a reader of partitions, over any source, is a stream of fragments.
 //!
 //! A partition is `PartitionStart`, at most one `StaticRow`, then rows and range tombstone changes in clustering
 //! order (descending order when the stream is reversed), then `PartitionEnd`. A `RangeTombstoneChange` says which range

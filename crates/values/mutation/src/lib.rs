@@ -2,7 +2,7 @@
 //!
 //! The types are here: partitions ([`PartitionUpdate`]), rows ([`Row`]), cells ([`Cell`]), tombstones, counters, the
 //! stream of [`Fragment`]s that every reader produces, and the pure rules by which two versions of the same
-//! datum become one. What is not here: files, memory budgets, clocks (`now` is an argument), CQL.
+//! datum become one. Not here: files, memory budgets, clocks (`now` is an argument), CQL.
 //!
 //! Clustering keys carry a byte-comparable form of themselves beside their values, so that every comparison
 //! of rows and bounds in the engine is a `memcmp`, and no ordered container needs a comparator.

@@ -2,7 +2,7 @@
 //!
 //! It is synchronous and pure: it holds a buffer for each input and says which buffer it needs filled, so that the
 //! caller decides how (a memtable's iterator, a file, another node) and when to give way to other tasks.
-//! Its output is one stream in which versions of a row are reconciled and what deletions hide is gone, while the
+//! Its output is one stream in which versions of a row are reconciled and rows hidden by deletions are gone, while the
 //! deletions themselves are kept; whether they may be forgotten is [`crate::purge`]'s question.
 
 use std::cmp::Ordering;
@@ -208,7 +208,7 @@ impl Merger {
         (!row.is_empty()).then_some(row)
     }
 
-    /// Pops the changes at `bound`; the deletion to announce when that changes what holds.
+    /// Pops the changes at `bound`; the deletion to announce when that changes the deletion in force.
     fn take_changes(&mut self, bound: &crate::Bound) -> Option<DeletionTime> {
         let mut holds = DeletionTime::LIVE;
         for input in self.inputs.iter_mut().filter(|input| input.joined) {

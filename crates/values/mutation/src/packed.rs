@@ -1,4 +1,4 @@
-//! Values of a row in memory of their own: what is kept of a write must not keep a whole request frame or log segment alive.
+//! Values of a row in memory of their own: the retained part of a write must not keep a whole request frame or log segment alive.
 
 use bytes::{Bytes, BytesMut};
 

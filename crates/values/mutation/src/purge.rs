@@ -32,7 +32,7 @@ impl PurgeRule {
         Self { now, grace: Grace::Before(gc_before) }
     }
 
-    /// As the table's options say; `repaired` tells when what of it was repaired.
+    /// As the table's options say; `repaired` has the repair times of its ranges.
     pub fn for_table(table: &Table, now: Seconds, repaired: &Arc<Repaired>) -> Self {
         let grace = match table.options.tombstone_gc {
             TombstoneGc::Timeout => Grace::Before(now.saturating_sub(table.options.gc_grace_seconds)),
@@ -82,8 +82,8 @@ impl Purger {
         Self { rule, gc_before: 0, max_purgeable: Timestamp::MIN, held: None, open: DeletionTime::LIVE }
     }
 
-    /// Takes the next fragment of the merged stream and appends to `out` what remains of the partition.
-    /// `max_purgeable` is asked once a partition: the smallest timestamp of data for its key that takes no part in the
+    /// Takes the next fragment of the merged stream and appends the remaining part of the partition to `out`.
+    /// `max_purgeable` is called once a partition: the smallest timestamp of data for its key that takes no part in the
     /// compaction ([`Timestamp::MAX`] when there is none).
     pub fn push(
         &mut self,

@@ -48,7 +48,7 @@ impl PartialEq for RangeTombstones {
 impl Eq for RangeTombstones {}
 
 impl Ranges {
-    /// Takes out the ranges that touch or overlap what lies from `start` to `end`; where they were in the vector.
+    /// Takes out the ranges that touch or overlap the span from `start` to `end`; where they were in the vector.
     fn take(&mut self, start: &Bound, end: &Bound) -> (usize, Vec<RangeTombstone>) {
         match self {
             Self::Few(ranges) => {
@@ -118,8 +118,8 @@ impl RangeTombstones {
         }
     }
 
-    /// Adds one, splitting it and what it meets where they overlap. An empty range adds nothing. Costs the logarithm of
-    /// how many there are, and what it meets.
+    /// Adds one, splitting it and the present ones where they overlap. An empty range adds nothing. Costs the logarithm of
+    /// their number, plus the number of overlaps.
     pub fn insert(&mut self, new: RangeTombstone) {
         if new.start >= new.end || new.deletion.is_live() {
             return;
@@ -141,7 +141,7 @@ impl RangeTombstones {
         };
         let mut at = new.start.clone();
         for range in &met {
-            // What lies before the new range keeps its deletion; gaps take the new one; the overlap takes the larger.
+            // The part before the new range keeps its deletion; gaps take the new one; the overlap takes the larger.
             push(&range.start, &new.start, range.deletion);
             push(&at, &range.start, new.deletion);
             let (start, end) = ((&range.start).max(&new.start), (&range.end).min(&new.end));
@@ -274,7 +274,7 @@ impl RangeChanges {
         self.ready.pop_front()
     }
 
-    /// Looks up the next ranges of a slice, or goes on to the next slice.
+    /// Looks up the next ranges of a slice, or advances to the next slice.
     fn look_up(&mut self, slice: &RowRange) {
         let (reversed, before) = (self.reversed, self.last.take());
         let edge = if reversed { &slice.end } else { &slice.start };

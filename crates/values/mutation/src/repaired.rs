@@ -1,4 +1,4 @@
-//! When each part of a table was repaired last: what `tombstone_gc = {'mode': 'repair'}` forgets by, and what tells how old a repair is.
+//! The last repair of each range of a table: `tombstone_gc = {'mode': 'repair'}` purges by it, and metrics show its age.
 
 use crate::Seconds;
 
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_what_a_list_of_tokens_says(
+        fn equals_a_list_of_tokens(
             repairs in prop::collection::vec((0i64..30, 0i64..30, 1u32..5), 0..12),
             asked in (0i64..30, 0i64..30),
         ) {

@@ -1,4 +1,4 @@
-//! Rows: a clustering key, a mark of existence, a deletion, and what is known of each column.
+//! Rows: a clustering key, a mark of existence, a deletion, and the data of each column.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl Row {
         }
     }
 
-    /// Sets what is known of a column; what was known before is forgotten.
+    /// Sets the data of a column, replacing the previous data.
     pub fn set(&mut self, id: ColumnId, data: ColumnData) {
         match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => Arc::make_mut(&mut self.columns)[at].1 = data,
@@ -120,7 +120,7 @@ impl Row {
         }
     }
 
-    /// Adds what one more statement or file says of a column.
+    /// Merges the data of a column from one more statement or file.
     pub fn merge_column(&mut self, id: ColumnId, data: ColumnData, ty: &CqlType) {
         // Statements name columns in order more often than not.
         if self.columns.last().is_none_or(|(last, _)| *last < id) {
@@ -135,7 +135,7 @@ impl Row {
         }
     }
 
-    /// Keeps the columns for which `keep` says so, letting it change them.
+    /// Keeps the columns for which `keep` is true, letting it change them.
     pub fn retain(&mut self, mut keep: impl FnMut(ColumnId, &mut ColumnData) -> bool) {
         Arc::make_mut(&mut self.columns).retain_mut(|(id, data)| keep(*id, data));
     }
@@ -145,21 +145,21 @@ impl Row {
         self.liveness.is_none() && self.deletion.is_live() && self.columns.is_empty()
     }
 
-    /// Removes what its own deletion hides. Writers and merges leave nothing of that kind; what comes from outside may.
+    /// Removes cells hidden by its own deletion. Writers and merges leave none; rows from outside may have some.
     pub fn normalise(&mut self) {
         if !self.deletion.is_live() {
             self.hide(self.deletion);
         }
     }
 
-    /// Takes over `other`, a version of the same row; neither hides a part of itself ([`Row::normalise`]). Columns that `table` no longer has are dropped. What the
-    /// joint deletion hides is gone from the result. Gives by how many bytes it grew, without looking at what `other` does not
+    /// Merges `other`, a version of the same row; neither hides a part of itself ([`Row::normalise`]). Columns that `table` no longer has are dropped. Cells that the
+    /// joint deletion hides are removed from the result. Returns its growth in bytes, without looking at columns that `other` does not
     /// touch.
     pub fn merge(&mut self, mut other: Self, table: &Table) -> isize {
         assert_eq!(self.clustering, other.clustering, "versions of one row");
         let mut grown = 0;
         let deletion = self.deletion.max(other.deletion);
-        // What its own deletion hides is not in it; only the other's may hide more of it.
+        // Cells hidden by its own deletion are not in it; only the other's may hide more of it.
         if deletion != self.deletion {
             self.deletion = deletion;
             grown += self.hide(deletion);
@@ -186,7 +186,7 @@ impl Row {
         grown
     }
 
-    /// Removes what `deletion` hides: marks, cells, and a row deletion that it supersedes. The deletion itself is not
+    /// Removes everything that `deletion` hides: marks, cells, and a row deletion that it supersedes. The deletion itself is not
     /// recorded in the row, except that the row's own stays when it reaches further.
     pub fn delete_shadowed(&mut self, deletion: DeletionTime) {
         if deletion.is_live() {
@@ -198,7 +198,7 @@ impl Row {
         self.hide(deletion);
     }
 
-    /// Removes what a deletion hides; by how many bytes it grew, which is not above 0.
+    /// Removes everything that a deletion hides; returns its growth in bytes, which is not above 0.
     fn hide(&mut self, deletion: DeletionTime) -> isize {
         if deletion.deletes(self.liveness.timestamp) {
             self.liveness = LivenessInfo::NONE;
@@ -272,7 +272,7 @@ fn bytes_more_when_replaced(
     theirs: &[(ColumnId, ColumnData)],
     table: &Table,
 ) -> Option<isize> {
-    // A counter's tombstone wins whatever the timestamps say.
+    // A counter's tombstone wins regardless of timestamps.
     if mine.len() != theirs.len() || table.is_counter() {
         return None;
     }

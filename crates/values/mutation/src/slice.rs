@@ -161,12 +161,12 @@ impl Slices {
         }
     }
 
-    /// Whether every row is asked for.
+    /// Whether every row is requested.
     pub fn is_all(&self) -> bool {
         self.0 == Ranges::All
     }
 
-    /// Whether a row is asked for.
+    /// Whether a row is requested.
     pub fn contains(&self, key: &Clustering) -> bool {
         if self.is_all() {
             return true;

@@ -1,4 +1,4 @@
-//! A change of one partition: what a write carries, what a memtable holds, what a read may return.
+//! A change of one partition: the content of a write, of a memtable, of the result of a read.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl PartitionUpdate {
         self.deletion.max(self.range_tombstones.covering(clustering))
     }
 
-    /// A row with the deletions around it, and without what they hide.
+    /// A row with the deletions around it, and without the cells that they hide.
     pub fn row_at(&self, clustering: &Clustering) -> Row {
         let mut row = Row::new(clustering.clone());
         row.deletion = self.deletion_at(clustering);
@@ -125,7 +125,7 @@ impl PartitionUpdate {
         self.deletion = self.deletion.max(deletion);
     }
 
-    /// Takes over `other`, an update of the same partition. Deletions are recorded; what they hide is dropped by the
+    /// Merges `other`, an update of the same partition. Deletions are recorded; rows hidden by them are dropped by the
     /// reader's merge, not here.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.key, other.key, "updates of one partition");

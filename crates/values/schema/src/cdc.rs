@@ -83,7 +83,7 @@ pub struct CdcVnode {
     pub shards: u16,
 }
 
-/// Streams for a ring. They are what changes go into whose timestamps are from its start to that of the next generation.
+/// Streams for a ring. They receive changes with timestamps from its start to that of the next generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CdcGeneration {
     /// From when it counts, in milliseconds since the epoch.

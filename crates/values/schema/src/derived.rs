@@ -134,7 +134,7 @@ pub struct ViewCondition {
     pub column: String,
     /// How it is compared.
     pub operator: ViewOperator,
-    /// With what, as serialised: one value, or any number for `IN`.
+    /// The serialised operand: one value, or any number for `IN`.
     pub values: Vec<Vec<u8>>,
 }
 
@@ -154,7 +154,7 @@ impl ViewCondition {
     }
 }
 
-/// Name of the column of a view that clients do not see, which tells whether a row is there (docs/design/views.md). No statement can
+/// Name of the column of a view that clients do not see, which shows whether a row is there (docs/design/views.md). No statement can
 /// name it.
 ///
 /// In a view whose key has a regular column of the base table it is a copy of that column's cell, and a row of the view is there while
@@ -162,7 +162,7 @@ impl ViewCondition {
 /// of a base column that the view does not show: a view row without anything else is there as long as one of them lives.
 pub const HIDDEN: &str = "";
 
-/// From what the rows of a derived table follow.
+/// The source of a derived table's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Derivation {
     /// A materialized view.

@@ -2,7 +2,7 @@
 
 use types::CqlType;
 
-/// The key that tells a function from others of its keyspace: its name and the types of its arguments, in CQL, as the schema tables
+/// The key that distinguishes a function from others of its keyspace: its name and the types of its arguments, in CQL, as the schema tables
 /// hold them (`frozen<tuple<int, text>>`). Orders functions by name, then by types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature {
@@ -39,7 +39,7 @@ pub struct UserFunction {
 }
 
 impl UserFunction {
-    /// The key that tells it from others of its keyspace.
+    /// The key that distinguishes it from others of its keyspace.
     pub fn signature(&self) -> Signature {
         Signature::new(self.name.clone(), self.argument_types())
     }
@@ -77,7 +77,7 @@ pub struct UserAggregate {
 }
 
 impl UserAggregate {
-    /// The key that tells it from others of its keyspace.
+    /// The key that distinguishes it from others of its keyspace.
     pub fn signature(&self) -> Signature {
         Signature::new(self.name.clone(), &self.arguments)
     }

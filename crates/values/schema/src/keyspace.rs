@@ -11,7 +11,7 @@ use crate::{
     UserFunction,
 };
 
-/// Generations of streams that are remembered at least, whatever their size.
+/// Generations of streams that are remembered at least, regardless of their size.
 const CDC_GENERATIONS_MIN: usize = 3;
 /// Generations of streams that are remembered at most.
 const CDC_GENERATIONS_MAX: usize = 64;
@@ -167,7 +167,7 @@ impl Schema {
         self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values())
     }
 
-    /// The part whose tables are stored: without what is computed.
+    /// The part whose tables are stored: without computed tables.
     pub fn stored(&self) -> Self {
         let computed = self.keyspaces.values().filter(|keyspace| keyspace.computed);
         computed.fold(self.clone(), |schema, keyspace| {
@@ -186,7 +186,7 @@ impl Schema {
         self.version
     }
 
-    /// The schema with `version` as its version (computed by whoever stores the schema).
+    /// The schema with `version` as its version (computed by the component that stores the schema).
     pub fn with_version(mut self, version: [u8; 16]) -> Self {
         self.version = version;
         self

@@ -1,8 +1,8 @@
 //! Keyspaces, tables, columns, user types, functions, indexes, views, roles and service levels as immutable values.
 //!
-//! A [`Schema`] is a snapshot: a change makes a new one that shares what did not change, and whoever holds
+//! A [`Schema`] is a snapshot: a change makes a new one that shares the unchanged parts, and a holder of
 //! the old one keeps a consistent view. This crate knows nothing of CQL text, of files, or of how a change
-//! travels; it holds what a schema *is* and which schemas are valid.
+//! travels; it defines schemas and their validity.
 
 mod cdc;
 mod derived;

@@ -1,4 +1,4 @@
-//! Roles: who may log in, what they may do, and how their requests are served.
+//! Roles: login, permissions, and the service levels of their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

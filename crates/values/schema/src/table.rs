@@ -93,7 +93,7 @@ pub struct Table {
     pub indexes: BTreeMap<String, Index>,
     /// Triggers by name.
     pub triggers: BTreeMap<String, Trigger>,
-    /// From what its rows follow; none for a table that clients write.
+    /// The source of its rows; none for a table that clients write.
     pub derivation: Option<Derivation>,
     /// Partition key, clustering, then static, then regular; the last two in name order.
     columns: Vec<Column>,
@@ -188,7 +188,7 @@ impl Table {
         format!("{}.{}", self.keyspace, self.name)
     }
 
-    /// This definition for a process that has used an older one of the same table: what both have keeps the id under which the
+    /// This definition for a process that has used an older one of the same table: columns of both keep the id under which the
     /// process knows it, and everything else gets one that was never used. A column that was dropped and added again is
     /// another one.
     ///

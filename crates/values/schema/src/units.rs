@@ -1,4 +1,4 @@
-//! Sizes, shares and scaling parameters as compaction's options write them: who checks an option and who obeys it read it alike.
+//! Sizes, shares and scaling parameters as compaction's options write them: the check and the use of an option read it alike.
 
 /// Why a text is no size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How many lines of one kind may be logged: what a stranger can cause must not fill the disk.
+//! A limit on log lines of one kind: lines that a stranger can cause must not fill the disk.
 
 use std::time::Duration;
 

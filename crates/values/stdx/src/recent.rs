@@ -1,5 +1,5 @@
-//! Sizes of events by how large they were of late: durations, rows. Two windows of a minute, so that what is long ago does not
-//! hide what is now; no timer, and nothing is allocated before the first event.
+//! Sizes of events by how large they were of late: durations, rows. Two windows of a minute, so that old events do not
+//! hide recent ones; no timer, and nothing is allocated before the first event.
 
 use std::cell::{Cell, RefCell};
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_minutes_ago_is_only_in_the_total() {
+    fn events_of_minutes_ago_are_only_in_the_total() {
         let recent = Recent::default();
         assert_eq!(recent.figures(5), RecentFigures::default());
         (0..100).for_each(|n| recent.add(if n < 90 { 4 } else { 1000 }, SECOND));

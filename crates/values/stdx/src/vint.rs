@@ -52,7 +52,7 @@ pub fn signed_len(value: i64) -> usize {
     unsigned_len(zigzag(value))
 }
 
-/// Reads what [`write_unsigned`] wrote.
+/// Decodes the output of [`write_unsigned`].
 ///
 /// # Errors
 /// [`ShortRead`] when the bytes end before the last of those that the first byte announces.
@@ -71,7 +71,7 @@ pub fn read_unsigned(reader: &mut Reader<'_>) -> Result<u64, ShortRead> {
     Ok(value)
 }
 
-/// Reads what [`write_signed`] wrote.
+/// Decodes the output of [`write_signed`].
 ///
 /// # Errors
 /// [`ShortRead`] as [`read_unsigned`].

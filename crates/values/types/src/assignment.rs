@@ -1,5 +1,5 @@
-//! Whether a value of one type may stand where another type is wanted: what overload resolution and the checks of
-//! terms ask.
+//! Whether a value of one type may stand where another type is wanted: used by overload resolution and the checks of
+//! terms.
 
 use crate::CqlType;
 

@@ -338,7 +338,7 @@ impl<'a> Parser<'a> {
         Ok(CqlType::vector(element, dimension))
     }
 
-    /// A class that is not ours: kept whole, with whatever is in its parentheses.
+    /// A class that is not ours: kept whole, with the content of its parentheses.
     fn custom(&mut self, start: usize) -> Result<CqlType, ClassNameError> {
         if self.peek() == Some(b'(') {
             let mut open = 0usize;

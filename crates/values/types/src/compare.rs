@@ -1,4 +1,4 @@
-//! The order of serialised values: what clustering, sets, maps and `ORDER BY` follow. It must agree with Cassandra's
+//! The order of serialised values: used by clustering, sets, maps and `ORDER BY`. It must agree with Cassandra's
 //! comparators, or files written by one would be unsorted for the other.
 
 use crate::decimal::Decimal;

@@ -282,7 +282,7 @@ impl CqlType {
         })
     }
 
-    /// The serialised length when all non-empty values have the same one: what SSTables use to leave out the length
+    /// The serialised length when all non-empty values have the same one: SSTables then leave out the length
     /// of a value. `None` for types whose values are stored with a length, `tinyint`, `smallint`, `date` and `time`
     /// included, as in Cassandra.
     pub fn fixed_len(&self) -> Option<usize> {

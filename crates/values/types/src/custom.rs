@@ -1,6 +1,6 @@
 //! Types that CQL names by their class alone, which tables of Thrift's time have: composites, and UUIDs in another order.
 //!
-//! Values are kept as bytes; what is known of a class says which bytes are a value, and how it is written as text.
+//! Values are kept as bytes; the definition of a class decides which bytes are a value, and its text form.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ pub fn known(class: &str) -> Option<String> {
     Some(Class::of(class)?.name(class))
 }
 
-/// Whether bytes are a value of a class. Those of an unknown class are whatever they are.
+/// Whether bytes are a value of a class. Any bytes are a value of an unknown class.
 pub(crate) fn validate(class: &str, bytes: &[u8]) -> Result<(), TypeError> {
     match Class::of(class) {
         None => Ok(()),

@@ -12,7 +12,7 @@ use std::f64::consts::LOG10_2;
 /// of the number of digits.
 pub const DIGITS_MAX: usize = 100_000;
 
-/// The most bytes of a `varint` or `decimal`: what a key can hold.
+/// The most bytes of a `varint` or `decimal`: the limit of a key.
 pub const NUMBER_BYTES_MAX: usize = 65_535;
 
 /// The number of decimal digits of an integer; 1 for zero.
@@ -102,7 +102,7 @@ impl Decimal {
     fn log10_bounds(&self) -> (f64, f64) {
         let (bits, scale) = (self.unscaled.bits() as f64, f64::from(self.scale));
         let (low, high) = ((bits - 1.0) * LOG10_2, bits * LOG10_2);
-        // What the rounding of a logarithm of a few billion can amount to.
+        // The greatest rounding error of a logarithm of a few billion.
         (low - scale - 1e-4, high - scale + 1e-4)
     }
 
@@ -150,7 +150,7 @@ impl std::fmt::Display for Decimal {
 impl std::str::FromStr for Decimal {
     type Err = ();
 
-    /// Reads what Java's `BigDecimal(String)` reads: sign, digits with a point anywhere among them, exponent.
+    /// Accepts the texts of Java's `BigDecimal(String)`: sign, digits with a point anywhere among them, exponent.
     fn from_str(text: &str) -> Result<Decimal, ()> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => {

@@ -236,14 +236,14 @@ impl Builder {
     }
 }
 
-/// The digits at the start as a number (`None` inside: beyond 64 bits) and what follows; `None` without digits.
+/// The digits at the start as a number (`None` inside: beyond 64 bits) and the rest; `None` without digits.
 fn leading_number(text: &str) -> Option<(Option<i64>, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     (!digits.is_empty()).then(|| (digits.parse().ok(), rest))
 }
 
-/// The unit at the start, in any case, the longest that fits, and what follows.
+/// The unit at the start, in any case, the longest that fits, and the rest.
 fn leading_unit(text: &str) -> Option<(usize, &str)> {
     // The sign for micro takes two bytes; it is read as `us`.
     if let Some(rest) = text.strip_prefix("µs").or_else(|| text.strip_prefix("µS")) {

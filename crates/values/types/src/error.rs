@@ -1,4 +1,4 @@
-//! The one error of values: what was wrong with the bytes or the text of a value of a type.
+//! The one error of values: the fault in the bytes or the text of a value of a type.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ impl CqlType {
         out
     }
 
-    /// The value as plain text: what a cast to text gives, and what [`CqlType::from_string`] reads. Collections and
+    /// The value as plain text: the result of a cast to text, and the input of [`CqlType::from_string`]. Collections and
     /// vectors are hexadecimal digits, tuples and user types their fields with `:` between and `@` for null.
     pub fn to_text(&self, bytes: &[u8]) -> String {
         match self {

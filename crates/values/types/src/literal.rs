@@ -9,7 +9,7 @@ use crate::validate::unhex;
 use crate::{Assignment, CqlType, TypeError, inet, uuid};
 use num_bigint::BigInt;
 
-/// The kinds of constants that CQL's grammar tells apart.
+/// The kinds of constants that CQL's grammar distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConstantKind {
     /// `'text'` or `$$text$$`
@@ -108,7 +108,7 @@ impl ConstantKind {
     }
 
     /// The value of a constant of the kind for a type that it may be [assigned](ConstantKind::assignment) to. `text` is without quotes;
-    /// hexadecimal constants keep their `0x`. `now_ms` is what the timestamp `'now'` means.
+    /// hexadecimal constants keep their `0x`. `now_ms` is the value of the timestamp `'now'`.
     ///
     /// # Errors
     /// A [`TypeError`] when the text is no literal of the type or out of its range.
@@ -286,7 +286,7 @@ fn integer<T: std::str::FromStr, const LEN: usize>(text: &str, bytes: fn(T) -> [
     text.parse().ok().map(|number| bytes(number).to_vec())
 }
 
-/// Reads what Java's `BigInteger(String)` reads.
+/// Accepts the texts of Java's `BigInteger(String)`.
 pub(crate) fn big_integer(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.len() > DIGITS_MAX || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

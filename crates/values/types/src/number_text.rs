@@ -45,7 +45,7 @@ fn java_form(nan: bool, infinite: bool, negative: bool, zero: bool, shortest: im
     format!("{sign}{plain}")
 }
 
-/// The text of a decimal floating-point number that both Java and Rust read the same; `None` for what Java refuses.
+/// The text of a decimal floating-point number that both Java and Rust read the same; `None` for texts that Java refuses.
 fn plain_number(text: &str) -> Option<&str> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let number = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
@@ -65,12 +65,12 @@ fn special(text: &str) -> Option<f64> {
     }
 }
 
-/// Reads what Java's `Double.valueOf` reads, hexadecimal floats excepted.
+/// Accepts the texts of Java's `Double.valueOf`, hexadecimal floats excepted.
 pub(crate) fn parse_double(text: &str) -> Option<f64> {
     special(text).or_else(|| plain_number(text)?.parse().ok())
 }
 
-/// Reads what Java's `Float.parseFloat` reads, hexadecimal floats excepted.
+/// Accepts the texts of Java's `Float.parseFloat`, hexadecimal floats excepted.
 pub(crate) fn parse_float(text: &str) -> Option<f32> {
     special(text).map(|value| value as f32).or_else(|| plain_number(text)?.parse().ok())
 }

@@ -118,7 +118,7 @@ fn strict_time(text: &str) -> Option<i64> {
 }
 
 /// A `timestamp` of text: milliseconds since the epoch; a date; or a date and a time, each with or without a zone.
-/// Without a zone UTC is meant. `now_ms` is what the word `now` means.
+/// Without a zone UTC is meant. `now_ms` is the value of the word `now`.
 pub(crate) fn parse_timestamp(text: &str, now_ms: Option<i64>) -> Result<i64, TypeError> {
     if let Some(now) = now_ms
         && text.eq_ignore_ascii_case("now")
@@ -274,7 +274,7 @@ fn strip_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Short and long names of common zones, in half hours east of Greenwich. The full zone database with its changing
-/// rules is not part of the database; an offset says what is meant.
+/// rules is not part of the database; an offset is unambiguous.
 const ZONES: &[(&str, i64)] = &[
     ("PST", -16),
     ("PDT", -14),

@@ -68,12 +68,12 @@ pub fn clock_and_node(clock_sequence: u16, node: u64) -> u64 {
     0x8000_0000_0000_0000 | u64::from(clock_sequence & 0x3fff) << 48 | (node & 0xFFFF_FFFF_FFFF)
 }
 
-/// The smallest `timeuuid` of a millisecond: what `minTimeuuid` answers.
+/// The smallest `timeuuid` of a millisecond: the result of `minTimeuuid`.
 pub fn min_time_uuid(unix_ms: i64) -> [u8; 16] {
     time_uuid(unix_ms.wrapping_mul(10_000), LEAST_CLOCK_AND_NODE)
 }
 
-/// The largest `timeuuid` of a millisecond: what `maxTimeuuid` answers.
+/// The largest `timeuuid` of a millisecond: the result of `maxTimeuuid`.
 pub fn max_time_uuid(unix_ms: i64) -> [u8; 16] {
     time_uuid(unix_ms.wrapping_add(1).wrapping_mul(10_000).wrapping_sub(1), GREATEST_CLOCK_AND_NODE)
 }

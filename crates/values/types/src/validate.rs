@@ -1,4 +1,4 @@
-//! Checks that bytes are a serialised value of a type. Everything that enters the database passes here once; what is
+//! Checks that bytes are a serialised value of a type. Everything that enters the database passes here once; code
 //! behind it may assume well-formed values but must not misbehave on others.
 
 use crate::decimal::NUMBER_BYTES_MAX;

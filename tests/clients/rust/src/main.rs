@@ -39,7 +39,7 @@ async fn connect(node: &str, compression: Option<Compression>) -> Result<Session
     Ok(builder.connection_timeout(Duration::from_secs(20)).build().await?)
 }
 
-/// Fails with what was found when the two differ.
+/// Fails with the found value when the two differ.
 fn equal<T: PartialEq + std::fmt::Debug>(found: T, expected: T, what: &str) -> Outcome {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}").into()) }
 }
@@ -248,7 +248,7 @@ impl Suite {
         }
         match self.session.query_unpaged(text, &[]).await {
             Ok(_) => Ok(()),
-            // Not executed yet: an error that says so.
+            // Not executed yet: an error with this reason.
             Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -182,7 +182,7 @@ impl Driver {
             }
             _ => {}
         }
-        // A read whose messages were lost is asked for again by its caller.
+        // A read whose messages were lost is requested again by its caller.
         self.reads.retain(|_, reply| !reply.is_disconnected());
         self.waiting.retain(|_, replies| {
             replies.retain(|reply| !reply.is_disconnected());
@@ -448,7 +448,7 @@ impl Driver {
             "a shorter log keeps this node's vote"
         );
         let first = entries.first().map_or(snapshot.index + 1, |entry| entry.index);
-        assert_eq!(first, snapshot.index + 1, "the log goes on after its snapshot");
+        assert_eq!(first, snapshot.index + 1, "the log continues after its snapshot");
         loop {
             match self.log.restart(&snapshot, hard_state, &entries).await {
                 Ok(()) => break,
@@ -537,7 +537,7 @@ impl Driver {
         members.map(|member| member.number).collect()
     }
 
-    /// The state machine forgets once in an election timeout who was active, to see who is in the next one.
+    /// The state machine forgets the active members once in an election timeout, to count them anew in the next one.
     fn note_activity(&mut self) {
         let mut silent = BTreeMap::new();
         for peer in self.node.peers() {
@@ -695,7 +695,7 @@ impl Driver {
         }
     }
 
-    /// Leadership, or the driver, is gone: whether what waits was decided is not known here.
+    /// Leadership, or the driver, is gone: whether waiting proposals were decided is not known here.
     fn answer_lost(&mut self) {
         for reply in std::mem::take(&mut self.waiting).into_values().flatten() {
             // The waiting caller may have gone.

@@ -157,7 +157,7 @@ pub enum JoinError {
     Refused {
         /// The seed that said so.
         seed: SocketAddr,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
     /// Nobody let it in in time.

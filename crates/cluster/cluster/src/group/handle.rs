@@ -23,7 +23,7 @@ use crate::state::{
 };
 use crate::{DroppedTable, SchemaEdit};
 
-/// How long a member that is believed to be alive is given before it is asked again.
+/// How long a member that is believed to be alive has to answer before the request is sent again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// This node's part in the cluster's log. Lives on shard 0; cheap to clone.
@@ -33,7 +33,7 @@ pub struct Group {
     pub(crate) tasks: Rc<std::cell::RefCell<Vec<Task<()>>>>,
 }
 
-/// A schema change that is in the log, and who uses it.
+/// A schema change that is in the log, and the nodes that use it.
 #[derive(Clone, Debug)]
 pub struct SchemaAgreement {
     /// The schema since.
@@ -314,7 +314,7 @@ impl Group {
         }
     }
 
-    /// Tells where a host was found that is not where the state says: messages to it go there until the state knows.
+    /// Publishes an address of a host that differs from the state's: messages to it go there until the state names the new one.
     pub fn host_moved(&self, host: HostId, address: SocketAddr) {
         self.inner.moved.borrow_mut().insert(host, address);
         self.inner.publish_peers();
@@ -447,7 +447,7 @@ pub(crate) async fn propose_here(
 pub(crate) async fn read_here(inner: &Rc<Inner>, deadline: Instant) -> Option<u64> {
     let (reply, receiver) = oneshot::channel();
     inner.push(Input::Read(reply));
-    // Its messages may be lost: who asked asks again.
+    // Its messages may be lost: the caller retries.
     let until = deadline.min(inner.rt.now() + inner.config.tick * 5);
     inner.rt.timeout_at(until, receiver).await.ok()?.ok()?
 }

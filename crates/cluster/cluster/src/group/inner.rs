@@ -46,7 +46,7 @@ pub struct GroupConfig {
     pub new_cluster: bool,
     /// Seeds whose names have no address: nobody knows whether they have a cluster.
     pub unresolved_seeds: Vec<String>,
-    /// Whether this node's disk was rolled back is asked before it takes part; none where nothing is recorded.
+    /// Checks before this node takes part whether its disk was rolled back; none where nothing is recorded.
     pub rollback: Option<RollbackGuard>,
     /// The server's own keyspaces.
     pub own: Schema,
@@ -115,7 +115,7 @@ pub(crate) enum Input {
     },
     /// The answer is an index, or none when this node does not lead.
     Read(oneshot::Sender<Option<u64>>),
-    /// A learner that does not know who leads.
+    /// A learner that does not know the leader.
     Follows(HostId),
     Transfer,
     ForgetDrops(Vec<TableId>, oneshot::Sender<Result<(), DiskError>>),
@@ -247,7 +247,7 @@ impl Inner {
         self.publish_peers();
     }
 
-    /// Tells this shard's messenger where everybody is.
+    /// Gives this shard's messenger the addresses of all nodes.
     pub(crate) fn publish_peers(&self) {
         let state = self.state();
         let moved = self.moved.borrow();

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_last_record_is_told() {
+    fn damage_before_the_last_record_is_reported() {
         let bytes = file();
         let last = *(HEADER_LEN..bytes.len())
             .map(|len| read_records(&bytes[..len]).unwrap().len)

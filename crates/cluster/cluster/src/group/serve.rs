@@ -19,7 +19,7 @@ use crate::state::{self, ClusterState, Command, Member, MemberStatus, Outcome, S
 
 /// How long a host is given to show that it lives.
 const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
-/// The same of one that is to be replaced: taking it for dead would cost its place.
+/// The same of one that is to be replaced: convicting it would cost its tokens.
 const REPLACED_ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Registers the group's verbs.

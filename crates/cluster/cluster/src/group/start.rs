@@ -32,7 +32,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two rounds over the seeds.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);
-/// How long a node goes on to announce its address.
+/// How long a node keeps announcing its address.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state that a node finds on its disk at its start.

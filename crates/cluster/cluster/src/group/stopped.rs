@@ -192,7 +192,7 @@ impl StoppedLog {
     /// Takes the content of an entry that this version cannot read out of the log; an entry without content stays in its place. The
     /// bytes are written to a file beside the log, whose path is returned; none when it was taken out before.
     ///
-    /// All nodes must do so before one of them starts: what one applies and another skips, they disagree on. An entry that this
+    /// All nodes must do so before one of them starts: they disagree on an entry that one applies and another skips. An entry that this
     /// version reads is therefore not taken out.
     ///
     /// # Errors

@@ -173,7 +173,7 @@ pub(crate) fn verify(cluster: [u8; 16], signed: &Bytes) -> Result<Bytes, Refusal
     Ok(signed.slice(ID_LEN..))
 }
 
-/// A part of a snapshot's message, which may be larger than what one frame holds.
+/// A part of a snapshot's message, which may be larger than a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Names the transfer.

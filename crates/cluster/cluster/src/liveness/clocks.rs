@@ -56,7 +56,7 @@ mod tests {
     const HOUR: i64 = 3_600_000_000;
 
     #[test]
-    fn a_clock_that_is_ahead_is_told_of_once_in_a_while() {
+    fn a_clock_that_is_ahead_is_reported_once_in_a_while() {
         let (mut clocks, host, other) = (Clocks::default(), HostId([1; 16]), HostId([2; 16]));
         let seconds = Duration::from_secs;
         assert_eq!(clocks.heard(host, HOUR, 0, seconds(1)), Some(seconds(3_600)));

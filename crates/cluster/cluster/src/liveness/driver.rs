@@ -87,7 +87,7 @@ pub struct OwnEndpoint {
 /// An event that the node has to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It goes on in this generation; keep it, so that the next start is later still.
+    /// The node runs in this generation; persist it, so that the next start is later still.
     Generation(u64),
     /// Another node lives with this one's host id, and began later: one of the two has to stop.
     HostIdTaken {
@@ -351,7 +351,7 @@ impl Inner {
         }
     }
 
-    /// Before an event that makes versions: where they are not recorded, gossip says so first, with the last version that is.
+    /// Before an event that makes versions: where they are not recorded, gossip is notified first, with the last version that is recorded.
     fn tell_if_unrecorded(&self, event: &Event) {
         let Some(guard) = &self.config.rollback else { return };
         let versions = match event {
@@ -525,7 +525,7 @@ fn unrecorded_state(unrecorded: bool) -> (Key, Bytes) {
     (Key::UNRECORDED, Bytes::from_static(value))
 }
 
-/// Whether the disk has no record of what an endpoint with so many values says first.
+/// Whether the disk has no record of the first versions of an endpoint with so many values.
 fn states_are_unrecorded(config: &LivenessConfig, generation: u64, states: usize) -> bool {
     let first = Progress { generation, version: 1 + states as u64 };
     config.rollback.as_ref().is_some_and(|guard| !guard.is_recorded(first))

@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 64 << 20;
 const VERSIONS_AHEAD: u64 = 15;
 /// With fewer left, more are recorded.
 const VERSIONS_LEFT_MIN: u64 = 5;
-/// A disk that takes longer to record is not waited for: the heartbeat goes on without ([`RollbackGuard::is_recorded`]).
+/// A disk that takes longer to record is not waited for: the heartbeat continues without ([`RollbackGuard::is_recorded`]).
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
 /// A disk that has refused a record is given the next one so much later.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
@@ -275,7 +275,7 @@ impl RollbackGuard {
         let recorded = if before.confirmed { before.recorded } else { before.base };
         let found = RolledBack { recorded, heard, by };
         if inner.allowed {
-            tracing::error!("allow_rolled_back is set, so this node goes on although: {found}");
+            tracing::error!("allow_rolled_back is set, so this node continues although: {found}");
             inner.confirmed_by.borrow_mut().insert(by);
         } else if inner.found.get().is_none() {
             inner.found.set(Some(Rc::new(found)));
@@ -344,7 +344,7 @@ impl RollbackGuard {
             // Nobody waits any more where the disk was slow.
             let _ = sender.send(result.is_ok());
         };
-        // It goes on when nobody waits: one file is not written by two at once.
+        // It continues when nobody waits: one file is not written by two at once.
         inner.rt.spawn(Group::Maintenance, writing).detach();
         matches!(inner.rt.timeout(RECORD_TIMEOUT, written).await, Ok(Ok(true)))
     }

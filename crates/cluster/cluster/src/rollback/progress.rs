@@ -71,7 +71,7 @@ impl Own {
     }
 }
 
-/// The last two process lifetimes of a node, as another one remembers them: while the last one is asked about, what counts is how far
+/// The last two process lifetimes of a node, as another one remembers them: for a question about the last one it counts how far
 /// the one before had come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lifetimes {
@@ -197,7 +197,7 @@ mod tests {
 
     /// It is written by every node once in ten seconds: 16 KB a second at most with a thousand members.
     #[test]
-    fn what_is_remembered_of_a_thousand_members_is_small() {
+    fn progress_records_of_a_thousand_members_are_small() {
         let mut heard = Heard::default();
         for number in 0..1_000_u16 {
             let mut id = [7; 16];
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stops_nobody() {
+    fn impossible_records_stop_no_node() {
         let own = confirmed(at(100, 30));
         let absurd = at(NOW + AHEAD_MAX_SECONDS + 1, 1);
         assert_eq!(own.find_rollback(&[absurd], NOW), None);

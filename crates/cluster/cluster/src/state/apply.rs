@@ -22,7 +22,7 @@ impl ClusterState {
         written::at_once(self.apply_with(proposal, &mut Steps::none()))
     }
 
-    /// [`ClusterState::apply`] for who can wait: gives way to other tasks while the version of a large schema is computed.
+    /// [`ClusterState::apply`] for asynchronous callers: yields to other tasks while the version of a large schema is computed.
     pub async fn apply_in_steps(&self, proposal: Proposal) -> (Self, Outcome) {
         self.apply_with(proposal, &mut Steps::new()).await
     }

@@ -51,7 +51,7 @@ pub enum StateCodecError {
     /// A part of the schema.
     #[error("{0}")]
     Schema(#[from] SchemaCodecError),
-    /// Numbers of a state that no sequence of commands comes to.
+    /// Numbers of a state that no sequence of commands results in.
     #[error("no state of a cluster: {what} is {found}")]
     Impossible {
         /// Which number.
@@ -181,7 +181,7 @@ struct StoredState<S = StoredSchema> {
 }
 
 impl StoredState {
-    /// Holds the numbers against what commands make of them: they rise from small ones, and no member has another's.
+    /// Checks the numbers against the possible results of commands: they rise from small ones, and no member has another's.
     fn check_numbers(&self) -> Result<(), StateCodecError> {
         let rising = [
             ("schema_number", self.schema_number),
@@ -428,7 +428,7 @@ impl ClusterState {
         written::at_once(self.encode_with(&mut Steps::none()))
     }
 
-    /// [`ClusterState::encode`] for who can wait: gives way to other tasks between the tables.
+    /// [`ClusterState::encode`] for asynchronous callers: yields to other tasks between the tables.
     pub async fn encode_in_steps(&self) -> Vec<u8> {
         self.encode_with(&mut Steps::new()).await
     }

@@ -201,7 +201,7 @@ pub enum Refused {
         /// The status.
         status: MemberStatus,
     },
-    /// One change of who owns what at a time.
+    /// One change of ownership at a time.
     #[error(
         "host {} is joining, leaving or being removed: one topology change at a time; wait until it is over, or end it \
          with `removenode`",

@@ -35,7 +35,7 @@ pub enum MemberStatus {
     Normal,
     /// It hands its ranges over; its tokens are in force until that is done.
     Leaving,
-    /// It is down and does not come back: the others fetch its ranges from each other, or who replaces it does.
+    /// It is down and does not come back: the others fetch its ranges from each other, or its replacement does.
     Removing,
     /// It owns nothing any more and may be removed.
     Left,

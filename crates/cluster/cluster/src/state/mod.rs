@@ -157,7 +157,7 @@ impl ClusterState {
         Self { cluster_id, ..self }
     }
 
-    /// Name and id: what nodes of one cluster have in common, and of two clusters not.
+    /// Name and id: equal for nodes of one cluster, and different for two clusters.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.cluster_name, text::uuid(&self.cluster_id))
     }

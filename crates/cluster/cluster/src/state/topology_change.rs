@@ -19,7 +19,7 @@ pub enum ChangeStep {
     Switched,
 }
 
-/// A change of who owns what.
+/// A change of the ownership of ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyChange {
     /// Names it; the next one's is higher.

@@ -1,4 +1,4 @@
-//! The relation between the state before a command and the one after it, whatever the command was: asserted at every entry that a node
+//! The relation between the state before any command and the one after it: asserted at every entry that a node
 //! applies.
 //!
 //! Each follows from the code of `apply` alone. A command or a snapshot of a peer is refused before it could break one of them
@@ -12,7 +12,7 @@ use super::member::{Member, MemberStatus};
 use super::topology_change::{ChangeStep, TopologyChange};
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX};
 
-/// Asserts that `after` is a successor of `before`, and that `outcome` says what it is.
+/// Asserts that `after` is a successor of `before`, and that `outcome` is right.
 pub(super) fn assert_follows(before: &ClusterState, after: &ClusterState, outcome: &Outcome) {
     assert!(after.schema_number >= before.schema_number, "the schema's number never goes back");
     assert!(after.topology_version >= before.topology_version, "the topology version never goes back");

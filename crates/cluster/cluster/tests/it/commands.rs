@@ -500,7 +500,7 @@ proptest! {
         prop_assert_eq!(&**known.aggregates.values().next().unwrap(), &aggregate);
         prop_assert_eq!(read.schema.role(&role.name).map(|known| &**known), Some(&role));
         prop_assert_eq!(read.schema.service_level(&level.name).map(|known| &**known), Some(&level));
-        // Another CREATE KEYSPACE or ALTER KEYSPACE keeps what is in it; what is dropped is gone.
+        // Another CREATE KEYSPACE or ALTER KEYSPACE keeps its content; dropped objects are gone.
         let again = Keyspace::new(home.clone(), Replication::Local);
         let edits = vec![
             SchemaEdit::PutKeyspace(again),
@@ -541,7 +541,7 @@ fn a_schema_without_new_objects_is_written_as_before() {
 
 /// A command that nodes could not decode is not proposed.
 #[test]
-fn what_cannot_be_read_is_not_proposed() {
+fn unreadable_commands_are_not_proposed() {
     let name = "t".to_owned();
     let ty = UserType {
         keyspace: "a,b".to_owned(),

@@ -27,7 +27,7 @@ const NODES: u16 = 1_000;
 const BYTES_EACH_MAX: u64 = 100;
 /// Builds with assertions, those of the tests (`opt-level = 1`), may take three times as long.
 const SLOWER: u64 = if cfg!(debug_assertions) { 3 } else { 1 };
-/// Time of a core that a step may take of the asker and all who answer together, at `opt-level = 3`: one hundredth of a core over the
+/// Time of a core that a step may take of the asking and all answering nodes together, at `opt-level = 3`: one hundredth of a core over the
 /// ten seconds that a topology change takes at least.
 const CPU_MAX: Duration = Duration::from_millis(100 * SLOWER);
 /// The same where the connections are made first.
@@ -83,7 +83,7 @@ async fn messenger(rt: &Rt, node: u16) -> Messenger {
     messenger
 }
 
-/// A member that answers at once: it uses the schema that is asked about, and remembers nothing.
+/// A member that answers at once: it uses the schema in question, and remembers nothing.
 async fn member(rt: Rt, node: u16) -> Result<(), String> {
     let messenger = messenger(&rt, node).await;
     let guard = RollbackGuard::open(&rt, Path::new(DIRECTORY), host(node), 0, false).await.unwrap();
@@ -242,10 +242,10 @@ const MANY_TOKENS: usize = 256;
 const ENTRY_MAX: Duration = Duration::from_millis(150);
 /// The same for the whole state, which is encoded at a snapshot and decoded at a start.
 const STATE_MAX: Duration = Duration::from_millis(500);
-/// Bytes of the state for each token, which is stored as a decimal number, what else there is included.
+/// Bytes of the state for each token, which is stored as a decimal number, with everything else of the state.
 const TOKEN_BYTES_MAX: usize = 24;
 
-/// The shortest of a few runs: what else the host does is not meant.
+/// The shortest of a few runs, to exclude other load of the host.
 fn least(mut run: impl FnMut()) -> Duration {
     let one = |_| {
         let began = Instant::now();

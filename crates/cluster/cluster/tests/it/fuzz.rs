@@ -1,5 +1,5 @@
 //! Seeded fuzzers of the cluster's log: commands in random order, applied as values and as bytes, and bytes of a peer that are no
-//! commands. Whatever is decoded can be applied, and every node comes to the same state from it.
+//! commands. Every decoded command can be applied, and every node reaches the same state.
 
 use cluster::SchemaEdit;
 use cluster::own_schema;
@@ -182,7 +182,7 @@ fn round(random: &mut Random, edits: &BoxedStrategy<SchemaEdit>) -> usize {
     let mut other = restarted(&state);
     for at in 0..PER_ROUND {
         let proposal = Proposal { id: id(random), command: command(random, &state, edits) };
-        // What other nodes could not decode is not proposed.
+        // A command that other nodes could not decode is not proposed.
         let Ok(bytes) = encode_checked(&proposal).0 else { continue };
         let read = Proposal::decode(&bytes).expect("it was checked");
         assert_eq!(format!("{read:?}"), format!("{proposal:?}"));
@@ -294,7 +294,7 @@ fn extreme(random: &mut Random) -> Value {
     }
 }
 
-/// Decodes bytes as everything that a peer sends; what is accepted can be applied, and written again.
+/// Decodes bytes as everything that a peer sends; accepted values can be applied, and encoded again.
 fn read(random: &mut Random, bytes: &[u8], state: &ClusterState, edits: &BoxedStrategy<SchemaEdit>) -> usize {
     let mut accepted = 0;
     if let Ok(proposal) = Proposal::decode(bytes) {

@@ -63,7 +63,7 @@ fn a_node_alone_decides_without_waiting() {
 }
 
 #[test]
-fn a_schema_is_agreed_on_by_those_who_live() {
+fn a_schema_is_agreed_on_by_the_live_nodes() {
     let cluster = Cluster::new(3, 3);
     let dead = (0..3).find(|node| *node != cluster.leader()).unwrap();
     cluster.crash(dead);
@@ -175,7 +175,7 @@ fn leadership_is_handed_over_before_a_stop() {
 }
 
 #[test]
-fn who_fails_while_joining_does_not_stop_the_others() {
+fn a_node_that_fails_while_joining_does_not_stop_the_others() {
     let mut cluster = Cluster::new(15, 1);
     cluster.add(Setup::new(1));
     cluster.all_in(2);
@@ -212,9 +212,9 @@ fn a_large_group_has_few_votes_and_gives_one_away_when_a_voter_goes() {
     });
 }
 
-/// Learners of a full group are left alone for seconds. One that starts again asks who leads, one that was cut off is found by itself.
+/// Learners of a full group get no messages for seconds. One that restarts asks for the leader, one that was cut off is found by itself.
 #[test]
-fn a_learner_that_was_away_knows_soon_what_was_decided() {
+fn a_learner_that_was_down_catches_up_soon() {
     let mut cluster = Cluster::new(17, 3);
     for node in 3..9 {
         cluster.add(Setup::new(node));
@@ -245,7 +245,7 @@ fn a_learner_that_was_away_knows_soon_what_was_decided() {
 }
 
 #[test]
-fn a_removed_node_goes_and_is_told() {
+fn a_removed_node_leaves_and_is_notified() {
     let cluster = Cluster::new(8, 3);
     let gone = cluster.leader();
     let asked = (0..3).find(|node| *node != gone).unwrap();
@@ -410,7 +410,7 @@ fn told(cluster: &Cluster, node: usize) -> String {
 }
 
 #[test]
-fn who_does_not_belong_is_refused_with_the_reason() {
+fn a_foreign_node_is_refused_with_the_reason() {
     let mut cluster = Cluster::new(10, 2);
     cluster.add(Setup { rpc_name: "other".into(), cluster_name: "other".into(), ..Setup::new(2) });
     let text = told(&cluster, 2);
@@ -458,7 +458,7 @@ fn a_copy_of_a_node_that_runs_does_not_start() {
     cluster.sim.start(node);
     let text = told(&cluster, 3);
     assert!(text.contains("runs at 10.0.0.2:7000") && text.contains("copy"), "{text}");
-    assert!(is_in(1), "the node that was copied goes on");
+    assert!(is_in(1), "the node that was copied continues");
     // When the other one does not run any more, the copy is the node, moved.
     cluster.crash(1);
     cluster.sim.start(node);
@@ -466,7 +466,7 @@ fn a_copy_of_a_node_that_runs_does_not_start() {
 }
 
 #[test]
-fn a_node_whose_log_is_damaged_says_so() {
+fn a_node_whose_log_is_damaged_reports_it() {
     let cluster = Cluster::new(11, 1);
     for number in 0..5 {
         create(&cluster, 0, &format!("ks{number}")).unwrap();

@@ -1,5 +1,5 @@
 //! Groups of three to five nodes that all change the schema at once, under partitions, crashes and power loss. At the end all
-//! agree, what was acknowledged is there, and nothing was applied twice.
+//! agree, acknowledged changes are there, and none was applied twice.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -60,7 +60,7 @@ pub struct Setup {
     pub snapshot_entries: u64,
     pub new_cluster: bool,
     pub unresolved: Vec<String>,
-    /// It gossips, records how far, and is asked whether its disk was rolled back.
+    /// It gossips, records its progress, and checks whether its disk was rolled back.
     pub guarded: bool,
     pub allow_rolled_back: bool,
 }
@@ -354,7 +354,7 @@ pub fn keyspace(name: &str) -> Vec<SchemaEdit> {
     vec![SchemaEdit::PutKeyspace(Keyspace::new(name, Replication::Simple { factor: 1 }))]
 }
 
-/// CPU time of this thread, as Linux counts it: what else the host does is not meant.
+/// CPU time of this thread, as Linux counts it, to exclude other load of the host.
 pub fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a mounted /proc");
     Duration::from_nanos(text.split_ascii_whitespace().next().expect("a number").parse().expect("a number"))

@@ -1,4 +1,4 @@
-//! A node's identity: each start has a later generation, whatever the clock shows.
+//! A node's identity: each start has a later generation, also when the clock went back.
 
 use std::path::Path;
 

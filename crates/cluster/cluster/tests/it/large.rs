@@ -148,7 +148,7 @@ fn a_change_of_one_of_20_000_tables_gives_way() {
             let expected = state.apply(proposal.clone());
             println!("{what}: {:?} in all", cpu_time() - began);
             let mut least = Duration::MAX;
-            // The least of a few runs: what else the host does is not meant.
+            // The least of a few runs, to exclude other load of the host.
             for _ in 0..3 {
                 let (longest, polls, found) = longest_poll(state.apply_in_steps(proposal.clone())).await;
                 println!("{what}: {polls} polls, the longest {longest:?}");

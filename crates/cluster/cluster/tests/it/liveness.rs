@@ -255,7 +255,7 @@ fn broken_connections_and_pauses_convict_nobody() {
 }
 
 #[test]
-fn who_stops_says_so() {
+fn a_node_that_stops_announces_it() {
     let cluster = Cluster::new(3, 4);
     cluster.sim.request_stop(cluster.nodes[2]);
     cluster.run(seconds(1));
@@ -269,7 +269,7 @@ fn who_stops_says_so() {
 
 /// A node that comes back turns to all members at once: nobody has to wait for a round of gossip to count it in.
 #[test]
-fn who_comes_back_is_up_everywhere_before_the_next_round() {
+fn a_node_that_returns_is_up_everywhere_before_the_next_round() {
     let cluster = Cluster::new(13, 5);
     let members = (0..5).map(|node| (host(node), address(node))).collect::<BTreeMap<_, _>>();
     (0..5).for_each(|node| driver(node).set_members(members.clone()));
@@ -310,7 +310,7 @@ fn a_partition_is_noticed_on_both_sides_and_heals() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_not_up_though_others_hear_it() {
+fn an_unreachable_node_is_not_up_although_others_hear_it() {
     let cluster = Cluster::new(12, 4);
     let (one, three) = (cluster.nodes[1], cluster.nodes[3]);
     cluster.sim.kill(three);
@@ -327,7 +327,7 @@ fn who_cannot_be_reached_is_not_up_though_others_hear_it() {
 }
 
 #[test]
-fn a_paused_node_convicts_nobody_when_it_goes_on() {
+fn a_paused_node_convicts_nobody_when_it_resumes() {
     for pause in [10, 60] {
         SEEN.with(|all| all.borrow_mut().clear());
         let cluster = Cluster::new(5, 3);
@@ -379,7 +379,7 @@ fn news_reach_subscribers() {
 }
 
 #[test]
-fn a_second_node_with_a_host_id_is_told_of() {
+fn a_second_node_with_a_host_id_is_reported() {
     let mut cluster = Cluster::new(8, 3);
     cluster.add(3, 1);
     cluster.run(seconds(20));
@@ -394,7 +394,7 @@ fn a_second_node_with_a_host_id_is_told_of() {
 }
 
 #[test]
-fn who_is_no_member_any_more_is_forgotten() {
+fn a_former_member_is_forgotten() {
     let cluster = Cluster::new(9, 4);
     let members = |nodes: &[usize]| nodes.iter().map(|node| (host(*node), address(*node))).collect();
     for node in 0..3 {

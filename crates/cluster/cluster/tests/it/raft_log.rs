@@ -28,7 +28,7 @@ fn create_keyspaces(
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_loss() {
+fn acknowledged_entries_survive_a_power_failure() {
     let mut restarts = 0;
     for seed in 0..25 {
         let mut cluster = Cluster::empty(1_000 + seed);
@@ -53,10 +53,10 @@ fn what_was_acknowledged_survives_power_loss() {
     assert_eq!(restarts, 150);
 }
 
-/// A sync fails and the system takes its pages for clean; the process ends, and the next one reads them back from memory. What it
-/// appends stands on them.
+/// A sync fails and the system takes its pages for clean; the process ends, and the next one reads them back from memory. The records that it
+/// appends follow them.
 #[test]
-fn what_is_read_after_a_failed_sync_is_made_durable() {
+fn entries_read_after_a_failed_sync_are_made_durable() {
     let (mut failed, mut acked) = (0, 0);
     for seed in 0..12 {
         let mut cluster = Cluster::empty(2_000 + seed);

@@ -109,7 +109,7 @@ fn nodes_remember_others_across_their_own_starts() {
 /// A node that starts where no other node knows of the rollback continues, without a vote, and stops as soon as one comes that does; a start in
 /// between hides nothing.
 #[test]
-fn a_disk_that_went_back_is_found_out_by_who_comes_later() {
+fn a_rolled_back_disk_is_found_by_a_witness_that_answers_later() {
     for starts in [1, 3] {
         let (cluster, _) = cluster(73);
         let old = image(&cluster, VICTIM);

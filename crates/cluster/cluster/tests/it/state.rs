@@ -189,7 +189,7 @@ fn a_node_joins_takes_tokens_serves_and_leaves() {
 }
 
 #[test]
-fn what_would_break_the_cluster_is_refused() {
+fn commands_that_would_break_the_cluster_are_refused() {
     let mut state = founded();
     assert_eq!(refused(apply(&mut state, Command::RemoveMember { host: host(1) })), Refused::LastMember);
     let leaving = Command::SetStatus { host: host(1), status: MemberStatus::Leaving };
@@ -369,7 +369,7 @@ fn status(state: &mut ClusterState, id: u8, status: MemberStatus) -> Outcome {
 }
 
 #[test]
-fn one_change_of_the_ring_at_a_time() {
+fn one_topology_change_at_a_time() {
     let mut state = founded();
     owner(&mut state, 2, &[1]);
     owner(&mut state, 3, &[2]);
@@ -392,7 +392,7 @@ fn one_change_of_the_ring_at_a_time() {
     assert_eq!(state.change.as_ref().unwrap().fetched, [host(3)].into());
     let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
     assert_eq!(read, state);
-    // It dies on its way, and the same change goes on without it.
+    // It dies during the change, and the same change continues without it.
     assert!(matches!(status(&mut state, 2, MemberStatus::Removing), Outcome::Done { .. }));
     assert_eq!(state.change.as_ref().unwrap().number, change.number);
     assert!(matches!(apply(&mut state, step(change.number, ChangeStep::Switched)), Outcome::Done { .. }));
@@ -472,7 +472,7 @@ fn rings_are_over_when_every_live_node_has_had_a_later_one() {
 }
 
 #[test]
-fn replication_stays_while_the_ring_changes() {
+fn replication_stays_during_a_topology_change() {
     let mut state = founded();
     owner(&mut state, 2, &[1]);
     let with = |factor| SchemaEdit::PutKeyspace(Keyspace::new("ks", Replication::Simple { factor }));
@@ -519,7 +519,7 @@ fn a_dead_node_is_removed_or_replaced_before_replicas_move() {
 }
 
 #[test]
-fn a_changed_replication_moves_replicas_as_a_change_of_the_ring_does() {
+fn a_changed_replication_moves_replicas_as_a_topology_change_does() {
     let mut state = founded();
     owner(&mut state, 2, &[1]);
     let with = |factor| SchemaEdit::PutKeyspace(Keyspace::new("ks", Replication::Simple { factor }));
@@ -535,7 +535,7 @@ fn a_changed_replication_moves_replicas_as_a_change_of_the_ring_does() {
     );
     let read = ClusterState::unknown("test", own_schema()).decode_after(&state.encode()).unwrap();
     assert_eq!(read, state);
-    // Nothing else moves meanwhile; what moves nothing is let in.
+    // Nothing else moves meanwhile; a change that moves nothing is accepted.
     let moving = Refused::ReplicasMove { keyspace: "ks".to_owned() };
     assert_eq!(refused(status(&mut state, 2, MemberStatus::Leaving)), moving);
     assert_eq!(refused(change(&mut state, vec![with(3)])), moving);

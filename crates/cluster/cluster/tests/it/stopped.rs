@@ -199,7 +199,7 @@ fn a_majority_that_is_lost_for_good_is_made_anew() {
 }
 
 #[test]
-fn who_has_more_than_the_chosen_one_does_not_follow_it() {
+fn a_node_with_more_than_the_chosen_one_does_not_follow_it() {
     let mut cluster = Cluster::empty(43);
     for node in 0..3 {
         cluster.add(Setup::new(node));

@@ -49,7 +49,7 @@ pub(crate) enum CodecError {
     /// A number that means nothing.
     #[error("{what} cannot be {found}")]
     Number {
-        /// Of what.
+        /// The counted items.
         what: &'static str,
         /// The number.
         found: u64,
@@ -112,7 +112,7 @@ pub(crate) fn put_proposal(proposal: &Proposal<Value>, out: &mut Vec<u8>) {
     }
 }
 
-/// Where a proposal belongs: what it writes must lie there.
+/// The partition of a proposal: its writes must lie there.
 pub(crate) struct Place<'a> {
     /// The table.
     pub(crate) table: &'a Arc<Table>,

@@ -71,7 +71,7 @@ fn shown(request: &Request<super::Value>) -> Bytes {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read((kind, request) in requests(), reply in replies(), stored in proposals()) {
+    fn encoded_messages_are_decoded((kind, request) in requests(), reply in replies(), stored in proposals()) {
         let body = encode_request(table().id, &key(), &request);
         let (of, at, read) = decode_request(kind, &body, |_| Some(table())).unwrap();
         prop_assert_eq!((of.id, at), (table().id, key()));

@@ -18,7 +18,7 @@ use crate::peer_error::PeerError;
 use crate::replication_map::{EffectiveReplicationMap, targets};
 use crate::{Consistency, RequestError, WriteKind, WriteOptions};
 
-/// A commit on its way. Goes on when the client has been answered.
+/// A commit on its way. Continues after the client has been answered.
 struct Committing {
     lwt: Lwt,
     erm: Rc<EffectiveReplicationMap>,
@@ -29,7 +29,7 @@ struct Committing {
     hinted: Cell<bool>,
     changed: Notify,
     deadline: Instant,
-    /// When the write of what was chosen began ([`Context::begin_write`](crate::context::Context::begin_write)).
+    /// The begin of the write of the chosen value ([`Context::begin_write`](crate::context::Context::begin_write)).
     begun_micros: i64,
 }
 
@@ -105,7 +105,7 @@ impl Committing {
         let datacenter = view.datacenter(node);
         match reply {
             Ok(Reply::Committed) => self.tally.borrow_mut().acknowledge(node, datacenter),
-            // It has truncated the table since the write's round. A hint would bring back what was truncated.
+            // It has truncated the table since the write's round. A hint would bring truncated rows back.
             Ok(Reply::Refused { .. }) => {
                 let truncated = PeerError::Silent("it has truncated the table since".to_owned());
                 self.errors.borrow_mut().push((node, truncated));
@@ -162,7 +162,7 @@ impl Committing {
         }
     }
 
-    /// It is chosen whatever happens: what failed is a plain write.
+    /// The value is chosen in any case: a plain write has failed.
     fn error(&self, consistency: Consistency, tally: &Tally) -> RequestError {
         let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: self.deadline };
         write_error(&self.erm, &self.errors.borrow(), options, (tally.received(), tally.required()))

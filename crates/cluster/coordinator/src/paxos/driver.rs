@@ -1,4 +1,4 @@
-//! Takes one request through its rounds: sends what the rules say, reads and decides when they ask, and waits before it tries
+//! Takes one request through its rounds: sends the messages of the rules, reads and decides when they ask for it, and waits before it tries
 //! again.
 
 use std::cell::Cell;
@@ -91,7 +91,7 @@ impl<'a> Driver<'a> {
         Ok(Self { lwt, erm, command, key, options, voters, required, is_read, saw_newer_topology })
     }
 
-    /// After an error: the same request by a later ring, when voters refused this one's and nothing of it may be chosen yet.
+    /// After an error: the same request with a newer topology version, when voters refused this one's and nothing of it may be chosen yet.
     pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
         let (ring, deadline) = (self.erm.view.topology_version(), self.options.deadline);
@@ -241,7 +241,7 @@ impl<'a> Driver<'a> {
             return (sending, voter, Err(PeerError::Silent("it is down".to_owned())));
         }
         let rt = self.lwt.context.rt();
-        rt.buggify("paxos: a voter is asked").await;
+        rt.buggify("paxos: a message to a voter").await;
         if rt.buggify_fails("paxos: a voter is not reached") {
             return (sending, voter, Err(PeerError::Silent("it was not reached".to_owned())));
         }
@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
         self.lwt.reads.read(&self.lwt.context, self.command, quorum, self.options.deadline).await
     }
 
-    /// How long to wait for those who got in the way.
+    /// How long to wait for competing proposers.
     fn pause(&self, contentions: u32) -> Duration {
         let limit = PAUSE_FIRST.saturating_mul(1 << contentions.min(8)).min(PAUSE_MAX);
         let micros = self.lwt.context.rt().random_u64() % limit.as_micros() as u64;

@@ -80,7 +80,7 @@ mod tests {
         let mut third = Box::pin(locks.lock(table, &b));
         assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
         drop(first);
-        assert!(poll(third.as_mut()).is_pending(), "whoever came first goes first");
+        assert!(poll(third.as_mut()).is_pending(), "the lock is granted in order of arrival");
         let Poll::Ready(lock) = poll(second.as_mut()) else { panic!("the lock is free") };
         drop(third);
         assert_eq!(locks.len(), 2);

@@ -1,4 +1,4 @@
-//! Votes go with the ranges: a node that becomes a replica remembers what voters of its ranges do, so that what a quorum of them
+//! Votes go with the ranges: a node that becomes a replica takes over the votes of its ranges' voters, so that a value that a quorum of them
 //! accepted is seen by every quorum of which the new node is one.
 
 use std::rc::Rc;
@@ -41,7 +41,7 @@ struct Votes<'a> {
 }
 
 impl Lwt {
-    /// Remembers what the voters of a range do of a table's partitions; of how many each told.
+    /// Takes over the votes of a range's voters on a table's partitions; the number that each sent.
     pub(crate) async fn carry_votes(
         &self,
         erm: &Rc<EffectiveReplicationMap>,
@@ -51,7 +51,7 @@ impl Lwt {
     ) -> Result<u64, RequestError> {
         let schema = self.context.schema();
         let Some(votes) = schema.table("system", "paxos") else { return Ok(0) };
-        // What they voted on before is over there and must not begin again here; who truncates later tells this node, too.
+        // Rounds before it are over there and must not begin again here; a later TRUNCATE reaches this node, too.
         let mut truncated_at = Vec::with_capacity(sources.len());
         for source in sources.iter().filter(|source| **source != erm.view.own()) {
             let options = ReadOptions {
@@ -126,7 +126,7 @@ impl Lwt {
         Ok(self.context.port().ask(owner, MigrateVote { vote }).await?)
     }
 
-    /// On the shard that owns the partition: remembers what another voter does, besides what this one remembers.
+    /// On the shard that owns the partition: merges another voter's state into this one's.
     pub(crate) async fn remember_vote(&self, carried: MigratedVote) -> Result<(), ReplicaError> {
         let MigratedVote { table, key, state } = carried;
         self.assert_owner(&key);
@@ -147,8 +147,8 @@ impl Lwt {
         }
         let now = self.context.rt().wall_micros();
         let change = store.change(&remembered, &both, now);
-        // Who says that it has seen a commit is taken to have what it wrote: both go into one entry of the log. The rows of the range
-        // may have been read, or streamed, before the commit came to where its vote is from. What a truncation that is under way
+        // A voter that has seen a commit is taken to have its writes: both go into one entry of the log. The rows of the range
+        // may have been read, or streamed, before the commit reached the node of the vote. Rows that a truncation under way
         // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
         match committed_value(&remembered.state, &both, now, memory_seconds(table)) {
             Some((value, written)) => {

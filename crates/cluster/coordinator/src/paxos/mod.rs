@@ -1,7 +1,7 @@
-//! Lightweight transactions: a partition is read, and written if what was read is as it should be, with nothing agreed on in
+//! Lightweight transactions: a partition is read, and written if the rows satisfy the conditions, with no other decision in
 //! between. Carries the rules of crate `paxos` out (docs/design/lwt.md).
 //!
-//! Requests of one partition on one node wait for each other ([`node_locks`]); what other nodes want at the same time is settled by the
+//! Requests of one partition on one node wait for each other ([`node_locks`]); competing requests of other nodes are settled by the
 //! rules.
 
 pub(crate) mod codec;

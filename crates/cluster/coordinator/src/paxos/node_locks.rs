@@ -1,4 +1,4 @@
-//! The lock of a partition for lightweight transactions of the whole node. It stands on the shard that owns the partition; the other
+//! The lock of a partition for lightweight transactions of the whole node. It lives on the shard that owns the partition; the other
 //! shards lease it. So coordinators of one node wait for each other instead of competing with ever higher ballots.
 
 use mutation::DecoratedKey;

@@ -1,4 +1,4 @@
-//! How a conditional request is to be done, and what becomes of it.
+//! The options of a conditional request, and its outcome.
 
 use replica::ReadPage;
 use rt::Instant;

@@ -13,7 +13,7 @@ use crate::table_figures::Kind;
 use crate::{Consistency, Coordinator, RequestError};
 
 impl Lwt {
-    /// Reads a partition with `command`, and writes what `decide` returns for it; nothing when that is `None`. `decide` gives the
+    /// Reads a partition with `command`, and writes the result of `decide`; nothing when that is `None`. `decide` gives the
     /// write the timestamp that it receives, and deletions one before it. It is called again after
     /// contention.
     pub(crate) async fn cas<E: From<RequestError>>(
@@ -121,7 +121,7 @@ impl Coordinator {
         Lwt { context: self.context().clone(), state, reads }
     }
 
-    /// Reads a partition with `command`, and writes what `decide` returns for it; nothing when that is `None`. `decide` gives the
+    /// Reads a partition with `command`, and writes the result of `decide`; nothing when that is `None`. `decide` gives the
     /// write the timestamp that it receives, and deletions one before it. It is called again after
     /// contention.
     ///

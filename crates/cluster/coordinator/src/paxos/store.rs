@@ -1,7 +1,7 @@
 //! A replica's votes on disk: rows of `system.paxos`, one a partition that was voted on, with Cassandra's columns.
 //!
-//! A row has the partition's own key, so that it lies on the shard that owns the partition, and ends by itself when it is older
-//! than what the rules remember.
+//! A row has the partition's own key, so that it lies on the shard that owns the partition, and expires when it is older
+//! than the state that the rules need.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl<'a> VoteStore<'a> {
         Clustering::new(self.votes, &[Some(&self.table.id.0)])
     }
 
-    /// Reads what is remembered.
+    /// Reads the stored state.
     pub(crate) async fn load(&self, replica: &Replica, now: Seconds) -> Result<Remembered, ReplicaError> {
         let clustering = self.clustering();
         let range = RowRange {
@@ -139,7 +139,7 @@ impl<'a> VoteStore<'a> {
         })
     }
 
-    /// The update that turns what is remembered into `new`.
+    /// The update that turns the stored state into `new`.
     pub(crate) fn change(
         &self,
         old: &Remembered,
@@ -149,7 +149,7 @@ impl<'a> VoteStore<'a> {
         let now = Seconds::try_from(now_micros / 1_000_000).unwrap_or(0);
         let ttl = memory_seconds(self.table).saturating_add(SLACK_SECONDS);
         let expires = now.saturating_add(ttl).min(mutation::NO_DELETION - 1);
-        // Clocks may go back; what was written later is to win.
+        // Clocks may go back; the later write is to win.
         let timestamp = now_micros.max(old.written_at + 1);
         let mut row = Row::new(self.clustering());
         row.liveness = LivenessInfo::expiring(timestamp, ttl, expires);

@@ -47,7 +47,7 @@ impl Lwt {
         let now = self.context.rt().wall_micros();
         let seconds = Seconds::try_from(now / 1_000_000).unwrap_or(0);
         let remembered = store.load(self.context.replica(), seconds).await?;
-        // What was voted on before a TRUNCATE is not to come back after it.
+        // Rounds before a TRUNCATE are not to come back after it.
         let floor = self.truncation_floor(table.id);
         let above = (!floor.is_none()).then(|| remembered.state.clone().above(floor));
         let known = above.as_ref().unwrap_or(&remembered.state);
@@ -55,7 +55,7 @@ impl Lwt {
             self.state.note_voted(*ballot);
         }
         match &request {
-            // It would be forgotten at once: who counts on it is to know.
+            // It would be dropped at once: the proposer has to be notified.
             Request::Propose(proposal) | Request::Commit(proposal) | Request::Repair(proposal)
                 if proposal.id <= floor =>
             {
@@ -83,7 +83,7 @@ impl Lwt {
             if !durable {
                 updates.append(&mut changes);
             }
-            // A truncation may be under way, which ends with a time behind this round, and must not leave what is written meanwhile.
+            // A truncation may be under way, which ends with a time behind this round, and must not leave rows that are written meanwhile.
             let since =
                 if self.context.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
             let write = Write::all(Origin::PaxosCommit, updates);

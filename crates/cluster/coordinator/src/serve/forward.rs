@@ -24,8 +24,8 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     let told = coordinator.clone();
     messenger.serve(Verb::Outcome, move |incoming| {
         let outcome = decode_outcome(&incoming.body);
-        if let Some((number, has_it)) = outcome {
-            told.context().forwarded().tell(number, has_it);
+        if let Some((number, is_acknowledged)) = outcome {
+            told.context().forwarded().notify(number, is_acknowledged);
         }
         async move {
             match outcome {
@@ -47,16 +47,16 @@ impl Server {
     ) -> Result<Bytes, Refusal> {
         let (shard, others, apply) = decode(body)?;
         let context = self.coordinator.context();
-        // What is passed on must not keep the connection's whole buffer.
+        // A forwarded write must not keep the connection's whole buffer alive.
         let apply = Bytes::copy_from_slice(&apply);
         let to = Target::Host { host: incoming.from, shard };
         for (host, number) in others {
             let (context, apply, deadline) = (context.clone(), apply.clone(), incoming.deadline);
             let session = trace.map(TraceLog::session);
             let tell = async move {
-                let has_it = pass_on(&context, host, (apply, session), deadline).await;
+                let is_acknowledged = pass_on(&context, host, (apply, session), deadline).await;
                 let messenger = &context.remote().remote.messenger;
-                messenger.send(to, Verb::Outcome, encode_outcome(number, has_it));
+                messenger.send(to, Verb::Outcome, encode_outcome(number, is_acknowledged));
             };
             self.coordinator.context().rt().spawn(Group::Statement, tell).detach();
         }

@@ -97,7 +97,7 @@ impl Server {
         self.coordinator.context().replica()
     }
 
-    /// Answers what a host asks.
+    /// Answers a request of a host.
     async fn answer(
         &self,
         verb: Verb,
@@ -105,7 +105,7 @@ impl Server {
         trace: Option<&TraceLog>,
     ) -> Result<Bytes, Refusal> {
         let ring = ring_of(&body);
-        // Who keeps a batch is not chosen by a token.
+        // The nodes that store a batch are not chosen by a token.
         let (body, _under_way) = match verb {
             Verb::BatchStore | Verb::BatchRemove => (body, None),
             _ => self.coordinator.context().admit(body).map(|(body, guard)| (body, Some(guard)))?,
@@ -141,7 +141,7 @@ impl Server {
             Verb::PaxosPrepare | Verb::PaxosPropose | Verb::PaxosCommit => {
                 paxos::answer(&self.coordinator.lwt(), verb, (ring, &body), trace).await
             }
-            // A node that joins by a later ring would not be told.
+            // A node that joins by a newer topology version would not be notified.
             Verb::Truncate if self.coordinator.context().fence().is_earlier(ring) => {
                 Err(stale_topology(ring))
             }
@@ -158,7 +158,7 @@ impl Server {
         }
     }
 
-    /// Applies what a read has found that this replica lacks.
+    /// Applies the rows that a read has found this replica to lack.
     async fn read_repair(
         &self,
         (ring, body): (u64, &Bytes),
@@ -250,7 +250,7 @@ impl Server {
 
     fn updates(&self, body: &Bytes) -> Result<DecodedUpdates, Refusal> {
         let schema = self.schema();
-        // What is kept must not keep the connection's whole buffer.
+        // A stored body must not keep the connection's whole buffer alive.
         let body = Bytes::copy_from_slice(body);
         decode_received(&body, |id| schema.table_by_id(id).cloned())
     }
@@ -292,7 +292,7 @@ impl Server {
     }
 }
 
-/// Answers those who want this node to have heard of a ring.
+/// Answers nodes that make this node learn of a topology version.
 fn serve_ring(context: &Context, messenger: &Messenger) {
     let server = context.clone();
     messenger.serve(Verb::Ring, move |incoming| {

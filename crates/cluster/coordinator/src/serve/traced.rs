@@ -47,7 +47,7 @@ impl Server {
     }
 }
 
-/// Stores what this node did for a request of another. Nobody waits for it.
+/// Stores this node's steps for a request of another. No task waits for it.
 fn store_events(coordinator: &Coordinator, trace: &TraceLog, (began, began_micros): (Instant, i64)) {
     let schema = coordinator.schema();
     let Some(table) = schema.table("system_traces", "events") else { return };
@@ -78,7 +78,7 @@ struct Source {
     port: u16,
     began: Instant,
     began_micros: i64,
-    /// Tells this node's ids from others'.
+    /// Distinguishes this node's ids from others'.
     node: u64,
 }
 
@@ -115,7 +115,7 @@ impl Source {
         update
     }
 
-    /// A version 1 UUID of this moment; `step` tells the events of one moment apart.
+    /// A version 1 UUID of this moment; `step` distinguishes the events of one moment.
     fn event_id(&self, micros: i64, step: u16) -> [u8; 16] {
         let ticks = (micros.max(0) as u64) * 10 + UUID_EPOCH;
         let mut id = [0; 16];

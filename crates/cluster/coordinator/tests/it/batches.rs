@@ -53,9 +53,9 @@ fn owned(world: &World) -> [Vec<i32>; 3] {
     let t = table("one", "t");
     let mut owned = [const { Vec::new() }; 3];
     let view = coordinator(0, 0).view();
-    let copies = view.place(&schema::Replication::Simple { factor: 1 });
+    let placement = view.place(&schema::Replication::Simple { factor: 1 });
     for k in 0..60 {
-        let owner = copies.replicas(row(&t, k, 0, "", 0).key.token)[0];
+        let owner = placement.replicas(row(&t, k, 0, "", 0).key.token)[0];
         let node = (0..3).find(|node| view.node(owner).host == crate::world::host(*node)).unwrap();
         if owned[node].len() < 5 {
             owned[node].push(k);
@@ -192,7 +192,7 @@ fn a_node_alone_in_its_cluster_keeps_its_batches_itself() {
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_batch() {
+fn truncated_rows_do_not_come_back_with_a_batch() {
     let world = World::with_batches(5, &SHARDS, Config::default(), true);
     let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
     let [own, near, far] = owned(&world);

@@ -1,4 +1,4 @@
-//! Logs have every write of their tables once, whoever is down meanwhile and whoever crashes.
+//! Logs have every write of their tables once, also when nodes are down meanwhile or crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ fn every_replica_logs_every_write_once_while_a_node_is_down() {
     }
     world.sim.run_for(120 * SECOND);
     let definition = table("ks", "captured_scylla_cdc_log");
-    // Images have what each replica knew.
+    // Images have the rows that each replica had.
     let changes = |node: usize| {
         let rows = log(&world, node, "ks").into_iter();
         let rows =
@@ -108,7 +108,7 @@ fn every_replica_logs_every_write_once_while_a_node_is_down() {
     }
 }
 
-/// The latest timestamp of what a table says of each row.
+/// The latest timestamp of each row of a table.
 fn latest(rows: &[(Vec<u8>, Row)]) -> BTreeMap<(Vec<u8>, Vec<u8>), i64> {
     let mut latest = BTreeMap::new();
     for (key, row) in rows {
@@ -123,9 +123,9 @@ fn latest(rows: &[(Vec<u8>, Row)]) -> BTreeMap<(Vec<u8>, Vec<u8>), i64> {
     latest
 }
 
-/// Rows of one replica: a write and what is logged of it are there, or neither is.
+/// Rows of one replica: a write and its log rows are there, or neither is.
 #[test]
-fn a_killed_replica_has_logged_what_it_has_written() {
+fn a_killed_replica_has_logged_its_writes() {
     let definition = table("one", "captured_scylla_cdc_log");
     for seed in 0..8 {
         let world = World::with_batches(seed, &CAPTURED_SHARDS, Config::default(), true);

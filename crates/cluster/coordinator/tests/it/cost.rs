@@ -20,7 +20,7 @@ const TOKENS: u64 = 16;
 /// The default of `num_tokens` in older clusters.
 const MANY_TOKENS: u64 = 256;
 const KEYSPACES: u8 = 20;
-/// The best of so many runs is judged: what else the host does is not meant.
+/// The best of so many runs is judged, to exclude other load of the host.
 const RUNS: usize = 5;
 /// Time of a core, at opt-level 1, for each node's change that a shard hears of: it hears of one in a second at most, on the average.
 const COST_MAX: Duration = Duration::from_millis(10);
@@ -29,7 +29,7 @@ const COST_MAX: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_millis(1);
 /// The same for the longest poll while a shard makes the placements of another view and takes them over.
 const PUBLISH_POLL_MAX: Duration = Duration::from_millis(10);
-/// The same for what a node asks of its placements at a step of a topology change.
+/// The same for a node's lookups in its placements at a step of a topology change.
 const ASKED_MAX: Duration = Duration::from_millis(400);
 
 /// A thousand nodes in three racks with so many tokens; which of them live depends on `turn`.
@@ -80,7 +80,7 @@ fn a_view_of_a_thousand_nodes_is_made_and_taken_over_quickly() {
         coordinator(0, 0).use_view(view);
         began.elapsed()
     });
-    // Who waits for all live nodes asks of each whether it lives.
+    // A wait for all live nodes checks the liveness of each.
     let view = ClusterView::new(host(0), nodes(1, TOKENS)).expect("tokens are apart");
     let asked = least(|_| {
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Two datacenters of three nodes with 100 ms between them: what each consistency level costs, and what crosses the distance.
+//! Two datacenters of three nodes with 100 ms between them: the latency of each consistency level, and the messages between the datacenters.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn costs(world: &World, node: usize, consistency: Consistency) -> (Duration, Dur
         let page = world.read(node, partition(&table, k, seconds(&world.sim, node)), consistency).unwrap();
         reads = reads.max(world.sim.now() - began);
         assert_eq!(texts(&page), [(1, "text".to_owned())]);
-        // What goes on behind the answer must not be in the way of the next.
+        // Work behind the answer must not be in the way of the next.
         world.sim.run_for(2 * ROUND_TRIP);
     }
     (writes, reads)
@@ -100,7 +100,7 @@ fn a_write_crosses_the_distance_once() {
         "one replica of the other datacenter gets each write"
     );
     assert_eq!(sent(Verb::Apply, 0..1) - before.1, 20, "and the two of its own");
-    assert_eq!(sent(Verb::Apply, 3..6) - before.2, 20, "which tells the others there");
+    assert_eq!(sent(Verb::Apply, 3..6) - before.2, 20, "which forwards to the others there");
     assert_eq!(sent(Verb::Outcome, 3..6) - before.3, 20);
     for node in 0..6 {
         for k in 0..10 {
@@ -112,7 +112,7 @@ fn a_write_crosses_the_distance_once() {
 }
 
 #[test]
-fn whoever_does_not_answer_there_gets_a_hint_and_costs_no_quorum() {
+fn a_silent_node_there_gets_a_hint_and_costs_no_quorum() {
     let world = world(3);
     let table = table("wide", "t");
     // Node 5 is cut off from everybody, and nobody knows it yet.
@@ -140,7 +140,7 @@ fn whoever_does_not_answer_there_gets_a_hint_and_costs_no_quorum() {
 }
 
 #[test]
-fn a_datacenter_that_is_away_costs_hints_alone() {
+fn a_datacenter_that_is_down_costs_hints_alone() {
     let world = world(4);
     let table = table("wide", "t");
     for there in 3..6 {

@@ -1,4 +1,4 @@
-//! Materialized views follow their base, whoever is down meanwhile and whoever crashes.
+//! Materialized views follow their base, also when nodes are down meanwhile or crash.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn views_follow_their_base_while_a_node_is_down() {
     compare(&world, "ks");
 }
 
-/// Rows of one replica: nobody else derives what a killed node had not delivered.
+/// Rows of one replica: no other node derives the updates that a killed node had not delivered.
 #[test]
 fn a_killed_base_replica_delivers_after_its_restart() {
     for seed in 0..8 {
@@ -179,7 +179,7 @@ fn a_synchronous_view_shows_a_write_when_it_is_acknowledged() {
 
 /// One replica of everything: where that of the view is cut off, a write of the base on another node has to wait for it.
 #[test]
-fn a_write_whose_synchronous_view_is_cut_off_is_not_acknowledged_and_comes_to_the_view_later() {
+fn a_write_whose_synchronous_view_is_cut_off_is_not_acknowledged_and_reaches_the_view_later() {
     let world = World::with_batches(6, &SHARDS, Config::default(), true);
     let (base, view) = (table("one", "awaited"), table("one", "awaited_by_v"));
     world.sim.isolate(world.sim.node(2));
@@ -280,7 +280,7 @@ fn counts(status: &ViewCheckStatus) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn a_check_finds_what_differs_from_the_base_and_mends_it() {
+fn a_check_finds_differences_from_the_base_and_repairs_them() {
     let world = World::with_batches(3, &SHARDS, Config::default(), true);
     let base = table("ks", "viewed");
     let (by_v, by_c) = (table("ks", "by_v"), table("ks", "by_c"));
@@ -413,19 +413,19 @@ fn a_check_ends_when_its_node_stops() {
     assert_eq!(refused, Err(ViewCheckError::Stopping));
     world.sim.run_for(10 * SECOND);
     let after = world.on(1, 0, |_, coordinator| async move { coordinator.view_checks() });
-    assert_eq!(after[0].parts_done, stopped[0].parts_done, "nothing of it goes on");
+    assert_eq!(after[0].parts_done, stopped[0].parts_done, "nothing of it continues");
 }
 
-/// With one replica in a cluster: what is of one shard of one node is one entry of its log, as on a node that is alone.
+/// With one replica in a cluster: updates of one shard of one node are one entry of its log, as on a node that is alone.
 #[test]
 fn views_whose_replica_is_this_node_are_up_to_date_with_the_write() {
     let world = World::with_batches(6, &SHARDS, Config::default(), true);
     let base = table("one", "viewed");
     let view = coordinator(0, 0).view();
-    let copies = view.place(&schema::Replication::Simple { factor: 1 });
+    let placement = view.place(&schema::Replication::Simple { factor: 1 });
     let is_here = |key: &[u8]| {
         let token = DecoratedKey::new(Bytes::copy_from_slice(key)).token;
-        *copies.replicas(token) == [view.own()]
+        *placement.replicas(token) == [view.own()]
     };
     let here: Vec<i32> = (0..200_i32).filter(|k| is_here(&k.to_be_bytes())).collect();
     let text =

@@ -1,4 +1,4 @@
-//! A topology change of which one coordinator does not hear: replicas refuse what it writes by the previous topology version, so that
+//! A topology change of which one coordinator does not hear: replicas refuse its writes by the previous topology version, so that
 //! nothing that was acknowledged is missing in the ring of after. Coordinators that hear of it are not refused anything.
 
 use std::cell::{Cell, RefCell};
@@ -90,7 +90,7 @@ async fn writer(rt: Rt, coordinator: Coordinator, keys: std::ops::Range<i32>, wr
     }
 }
 
-/// Fetches as a node that joins does: what fails is tried again.
+/// Fetches as a node that joins does: failures are retried.
 pub fn fetch(world: &World) {
     let table = table("ks", "t");
     world.on(JOINS, 0, |rt, coordinator| async move {
@@ -124,7 +124,7 @@ fn lost(world: &World, written: &Written, reader: usize) -> Option<String> {
 fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
     let world = World::new(seed, &[1, 2, 1, 2], Config::default());
     // The deaf one loses ranges, too, and the change would wait until it is there to be fetched from: here it goes by.
-    world.inject(Canaries { loser_left_out: true, ..canaries });
+    world.inject(Canaries { leaving_left_out: true, ..canaries });
     tell(&world, &[0, 1, 2], Stage::Before);
     let (deaf, healthy) = (Rc::new(Written::default()), Rc::new(Written::default()));
     world.sim.partition(world.sim.node(DEAF), world.sim.node(UNREACHED));
@@ -133,7 +133,7 @@ fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
             begin(&world.sim, node, 0, move |rt, coordinator| writer(rt, coordinator, keys, written))
         });
     world.sim.run_for(SECOND);
-    // Who does not hear of the change is convicted while it lasts, and lives.
+    // The node that does not hear of the change is convicted while it lasts, and is up.
     let hear = [JOINS, 1, 2];
     tell_alive(&world, &hear, Stage::Announced, &hear);
     world.sim.run_for(2 * SECOND);
@@ -145,12 +145,12 @@ fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
     world.sim.run_for(5 * SECOND);
     [&deaf, &healthy].iter().for_each(|written| written.over.set(true));
     clients.into_iter().for_each(|client| join(&world.sim, client));
-    // What is on its way to who cannot be reached is given up.
+    // Messages to unreachable nodes are given up.
     world.sim.run_for(3 * SECOND);
     if healthy.refused.get() > 0 {
         return Err(format!("{} writes of who heard of everything failed", healthy.refused.get()));
     }
-    // Whoever is asked: all can be reached again.
+    // Any replica may be queried: all can be reached again.
     world.sim.heal_all();
     let readers = [(&deaf, JOINS), (&healthy, JOINS), (&deaf, 1), (&deaf, UNREACHED)];
     let lost = readers.into_iter().find_map(|(written, reader)| lost(&world, written, reader));
@@ -159,7 +159,7 @@ fn run(seed: u64, canaries: Canaries) -> Result<(usize, u64), String> {
 }
 
 #[test]
-fn what_a_coordinator_writes_that_has_not_heard_of_a_join_is_refused_and_not_lost() {
+fn writes_of_a_coordinator_that_has_not_heard_of_a_join_are_refused_and_not_lost() {
     for seed in 0..8 {
         let done = run(seed, Canaries::default());
         let (acknowledged, refused) = done.unwrap_or_else(|lost| panic!("seed {seed}: {lost}"));
@@ -179,7 +179,7 @@ fn replicas_that_let_everybody_in_are_caught() {
 }
 
 #[test]
-fn a_coordinator_that_is_told_so_hears_of_the_ring_and_the_request_goes_on() {
+fn a_refused_coordinator_learns_of_the_ring_and_the_request_is_retried() {
     let world = World::new(5, &[2, 1, 1, 1], Config::default());
     tell(&world, &[1, 2, JOINS], Stage::Over);
     tell(&world, &[DEAF], Stage::Before);

@@ -1,4 +1,4 @@
-//! Hinted handoff between nodes: what one did not get is brought to it when it is back, once, whole, and not too late.
+//! Hinted handoff between nodes: writes that one missed are delivered when it is back, once, whole, and not too late.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn world(seed: u64, config: HintsConfig) -> World {
 }
 
 #[test]
-fn a_node_that_was_away_gets_what_it_missed() {
+fn a_node_that_was_down_receives_missed_writes() {
     let (world, t) = (world(1, HintsConfig::default()), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     world.write(0, row(&t, 1, 0, "old", 10), Consistency::All).unwrap();
@@ -33,7 +33,7 @@ fn a_node_that_was_away_gets_what_it_missed() {
     world.sim.restart(world.sim.node(1));
     world.sim.run_for(SECOND);
     world.believe(&[0, 1]);
-    // It believed for a moment that everybody is there; what it began then has failed by now.
+    // It believed for a moment that all nodes are up; deliveries begun then have failed by now.
     world.sim.run_for(15 * SECOND);
     world.sim.start(world.sim.node(2));
     world.sim.run_for(30 * SECOND);
@@ -154,7 +154,7 @@ fn a_stop_keeps_the_rest_for_the_next_start() {
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_hint() {
+fn truncated_rows_do_not_come_back_with_a_hint() {
     let (world, t) = (world(6, HintsConfig::default()), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     // The clock of the node that keeps the hints is ahead, further than the truncation will be late, and then goes back.
@@ -208,13 +208,13 @@ fn truncated_while_a_call_is_under_way(seed: u64, link: LinkConfig) {
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_hint_that_is_kept_afterwards() {
+fn truncated_rows_do_not_come_back_with_a_hint_stored_afterwards() {
     let never = LinkConfig { latency_min: 600 * SECOND, latency_max: 600 * SECOND, ..LinkConfig::default() };
     truncated_while_a_call_is_under_way(9, never);
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_message_that_is_late() {
+fn truncated_rows_do_not_come_back_with_a_late_message() {
     let slow = LinkConfig { latency_min: SECOND, latency_max: SECOND, ..LinkConfig::default() };
     truncated_while_a_call_is_under_way(10, slow);
 }
@@ -247,7 +247,7 @@ fn a_write_is_not_lost_to_a_truncation_that_its_coordinator_has_not_heard_of() {
 }
 
 #[test]
-fn what_is_written_after_a_truncation_is_brought() {
+fn writes_after_a_truncation_are_delivered() {
     let (world, t) = (world(7, HintsConfig::default()), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     world.on(0, 0, {
@@ -267,7 +267,7 @@ fn what_is_written_after_a_truncation_is_brought() {
 }
 
 #[test]
-fn what_a_repair_may_have_overtaken_is_not_brought() {
+fn writes_that_a_repair_may_have_overtaken_are_not_delivered() {
     let (world, t) = (world(8, HintsConfig::default()), table("ks", "repaired"));
     let now = seconds(&world.sim, 0);
     world.sim.isolate(world.sim.node(2));

@@ -1,5 +1,5 @@
 //! Replicas that are cut off from the cluster's log together with a coordinator, while the topology changes without them: by the time the change
-//! ends, they answer nobody from what they had.
+//! ends, they answer no request from their old rows.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ const KEYS: i32 = 24;
 /// The node that is cut off.
 const CUT_OFF: [usize; 2] = [0, 1];
 
-/// Four nodes while the last one joins. The log confirms to a node what the flag of its number says.
+/// Four nodes while the last one joins. The log confirms to a node if the flag of its number is set.
 fn world(seed: u64) -> (World, Vec<Rc<Cell<bool>>>) {
     let world = World::new(seed, &[1, 1, 1, 1], Config::default());
     let reached: Vec<Rc<Cell<bool>>> = (0..4).map(|_| Rc::new(Cell::new(true))).collect();
@@ -36,8 +36,8 @@ fn moves(world: &World, k: i32) -> bool {
     !view.place(&Replication::Simple { factor: 3 }).pending(key(k).token).is_empty()
 }
 
-/// The join goes on without two replicas of before that were fetched from and cut off then; of how many keys a coordinator that is cut off with them
-/// reads what was overwritten, at QUORUM, and how many of its reads are refused.
+/// The join continues without two previous replicas that were fetched from and cut off then; of how many keys a coordinator that is cut off with them
+/// reads overwritten values, at QUORUM, and how many of its reads are refused.
 fn stale_reads(canaries: Canaries) -> (usize, usize) {
     let (world, reached) = world(31);
     world.inject(canaries);
@@ -81,7 +81,7 @@ fn replicas_that_are_cut_off_while_the_topology_changes_answer_no_stale_quorum_r
 }
 
 #[test]
-fn without_the_log_only_what_moves_is_refused_and_only_above_one() {
+fn without_the_log_only_moving_ranges_are_refused_and_only_above_one() {
     let (world, reached) = world(32);
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
@@ -98,7 +98,7 @@ fn without_the_log_only_what_moves_is_refused_and_only_above_one() {
     tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);
     all(Consistency::Quorum, |_| false);
     reached[0].set(false);
-    // What was confirmed counts for a while, and then no more.
+    // A confirmation counts for a while, and then no more.
     world.sim.run_for(LEASE - 5 * SECOND);
     all(Consistency::Quorum, |_| false);
     world.sim.run_for(10 * SECOND);
@@ -123,7 +123,7 @@ fn without_the_log_only_what_moves_is_refused_and_only_above_one() {
     all(Consistency::Quorum, |_| false);
     world.sim.run_for(LEASE);
     all(Consistency::Quorum, |moves| moves);
-    // Who knows that reads have gone over reads the replicas to be.
+    // A coordinator that knows that reads have switched reads the pending replicas.
     tell(&world, &[0, 1, 2, JOINS], Stage::Switched);
     all(Consistency::Quorum, |_| false);
 }

@@ -44,7 +44,7 @@ impl History {
             Ok(output) => {
                 operations[at].output = Some(output);
                 operations[at].ended = now;
-                // Whoever was answered later has settled what was uncertain before.
+                // A later answered request has settled the uncertain ones before it.
                 let invoked = operations[at].invoked;
                 self.unsettled.retain(|(failed, of, open)| {
                     let settled = *of == key && *failed < invoked;
@@ -179,7 +179,7 @@ pub struct Sum {
     stats: PaxosStats,
 }
 
-/// Whether what clients saw of a disturbed cluster is right.
+/// Whether the clients' observations of a disturbed cluster are right.
 fn run(seed: u64, faults: bool, sum: &mut Sum) -> bool {
     let world = World::new(seed, &[1, 2, 3], Config::default());
     let history = Rc::new(RefCell::new(History::default()));
@@ -213,7 +213,7 @@ fn run(seed: u64, faults: bool, sum: &mut Sum) -> bool {
     judge(&history.borrow(), seed, sum)
 }
 
-/// Whether what clients saw is explained by some order.
+/// Whether some order explains the clients' observations.
 pub fn judge(history: &History, seed: u64, sum: &mut Sum) -> bool {
     sum.failed += history.failed;
     history.keys.iter().all(|(key, operations)| {
@@ -235,7 +235,7 @@ pub fn judge(history: &History, seed: u64, sum: &mut Sum) -> bool {
 }
 
 #[test]
-fn a_calm_cluster_is_linear_and_certain() {
+fn a_cluster_without_faults_is_linear_and_certain() {
     let mut sum = Sum::default();
     assert!((0..20).all(|seed| run(seed, false, &mut sum)));
     assert_eq!((sum.failed, sum.stats.uncertain), (0, 0), "{sum:?}");
@@ -289,7 +289,7 @@ fn one_node_of_several_shards_agrees_with_itself() {
 }
 
 #[test]
-fn too_few_replicas_are_told_before_anything_is_tried() {
+fn too_few_replicas_are_reported_before_anything_is_tried() {
     let world = World::new(6, &[1, 1, 1], Config::default());
     world.believe(&[0]);
     let now = seconds(&world.sim, 0);

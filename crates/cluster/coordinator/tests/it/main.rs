@@ -1,5 +1,5 @@
 //! Coordinators, replicas and connections of several simulated nodes, without clients and without membership: the view of the
-//! cluster is what the test says it is.
+//! cluster is set by the test.
 
 mod batches;
 mod cdc;

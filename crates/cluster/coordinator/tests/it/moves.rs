@@ -1,5 +1,5 @@
-//! Data that moves with its range: what a single replica has is not lost by a topology change, and what a former replica still has, or is
-//! given late, does not come back.
+//! Data that moves with its range: rows of a single replica are not lost by a topology change, and rows that a former replica still has, or is
+//! sent late, do not come back.
 
 use replica::{Origin, Write};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ fn write_alone(world: &World, node: usize, k: i32, c: i32) {
 fn replicas(world: &World, node: usize, k: i32) -> Vec<HostId> {
     world.on(node, 0, move |_, coordinator| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 3 });
-        let replicas = copies.replicas(crate::world::key(k).token).iter();
+        let placement = view.place(&Replication::Simple { factor: 3 });
+        let replicas = placement.replicas(crate::world::key(k).token).iter();
         replicas.map(|node| view.node(*node).host).collect()
     })
 }
@@ -65,13 +65,13 @@ fn lost_by_a_join(seed: u64, canaries: Canaries) -> usize {
 }
 
 #[test]
-fn what_only_the_node_has_that_loses_a_range_is_fetched_from_it() {
+fn rows_that_only_the_leaving_replica_has_are_fetched_from_it() {
     for seed in 0..4 {
         assert_eq!(lost_by_a_join(seed, Canaries::default()), 0, "seed {seed}");
     }
-    let canaries = Canaries { loser_left_out: true, ..Canaries::default() };
+    let canaries = Canaries { leaving_left_out: true, ..Canaries::default() };
     let lost: usize = (0..4).map(|seed| lost_by_a_join(seed, canaries)).sum();
-    assert!(lost > 0, "who loses is asked by chance, too");
+    assert!(lost > 0, "the leaving replica is queried by chance, too");
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_node_that_loses_a_range_is_waited_for_unless_it_is_removed() {
     }
 }
 
-/// A node is replaced, and of its datacenter one replica has what the datacenter acknowledged at LOCAL_QUORUM besides the dead one.
+/// A node is replaced, and of its datacenter one replica has the rows that the datacenter acknowledged at LOCAL_QUORUM besides the dead one.
 #[test]
-fn a_replacement_has_what_its_datacenter_has_acknowledged() {
+fn a_replacement_has_the_writes_that_its_datacenter_acknowledged() {
     let t = table("wide", "t");
     // The fourth node of dc1 takes the place of the first.
     let world = World::wide(11, &["dc1", "dc1", "dc1", "dc1", "dc2", "dc2", "dc2"], Config::default());
@@ -145,7 +145,7 @@ fn a_join_does_not_wait_for_a_dead_node_that_is_to_be_replaced() {
     // One that lives nonetheless is fetched from.
     world.believe_declared_dead(&[0, 1, 2, 3], phases, &[0]);
     world.pull(JOINS, &t).expect("all are there");
-    // A quorum of what there is remains the rule.
+    // A quorum of the remaining replicas stays the rule.
     world.believe_declared_dead(&[2, 3], phases, &[0]);
     let refused = world.pull(JOINS, &t).expect_err("two of three replicas are down");
     assert!(!refused.to_string().is_empty());
@@ -245,7 +245,7 @@ fn if_not_exists_applies_once_although_the_replication_factor_is_raised_between(
 }
 
 #[test]
-fn what_is_written_while_replicas_move_is_read_by_both_replications() {
+fn writes_while_replicas_move_are_read_by_both_replications() {
     let (world, t) = (World::new(10, &[1, 1, 1], Config::default()), table("one", "t"));
     let now = seconds(&world.sim, 0);
     alter(&world, 3, 2, Step::Moving);
@@ -272,8 +272,8 @@ fn what_is_written_while_replicas_move_is_read_by_both_replications() {
 fn replica_before(world: &World, k: i32) -> usize {
     let only = world.on(0, 0, move |_, coordinator| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 1 });
-        view.node(copies.replicas(crate::world::key(k).token)[0]).host
+        let placement = view.place(&Replication::Simple { factor: 1 });
+        view.node(placement.replicas(crate::world::key(k).token)[0]).host
     });
     (0..3).find(|node| host(*node) == only).expect("it is one of them")
 }
@@ -288,7 +288,7 @@ fn write_without_node_2(world: &World, t: &Arc<Table>) {
     world.sim.run_for(5 * SECOND);
 }
 
-/// Hints are kept for a node; while it is down it loses ranges to a node that joined. What it has of those when the hints were delivered.
+/// Hints are kept for a node; while it is down it loses ranges to a node that joined. The rows that it has of those when the hints were delivered.
 fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     let world = World::with_handoff(11, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
     world.inject(canaries);
@@ -306,7 +306,7 @@ fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
     for k in 0..KEYS {
         let owners = replicas(&world, 0, k);
         let has = |node| !world.kept(node, partition(&t, k, now)).is_empty();
-        // What the others lack of what the node still owns is not the matter here: nobody fetched anything.
+        // Rows of the node's own ranges that the others lack do not count here: no node fetched anything.
         if owners.contains(&host(2)) {
             continue;
         }
@@ -317,14 +317,14 @@ fn hints_for_a_former_replica(canaries: Canaries) -> (usize, usize) {
 }
 
 #[test]
-fn hints_for_a_node_that_lost_the_range_go_to_those_who_own_it() {
+fn hints_for_a_node_that_lost_the_range_go_to_its_owners() {
     assert_eq!(hints_for_a_former_replica(Canaries::default()), (0, 0));
     let everything = Canaries { owns_everything: true, ..Canaries::default() };
     let (returned, missing) = hints_for_a_former_replica(everything);
     assert!(returned > 0 && missing > 0, "{returned} partitions came back, {missing} are missing");
 }
 
-/// A coordinator that has not heard of the end of a join writes to those who were replicas; how many partitions a former one has then.
+/// A coordinator that has not heard of the end of a join writes to the previous replicas; how many partitions a former one has then.
 fn late_writes(canaries: Canaries, conditional: bool) -> usize {
     let world = World::new(12, &[1, 1, 1, 1], Config::default());
     world.inject(canaries);
@@ -348,21 +348,21 @@ fn late_writes(canaries: Canaries, conditional: bool) -> usize {
 }
 
 #[test]
-fn a_former_replica_refuses_writes_of_what_it_has_dropped() {
+fn a_former_replica_refuses_writes_of_dropped_ranges() {
     assert_eq!(late_writes(Canaries::default(), false), 0);
     assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }, false) > 0);
 }
 
 #[test]
-fn a_former_replica_refuses_commits_of_what_it_has_dropped() {
+fn a_former_replica_refuses_commits_of_dropped_ranges() {
     assert_eq!(late_writes(Canaries::default(), true), 0);
     assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }, true) > 0);
 }
 
-/// A node is removed while hints are kept for it; who has come in its place lacks none of what they are about, also when a write ends
+/// A node is removed while hints are stored for it; its successor lacks none of their writes, also when a write ends
 /// after the node has gone.
 #[test]
-fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
+fn hints_for_a_node_that_left_go_to_the_owners_of_its_ranges() {
     let world = World::with_handoff(15, &[1, 1, 1, 1], Config::default(), HintsConfig::default());
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
@@ -391,7 +391,7 @@ fn hints_for_a_node_that_left_go_to_those_who_own_its_ranges() {
     }
 }
 
-/// A read repairs what one replica alone has, while a node joins; whether that is read when reads have gone over.
+/// A read repairs rows of a single replica, while a node joins; whether they are read when reads have switched.
 fn goes_back(canaries: Canaries) -> usize {
     let world = World::new(13, &[1, 1, 1, 1], Config::default());
     world.inject(canaries);
@@ -399,7 +399,7 @@ fn goes_back(canaries: Canaries) -> usize {
     let now = seconds(&world.sim, 0);
     tell(&world, &[0, 1, 2, JOINS], Stage::Fetching);
     fetch(&world);
-    // What the new node does not get, for a write fails.
+    // Rows that the new node does not receive, for a write fails.
     let mut seen = Vec::new();
     for k in 0..KEYS {
         write_alone(&world, 2, k, 0);
@@ -418,14 +418,14 @@ fn goes_back(canaries: Canaries) -> usize {
 }
 
 #[test]
-fn what_a_read_repaired_is_not_missing_when_reads_have_gone_over() {
+fn repaired_rows_are_not_missing_when_reads_have_switched() {
     assert_eq!(goes_back(Canaries::default()), 0);
     assert!(goes_back(Canaries { no_pending_repairs: true, ..Canaries::default() }) > 0);
 }
 
-/// Writes after the range was fetched that do not reach the pending replica, read from replicas that agree: nobody tells the pending one.
+/// Writes after the range was fetched that do not reach the pending replica, read from replicas that agree: nobody sends them to the pending one.
 #[test]
-fn what_was_acknowledged_without_the_pending_replica_is_read_when_reads_have_gone_over() {
+fn writes_acknowledged_without_the_pending_replica_are_read_when_reads_have_switched() {
     let world = World::new(16, &[1, 1, 1, 1], Config::default());
     let t = table("ks", "t");
     let now = seconds(&world.sim, 0);
@@ -457,7 +457,7 @@ fn a_truncation_by_an_earlier_ring_is_done_anew_with_the_node_that_joins() {
     let now = seconds(&world.sim, 0);
     tell(&world, &[0, 1, 2], Stage::Before);
     tell(&world, &[1, 2, JOINS], Stage::Announced);
-    // A coordinator that knows of the change tells the new node, too.
+    // A coordinator that knows of the change sends it to the new node, too.
     for k in 0..KEYS {
         world.write(1, row(&t, k, 0, "a", 10), Consistency::Quorum).unwrap();
     }
@@ -475,7 +475,7 @@ fn a_truncation_by_an_earlier_ring_is_done_anew_with_the_node_that_joins() {
 }
 
 #[test]
-fn what_a_node_began_alone_is_waited_for_when_another_joins() {
+fn writes_that_a_node_began_alone_are_waited_for_when_another_joins() {
     let world = World::new(15, &[1, 1], Config::default());
     let t = table("ks", "t");
     let tell_both = |nodes: &[usize], count: usize, number: u64| {
@@ -500,6 +500,6 @@ fn what_a_node_began_alone_is_waited_for_when_another_joins() {
     assert!(!truncating.is_finished(), "the disk is slow");
     tell_both(&[0, 1], 2, 2);
     world.on(0, 0, |_, coordinator| async move { coordinator.run_out(60 * SECOND).await });
-    assert!(truncating.is_finished(), "the change goes on when it is done");
+    assert!(truncating.is_finished(), "the change continues when it is done");
     join(&world.sim, truncating).expect("the disk is well");
 }

@@ -1,5 +1,5 @@
-//! Random writes, deletions and reads at QUORUM under partitions: what was acknowledged is read ever after, what one read has
-//! shown the next one shows, and hints bring every replica what it missed. Injected bugs are found.
+//! Random writes, deletions and reads at QUORUM under partitions: acknowledged writes are read ever after, rows that one read has
+//! shown the next one shows, and hints bring every replica its missed writes. Injected bugs are found.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Promises {
 
     fn see(&mut self, k: i32, before: &Known, seen: Option<i64>) {
         self.reads += 1;
-        // What was promised while the read was under way need not be in it.
+        // Writes acknowledged while the read was under way need not be in it.
         let mut known = before.clone();
         known.deletions.clone_from(&self.known.entry(k).or_default().deletions);
         if !known.see(seen) {
@@ -151,7 +151,7 @@ fn work(world: &World, seed: u64, reads: u64) -> Promises {
     std::mem::take(&mut *promises.borrow_mut())
 }
 
-/// Reads and writes; how many, or what was broken.
+/// Reads and writes; how many, or the violation.
 fn run(seed: u64, canaries: Canaries) -> Result<(u64, u64, u64), String> {
     let world = World::new(seed, &[1, 2, 1], Config::default());
     world.inject(canaries);
@@ -195,7 +195,7 @@ fn run_hints(seed: u64, canaries: Canaries) -> Result<u64, String> {
 }
 
 #[test]
-fn what_a_quorum_acknowledged_every_later_quorum_sees() {
+fn every_later_quorum_sees_writes_that_a_quorum_acknowledged() {
     let (mut writes, mut reads, mut refused) = (0, 0, 0);
     for seed in 0..40 {
         let done = run(seed, Canaries::default());
@@ -207,7 +207,7 @@ fn what_a_quorum_acknowledged_every_later_quorum_sees() {
 }
 
 #[test]
-fn hints_bring_every_replica_what_was_acknowledged() {
+fn hints_bring_every_replica_the_acknowledged_writes() {
     let mut writes = 0;
     for seed in 0..20 {
         let done = run_hints(seed, Canaries::default());

@@ -1,4 +1,4 @@
-//! `per_partition_rate_limit`: who refuses, what is done of what is refused, and when the limit is over.
+//! `per_partition_rate_limit`: the nodes that refuse, the effect of refused writes, and the end of the limit.
 
 use coordinator::{Consistency, Operation, RequestError};
 use rt_sim::Config;
@@ -26,7 +26,7 @@ fn a_coordinator_that_is_a_replica_decides_for_all() {
         for result in &results[3..] {
             assert_eq!(*result, Err(refused("ks", Operation::Write, true)));
         }
-        // The others have counted what they were sent.
+        // The others have counted the writes that they were sent.
         let elsewhere = writes(&world, "ks", (node + 1) % 3, k, 1);
         assert_eq!(elsewhere, [Err(refused("ks", Operation::Write, true))]);
         for replica in 0..3 {

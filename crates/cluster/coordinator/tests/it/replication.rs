@@ -1,4 +1,4 @@
-//! One thing at a time: who has what after a write, what a read tells whom, what is said when it cannot be done.
+//! One thing at a time: the rows of each replica after a write, the repairs of a read, the errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn a_silent_replica_is_a_timeout_for_all_and_nothing_for_a_quorum() {
     assert_eq!(hints().len(), 2, "both writes are kept for it: {:?}", hints());
 }
 
-/// Of three replicas two are silent and not convicted yet: where the table says after how long another replica is asked, the read comes to the
+/// Of three replicas two are silent and not convicted yet: with speculative retry of the table, the read reaches the
 /// one that answers, whichever it is.
 #[test]
 fn as_many_further_replicas_are_asked_as_it_takes() {
@@ -132,7 +132,7 @@ fn as_many_further_replicas_are_asked_as_it_takes() {
 }
 
 #[test]
-fn what_a_read_finds_missing_is_told_before_it_answers() {
+fn rows_that_a_read_finds_missing_are_sent_before_it_answers() {
     let (world, t) = (world(), table("ks", "t"));
     let now = seconds(&world.sim, 0);
     world.write(0, row(&t, 1, 1, "old", 10), Consistency::All).unwrap();
@@ -141,7 +141,7 @@ fn what_a_read_finds_missing_is_told_before_it_answers() {
     world.write(0, row(&t, 1, 1, "new", 20), Consistency::Quorum).unwrap();
     world.write(0, deleted(&t, 1, 2, 20, now), Consistency::Quorum).unwrap();
     world.write(0, row(&t, 1, 3, "more", 20), Consistency::Quorum).unwrap();
-    // Until the connections are lost, with what was on its way.
+    // Until the connections are lost, with the messages on their way.
     world.sim.run_for(40 * SECOND);
     world.sim.heal_all();
     world.sim.run_for(5 * SECOND);
@@ -160,7 +160,7 @@ fn what_a_read_finds_missing_is_told_before_it_answers() {
 }
 
 /// A replica that cannot be repaired now (its disk is full, or slow), is no reason to fail a read: another replica takes its place, and
-/// what the read has shown is on a quorum.
+/// the rows that the read has shown are on a quorum.
 #[test]
 fn a_replica_that_cannot_be_repaired_is_replaced() {
     for is_full in [false, true] {
@@ -192,7 +192,7 @@ fn a_replica_that_cannot_be_repaired_is_replaced() {
 
 /// The repair of a page of a scan, or of one large partition, is more than a commit log takes in one entry, although each write was not.
 #[test]
-fn what_a_read_repairs_may_be_larger_than_a_mutation() {
+fn a_read_repair_may_be_larger_than_a_mutation() {
     SEGMENT_BYTES.set(Some(64 << 10));
     let (world, t) = (world(), table("ks", "t"));
     let now = seconds(&world.sim, 0);
@@ -216,7 +216,7 @@ fn a_read_of_some_columns_repairs_whole_rows() {
     let now = seconds(&world.sim, 0);
     world.sim.isolate(world.sim.node(2));
     world.write(0, row(&t, 1, 1, "both or none", 10), Consistency::Quorum).unwrap();
-    // What lies in memory, or in the cache, is read whole in any case.
+    // Rows in memory, or in the cache, are read whole in any case.
     for node in 0..2 {
         let id = t.id;
         let flush = |_, coordinator: Coordinator| async move {
@@ -249,7 +249,7 @@ fn limits_and_pages_are_exact_although_replicas_differ() {
     world.sim.run_for(40 * SECOND);
     world.sim.heal_all();
     world.sim.run_for(5 * SECOND);
-    // The stale replica's first rows are all deleted by the others: its page is of no use, and the read goes on.
+    // The stale replica's first rows are all deleted by the others: its page is of no use, and the read continues.
     let mut read = partition(&t, 1, now);
     read.limits = Limits { rows: 3, ..Limits::NONE };
     let mut seen = Vec::new();
@@ -300,7 +300,7 @@ fn a_range_is_gathered_from_all_owners_and_paged_exactly() {
 }
 
 #[test]
-fn counters_count_once_whoever_leads() {
+fn counters_count_once_with_any_leader() {
     let (world, t) = (world(), table("ks", "counts"));
     let now = seconds(&world.sim, 0);
     let column = t.column("n").expect("it has n").id;
@@ -332,7 +332,7 @@ fn counters_count_once_whoever_leads() {
 
 /// Node 0, which is no replica of the partition, coordinates the update. Nodes but one have observed a newer topology version; `leader` is
 /// the one that has not. Once the counter's leader has counted, and the others have refused its state, node 0 learns of the newer
-/// version, in which that leader is down. Whether `leader` was the one that counted, and what became of the write.
+/// version, in which that leader is down. Whether `leader` was the one that counted, and the outcome of the write.
 fn count_while_the_leader_is_convicted(
     leader: usize,
 ) -> (bool, Result<(), coordinator::RequestError>, World) {
@@ -424,7 +424,7 @@ fn a_truncation_reaches_every_node() {
     }
 }
 
-/// Two nodes have truncated a table, the third is about to: what a read finds there stays out of the others, whoever coordinates, a
+/// Two nodes have truncated a table, the third is about to: rows that a read finds there are not sent to the others, with any coordinator, a
 /// node that has truncated itself included. After a minute it is known to have missed the TRUNCATE, and is a replica like others.
 #[test]
 fn a_read_between_two_truncations_repairs_nothing() {
@@ -475,7 +475,7 @@ fn all_keys(
 }
 
 #[test]
-fn a_node_that_joins_has_what_a_quorum_had() {
+fn a_node_that_joins_has_the_rows_that_a_quorum_had() {
     let world = World::new(1, &[1, 2, 1, 3], Config::default());
     let now = seconds(&world.sim, 0);
     let joining = |node| if node == 3 { Phase::Joining } else { Phase::Normal };
@@ -485,7 +485,7 @@ fn a_node_that_joins_has_what_a_quorum_had() {
         world.write(0, row(&one, k, k, "x", 10), Consistency::All).unwrap();
         world.write(0, row(&three, k, k, "x", 10), Consistency::All).unwrap();
     }
-    // A replica that is stale in what the new node might take from it.
+    // A replica that is stale in rows that the new node might take from it.
     world.sim.isolate(world.sim.node(2));
     for k in 0..30 {
         world.write(0, deleted(&three, k, k, 20, now), Consistency::Quorum).unwrap();
@@ -501,7 +501,7 @@ fn a_node_that_joins_has_what_a_quorum_had() {
     assert_eq!(all_keys(&world, 1, &one, Consistency::One), (0..60).collect::<Vec<_>>());
     assert!(!world.kept(3, everything(&one, now)).is_empty(), "it has a share");
     assert_eq!(all_keys(&world, 1, &three, Consistency::Quorum), (30..60).collect::<Vec<_>>());
-    // What it took is no staler than a quorum: alone it shows nothing that was deleted.
+    // Its rows are no staler than a quorum's: alone it shows no deleted row.
     assert!(world.kept(3, everything(&three, now)).iter().all(|(c, _)| *c >= 30));
 }
 
@@ -536,9 +536,9 @@ fn truncate_while_fetching(after: Duration, slow: &[(usize, usize)]) {
 }
 
 #[test]
-fn what_was_truncated_does_not_come_back_with_what_is_fetched() {
+fn truncated_rows_do_not_come_back_with_fetched_ones() {
     for step in 0..40 {
-        // What was read before is on its way for long.
+        // Rows read before are on their way for long.
         truncate_while_fetching(Duration::from_millis(step * 360), &[(1, 3), (2, 3)]);
         // A source hears of the truncation late.
         truncate_while_fetching(Duration::from_millis(step), &[(0, 1)]);
@@ -563,8 +563,8 @@ fn writes_meant_for_a_node_that_joins_reach_it_before_they_are_acknowledged() {
     );
 }
 
-/// Each step of a node's leaving, with writes at every one: who gains has what a quorum had, and reads find it from the moment on
-/// that they go over.
+/// Each step of a node's leaving, with writes at every one: pending replicas have the rows that a quorum had, and reads find them from the moment on
+/// that they switch.
 fn leaves(phase: Phase, alive: &[usize]) {
     let world = World::new(1, &[1, 2, 1, 1], Config::default());
     let now = seconds(&world.sim, 0);
@@ -616,12 +616,12 @@ fn leaves(phase: Phase, alive: &[usize]) {
 }
 
 #[test]
-fn who_gains_from_a_node_that_leaves_has_what_a_quorum_had() {
+fn pending_replicas_of_a_leaving_node_have_the_rows_that_a_quorum_had() {
     leaves(Phase::Leaving, &[0, 1, 2, 3]);
 }
 
 #[test]
-fn who_gains_from_a_dead_node_fetches_from_the_others() {
+fn pending_replicas_of_a_dead_node_fetch_from_the_others() {
     leaves(Phase::Removing, &[0, 1, 2]);
 }
 

@@ -1,4 +1,4 @@
-//! A table that is placed otherwise than its keyspace: a toy of what a table's own map of tablets would be.
+//! A table that is placed otherwise than its keyspace: a toy of a table's own tablet map.
 
 use std::sync::Arc;
 

@@ -102,7 +102,7 @@ fn reads_tell_their_steps_and_untraced_ones_none() {
     }
 }
 
-/// A write of the first node of six in two datacenters, traced or not: how often it was forwarded, what the coordinator sent and what
+/// A write of the first node of six in two datacenters, traced or not: the forwarded ones, the messages of the coordinator and those that
 /// the other datacenter's nodes sent to each other; and how many writes the coordinator counted.
 fn wide_write(seed: u64, trace: Option<[u8; 16]>) -> ([u64; 3], u64) {
     let world = World::wide(seed, &["dc1", "dc1", "dc1", "dc2", "dc2", "dc2"], Config::default());
@@ -112,7 +112,7 @@ fn wide_write(seed: u64, trace: Option<[u8; 16]>) -> ([u64; 3], u64) {
     let forwarded = || coordinator(0, 0).replication_stats().forwarded;
     let counted = || coordinator(0, 0).request_figures().1.latencies.count();
     let sent = |nodes: std::ops::Range<usize>| {
-        // What is traced is wrapped; a traced request's steps are written as other rows are.
+        // A traced message is wrapped; a traced request's steps are written as other rows are.
         let verbs = match trace {
             None => &[rpc::Verb::Apply, rpc::Verb::Forward][..],
             Some(_) => &[rpc::Verb::Traced][..],

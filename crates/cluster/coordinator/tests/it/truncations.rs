@@ -1,13 +1,13 @@
-//! TRUNCATE that goes on late, because a process was paused in the middle of it: it removes nothing that was written meanwhile.
+//! TRUNCATE that resumes late, because a process was paused in the middle of it: it removes nothing that was written meanwhile.
 
 use coordinator::Consistency;
 use rt_sim::{Config, LinkConfig};
 
 use crate::world::{SECOND, World, begin, join, partition, row, seconds, table};
 
-/// Its coordinator or another node stands still before the second round, and goes on after its time limit.
+/// Its coordinator or another node is paused before the second round, and resumes after its time limit.
 #[test]
-fn a_truncation_that_goes_on_after_its_time_limit_removes_nothing() {
+fn a_truncation_that_resumes_after_its_time_limit_removes_nothing() {
     let mut refused = 0;
     for (seed, paused) in (0..12).flat_map(|seed| [(seed, 0), (seed, 2)]) {
         let world = World::new(seed, &[1, 1, 1], Config::default());

@@ -16,7 +16,7 @@ use crate::lightweight::{History, Sum, cas, cas_at, client, judge, read};
 use crate::world::{SECOND, World, begin, join, partition, row, seconds, table};
 
 #[test]
-fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
+fn writes_chosen_before_a_truncation_do_not_come_back_after_it() {
     let world = World::new(1, &[1, 2, 1], Config::default());
     let (table, now) = (table("ks", "t"), seconds(&world.sim, 0));
     // One replica does not hear of the write that is chosen.
@@ -42,7 +42,7 @@ fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
         assert_eq!(seen.expect("all is well"), nothing, "node {node}");
         assert_eq!(world.kept(node, partition(&table, 1, now)), [], "node {node}");
     }
-    // What is chosen after it stays, also where a clock is behind.
+    // Writes chosen after it stay, also where a clock is behind.
     world.sim.jump_clock(world.sim.node(1), -5_000_000);
     let again =
         world.on(1, 0, move |rt, coordinator| async move { cas(&rt, &coordinator, (1, now), None, 8).await });
@@ -51,10 +51,10 @@ fn what_was_chosen_before_a_truncation_does_not_come_back_after_it() {
     assert_eq!(seen.expect("all is well"), RegisterOutput::Value(Some(8)));
 }
 
-/// One node has voted on rounds that are an hour ahead, of another table. Whoever learns that a write is committed everywhere
+/// One node has voted on rounds that are an hour ahead, of another table. A client that learns that a write is committed everywhere
 /// finds it everywhere.
 #[test]
-fn after_a_truncation_nobody_takes_for_truncated_what_others_choose() {
+fn after_a_truncation_no_node_drops_writes_that_others_choose() {
     let world = World::new(4, &[1, 1, 1], Config::default());
     let (t, other) = (table("ks", "t"), table("one", "t"));
     world.sim.jump_clock(world.sim.node(2), 3_600_000_000);
@@ -88,7 +88,7 @@ fn after_a_truncation_nobody_takes_for_truncated_what_others_choose() {
     }
 }
 
-/// A truncation that ends at one node only, whose clock is ahead: its voter does not count as one that has what it does not take.
+/// A truncation that ends at one node only, whose clock is ahead: its voter does not count as one that has the writes that it refuses.
 #[test]
 fn a_commit_that_a_voter_has_truncated_is_not_counted() {
     let world = World::new(5, &[1, 1, 1], Config::default());
@@ -107,14 +107,18 @@ fn a_commit_that_a_voter_has_truncated_is_not_counted() {
     for k in 0..5 {
         assert_eq!(cas(k, Consistency::Quorum).expect("two voters go on"), RegisterOutput::Applied(true));
         let told = cas(k + 10, Consistency::All);
-        let has_it = kept(k + 10) == [1; 3];
-        assert!(told.is_err() || has_it, "partition {k}: {told:?} although nodes have {:?}", kept(k + 10));
+        let is_everywhere = kept(k + 10) == [1; 3];
+        assert!(
+            told.is_err() || is_everywhere,
+            "partition {k}: {told:?} although nodes have {:?}",
+            kept(k + 10)
+        );
         assert_eq!(kept(k)[..2], [1, 1]);
     }
 }
 
-/// A truncation takes its time on one node's disk, and commits of rounds that it ends come in meanwhile: what that node
-/// keeps a serial read shows.
+/// A truncation takes its time on one node's disk, and commits of rounds that it ends come in meanwhile: rows that that node
+/// keeps are shown by a serial read.
 #[test]
 fn a_commit_that_comes_while_a_voter_truncates_does_not_stay_unseen() {
     let world = World::new(8, &[1, 1, 1], Config::default());
@@ -209,9 +213,9 @@ fn a_node_that_joins_has_the_votes_of_its_ranges() {
     }
 }
 
-/// While a node that joins fetches, and when it loses power meanwhile: where it claims a commit it has what that wrote.
+/// While a node that joins fetches, and when it loses power meanwhile: where it claims a commit it has its writes.
 #[test]
-fn a_node_that_joins_has_what_the_commits_wrote_that_it_claims() {
+fn a_node_that_joins_has_the_writes_of_the_commits_that_it_claims() {
     let world = World::new(6, &[1, 1, 1, 1], Config::default());
     tell(&world, &[0, 1, 2], Stage::Before);
     let now = choose_in_each(&world);
@@ -251,7 +255,7 @@ fn a_node_that_joins_has_what_the_commits_wrote_that_it_claims() {
     assert!(claims > 5, "of 20 partitions {claims} are claimed");
 }
 
-/// A node joins after a TRUNCATE: of what was chosen before it, and is still open or committed in the votes of others, it has nothing.
+/// A node joins after a TRUNCATE: of writes chosen before it, and still open or committed in the votes of others, it has none.
 #[test]
 fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
     let world = World::new(7, &[1, 2, 1, 2], Config::default());
@@ -268,7 +272,7 @@ fn a_node_that_joins_after_a_truncation_remembers_nothing_of_before_it() {
     };
     let truncated = at(0, 0);
     assert!(truncated > i64::MIN);
-    // What was chosen or begun before it and comes late is not for this node alone, after a power failure neither.
+    // Late writes chosen or begun before it do not reach this node either, also after a power failure.
     world.sim.crash(world.sim.node(JOINS));
     world.sim.start(world.sim.node(JOINS));
     world.sim.run_for(SECOND);

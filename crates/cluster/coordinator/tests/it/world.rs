@@ -366,7 +366,7 @@ impl World {
         self.believe_views(|node| view(node, &self.shape, alive, &phase).with_declared_dead(dead.clone()));
     }
 
-    /// The same when reads have gone over to those who will own the tokens.
+    /// The same when reads have switched to the future owners of the tokens.
     pub fn believe_switched(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
         self.believe_views(|node| {
             let nodes = nodes(&self.shape, alive, &phase);
@@ -374,7 +374,7 @@ impl World {
         });
     }
 
-    /// The same when a node is not in the cluster any more; it keeps believing what it did.
+    /// The same when a node is not in the cluster any more; it keeps its view.
     pub fn believe_gone(&self, gone: usize) {
         let alive: Vec<usize> = (0..self.shape.shards.len()).filter(|node| *node != gone).collect();
         self.believe_views(|node| {

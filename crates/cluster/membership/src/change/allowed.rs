@@ -64,7 +64,7 @@ fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>
 
 /// Whether a node of a datacenter may join without streaming (`auto_bootstrap: false`). The former replicas drop its ranges when
 /// the change has completed, so there must be no data: no tables in keyspaces that have replicas in its datacenter. The server's own keyspaces are
-/// fetched whatever the option says.
+/// fetched regardless of the option.
 pub(crate) fn join_unfetched(state: &ClusterState, datacenter: &str) -> Result<(), String> {
     let places_here = |replication: &Replication| match replication {
         Replication::Local => false,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_own_tokens_or_is_the_last_cannot_leave() {
+    fn a_node_without_tokens_or_the_last_one_cannot_leave() {
         let mut two = state(&["a", "a"], Replication::Local);
         let pointless = "no other normal nodes in the ring; decommission would be pointless";
         become_(&mut two, 2, MemberStatus::Joining);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_is_not_removed() {
+    fn a_live_node_is_not_removed() {
         let mut three = state(&["a", "a", "a"], Replication::Local);
         assert_eq!(remove(&three, host(1), host(9), false).unwrap_err(), "Host ID not found.");
         assert_eq!(remove(&three, host(1), host(1), false).unwrap_err(), "Cannot remove self");

@@ -76,7 +76,7 @@ impl Inner {
         self.note_cleaned(before).await
     }
 
-    /// A finished cleanup is not repeated, whatever ends this process.
+    /// A finished cleanup is not repeated, also after a crash of this process.
     async fn note_cleaned(&self, number: u64) -> Result<(), MembershipError> {
         self.rt.disk().write_atomically(self.directory.join(NOTE), &number.to_le_bytes()).await?;
         self.cleaned.set(Some(number));

@@ -86,7 +86,7 @@ impl Log {
 }
 
 #[test]
-fn a_leaving_node_waits_for_those_who_gain() {
+fn a_leaving_node_waits_for_the_pending_replicas() {
     let mut log = Log::new(4);
     let all = [1, 2, 3, 4];
     assert_eq!(log.acts(all, &[], &all), [Act::Rest; 4]);
@@ -134,7 +134,7 @@ fn a_node_that_dies_while_it_leaves_is_removed_from_where_it_was() {
 }
 
 #[test]
-fn who_joins_or_replaces_conducts_itself_also_while_it_is_away() {
+fn a_joining_or_replacing_node_conducts_itself_also_while_it_is_down() {
     for replaces in [None, Some(3)] {
         let mut log = Log::new(3);
         log.add(4, replaces);
@@ -151,7 +151,7 @@ fn who_joins_or_replaces_conducts_itself_also_while_it_is_away() {
 }
 
 #[test]
-fn who_joins_lets_a_live_replacement_go_first() {
+fn a_joining_node_lets_a_live_replacement_go_first() {
     let mut log = Log::new(3);
     log.add(4, None);
     log.add(5, Some(3));

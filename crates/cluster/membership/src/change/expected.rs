@@ -1,4 +1,4 @@
-//! How many bytes of files a shard expects, from what sources have reported and what they guess. Pure.
+//! The bytes of files that a shard expects, by the totals and estimates of the sources. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_is_guessed_until_it_is_told() {
+    fn the_total_is_guessed_until_it_is_announced() {
         let table = |n: u8| TableId([n; 16]);
         let mut expected = Expected::default();
         assert!(!expected.is_known);
         assert_eq!(expected.total(0, 0), 0);
         (1..=3).for_each(|n| expected.guess(table(n), 100 * u64::from(n)));
-        assert_eq!(expected.total(0, 0), 600, "before the first is asked for");
+        assert_eq!(expected.total(0, 0), 600, "before the first is requested");
         expected.begin(table(1), 0);
         assert_eq!(expected.total(0, 0), 600);
         assert_eq!(expected.total(0, 130), 630, "the source reports more than the estimate");

@@ -32,10 +32,10 @@ impl RangeStreamer {
             }
             let kept = || {
                 let view = coordinator.view();
-                let copies = view.place_keyspace(keyspace);
+                let placement = view.place_keyspace(keyspace);
                 let ranges = match what {
-                    RetainedRanges::Taken => copies.kept(view.own()),
-                    RetainedRanges::Read => copies.owned(view.own()),
+                    RetainedRanges::Taken => placement.kept(view.own()),
+                    RetainedRanges::Read => placement.owned(view.own()),
                 };
                 OwnedRanges::new(ranges.into_iter().map(|range| (range.after, range.upto)))
             };

@@ -18,7 +18,7 @@ pub enum FetchReason {
 }
 
 impl FetchReason {
-    /// From whom.
+    /// The sources.
     pub(super) fn from(&self) -> PullFrom<'_> {
         match self {
             Self::Change(_) => PullFrom::Quorum,

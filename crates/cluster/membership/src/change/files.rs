@@ -61,7 +61,7 @@ impl RangeStreamer {
         }
     }
 
-    /// About how many bytes of a table's files come, if all who have some tell.
+    /// The estimated bytes of a table's files, if all sources report.
     async fn expected_of(
         &self,
         table: &Arc<Table>,
@@ -76,7 +76,7 @@ impl RangeStreamer {
         join_all(asked).await.into_iter().sum()
     }
 
-    /// The tables of which this node is to have something, with what of them.
+    /// The tables of which this node is to have ranges, with the ranges.
     fn tables_to_fetch(&self, reason: &FetchReason) -> Vec<(Arc<Table>, Arc<[TokenRange]>)> {
         let schema = self.coordinator.schema();
         let mut tables = Vec::new();
@@ -132,14 +132,14 @@ impl RangeStreamer {
     /// The node's ranges of a keyspace to stream.
     pub(super) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
         let view = self.coordinator.view();
-        let copies = view.place_keyspace(keyspace);
+        let placement = view.place_keyspace(keyspace);
         match reason {
-            FetchReason::Change(_) => copies.gained(view.own()),
-            FetchReason::Rebuild(_) => copies.now().ranges_of(view.own()).collect(),
+            FetchReason::Change(_) => placement.gained(view.own()),
+            FetchReason::Rebuild(_) => placement.now().ranges_of(view.own()).collect(),
         }
     }
 
-    /// Fetches a table's files from those who have them; what cannot be had so is fetched as rows.
+    /// Fetches a table's files from their sources; ranges without such files are fetched as rows.
     async fn fetch_table(
         &self,
         table: &Arc<Table>,

@@ -38,7 +38,7 @@ pub use streamer::{FetchFigures, RangeStreamer};
 
 /// How often the log is checked for a step, when nothing notifies of a change.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Pause before what failed is tried again.
+/// Pause before a failed step is retried.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 /// How long a node that joins without fetching asks the log which keyspaces there are.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
@@ -263,7 +263,7 @@ impl Inner {
         nodes
     }
 
-    /// Says, once, whom a change that this node conducts waits for.
+    /// Logs, once each, the nodes for which a change that this node conducts waits.
     fn tell_waiting(&self, state: &ClusterState, told: &mut Vec<HostId>) {
         let Some(change) = state.change.as_ref().filter(|change| change.step == ChangeStep::Fetching) else {
             return;
@@ -406,7 +406,7 @@ impl Inner {
         while !has_tokens(&self.state()) {
             let state = self.state();
             let replaces = state.member(self.own()).is_some_and(|member| member.replaces.is_some());
-            // Replicas that move because a replication was changed may wait for the dead node: who replaces it comes first.
+            // Replicas that move because a replication was changed may wait for the dead node: its replacement comes first.
             let goes_first = |change: &&TopologyChange| {
                 replaces && !change.alters.is_empty() && change.step != ChangeStep::Switched
             };
@@ -464,6 +464,6 @@ fn describe(state: &ClusterState, change: &TopologyChange) -> String {
         (Some(joins), Some(leaves)) => format!("{} replaces {} ({step})", address(joins), address(leaves)),
         (Some(joins), None) => format!("{} joins ({step})", address(joins)),
         (None, Some(leaves)) => format!("{} leaves ({step})", address(leaves)),
-        (None, None) => format!("the ring changes ({step})"),
+        (None, None) => format!("a topology change ({step})"),
     }
 }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_read_again() {
+    fn a_stored_rebuild_is_read_again() {
         for source in [None, Some("dc east")] {
             let rebuild = Rebuild::new(1_795_316_596_000_000, source.map(Into::into));
             let read = Rebuild::decode(&rebuild.encode()).unwrap();

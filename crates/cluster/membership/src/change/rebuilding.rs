@@ -26,7 +26,7 @@ impl TopologyChanges {
         self.0.rebuild.borrow().as_ref().map(|rebuild| rebuild.name().to_owned())
     }
 
-    /// Goes on with a rebuild that was under way when this node stopped.
+    /// Resumes a rebuild that was under way when this node stopped.
     pub(super) fn resume_rebuild(&self) {
         let inner = Rc::clone(&self.0);
         let resuming = async move {
@@ -92,10 +92,10 @@ impl Inner {
         };
         *self.rebuilding.borrow_mut() = Some(self.rt.spawn(Group::Maintenance, working));
         told.await
-            .unwrap_or_else(|_| Err("the rebuild was interrupted; it goes on at the next start".to_owned()))
+            .unwrap_or_else(|_| Err("the rebuild was interrupted; it resumes at the next start".to_owned()))
     }
 
-    /// Notes a rebuild and carries it out; one from the same datacenter that failed goes on.
+    /// Notes a rebuild and carries it out; one from the same datacenter that failed resumes.
     async fn begin(&self, asked: Rebuild) -> Result<(), String> {
         let _under_way = UnderWay(self);
         let noted = self.noted_rebuild().await.filter(|noted| noted.source == asked.source);
@@ -161,7 +161,7 @@ impl Inner {
             return;
         }
         let Some(_alone) = self.data.try_acquire(1) else { return };
-        // A rebuild that failed goes on where it was when it is asked for again.
+        // A rebuild that failed resumes where it was when it is requested again.
         if self.noted_rebuild().await.is_some() {
             return;
         }

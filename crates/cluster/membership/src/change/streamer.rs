@@ -40,7 +40,7 @@ pub struct FetchFigures {
     pub sending_bytes_total: u64,
 }
 
-/// Streams a shard's part of what its node is to have.
+/// Streams a shard's part of the ranges that its node is to have.
 pub struct RangeStreamer {
     pub(super) coordinator: Coordinator,
     pub(super) engine: Engine,

@@ -1,4 +1,4 @@
-//! A node that regains a range before it dropped what it had of it (`change::cleanup`): rows that were deleted meanwhile, and whose
+//! A node that regains a range before it dropped its old rows of it (`change::cleanup`): rows that were deleted meanwhile, and whose
 //! tombstones are purged everywhere, do not come back with the range.
 
 use std::collections::BTreeSet;
@@ -58,8 +58,8 @@ fn write_all(world: &World, text: Option<&'static str>, consistency: Consistency
 fn replicas(world: &World, k: i32) -> BTreeSet<HostId> {
     world.on(0, move |Node { coordinator, .. }| async move {
         let view = coordinator.view();
-        let copies = view.place(&Replication::Simple { factor: 3 });
-        copies.replicas(key(k).token).iter().map(|node| view.node(*node).host).collect()
+        let placement = view.place(&Replication::Simple { factor: 3 });
+        placement.replicas(key(k).token).iter().map(|node| view.node(*node).host).collect()
     })
 }
 
@@ -117,7 +117,7 @@ fn returned(seed: u64, canaries: Canaries) -> (usize, usize) {
 }
 
 #[test]
-fn what_was_deleted_does_not_come_back_with_a_range_that_a_node_regains() {
+fn deleted_rows_do_not_come_back_with_a_range_that_a_node_regains() {
     for seed in 0..3 {
         let (returned, lost) = returned(seed, Canaries::default());
         assert!(returned == 0 && lost > 5, "seed {seed}: {returned} of {lost} rows came back");

@@ -68,7 +68,7 @@ fn all_nodes_have_everything_afterwards() {
             let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX);
             assert!(at >= begun, "node {node}: {at}");
         }
-        // A repair that goes on from there has nothing to do; one that begins anew finds nothing that differs.
+        // A repair that resumes from there has nothing to do; one that begins anew finds nothing that differs.
         let again = world.wait(2, world.begin(2, &table, begun));
         assert_eq!((again.state, again.elements), (JobState::Done, 0));
         let again = world.wait(2, world.begin(2, &table, 0));
@@ -77,14 +77,14 @@ fn all_nodes_have_everything_afterwards() {
     }
 }
 
-/// Left to themselves, nodes repair what is due, each its own ranges, and go on doing so.
+/// Left to themselves, nodes repair their own ranges as they become due, and go on doing so.
 #[test]
 fn nodes_repair_by_themselves() {
     let world = World::new(6, &[1, 2, 1], RepairConfig::default());
     let table = table("t");
     fill(&world, &table);
     let begun = world.seconds(0);
-    // A grace of four hours: due every three hours, and what was never repaired within a quarter of that.
+    // A grace of four hours: due every three hours, and ranges never repaired within a quarter of that.
     world.sim.run_for(SECOND * 3_600);
     assert_equal(&world, &table);
     let oldest = |node: usize| {
@@ -181,13 +181,13 @@ fn a_cancelled_repair_stops_and_can_be_begun_again() {
     let told = world.status(0, job).told;
     assert_eq!(world.status(0, job).state, JobState::Cancelled);
     world.sim.run_for(5 * SECOND);
-    assert_eq!(world.status(0, job).told, told, "it goes on no more");
+    assert_eq!(world.status(0, job).told, told, "it does not continue");
 
     let begun = world.sim.now();
     let status = world.wait(0, world.begin(0, &table, 0));
     assert_eq!(status.state, JobState::Done);
     assert_equal(&world, &table);
-    // The limit is kept: most of what crosses is paid for before the next segment.
+    // The limit is kept: most of the traffic is paid for before the next segment.
     let seconds = (world.sim.now() - begun).as_secs_f64();
     assert!(status.bytes as f64 / seconds < 30_000.0, "{} bytes in {seconds} s", status.bytes);
 }
@@ -237,8 +237,8 @@ fn deletions_are_forgotten_after_a_repair() {
     assert_eq!((after.state, after.differing), (JobState::Done, 0));
 }
 
-/// The leader or a follower is killed or loses its power at each of many places of a repair, from its first question to what is taken
-/// down at its end. What was taken down anywhere is true, what the dead left is nothing, and the next repair, by any node, completes it.
+/// The leader or a follower is killed or loses its power at each of many places of a repair, from its first query to the records that are written
+/// at its end. The records are true on every node, the dead ones left nothing, and the next repair, by any node, completes it.
 #[test]
 fn any_node_may_die_at_any_step() {
     let whole = (PARTITIONS * ROWS) as u64;
@@ -248,7 +248,7 @@ fn any_node_may_die_at_any_step() {
         let world = World::new(step, &[1, 2, 1], config);
         let table = table("t");
         fill(&world, &table);
-        // What is there before is durable: that is the commit log's business.
+        // The earlier data is durable: that is the commit log's task.
         world.sim.run_for(15 * SECOND);
         let victim = (step % 3) as usize;
         let job = world.begin(0, &table, 0);
@@ -280,9 +280,9 @@ fn any_node_may_die_at_any_step() {
     assert!(taken_down >= 4, "{taken_down}");
 }
 
-/// While nodes join or leave, a repair repairs and is not taken down: a replica to be may lack what the others were told.
+/// While nodes join or leave, a repair repairs and is not recorded: a pending replica may lack rows that the others were sent.
 #[test]
-fn nothing_is_taken_down_while_the_ring_changes() {
+fn nothing_is_taken_down_during_a_topology_change() {
     let world = World::new(7, &[1, 1, 1], by_hand());
     let table = table("t");
     fill(&world, &table);

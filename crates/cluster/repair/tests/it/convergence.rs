@@ -178,7 +178,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
         prop_assert_eq!(&after[0], &truth, "the merge of all");
     }
 
-    // Compaction of what was sent changes nothing, and nothing is sent again.
+    // Compaction of the sent rows changes nothing, and nothing is sent again.
     nodes[1].compact(&all, rule.clone());
     for number in 0..slices {
         let scope = scope(Slice { number, of: slices }, case.gc_before, case.seed ^ 1);

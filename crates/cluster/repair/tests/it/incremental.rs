@@ -1,5 +1,5 @@
-//! Repairs that compare only what came after the last one: they find what a full one would have found, whatever came late and
-//! whatever was forgotten, and read no more than what is new.
+//! Incremental repairs: they find everything that a full one would have found, in spite of late and
+//! purged data, and read only new data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::convergence::{NOW, moved, scope, stamped};
 use crate::memory::{Node, Wire, run, run_above};
 use crate::world::{Loss, SECOND, World, row, table};
 
-/// Updates, their partitions, and who holds them.
+/// Updates, their partitions, and their nodes.
 type Updates = Vec<(PartitionUpdate, i32, BTreeSet<usize>)>;
 
 fn updates() -> impl Strategy<Value = Updates> {
@@ -25,7 +25,7 @@ fn updates() -> impl Strategy<Value = Updates> {
     prop::collection::vec((update(data_table()), 0i32..4, holders), 0..10)
 }
 
-/// One random case: what there is before the first repair, and what comes after it.
+/// One random case: the data before the first repair, and the writes after it.
 #[derive(Debug)]
 struct Case {
     before: Updates,
@@ -72,7 +72,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
     let wire = Wire::new(&data_table(), &nodes, FollowerConfig::default());
     wire.forget_every.set(case.forget_every);
     let mut covered: Vec<usize> = nodes.iter().map(|node| node.updates.borrow().len()).collect();
-    // Nothing was past its grace then: what had been, and one node alone still knew, would count as if all had forgotten it.
+    // Nothing was past its grace then: a tombstone past it, on one node alone, would count as purged by all.
     for number in 0..slices {
         let scope = scope(Slice { number, of: slices }, 0, case.seed);
         run(&wire, &scope, &nodes, case.bytes_max);
@@ -91,7 +91,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
         nodes.iter().flat_map(|node| node.updates.borrow().clone()).collect();
     let truth = Node::new(everything, 1);
     let alive = |node: &Node| node.merged(&all, Some(PurgeRule::new(NOW, u32::MAX)));
-    // What one repair tells lies above the marks of those who were told, and is compared once more: that comes to rest.
+    // Rows that one repair sends lie above the watermarks of their receivers, and are compared once more: that converges.
     let counts = || -> Vec<usize> { nodes.iter().map(|node| node.updates.borrow().len()).collect() };
     let mut grown = Vec::new();
     for round in 1..=5 {
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn what_is_new_is_enough(case in case()) {
+    fn comparing_new_data_is_enough(case in case()) {
         check(case)?;
     }
 }
@@ -144,7 +144,7 @@ fn repair(world: &World, node: usize, table: &Arc<Table>) -> JobStatus {
     status
 }
 
-/// Whether a repair compared only what was new, and how many rows.
+/// Whether a repair compared only new data, and how many rows.
 fn compared(status: &JobStatus) -> (bool, u64) {
     (status.units_incremental == status.units, status.elements)
 }
@@ -161,11 +161,11 @@ fn repaired_world(seed: u64, shards: &[u16], table: &Arc<Table>) -> World {
 }
 
 #[test]
-fn only_what_is_new_is_compared() {
+fn only_new_data_is_compared() {
     for shards in [[1, 1, 1], [1, 2, 3], [3, 2, 2]] {
         let table = table("t");
         let world = repaired_world(21, &shards, &table);
-        // What the first repair told is above the marks of those who were told, and is compared once more.
+        // Rows sent by the first repair are above the marks of their receivers, and are compared once more.
         let told = (ALL_ROWS / 100) as u64;
         let second = repair(&world, 1, &table);
         assert!(second.units_incremental == second.units && second.elements <= 3 * told, "{second:?}");
@@ -227,7 +227,7 @@ fn a_node_may_die_at_any_step() {
     for step in 0..12_u64 {
         let world = repaired_world(50 + step, &[1, 2, 1], &table);
         change(&world, &table, 1);
-        // What is there before is durable: that is the commit log's business.
+        // The earlier data is durable: that is the commit log's task.
         world.sim.run_for(15 * SECOND);
         let job = world.begin_incremental(0, &table);
         let far = || {
@@ -257,7 +257,7 @@ fn a_node_may_die_at_any_step() {
     assert!(incremental >= 6, "most build on what was repaired: {incremental}");
 }
 
-/// Left to themselves nodes compare what is new, and everything from time to time.
+/// Left to themselves nodes compare new data, and everything from time to time.
 #[test]
 fn nodes_compare_everything_from_time_to_time() {
     let full_interval = 7 * 3_600;

@@ -1,4 +1,4 @@
-//! Repair through the crate's own interface: random replicas, what crosses between them, and plans.
+//! Repair through the crate's own interface: random replicas, the messages between them, and plans.
 
 mod cluster;
 mod convergence;

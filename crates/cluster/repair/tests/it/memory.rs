@@ -1,4 +1,4 @@
-//! Nodes in memory whose shards answer as real ones do, and a carrier that counts what crosses between them and may fail.
+//! Nodes in memory whose shards answer as real ones do, and a carrier that counts their messages and may fail.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,12 +40,12 @@ impl Node {
         self.truncated_at.set(self.truncated_at.get() + 1);
     }
 
-    /// All that it has, merged, without what a rule forgets.
+    /// All its data, merged, without tombstones that a rule purges.
     pub fn merged(&self, command: &ReadCommand, rule: Option<PurgeRule>) -> Vec<PartitionResult> {
         read(command, &self.updates.borrow(), rule).partitions
     }
 
-    /// Keeps the merge of the first `covered` updates, and forgets of it what a compaction may that knows of the others. How many
+    /// Keeps the merge of the first `covered` updates, and purges from it like a compaction that knows of the others. How many
     /// they are now.
     pub fn compact_covered(&self, command: &ReadCommand, covered: usize, rule: PurgeRule) -> usize {
         let mut updates = self.updates.borrow_mut();
@@ -57,7 +57,7 @@ impl Node {
         covered
     }
 
-    /// Keeps the merge, without what a compaction forgets.
+    /// Keeps the merge, without tombstones that a compaction purges.
     pub fn compact(&self, command: &ReadCommand, rule: PurgeRule) {
         let kept = self.merged(command, Some(rule));
         let table = &command.table;
@@ -175,7 +175,7 @@ pub struct Wire {
     pub breaks_after: Cell<Option<u64>>,
     /// All nodes are truncated before this question.
     pub truncated_before: Cell<Option<u64>>,
-    /// Followers forget what they were asked about before every so many questions.
+    /// Followers lose their sessions before every so many requests.
     pub forget_every: Cell<u64>,
     pub questions: Cell<u64>,
     /// Bytes between the master and others.
@@ -244,7 +244,7 @@ impl Carrier for Wire {
     }
 }
 
-/// Runs to the end of the scope; where the wire breaks it goes on from the last segment that was finished.
+/// Runs to the end of the scope; where the wire breaks it resumes from the last segment that was finished.
 pub fn run(wire: &Wire, scope: &Scope, nodes: &[Node], bytes_max: u32) -> Done {
     run_above(wire, scope, nodes, &[], bytes_max)
 }
@@ -281,5 +281,5 @@ pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], 
             Err(error) => panic!("{error:?}"),
         }
     }
-    panic!("a repair of a handful of rows goes on for ever");
+    panic!("a repair of a handful of rows never ends");
 }

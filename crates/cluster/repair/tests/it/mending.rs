@@ -1,4 +1,4 @@
-//! A byte of an SSTable of one node is wrong: a repair has the others send what is lost of it, while the node runs.
+//! A byte of an SSTable of one node is wrong: a repair has the others send its lost rows, while the node runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn fixed(shards: &[u16], master: usize, met: bool, since: bool) {
 }
 
 #[test]
-fn a_repair_mends_damage_that_a_read_met() {
+fn a_repair_fixes_damage_that_a_read_met() {
     fixed(&[1, 1, 1], 1, true, false);
     fixed(&[1, 2, 3], 0, true, false);
     fixed(&[1, 1, 1], 0, true, true);
@@ -82,7 +82,7 @@ fn a_repair_mends_damage_that_a_read_met() {
 }
 
 #[test]
-fn a_repair_mends_damage_that_it_meets_itself() {
+fn a_repair_fixes_damage_that_it_meets_itself() {
     fixed(&[1, 1, 1], 1, false, false);
     fixed(&[1, 1, 1], 0, false, false);
     fixed(&[2, 3, 2], 2, false, false);

@@ -1,4 +1,4 @@
-//! Requests and answers as bytes: what is written comes back, and no bytes make a decoder panic.
+//! Requests and answers as bytes: encoded values are decoded again, and no bytes make a decoder panic.
 
 use bytes::Bytes;
 use proptest::prelude::*;

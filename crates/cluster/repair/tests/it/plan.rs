@@ -1,4 +1,4 @@
-//! A golden table of plans over a ring that fits on a page, and what holds for every ring.
+//! A golden table of plans over a ring that fits on a page, and properties of every ring.
 
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@ fn knows(world: &World, node: usize) -> bool {
 }
 
 #[test]
-fn who_has_a_newer_topology_version_takes_nothing_from_a_repair_by_a_stale_one() {
+fn a_node_with_a_newer_topology_version_refuses_a_repair_by_a_stale_one() {
     let world = World::new(21, &[1, 2, 1], RepairConfig { attempts_max: 3, ..config() });
     let table = table("t");
     fill(&world, &table);
@@ -51,7 +51,7 @@ fn a_repair_begins_again_when_the_topology_version_has_changed_and_the_replicas_
 }
 
 #[test]
-fn a_repair_that_ends_as_the_topology_changes_is_not_taken_down_by_who_has_the_newer_version() {
+fn a_repair_that_ends_as_the_topology_changes_is_not_recorded_by_nodes_with_the_newer_version() {
     let mut seen = 0;
     for step in 0..40 {
         let world = World::new(23, &[1, 1, 1], by_hand());
@@ -60,7 +60,7 @@ fn a_repair_that_ends_as_the_topology_changes_is_not_taken_down_by_who_has_the_n
         let job = world.begin(0, &table, 0);
         world.sim.run_for(SECOND / 500 * step);
         world.believe_topology(2, 1);
-        // What it admitted before may still be synced and then taken down: a topology change waits for that, this test does not.
+        // Rows that it admitted before may still be synced and then recorded: a topology change waits for that, this test does not.
         world.sim.run_for(SECOND / 100);
         let known = knows(&world, 2);
         world.sim.run_for(10 * SECOND);
@@ -72,7 +72,7 @@ fn a_repair_that_ends_as_the_topology_changes_is_not_taken_down_by_who_has_the_n
 }
 
 #[test]
-fn a_former_replica_is_told_nothing() {
+fn a_former_replica_is_sent_nothing() {
     let world = World::new(24, &[1, 1, 1], RepairConfig { attempts_max: 2, ..config() });
     let table = table("t");
     fill(&world, &table);

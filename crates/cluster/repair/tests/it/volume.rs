@@ -20,7 +20,7 @@ fn row(table: &Table, k: i32, c: i32) -> Row {
     row
 }
 
-/// A node that lacks every row of which `lacks` says so.
+/// A node that lacks every row for which `lacks` is true.
 fn node(lacks: impl Fn(i32) -> bool) -> Node {
     let table = table();
     let partition = |k: i32| {

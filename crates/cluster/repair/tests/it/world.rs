@@ -1,4 +1,4 @@
-//! Nodes of a simulation with storage, connections and repair, and nothing else: the test says who is in the ring and which nodes are live.
+//! Nodes of a simulation with storage, connections and repair, and nothing else: the test sets the members of the ring and the live nodes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -289,7 +289,7 @@ impl World {
         self.begin_wanted(node, table, unless_since, true)
     }
 
-    /// Begins a repair of one table by a node that leaves out what was compared before.
+    /// Begins a repair of one table by a node that leaves out data compared before.
     pub fn begin_incremental(&self, node: usize, table: &Arc<Table>) -> u64 {
         self.begin_wanted(node, table, 0, false)
     }

@@ -1,4 +1,4 @@
-//! Reads and pages as bytes: what is written comes back, and no bytes make the decoder panic.
+//! Reads and pages as bytes: encoded values are decoded again, and no bytes make the decoder panic.
 
 mod nearest_codec;
 
@@ -19,7 +19,7 @@ use replica::{
 use schema::TableId;
 use testkit::data::{bound, clustering, table, update};
 
-/// Runs what never waits: outside of an executor nothing yields.
+/// Runs a future that never waits: outside of an executor nothing yields.
 fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("it waits for nothing")
 }

@@ -35,7 +35,7 @@ proptest! {
         prop_assert_eq!(decode_candidates(&Bytes::from(bytes.clone()), &table()), Some(candidates));
         let at = at.index(bytes.len());
         bytes[at] = to;
-        // Whatever they mean now, they are read or refused.
+        // The changed bytes are decoded or refused.
         let _ = decode_candidates(&Bytes::from(bytes.clone()), &table());
         bytes.truncate(at);
         prop_assert_eq!(decode_candidates(&Bytes::from(bytes), &table()), None);

@@ -22,7 +22,7 @@ pub enum CodecError {
     /// It is of a version that is not known.
     #[error("version {0} is not known")]
     Version(u8),
-    /// It ends too early, or goes on after its end.
+    /// It ends too early, or has bytes after its end.
     #[error("it is too short or too long")]
     Length,
     /// A field has no meaning, or is beyond its limit.
@@ -88,7 +88,7 @@ fn put_position(out: &mut BytesMut, position: &Position) {
     put_bytes(out, &position.cursor);
 }
 
-/// A transfer begins, or goes on.
+/// A transfer begins, or resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
     /// All of it.

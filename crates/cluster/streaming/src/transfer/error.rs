@@ -46,10 +46,10 @@ pub enum StreamError {
     /// The content cannot be read.
     #[error("the source has failed: {0}")]
     Source(String),
-    /// For too long nothing arrived; opened again later, the transfer goes on where it is.
+    /// For too long nothing arrived; opened again later, the transfer resumes where it is.
     #[error("no progress for too long; the last attempt ended with: {0}")]
     GaveUp(RpcError),
-    /// The peer answers what makes no sense.
+    /// The peer's answer makes no sense.
     #[error("the receiver's answer makes no sense: {0}")]
     Protocol(String),
     /// The list of items is no plan.

@@ -1,7 +1,7 @@
 //! Transfers of files and batches of rows between nodes: chunks in a window, with checksums, a limit of bandwidth, and a position at
 //! which an interrupted transfer resumes.
 //!
-//! A [`Source`] produces what is sent, a [`Sink`] stores it; this module does not know SSTables. Plan, position, window and bandwidth
+//! A [`Source`] produces the bytes, a [`Sink`] stores them; this module does not know SSTables. Plan, position, window and bandwidth
 //! are values without IO; the drivers at both ends are thin.
 
 mod bandwidth;

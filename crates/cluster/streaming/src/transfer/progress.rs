@@ -55,7 +55,7 @@ impl Meter {
         Meter { progress, step_began: now, step_bytes: 0, rate: None }
     }
 
-    /// The transfer begins, or goes on, at a position.
+    /// The transfer begins, or resumes, at a position.
     pub fn begun_at(&mut self, plan: &Plan, position: &Position, again: bool) {
         self.progress.items_done = position.item as usize;
         self.progress.bytes_done = self.progress.bytes_done.max(plan.bytes_before(position));

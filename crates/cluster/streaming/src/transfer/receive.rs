@@ -1,4 +1,4 @@
-//! The receiving side: transfers that are under way on this shard, and what brings their chunks into order.
+//! The receiving side: transfers that are under way on this shard, and the reordering of their chunks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ fn malformed(error: &CodecError) -> Refusal {
 
 impl Receiver {
     /// Receives transfers on the shard of `rt`. `accept` makes the sink of a transfer that a host begins, or of one
-    /// that goes on after this node was restarted; its error goes to the sender, which then gives up.
+    /// that resumes after this node was restarted; its error goes to the sender, which then gives up.
     pub fn new<F>(
         rt: &Rt,
         messenger: &Messenger,

@@ -1,4 +1,4 @@
-//! The sending side: reads from a source, sends within window and bandwidth, and goes on after a cut.
+//! The sending side: reads from a source, sends within window and bandwidth, and resumes after a cut.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -161,7 +161,7 @@ impl Sender {
     }
 
     /// Streaming all of a plan to a shard of a peer. When this returns, the peer's sink has everything and is closed.
-    /// Dropping the future cuts the transfer; sent again, it goes on where the receiver is.
+    /// Dropping the future cuts the transfer; sent again, it resumes where the receiver is.
     ///
     /// # Errors
     /// [`StreamError::Refused`] when the receiver refuses it, [`StreamError::Source`] when the content cannot be read,
@@ -195,7 +195,7 @@ impl Sender {
         }
     }
 
-    /// Tells the receiver that a transfer is given up.
+    /// Notifies the receiver that a transfer is abandoned.
     ///
     /// # Errors
     /// That of the call; the receiver gives the transfer up by itself later.

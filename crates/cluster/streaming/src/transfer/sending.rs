@@ -22,7 +22,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The transfer goes on where the receiver says. An answer that the plan does not know is none.
+    /// The transfer resumes where the receiver says. An answer that the plan does not know is none.
     ///
     /// # Errors
     /// A text for the log when the receiver's position is none of the plan.

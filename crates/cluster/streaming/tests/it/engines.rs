@@ -62,7 +62,7 @@ fn row(k: i32) -> PartitionUpdate {
     let table = table();
     let mut row = Row::new(Clustering::empty());
     row.liveness = LivenessInfo::forever(1);
-    // What does not compress, so that there is something to send.
+    // Incompressible bytes, so that there is something to send.
     let value: Vec<u8> = (0..64u64)
         .flat_map(|n| (n + 64 * k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
         .collect();
@@ -201,7 +201,7 @@ impl World {
         });
     }
 
-    /// Begins to fetch what one shard of a node wants of another node.
+    /// Begins to fetch the files that one shard of a node wants of another node.
     pub fn begin_fetch(
         &self,
         (node, shard): (usize, u16),

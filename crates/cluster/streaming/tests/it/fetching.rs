@@ -1,4 +1,4 @@
-//! Fetching a table's files: all of it, parts of it, across numbers of shards, and through whatever ends in the middle.
+//! Fetching a table's files: all of it, parts of it, across numbers of shards, and through crashes in the middle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn everything_goes_as_it_is_between_nodes_of_as_many_shards() {
 }
 
 #[test]
-fn each_shard_gets_what_it_owns() {
+fn each_shard_receives_its_own_tokens() {
     for shards in [[1, 2], [2, 1], [2, 3], [3, 2]] {
         let world = World::new(2, &shards);
         world.fill(0, 0..KEYS);
@@ -60,7 +60,7 @@ fn each_shard_gets_what_it_owns() {
 /// A byte of one data file of the source is wrong: the others come, the source reports it, and says that it is not all.
 #[test]
 fn a_damaged_sstable_is_left_out_and_reported() {
-    // As many shards: the files go as they are. Others: what is wanted is written first.
+    // As many shards: the files go as they are. Others: the wanted rows are rewritten first.
     for shards in [[1, 1], [1, 2]] {
         let world = World::new(5, &shards);
         world.fill(0, 0..KEYS);
@@ -117,7 +117,7 @@ fn ranges_are_fetched_and_nothing_beside_them() {
 }
 
 #[test]
-fn what_is_fetched_later_does_not_hide_what_came_before() {
+fn rows_fetched_later_do_not_hide_earlier_ones() {
     let world = World::new(4, &[1, 1]);
     world.fill(0, 0..KEYS);
     world.fill(1, KEYS..KEYS + 10);
@@ -166,7 +166,7 @@ fn connections_that_break_and_a_source_that_starts_anew_change_nothing() {
 }
 
 #[test]
-fn a_node_that_starts_anew_goes_on_where_it_was() {
+fn a_node_that_restarts_resumes_where_it_was() {
     let (mut kept, mut whole) = (0, 0);
     for seed in 0..16 {
         let world = World::new(seed, &[1, 1]);
@@ -199,7 +199,7 @@ fn a_source_that_is_gone_is_given_up() {
 }
 
 #[test]
-fn what_is_truncated_meanwhile_does_not_come_back() {
+fn rows_truncated_meanwhile_do_not_come_back() {
     let mut refused = 0;
     for seed in 0..12 {
         let (world, was, fetched) = interrupted(seed, |world| {
@@ -248,7 +248,7 @@ fn a_dropped_table_ends_it() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such() {
+fn a_full_disk_is_reported_as_such() {
     let world = World::new(10, &[1, 1]);
     world.fill(0, 0..KEYS);
     let used: u64 = world.sim.files(world.sim.node(1)).iter().map(|(_, len)| *len).sum();
@@ -284,7 +284,7 @@ fn the_rate_is_limited() {
 }
 
 #[test]
-fn a_source_tells_before_it_begins_how_much_comes() {
+fn a_source_announces_its_total_before_it_begins() {
     for shards in [[1, 1], [2, 2], [1, 2]] {
         let world = World::new(12, &shards);
         world.fill(0, 0..KEYS);
@@ -301,7 +301,7 @@ fn a_source_tells_before_it_begins_how_much_comes() {
                 "{shards:?}: {guessed} were guessed of {bytes}"
             );
         }
-        // What is here is not to come any more.
+        // Received bytes are not expected any more.
         assert_eq!(world.estimate(1, 0, &half), Some(0), "{shards:?}");
         world.sim.crash(world.sim.node(0));
         assert_eq!(world.estimate(1, 0, &everything()), None, "{shards:?}");
@@ -309,7 +309,7 @@ fn a_source_tells_before_it_begins_how_much_comes() {
 }
 
 #[test]
-fn the_total_is_told_while_it_comes() {
+fn the_total_is_reported_during_the_transfer() {
     let world = World::with_rate(13, &[1, 1], Some(10 << 10));
     world.fill(0, 0..KEYS);
     let fetching = world.begin_fetch((1, 0), 0, &everything());

@@ -1,4 +1,4 @@
-//! A seeded fuzzer over the messages of a transfer. The corpus, `testdata/fuzz`, is also what their bytes are:
+//! A seeded fuzzer over the messages of a transfer. The corpus, `testdata/fuzz`, also defines their bytes:
 //! `UPDATE=1 cargo test -p streaming` writes it again, and a change there is a change that other nodes see.
 
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ fn samples() -> [(&'static str, Bytes); 4] {
 }
 
 #[test]
-fn the_corpus_is_what_is_written_today() {
+fn the_corpus_equals_the_present_encoding() {
     for (name, bytes) in samples() {
         let path = folder().join(name);
         if std::env::var_os("UPDATE").is_some() {

@@ -1,4 +1,4 @@
-//! Messages come back as they were written; whatever else comes is refused without a panic.
+//! Messages come back as they were written; other bytes are refused without a panic.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -83,7 +83,7 @@ fn files_arrive_whole() {
 }
 
 #[test]
-fn a_cut_in_the_middle_costs_only_what_was_under_way() {
+fn a_cut_in_the_middle_costs_only_the_bytes_in_flight() {
     for seed in 0..20 {
         let sim = start(100 + seed, Config::default());
         let ranges = files(&sim);
@@ -106,7 +106,7 @@ fn a_cut_in_the_middle_costs_only_what_was_under_way() {
 }
 
 #[test]
-fn a_receiver_that_crashes_goes_on_from_what_is_durable() {
+fn a_receiver_that_crashes_resumes_at_the_durable_position() {
     for seed in 0..20 {
         let sim = start(200 + seed, Config::default());
         let ranges = files(&sim);
@@ -126,7 +126,7 @@ fn a_receiver_that_crashes_goes_on_from_what_is_durable() {
 }
 
 #[test]
-fn a_sender_that_crashes_goes_on_where_the_receiver_is() {
+fn a_sender_that_crashes_resumes_where_the_receiver_is() {
     let sim = start(300, Config::default());
     let ranges = files(&sim);
     let first = send_files(&sim, ranges.clone(), Some(2_000_000));
@@ -303,7 +303,7 @@ fn a_slow_sink_slows_the_source() {
 }
 
 #[test]
-fn a_sink_that_fails_is_told_and_not_tried_again() {
+fn a_sink_that_fails_is_reported_and_not_retried() {
     let sim = start(700, Config::default());
     rows(|rows| rows.fails = true);
     let (sending, _) = send_rows(&sim, 100);

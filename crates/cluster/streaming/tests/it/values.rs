@@ -50,7 +50,7 @@ fn a_plan_has_limits_and_positions() {
 }
 
 #[test]
-fn the_window_bounds_what_is_under_way() {
+fn the_window_bounds_the_bytes_in_flight() {
     let plan = plan(&[100, 50]);
     let mut sending = Sending::new(&plan, &answer(at(0, 20), 50)).unwrap();
     assert_eq!(sending.next(&plan), Some(&at(0, 20)));
@@ -73,7 +73,7 @@ fn the_window_bounds_what_is_under_way() {
 }
 
 #[test]
-fn progress_tells_rate_and_remaining_time() {
+fn progress_has_rate_and_remaining_time() {
     let plan = plan(&[1_000_000, 9_000_000]);
     let mut now = Instant::from_nanos(7);
     let mut meter = Meter::new(&plan, now);

@@ -115,9 +115,9 @@ pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<V
 /// The ranges of the ring and their replicas.
 pub(super) fn describe(node: &Rc<dyn Node>, keyspace: &str) -> Result<Value, Answer> {
     let view = node.view();
-    let copies = view.place(&replication(node, keyspace)?);
+    let placement = view.place(&replication(node, keyspace)?);
     let mut ranges = Vec::new();
-    for (range, replicas) in copies.now().ranges() {
+    for (range, replicas) in placement.now().ranges() {
         let replicas: Vec<&ViewNode> = replicas.iter().map(|replica| view.node(*replica)).collect();
         let details = |node: &&ViewNode| {
             let Location { datacenter, rack } = &node.location;
@@ -149,10 +149,10 @@ pub(super) fn natural_endpoints(
     let key = key(found, call.parameter("key").unwrap_or_default())
         .map_err(|error| Answer::error(400, format!("the key does not fit {keyspace}.{table}: {error}")))?;
     let view = node.view();
-    let copies = view.place(&replication);
+    let placement = view.place(&replication);
     let replicas = match replication {
         Replication::Local => vec![view.own()],
-        _ => copies.replicas(DecoratedKey::new(key).token).to_vec(),
+        _ => placement.replicas(DecoratedKey::new(key).token).to_vec(),
     };
     Ok(json!(replicas.into_iter().map(|replica| name(view.node(replica))).collect::<Vec<_>>()))
 }

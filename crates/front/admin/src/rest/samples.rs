@@ -1,4 +1,4 @@
-//! Which partitions of a table this node is asked for most.
+//! The most requested partitions of a table on this node.
 
 use std::rc::Rc;
 use std::time::Duration;

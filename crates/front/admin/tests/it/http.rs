@@ -154,7 +154,7 @@ fn bodies_and_headers_are_bounded() {
 }
 
 #[test]
-fn what_a_web_page_has_sent_is_refused() {
+fn requests_of_web_pages_are_refused() {
     run(256, |rt| async move {
         let post = |headers: &str| {
             format!("POST /storage_service/stop_daemon HTTP/1.1\r\n{headers}connection: close\r\n\r\n")

@@ -268,7 +268,7 @@ fn pair(key: &str, value: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn who_is_there_and_lives() {
+fn members_and_liveness() {
     assert_eq!(get("/gossiper/endpoint/live"), json!(["10.0.0.1", "10.0.0.2"]));
     assert_eq!(get("/gossiper/endpoint/down"), json!(["10.0.0.3"]));
     assert_eq!(get("/storage_service/nodes/leaving"), json!(["10.0.0.2"]), "named as the others name it");
@@ -296,7 +296,7 @@ fn who_is_there_and_lives() {
 }
 
 #[test]
-fn nodes_are_told_one_by_one() {
+fn nodes_are_listed_one_by_one() {
     let nodes = get("/torc/nodes?keyspace=own");
     let said = |node: usize, what: &str| nodes[node][what].clone();
     let of = |what: &str| (0..4).map(|node| said(node, what)).collect::<Vec<_>>();
@@ -344,7 +344,7 @@ fn settings_are_shown_and_changed_by_name() {
 }
 
 #[test]
-fn who_owns_what() {
+fn owners_of_ranges() {
     let tokens = [("-4611686018427387904", 3), ("-100", 1), ("0", 1), ("100", 2)];
     let expected: Vec<Value> =
         tokens.iter().map(|(token, node)| pair(token, format!("10.0.0.{node}"))).collect();
@@ -399,7 +399,7 @@ fn where_a_partition_is() {
 }
 
 #[test]
-fn what_gossip_says() {
+fn gossip_states() {
     let endpoints = get("/failure_detector/endpoints");
     assert_eq!(endpoints.as_array().unwrap().len(), 4);
     let second = &endpoints[1];

@@ -51,7 +51,7 @@ impl NextPage {
     }
 }
 
-/// The place at which a request goes on.
+/// The position at which a request resumes.
 fn begin(request: &Request, fingerprint: u64) -> Result<NextPage> {
     let Some(text) = request.string("NextToken")? else {
         return Ok(NextPage { query: 0, key: None, fingerprint });

@@ -11,7 +11,7 @@ use crate::streams::definition::stored_since;
 use crate::streams::position::{Position, ShardIterator};
 use crate::streams::reader::ShardRead;
 
-/// The most records of an answer, which is what is given unless fewer are asked for.
+/// The most records of an answer, which is the default unless fewer are requested.
 const RECORDS_MAX: i64 = 1000;
 
 impl<C: Coordinator> Dynamo<C> {

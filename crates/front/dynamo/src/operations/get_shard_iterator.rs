@@ -13,7 +13,7 @@ use crate::streams::position::{Position, ShardIterator};
 /// How far a sequence number may be ahead of this node's clock: as far as the timestamp of a write.
 const LEEWAY_MICROS: i64 = 5_000_000;
 
-/// The error for what is not there any more.
+/// The error for records that are not there any more.
 pub(super) fn trimmed() -> ApiError {
     let text = "The operation attempted to read past the oldest stream record in a shard.";
     ApiError::new(ErrorKind::TrimmedDataAccess, text)

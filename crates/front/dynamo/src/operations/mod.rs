@@ -129,7 +129,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
-    /// clocks: a change that is stored later than that is not seen by readers who have read on.
+    /// clocks: a change that is stored later than that is not seen by readers that have read on.
     pub fn with_streams_window(self, window: Duration) -> Self {
         Self { streams: Rc::new(Streams::new(window)), ..self }
     }
@@ -161,7 +161,7 @@ impl<C: Coordinator> Dynamo<C> {
         refusal.map_or(Ok(()), |why| Err(ApiError::new(ErrorKind::AccessDenied, why)))
     }
 
-    /// The role that has signed a request; none where nobody is asked. Its name is the access key, and the hash of its password the
+    /// The role that has signed a request; none where authentication is off. Its name is the access key, and the hash of its password the
     /// secret, as in ScyllaDB.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// Carries out a request: the operation's name, as `X-Amz-Target` gives it behind the version, and the body. `host` is where the
-    /// client found the node, `role` who has signed the request.
+    /// client found the node, `role` the signer of the request.
     pub async fn call(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Answer {
         self.answer(operation, body, (host, None), role).await
     }

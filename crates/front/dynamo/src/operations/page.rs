@@ -112,7 +112,7 @@ impl PageRequest {
     /// The same of an index of the table, where it is named.
     ///
     /// # Errors
-    /// When there is no such index, or it does not have what is asked for.
+    /// When there is no such index, or it does not have the requested attributes.
     pub(super) fn of_index(mut self, table: &ApiTable, name: Option<&str>) -> Result<Self> {
         const WRONG: &str = "One or more parameter values were invalid:";
         let Some(name) = name else { return Ok(self) };

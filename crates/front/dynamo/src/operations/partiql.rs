@@ -9,7 +9,7 @@ use super::write::{Action, ItemWrite};
 use crate::error::{Result, invalid};
 use crate::table::{self, ApiTable};
 
-/// A write of a statement, and what it returns.
+/// A write of a statement, and its result.
 pub(super) struct StatementWrite {
     pub(super) write: ItemWrite,
     pub(super) returning: Option<Returning>,
@@ -49,7 +49,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
             Statement::Delete { condition, returns, .. } => {
                 let (key, rest) = written_item(&table, condition.as_ref())?;
-                // What is not there is deleted, whatever the condition.
+                // A missing item counts as deleted, regardless of the condition.
                 let condition =
                     rest.map(|rest| Condition::Or(vec![Condition::Not(Box::new(exists())), rest]));
                 (key, Action::Delete, condition, returns.then_some(Returning::AllOld))
@@ -82,7 +82,7 @@ impl<C: Coordinator> Dynamo<C> {
         Ok(item_key(select.condition.as_ref(), &keys)?)
     }
 
-    /// Carries out the write of a statement; what it returns, and the units that it consumed.
+    /// Carries out the write of a statement; its result, and the units that it consumed.
     pub(super) async fn write_statement(&self, of: &StatementWrite) -> Result<(Option<Item>, f64)> {
         let looks = of.returning.is_some();
         let decided = self.write_item(&of.write, looks).await?;

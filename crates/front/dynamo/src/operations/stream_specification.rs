@@ -1,4 +1,4 @@
-//! `StreamSpecification` of CreateTable and UpdateTable, and what DescribeTable shows of it.
+//! `StreamSpecification` of CreateTable and UpdateTable, and its form in DescribeTable.
 
 use coordinator::ClusterView;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -99,7 +99,7 @@ pub(super) fn enable(
     Ok(())
 }
 
-/// Adds to the description of a table what it says of streams.
+/// Adds the stream members to the description of a table.
 pub(super) fn describe(table: &ApiTable, members: &mut Map<String, Json>) {
     let streams = table.streams();
     let Some(latest) = streams.last() else { return };

@@ -27,7 +27,7 @@ const READS_MAX: usize = 4;
 /// Bytes of the items of an answer.
 const BYTES_MAX: usize = 4 << 20;
 
-/// An item that is asked for.
+/// A requested item.
 pub(super) struct Get {
     pub(super) table: ApiTable,
     pub(super) key: RowKey,

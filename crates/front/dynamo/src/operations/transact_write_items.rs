@@ -108,7 +108,7 @@ impl<C: Coordinator> Dynamo<C> {
         Ok(Json::Object(answer))
     }
 
-    /// Carries out writes as one transaction; what they consumed.
+    /// Carries out writes as one transaction; the units that they consumed.
     pub(super) async fn write_at_once(
         &self,
         writes: &[ItemWrite],

@@ -1,4 +1,4 @@
-//! A write of one item: what PutItem, UpdateItem, DeleteItem and the parts of a transaction have in common.
+//! A write of one item: the common part of PutItem, UpdateItem, DeleteItem and the parts of a transaction.
 
 use items::update::SetValue;
 use items::{Condition, Item, Path, Substitutions, Update, item_size, json};
@@ -108,7 +108,7 @@ impl ItemWrite {
         })
     }
 
-    /// The write of a statement: its table, the item's key, and what is done under which condition.
+    /// The write of a statement: its table, the item's key, the action and its condition.
     pub(super) fn of_statement(
         table: ApiTable,
         key_item: Item,
@@ -134,7 +134,7 @@ impl ItemWrite {
         Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: true })
     }
 
-    /// Whether what it writes depends on the item.
+    /// Whether its writes depend on the item.
     pub(super) fn reads(&self) -> bool {
         self.condition.is_some() || matches!(&self.action, Action::Update(update) if update.reads())
     }
@@ -180,7 +180,7 @@ impl ItemWrite {
                 let before = before.clone().unwrap_or_else(|| self.key_item.clone());
                 Some(RowWrite::Update(before, after.clone()))
             }
-            // Who has seen that there is no item has nothing to delete.
+            // When the read has found no item, there is nothing to delete.
             (Action::Delete, Some(_), _) => Some(RowWrite::Delete),
             _ => None,
         }

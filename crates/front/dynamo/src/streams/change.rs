@@ -1,4 +1,4 @@
-//! Changes of items, by the rows that a log of changes has of one write: the item before, from the image, and after, from what was written.
+//! Changes of items, by the rows that a log of changes has of one write: the item before, from the image, and after, from the written cells.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl LogColumns {
         entries
     }
 
-    /// Adds what a row says of its item.
+    /// Adds a row's part of its item.
     fn fold(&self, row: &Row, operation: Operation, folded: &mut Folded) {
         let after = &mut folded.after;
         if operation == Operation::RowDelete {

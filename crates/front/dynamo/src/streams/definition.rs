@@ -1,4 +1,4 @@
-//! The streams of a table: from when to when, and what their records show. They stand in an extension of the table, so they are where the
+//! The streams of a table: their begin and end, and the view type of their records. They are in an extension of the table, so they are where the
 //! schema is.
 
 use schema::{Cdc, CdcPreimage};
@@ -10,7 +10,7 @@ use crate::names::arn;
 
 /// How long records are there, microseconds; so long a stream can be read that is not written to any more.
 pub(crate) const RETENTION_MICROS: i64 = 24 * 3600 * 1_000_000;
-/// Records are stored for longer than they are promised, so that who reads the oldest is not overtaken by their end; seconds.
+/// Records are stored for longer than they are promised, so that a reader of the oldest is not overtaken by their end; seconds.
 const SLACK_SECONDS: u32 = 3600;
 /// The most streams of a table: each time one is enabled there is a further one, until it is forgotten.
 pub(crate) const STREAMS_MAX: usize = 32;

@@ -90,7 +90,7 @@ impl Position {
     }
 }
 
-/// Where a reader of a shard goes on.
+/// The position at which a reader of a shard resumes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShardIterator {
     /// Of the stream.

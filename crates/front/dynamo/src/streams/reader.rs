@@ -177,7 +177,7 @@ impl Merge<'_> {
 }
 
 impl Merge<'_> {
-    /// Reads a page of the log, of all replicas if they answer: what one of them alone has, of a write that was answered with a failure, is
+    /// Reads a page of the log, of all replicas if they answer: a row that only one of them has, of a write that was answered with a failure, is
     /// in the stream as well.
     async fn page<C: Coordinator>(&self, store: &Store<'_, C>, command: &ReadCommand) -> Result<ReadPage> {
         if self.asks_all.get() {

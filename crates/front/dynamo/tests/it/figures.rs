@@ -53,7 +53,7 @@ fn counted(isolation: Isolation) -> ApiFigures {
 }
 
 #[test]
-fn requests_are_counted_by_what_they_do() {
+fn requests_are_counted_by_operation() {
     let figures = counted(Isolation::Always);
     let operations: Vec<_> = figures.operations.iter().map(|(name, of)| (*name, of.count)).collect();
     assert_eq!(
@@ -96,7 +96,7 @@ fn the_isolation_of_writes_shows() {
     assert_eq!(of(Isolation::UnsafeRmw), (1, 0));
 }
 
-/// A clock that goes on by some milliseconds whenever it is read.
+/// A clock that advances by some milliseconds whenever it is read.
 struct SlowClock(Cell<u64>, u64);
 
 impl Clock for SlowClock {

@@ -82,7 +82,7 @@ async fn shard<F: Future<Output = ()> + 'static>(
         assert!(rt.net().connect(TLS, ConnectOptions::default()).await.is_err(), "both ports are closed");
         assert!(rt.net().connect(PLAIN, ConnectOptions::default()).await.is_err(), "both ports are closed");
     } else {
-        // The others serve what shard 0 hands over for as long as the longest of these tests.
+        // The others serve connections that shard 0 hands over for as long as the longest of these tests.
         rt.sleep(Duration::from_secs(600)).await;
         server.stop(Duration::from_secs(1)).await;
     }
@@ -170,7 +170,7 @@ fn the_wrong_protocol_gets_an_answer_or_a_closed_connection() {
         // Another protocol inside of TLS.
         let answer = ask(&rt, &connect_tls(&rt).await, &[0xff; 64]).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-        // A handshake that begins well and goes on with noise.
+        // A handshake that begins well and continues with noise.
         let noise = [&b"\x16\x03\x01\0\x20"[..], &[0xaa; 32]].concat();
         ask(&rt, &connect(&rt, TLS).await, &noise).await;
     });
@@ -214,7 +214,7 @@ fn a_silent_client_is_given_up() {
 }
 
 #[test]
-fn what_the_ports_refuse_is_counted() {
+fn refused_requests_are_counted() {
     let setting = Setting { enforces_authorization: true, ..Setting::default() };
     run_on(1, setting, |rt, server| async move {
         let unsigned = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;

@@ -1,4 +1,4 @@
-//! Secondary indexes: what a Query or Scan of one finds is what a look at all items finds.
+//! Secondary indexes: a Query or Scan of one finds the same items as a full scan.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +152,7 @@ fn canonical(item: Json) -> String {
 }
 
 #[test]
-fn an_index_finds_what_a_look_at_all_items_finds() {
+fn an_index_finds_the_items_of_a_full_scan() {
     for seed in 0..3 {
         let api = api(Isolation::Always);
         create(&api);

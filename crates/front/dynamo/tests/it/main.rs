@@ -51,7 +51,7 @@ fn call(api: &Dynamo<Memory>, operation: &str, body: &str) -> Answer {
     ready(api.call(operation, body.as_bytes(), "localhost:8000", None))
 }
 
-/// An answer for the table: what is random is left out.
+/// An answer for the table: random values are left out.
 fn shown(answer: &Answer) -> String {
     let mut body: Json = serde_json::from_str(&answer.body).expect("an answer is JSON");
     for name in ["TableDescription", "Table"] {
@@ -118,7 +118,7 @@ fn body_of(answer: Answer) -> Json {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// All pages of a Query or Scan: what they found, and how many pages there were.
+/// All pages of a Query or Scan: their items, and the number of pages.
 fn pages(api: &Dynamo<Memory>, operation: &str, mut request: Json) -> (Vec<String>, usize) {
     let (mut found, mut count) = (Vec::new(), 0);
     loop {

@@ -132,7 +132,7 @@ impl Api {
     }
 }
 
-/// A record for the table: what is random is left out.
+/// A record for the table: random values are left out.
 fn line(record: &Json) -> String {
     let mut inner = record["dynamodb"].clone();
     let members = inner.as_object_mut().expect("members");
@@ -289,7 +289,7 @@ fn replayed_records_are_the_table() {
 }
 
 #[test]
-fn shards_go_on_when_the_ring_changes() {
+fn shards_have_successors_after_a_topology_change() {
     let memory = Memory::with_nodes(&["a", "a", "a", "a"]);
     let api = Api::of(memory, Isolation::OnlyRmw);
     api.create("ring", "KEYS_ONLY");

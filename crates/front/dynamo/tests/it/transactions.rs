@@ -124,7 +124,7 @@ impl Coordinator for Stepped {
             return Err(timeout());
         }
         if self.world.loses != 0 && self.world.random.borrow_mut().below(100) == 0 {
-            // Whoever is at work seems to have stopped long ago.
+            // The transaction in progress seems to have stopped long ago.
             self.world.micros.set(self.world.micros.get() + 11_000_000);
         }
         let micros = || {
@@ -236,7 +236,7 @@ fn plain(memory: &Memory) -> Dynamo<Memory> {
 /// The counts of a client.
 #[derive(Default)]
 struct Seen {
-    /// Transfers that were acknowledged, by account: what it gained.
+    /// Transfers that were acknowledged, by account: its gain.
     gained: [i64; 4],
     committed: usize,
     cancelled: usize,
@@ -342,7 +342,7 @@ async fn single_writes(api: &Dynamo<Stepped>, at: usize) {
     }
 }
 
-/// One run; gives what its clients saw.
+/// One run; returns its clients' observations.
 fn run(seed: u64, loses: usize, dies: bool) -> Seen {
     let bank = Bank::new(seed, loses);
     let seen = Rc::new(RefCell::new(Seen::default()));
@@ -371,7 +371,7 @@ fn run(seed: u64, loses: usize, dies: bool) -> Seen {
             clients[at] = None;
         }
     }
-    // Long afterwards, whoever looks finishes what is left.
+    // Long afterwards, the next reader finishes unfinished transactions.
     bank.world.micros.set(bank.world.micros.get() + 60_000_000);
     let quiescent = Rc::new(World {
         random: RefCell::new(Random(seed | 1)),
@@ -387,7 +387,7 @@ fn run(seed: u64, loses: usize, dies: bool) -> Seen {
     }
     let mut balances = [0; 4];
     for (at, (table, account)) in ACCOUNTS.iter().enumerate() {
-        // Behind the sweep, no reader has to ask what became of a transaction.
+        // Behind the sweep, no reader has to look up the outcome of a transaction.
         let body = json!({ "TableName": table, "Key": { "p": { "S": account } }, "ConsistentRead": !sweeps });
         let (status, answer) = crate::ready(call(&api, "GetItem", &body));
         assert_eq!(status, 200);

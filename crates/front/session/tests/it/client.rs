@@ -39,7 +39,7 @@ impl Client {
         })
     }
 
-    /// Goes over to what STARTUP agreed on.
+    /// Switches to the options agreed on by STARTUP.
     pub fn agree(&mut self, compression: Option<Compression>) {
         let framing = match (self.dialect.version, compression) {
             (Version::V5, None) => Framing::Checksummed,

@@ -1,4 +1,4 @@
-//! Events go to those who asked for them, and to nobody else.
+//! Events go only to the clients that registered for them.
 
 use wire::{ChangeType, Event, EventType, SchemaChange, SchemaTarget, StatusChange, Version};
 
@@ -17,7 +17,7 @@ fn status() -> Event {
 }
 
 #[test]
-fn what_a_client_registered_for() {
+fn a_client_receives_the_events_that_it_registered_for() {
     run(|world| async move {
         for version in Version::ALL {
             let mut client = world.ready(version).await;
@@ -59,7 +59,7 @@ fn all_shards_are_reached() {
 }
 
 #[test]
-fn who_does_not_read_them_is_cut_off() {
+fn a_client_that_does_not_read_them_is_cut_off() {
     let config = session::SessionConfig { unwritten_events_max: 100, unwritten_bytes_max: 1000, ..config() };
     run_config(config, |world| async move {
         let mut client = world.ready(Version::V4).await;

@@ -1,4 +1,4 @@
-//! A hundred thousand connections whose handshake is never finished: each costs little, all are closed in time, and who
+//! A hundred thousand connections whose handshake is never finished: each costs little, all are closed in time, and a client that
 //! behaves is served meanwhile. The system's limit on open files forbids that with real sockets, so these are simulated.
 //!
 //! The cost of a connection is read from the size of a process that does nothing else, less that of one whose server takes the

@@ -1,4 +1,4 @@
-//! Bytes that are not the protocol: a clear error or a closed connection, and the node goes on.
+//! Bytes that are not the protocol: a clear error or a closed connection, and the node keeps serving.
 
 use bytes::{BufMut, BytesMut};
 use wire::{ErrorKind, Version};

@@ -92,7 +92,7 @@ fn too_many_bytes_stop_the_reading() {
 }
 
 #[test]
-fn who_wants_to_know_gets_overloaded() {
+fn a_client_that_opted_in_gets_overloaded() {
     run_config(small(), |world| async move {
         let mut client = from(&world, 1).await;
         client.start_up(&[("THROW_ON_OVERLOAD", "1")]).await;
@@ -397,7 +397,7 @@ fn answers_have_room_before_they_are_made() {
 }
 
 #[test]
-fn who_does_not_read_may_take_its_time_when_nobody_waits() {
+fn a_client_that_does_not_read_may_take_its_time_when_no_other_waits() {
     run_config(config(), |world| async move {
         let mut client = world.ready(Version::V4).await;
         for stream in 0..3 {

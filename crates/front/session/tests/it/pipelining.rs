@@ -149,7 +149,7 @@ fn a_client_that_leaves_lets_its_requests_finish() {
 }
 
 #[test]
-fn a_node_that_stops_answers_what_it_has_begun() {
+fn a_node_that_stops_answers_begun_requests() {
     run_with(
         2,
         config(),

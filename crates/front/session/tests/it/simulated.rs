@@ -55,7 +55,7 @@ async fn serve(rt: Rt, endpoint: SessionsEndpoint, address: SocketAddr, encrypte
     [metrics.connections.get(), metrics.requests_waiting.get(), metrics.request_bytes_in_flight.get()]
 }
 
-/// A request and what its answer has to be: the length of a cell, or nothing.
+/// A request and its expected answer: the length of a cell, or nothing.
 fn draw(rng: &mut Rng) -> (String, Vec<u8>, Option<usize>) {
     match rng.below(6) {
         0 => ("void".into(), Vec::new(), None),

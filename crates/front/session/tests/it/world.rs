@@ -1,4 +1,4 @@
-//! A node of session layers only, whose statements do what their text says.
+//! A node of session layers only, whose statements are commands of a toy language.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Calls and answers between shards, and what ends a call without one.
+//! Calls and answers between shards, and the events that end a call without one.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A conversation between two nodes as a capture file, for the dissector of Wireshark (`tests/wireshark`).
 //!
-//! A proxy between the nodes records what passes; a seed decides all of it, so the file in `testdata/wireshark` is what
-//! the protocol looks like today. `UPDATE=1 cargo test -p rpc` writes it again.
+//! A proxy between the nodes records the traffic; a seed decides all of it, so the file in `testdata/wireshark` is
+//! the present protocol. `UPDATE=1 cargo test -p rpc` writes it again.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -132,7 +132,7 @@ fn pcap(segments: &[Segment]) -> Vec<u8> {
 }
 
 #[test]
-fn the_capture_is_what_nodes_say_today() {
+fn the_capture_equals_the_present_traffic() {
     let capture = pcap(&conversation());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/wireshark/conversation.pcap");
     if std::env::var_os("UPDATE").is_some() {

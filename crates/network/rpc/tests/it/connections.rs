@@ -1,4 +1,4 @@
-//! How many connections there are, and what holds of calls whose connection belongs to another shard, here or there.
+//! The number of connections, and properties of calls whose connection belongs to another shard, here or there.
 
 use std::time::Duration;
 
@@ -307,7 +307,7 @@ fn calls_over_shared_connections_are_bounded() {
 }
 
 #[test]
-fn a_shard_that_stops_ends_what_it_serves_for_others() {
+fn a_shard_that_stops_ends_requests_that_it_serves_for_others() {
     let sim = shared(514, &[2, 3]).start();
     let (owner, caller) = owner_and_other(&sim, 2);
     let connection = (0..3).find(|shard| messenger(1, *shard).stats().connections_in[0] == 1).unwrap();

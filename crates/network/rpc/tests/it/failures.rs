@@ -213,7 +213,7 @@ fn a_host_that_moves_is_followed() {
 }
 
 #[test]
-fn what_waits_to_be_told_a_node_is_told_it_when_more_is_known_of_the_node() {
+fn a_waiting_message_is_sent_when_more_is_known_of_the_node() {
     let sim = Cluster::new(44, &[1, 1]).start();
     assert!(echo(&sim, SECOND).is_ok());
     let told = |node: usize| messenger(node, 0).stats().verb(Verb::Gossip).served;
@@ -227,7 +227,7 @@ fn what_waits_to_be_told_a_node_is_told_it_when_more_is_known_of_the_node() {
 }
 
 #[test]
-fn what_was_begun_is_finished_when_the_caller_is_gone() {
+fn begun_requests_are_finished_when_the_caller_is_gone() {
     let sim = Cluster::new(43, &[1, 1]).start();
     let body = Bytes::from(1_000u64.to_be_bytes().to_vec());
     let _caller = begin(&sim, 0, 0, |rt, messenger| async move {

@@ -16,7 +16,7 @@ fn drain(out: &mut WriteBuffer, pieces: &[usize]) -> Vec<u8> {
         let mut slices = [IoSlice::new(&[]); 32];
         let used = out.slices(&mut slices);
         let all: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.to_vec()).collect();
-        let piece = (*pieces.next().expect("it goes on for ever")).clamp(1, all.len());
+        let piece = (*pieces.next().expect("it never ends")).clamp(1, all.len());
         bytes.extend_from_slice(&all[..piece]);
         out.advance(piece);
     }
@@ -122,7 +122,7 @@ fn a_length_is_held_against_the_limit_before_memory_is_taken() {
 }
 
 #[test]
-fn what_later_versions_may_use_is_refused_today() {
+fn values_reserved_for_later_versions_are_refused() {
     for (at, value, field) in [(4, 7, "kind"), (6, 3, "packing"), (7, 1, "eighth byte")] {
         let mut bytes = Header::outgoing(Kind::Ping, 0, 0, 0).encode();
         bytes[at] = value;

@@ -91,7 +91,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_corpus_is_what_is_written_today() {
+fn the_corpus_equals_the_present_encoding() {
     for (name, bytes) in samples() {
         let path = folder().join(name);
         if std::env::var_os("UPDATE").is_some() {
@@ -103,7 +103,7 @@ fn the_corpus_is_what_is_written_today() {
 }
 
 /// Writes the right checksums over those that the changes have broken, so that the code behind them is reached.
-fn mend(bytes: &mut [u8]) {
+fn fix_checksums(bytes: &mut [u8]) {
     let mut at = 0;
     while at + HEADER_LEN <= bytes.len() {
         let len = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -117,7 +117,7 @@ fn mend(bytes: &mut [u8]) {
     }
 }
 
-/// Takes the frames out, in pieces; what matters is that it ends, and that nothing panics.
+/// Takes the frames out, in pieces; it must end, and nothing may panic.
 fn read_frames(random: &mut Random, bytes: &[u8]) {
     let mut decoder = Decoder::new(BODY_LEN_MAX);
     let mut input = BytesMut::new();
@@ -165,7 +165,7 @@ fn read_hello(bytes: &mut Vec<u8>, fixed: bool) {
 }
 
 #[test]
-fn what_comes_from_the_network() {
+fn bytes_from_the_network() {
     let others = corpus(&folder());
     hunt("rpc", |random| {
         let at = random.below(others.len());
@@ -175,7 +175,7 @@ fn what_comes_from_the_network() {
         // The first three are frames, the others greetings.
         if at < 3 {
             if fixed {
-                mend(&mut bytes);
+                fix_checksums(&mut bytes);
             }
             read_frames(random, &bytes);
         } else {

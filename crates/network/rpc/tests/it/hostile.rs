@@ -108,7 +108,7 @@ fn client<F: Future<Output = ()> + 'static>(sim: &Sim, work: impl FnOnce(Rt) -> 
         let mut input = bytes::BytesMut::with_capacity(1024);
         let mut decoder = Decoder::new(1000);
         let answer = loop {
-            assert!(stream.read_buf(&mut input).await.unwrap() > 0, "it goes on");
+            assert!(stream.read_buf(&mut input).await.unwrap() > 0, "the connection stays open");
             if let Some(answer) = decoder.next(&mut input).unwrap() {
                 break answer;
             }
@@ -170,7 +170,7 @@ fn garbage_after_the_hello_closes_the_connection() {
 }
 
 #[test]
-fn a_verb_of_a_later_version_is_refused_and_the_connection_goes_on() {
+fn a_verb_of_a_later_version_is_refused_and_the_connection_stays_open() {
     let sim = one_node(300);
     client(&sim, |rt| async move {
         let stream = greeted(&rt, Class::Request).await;
@@ -289,7 +289,7 @@ fn long_frames_wait_for_each_other() {
     assert_eq!(*served.borrow(), 20);
 }
 
-/// A peer that asks and never reads: what waits for it stays within the limit, and others are served.
+/// A peer that asks and never reads: its queued answers stay within the limit, and others are served.
 #[test]
 fn a_slow_reader_costs_bounded_memory() {
     let sim = Cluster::new(403, &[1]).change(|_, config| config.limits.outgoing_bytes_max = 1 << 20).start();

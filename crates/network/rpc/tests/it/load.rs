@@ -98,7 +98,7 @@ fn requests_beyond_the_limit_wait_and_beyond_that_are_refused() {
 }
 
 #[test]
-fn what_is_past_its_deadline_is_never_served() {
+fn requests_past_their_deadline_are_never_served() {
     let sim = Cluster::new(23, &[1, 1]).change(|_, config| config.limits.serving_max = 1).start();
     on(&sim, 0, 0, |rt, caller| async move {
         let blocker = {
@@ -229,10 +229,10 @@ fn a_seed_decides_everything() {
     assert_ne!(run(30), run(31));
 }
 
-/// Data fill the connection while the link is cut; what waits behind them and is past its deadline by the time the link
+/// Data fill the connection while the link is cut; requests that wait behind them and are past their deadline when the link
 /// is back must not cost the peer anything.
 #[test]
-fn what_could_not_be_written_in_time_is_never_sent() {
+fn requests_that_could_not_be_written_in_time_are_never_sent() {
     let sim = Cluster::new(27, &[1, 1]).start();
     call(&sim, (0, 0), to(1, 0), Verb::Read, "", SECOND).unwrap();
     sim.partition(sim.node(0), sim.node(1));

@@ -49,7 +49,7 @@ fn calls_reach_every_shard_over_encrypted_connections() {
 }
 
 #[test]
-fn whoever_cannot_show_a_certificate_of_the_authority_is_turned_away() {
+fn a_peer_without_a_certificate_of_the_authority_is_turned_away() {
     let sim = Cluster::new(41, &[1, 1])
         .change(|node, config| {
             let certificate = if node == 0 { NODE } else { STRANGER };
@@ -102,7 +102,7 @@ fn scattered(between: EncryptBetween, plain: usize) -> Simulation {
 }
 
 #[test]
-fn encryption_may_be_for_what_leaves_the_rack_or_the_datacenter() {
+fn encryption_may_be_for_traffic_that_leaves_the_rack_or_the_datacenter() {
     for (between, reached) in [
         (EncryptBetween::Nodes, [false, false, false]),
         (EncryptBetween::Racks, [true, false, false]),

@@ -10,7 +10,7 @@ use tls::{Credentials, Pem, Policy, TlsError};
 use crate::world::{LENIENT, LIMIT, STRICT, credentials, meet, pem, shake};
 
 #[test]
-fn those_who_belong_together_meet() {
+fn peers_of_one_authority_connect() {
     for policy in [STRICT, LENIENT] {
         let (server, client) = shake(credentials(NODE, policy), credentials(NODE, policy));
         assert_eq!((server, client), (Ok(()), Ok(())));
@@ -49,7 +49,7 @@ fn a_wrong_certificate_of_the_client_is_named_on_both_sides() {
 }
 
 #[test]
-fn plain_text_is_told_from_tls() {
+fn plain_text_is_distinguished_from_tls() {
     let said = |optional| {
         let server = credentials(NODE, LENIENT);
         let accept = move |rt: Rt, stream: Stream| async move {
@@ -71,7 +71,7 @@ fn plain_text_is_told_from_tls() {
 }
 
 #[test]
-fn a_server_without_tls_is_told_from_one_that_has_it() {
+fn a_server_without_tls_is_distinguished_from_one_with_it() {
     for (answers, said) in
         [(true, "it does not use TLS"), (false, "closed the connection during the TLS handshake")]
     {

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn contradictory_options_are_refused() {
         for (options, said) in [
             (&[("listen_address", "0.0.0.0")][..], "listen_address cannot be a wildcard address"),
             (&[("listen_address", "::")], "listen_address cannot be a wildcard address"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_far_is_packed() {
+    fn traffic_between_datacenters_is_packed() {
         let packing = |options| with(options).packing();
         assert_eq!(packing(&[]), (Packing::Lz4, CompressBetween::Datacenters));
         let all = [("internode_compression", "all"), ("internode_compressor", "zstd")];

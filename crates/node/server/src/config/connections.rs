@@ -27,7 +27,7 @@ impl Config {
             files => usize::try_from((files / of).max(4)).unwrap_or(usize::MAX),
         };
         let internode_out = part(32).saturating_mul(3);
-        // Where the DynamoDB API is on it has a quarter of what CQL clients would have.
+        // Where the DynamoDB API is on it has a quarter of the CQL clients' share.
         let (cql, alternator) = match self.has_alternator() {
             false => (part(4), 0),
             true => (part(16).saturating_mul(3), part(16)),

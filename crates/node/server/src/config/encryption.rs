@@ -29,7 +29,7 @@ impl Config {
         let needed = self.encrypts_internode().then(|| {
             files.and_then(|files| match files.truststore {
                 Some(_) => Ok(files),
-                // A node connects to others, and must know whom it meets.
+                // A node connects to others, and must verify its peers.
                 None => Err(lacks("server_encryption_options", "truststore")),
             })
         });
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_options_are_named() {
         let with = |text: &str| {
             let mut config = Config::default();
             config.set_from_yaml(text).unwrap();

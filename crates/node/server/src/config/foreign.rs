@@ -4,7 +4,7 @@
 /// Options of a file that have no effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// They adjust what there is nothing of: threads, pools, garbage collection, caches of another design.
+    /// They adjust parts that do not exist here: threads, pools, garbage collection, caches of another design.
     pub of_no_use: Vec<String>,
     /// Options of features that are not built.
     pub not_built: Vec<String>,
@@ -13,13 +13,13 @@ pub struct LeftOut {
 /// The treatment of an option that is no option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It adjusts what there is nothing of.
+    /// It adjusts a part that does not exist here.
     NoUse,
     /// Its feature is not built, and a node without it is as safe.
     NotBuilt,
     /// It may have the only value that is supported (in any capitals, a class with or without its package); any other is refused.
     Only(&'static [&'static str]),
-    /// It is refused, with what to do instead.
+    /// It is refused, with the alternative.
     Refused(&'static str),
 }
 

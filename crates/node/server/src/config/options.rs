@@ -385,7 +385,7 @@ impl Config {
         }
     }
 
-    /// Refuses what cannot work together or is not built yet.
+    /// Refuses options that cannot work together or are not implemented yet.
     ///
     /// # Errors
     /// [`ConfigError::Value`] and [`ConfigError::Conflict`] with the first option that is out of its range, not built
@@ -532,7 +532,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether clients need not say who they are.
+    /// Whether clients need not authenticate.
     pub fn asks_nobody(&self) -> bool {
         self.authenticator
             .rsplit('.')

@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// Notes an option that has no effect, or refuses what must not be left out.
+/// Notes an option that has no effect, or refuses one that must not be left out.
 fn leave_out(
     name: &str,
     value: &Value,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_cassandra_users_have() {
+    fn reads_the_options_of_cassandra_users() {
         let mut config = Config::default();
         let text = "
 cluster_name: 'Test Cluster'
@@ -201,7 +201,7 @@ server_encryption_options: {internode_encryption: dc, require_client_auth: true}
     }
 
     #[test]
-    fn what_has_no_effect_is_told_and_what_must_have_is_refused() {
+    fn options_without_effect_are_reported_and_those_that_must_have_one_are_refused() {
         let mut config = Config::default();
         let text = "
 ssl_storage_port: 7001

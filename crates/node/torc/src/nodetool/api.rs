@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_named() {
+    fn an_unreachable_node_is_named() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let error = Api::new("127.0.0.1", port).get("/x").unwrap_err();
         assert!(

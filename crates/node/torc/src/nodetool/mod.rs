@@ -1,7 +1,7 @@
 //! `torc nodetool`: Cassandra's verbs, names and layout, over a node's REST port.
 //!
-//! A verb asks for a document (what `--format json` prints) and shows it as text; the second half is pure, and golden texts
-//! hold it against what Cassandra prints.
+//! A verb requests a document (the output of `--format json`) and shows it as text; the second half is pure, and golden texts
+//! compare it with Cassandra's output.
 
 mod api;
 mod audit;
@@ -158,7 +158,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     Ok(())
 }
 
-/// The command line with what Cassandra's tool understands and clap does not: options of several letters behind one dash.
+/// The command line with forms that Cassandra's tool understands and clap does not: options of several letters behind one dash.
 pub fn spelled_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = arguments.collect();
     if out.get(1).is_some_and(|verb| verb == "nodetool") {
@@ -208,8 +208,8 @@ mod tests {
     }
 
     /// Every document of `testdata/nodetool` and the text that it is shown as. Where the name says `cassandra`, the document
-    /// holds what two nodes of Cassandra 5.0.6 said, and the text is what its nodetool printed then, byte for byte; the other
-    /// texts keep to its layout, with what Torc leaves out or adds.
+    /// holds the answers of two nodes of Cassandra 5.0.6, and the text is the output of its nodetool then, byte for byte; the other
+    /// texts keep to its layout, with Torc's omissions and additions.
     #[test]
     fn texts_are_cassandras() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/nodetool");

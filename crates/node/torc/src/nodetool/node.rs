@@ -1,4 +1,4 @@
-//! Verbs about one node: info, version, drain, and what share of its requests is traced.
+//! Verbs about one node: info, version, drain, and the traced share of its requests.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Verbs about repair: repair, repair_admin, and what netstats says of those under way.
+//! Verbs about repair: repair, repair_admin, and the part of netstats on those under way.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use super::grid::{Grid, percent, size};
 use super::ring::text;
 use super::{Verb, given, texts, words};
 
-/// How often a repair is asked how far it is.
+/// Interval of the queries for a repair's progress.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) const REPAIR: Verb = Verb {
@@ -35,7 +35,7 @@ pub(super) const REPAIR_ADMIN: Verb = Verb {
             all.help("list: include repairs that have ended"),
             session.help("cancel: the id of the repair"),
             force.help(
-                "cancel: understood, and makes no difference: the node that is asked leads its repairs",
+                "cancel: understood, and makes no difference: the node that is called leads its repairs",
             ),
         ]
     },

@@ -1,4 +1,4 @@
-//! The verb toppartitions: which partitions a node is asked for most.
+//! The verb toppartitions: the most requested partitions of a node.
 
 use clap::{Arg, ArgMatches, value_parser};
 use serde_json::{Value, json};

@@ -104,7 +104,7 @@ pub(super) const JOIN: Verb = Verb {
 
 pub(super) const BOOTSTRAP: Verb = Verb {
     name: "bootstrap",
-    about: "Show whether the node still enters the ring; fetching goes on by itself, after a restart too",
+    about: "Show whether the node still enters the ring; fetching resumes by itself, after a restart too",
     arguments: || {
         let what = Arg::new("bootstrap_operation").value_name("resume").value_parser(["resume"]);
         vec![what.help("Accepted as in Cassandra; a change under way needs no resuming")]
@@ -116,7 +116,7 @@ pub(super) const BOOTSTRAP: Verb = Verb {
                 "The node is configured not to join the ring (join_ring: false); nodetool join lets it in.\n"
             }
             Some("JOINING") => {
-                "The node is joining and goes on by itself; nodetool netstats shows how far it is.\n"
+                "The node is joining and continues by itself; nodetool netstats shows how far it is.\n"
             }
             _ => "Node is already bootstrapped.\n",
         }

@@ -10,13 +10,13 @@ use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent};
 use super::ring::text;
 
-/// How often a check is asked how far it is, and after how many of these it says so.
+/// Interval of the queries for a check's progress, and the number of them between two lines of output.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const SAY_EVERY: u32 = 20;
 
 pub(super) const VERIFYVIEW: Verb = Verb {
     name: "verifyview",
-    about: "Compare a materialized view with its base, and mend it",
+    about: "Compare a materialized view with its base, and repair it",
     arguments: verify_arguments,
     ask: ask_verify,
     show: show_verify,
@@ -76,12 +76,12 @@ fn verify_arguments() -> Vec<Arg> {
     let value = |name: &'static str, help: &'static str| Arg::new(name).long(name).help(help);
     let number = |name, help| value(name, help).value_parser(clap::value_parser!(u32));
     let own = [
-        flag("repair", "Mend what differs"),
+        flag("repair", "Repair the rows that differ"),
         flag(
             "partitioner-range",
             "Only ranges of which the node is the first replica (-pr): for a run on every node",
         ),
-        value("start-token", "Tokens above this only (-st): goes on where another run ended")
+        value("start-token", "Tokens above this only (-st): continues where another run ended")
             .allow_hyphen_values(true),
         value("end-token", "Tokens up to this only (-et)").allow_hyphen_values(true),
         number("rows-per-second", "Rows that are compared in a second, at most (10000)"),

@@ -87,7 +87,7 @@ impl Client {
                 return Some(Answer::decode(&envelope, dialect).expect("a good answer"));
             }
             match self.stream.read(&mut bytes) {
-                // A read with a timeout ends so when the process was stopped and goes on (SIGCONT, a frozen machine).
+                // A read with a timeout ends so when the process was stopped and resumes (SIGCONT, a frozen machine).
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return None,
                 Ok(len) => self.input.extend_from_slice(&bytes[..len]),

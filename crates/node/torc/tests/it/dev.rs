@@ -58,7 +58,7 @@ fn in_memory_nothing_touches_the_disk() {
 }
 
 #[test]
-fn what_is_thrown_away_is_gone_at_the_end() {
+fn temporary_files_are_gone_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let (child, mut client) = start(&[], folder.path());
     use_it(&mut client);

@@ -2,6 +2,7 @@
 
 mod client;
 mod dev;
+mod failures;
 mod figures;
 mod node;
 mod nodetool;
@@ -11,4 +12,3 @@ mod raft_log;
 mod several;
 mod tables;
 mod trace;
-mod trouble;

@@ -55,7 +55,7 @@ fn setup(dir: &Path) -> Setup {
 }
 
 #[test]
-fn a_node_tells_about_itself() {
+fn a_node_describes_itself() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
@@ -214,7 +214,7 @@ fn settings_change_by_cql() {
 
 /// Two nodes may share an address, with ports of their own.
 #[test]
-fn nodes_that_share_an_address_are_told_apart() {
+fn nodes_that_share_an_address_are_distinguished() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let first = setup(dirs[0].path()).shards(1).option("num_tokens", "4").option("rack", "r1");
     let address = first.address.to_string();
@@ -384,7 +384,7 @@ fn a_drained_node_serves_no_more_and_has_all_on_disk() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_arguments_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
@@ -447,7 +447,7 @@ fn lose_files(dir: &Path, table: &str) {
 }
 
 #[test]
-fn a_view_is_verified_and_mended() {
+fn a_view_is_verified_and_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
     let mut client = node.any_client();

@@ -84,7 +84,7 @@ fn a_node_takes_the_tokens_that_it_is_given() {
     // A set of texts: how many, and each with its length.
     let expected = b"\0\0\0\x02\0\0\0\x02-5\0\0\0\x017";
     assert_eq!(tokens(&setup), expected);
-    // They stay, whatever the option says later.
+    // They stay, regardless of later values of the option.
     let later = Setup { options: vec!["--initial_token=8".to_owned()], ..setup };
     assert_eq!(tokens(&later), expected);
 }

@@ -42,7 +42,7 @@ fn each_node_has_an_address_and_a_directory() {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_restart() {
+fn written_rows_are_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let setup = three(dir.path());
     let node = setup.start();
@@ -81,7 +81,7 @@ fn a_node_that_cannot_start_ends_all() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn resources_that_cannot_be_shared_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (option, value) in
         [("commitlog_directory", "/tmp/x"), ("initial_token", "1"), ("broadcast_address", "127.0.0.1")]

@@ -28,7 +28,7 @@ fn events(client: &mut Client, text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_trace_tells_shards_and_sources() {
+fn a_trace_has_shards_and_sources() {
     let dir = tempfile::tempdir().unwrap();
     let node = Setup::new(dir.path()).start();
     let mut client = node.client(0, Version::V4);

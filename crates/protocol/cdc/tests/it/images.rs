@@ -1,4 +1,4 @@
-//! The image of a column that a write sets as a whole, which deletes what was there just below the write's own timestamp.
+//! The image of a column that a write sets as a whole, which deletes the old cells just below the write's own timestamp.
 
 use bytes::Bytes;
 use cdc::StreamId;
@@ -40,7 +40,7 @@ fn image(log: &cdc::Log, rows: &PartitionUpdate) -> Option<Vec<Vec<u8>>> {
 }
 
 #[test]
-fn an_image_has_what_the_write_replaces_also_when_the_write_comes_again() {
+fn an_image_has_the_replaced_cells_also_when_the_write_comes_again() {
     let log = log(options(true));
     let derived = |before: &PartitionUpdate, update: &PartitionUpdate| {
         log.changes(Some(before), update, &mut |_| StreamId([1; 16])).pop().expect("rows of the log")
@@ -55,7 +55,7 @@ fn an_image_has_what_the_write_replaces_also_when_the_write_comes_again() {
         again.merge(first);
         assert_eq!(image(&log, &again), wanted);
     }
-    // What an earlier write has deleted stays so.
+    // Cells that an earlier write has deleted stay so.
     let mut before = set(10, b"a", Some(b"1"));
     before.merge(set(20, b"a", None));
     assert_eq!(image(&log, &derived(&before, &set(21, b"b", Some(b"2")))), None);

@@ -1,4 +1,4 @@
-//! Tests of logs of changes: what is replayed from them, and what replicas derive that know different things.
+//! Tests of logs of changes: tables replayed from them, and rows derived by replicas with different data.
 
 mod images;
 mod replayed;

@@ -156,7 +156,7 @@ proptest! {
             None => prop_assert!(expected.is_empty()),
             Some(rows) => {
                 prop_assert_eq!(logged_facts(&log, &rows, &update.key), expected);
-                // The last row of each time says so, and no other.
+                // The last row of each time is marked as such, and no other.
                 let mut ends: BTreeMap<Vec<u8>, Vec<bool>> = BTreeMap::new();
                 for row in rows.rows() {
                     let time = row.clustering.components().next().flatten().expect("a time").to_vec();
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_replica_knows_changes_images_only(update in update(), one in update(), other in update()) {
+    fn the_data_of_a_replica_changes_images_only(update in update(), one in update(), other in update()) {
         let log = log(options(true));
         let of = |mut before: PartitionUpdate| {
             before.key = update.key.clone();

@@ -165,7 +165,7 @@ pub struct CopyTable {
     pub name: QualifiedName,
     /// The table whose definition is taken.
     pub source: QualifiedName,
-    /// Bare options of WITH in lower case: `indexes`, and what later versions add.
+    /// Bare options of WITH in lower case: `indexes`, and those that later versions add.
     pub options: Vec<Ident>,
     /// The properties that replace the source's.
     pub properties: Vec<Property>,

@@ -1,4 +1,4 @@
-//! The syntax tree: plain owned data that says what a statement's text says, with no look at the schema.
+//! The syntax tree: plain owned data of a statement's text, independent of the schema.
 //!
 //! Names are already folded (`Foo` is `foo`, `"Foo"` is `Foo`), constants keep their text, bind markers keep their
 //! number. Whether a column exists or a literal fits its type is for the caller that has a schema; the [`Pos`]
@@ -94,7 +94,7 @@ impl QualifiedName {
     }
 }
 
-/// One bind marker, in order of appearance: what a client sees in the metadata of a prepared statement.
+/// One bind marker, in order of appearance: as a client sees it in the metadata of a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The number, from 0: the place of its value in an EXECUTE frame. Two markers of one name have two numbers.

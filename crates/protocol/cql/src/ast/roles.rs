@@ -146,7 +146,7 @@ pub struct RevokeRole {
 pub struct GrantPermissions {
     /// The permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
     /// The receivers.
     pub grantee: RoleName,
@@ -157,7 +157,7 @@ pub struct GrantPermissions {
 pub struct RevokePermissions {
     /// The permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
     /// The leaving replica.
     pub grantee: RoleName,
@@ -168,7 +168,7 @@ pub struct RevokePermissions {
 pub struct ListPermissions {
     /// The permissions.
     pub permissions: Permissions,
-    /// On what; everything when absent.
+    /// The resource; everything when absent.
     pub resource: Option<Resource>,
     /// The owner; everybody's when absent.
     pub of: Option<RoleName>,

@@ -101,7 +101,7 @@ pub enum SelectorKind {
     List(Vec<Selector>),
     /// `{a, b}`; `{}` may be an empty map too.
     Set(Vec<Selector>),
-    /// `{a: b, …}`, not empty: a map, or a user-defined value when the keys are bare names and the type says so.
+    /// `{a: b, …}`, not empty: a map, or a user-defined value when the keys are bare names and the type is one.
     Map(Vec<(Selector, Selector)>),
     /// `left op right`.
     Arithmetic(Box<Selector>, ArithmeticOperator, Box<Selector>),

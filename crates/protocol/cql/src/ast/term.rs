@@ -71,7 +71,7 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// The text without quotes: what a property's value is.
+    /// The text without quotes: the value of a property.
     pub fn text(&self) -> &str {
         match self {
             Constant::String(s)

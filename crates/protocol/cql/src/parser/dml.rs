@@ -61,7 +61,7 @@ impl Parser<'_> {
         }
         loop {
             let token = self.cursor.token;
-            // What is given twice counts as it was given last, but a marker would have no place then.
+            // An attribute given twice counts as given last, but a marker would have no place then.
             let writes = matches!(allowed, Attributes::All | Attributes::TimestampAndTimeout);
             let prunes = allowed == Attributes::TimeoutAndConcurrency;
             let (slot, value) = if writes && self.eat_keyword(Keyword::Timestamp) {

@@ -1,8 +1,8 @@
 //! The recursive-descent parser: its state, its primitives and its errors. One file a family of statements.
 //!
 //! The parser sees two tokens and copies its [`Cursor`] when it must look further; it never parses a piece twice.
-//! Only when a statement is wrong, it runs again and notes what it looks for at each token: that is the list of
-//! what was expected.
+//! Only when a statement is wrong, it runs again and notes the tokens that it accepts at each position: that is the list of
+//! expected tokens.
 
 mod arithmetic;
 mod ddl;
@@ -38,7 +38,7 @@ pub const BATCH_TOKENS_MAX: u32 = 1 << 19;
 /// The most bind markers of a statement: the protocol counts values in 16 bits.
 pub const MARKERS_MAX: usize = 65_535;
 /// How deeply brackets, types, type hints and minus signs may nest. A level takes up to 8 KiB of stack here, and
-/// whoever walks the tree needs some too.
+/// a walk of the tree needs some too.
 pub const NESTING_MAX: u32 = 64;
 /// How many operators, fields and elements one expression may chain: each makes the tree one level deeper.
 pub const OPERATORS_MAX: u32 = 256;
@@ -89,7 +89,7 @@ pub fn parse_term(text: &str) -> std::result::Result<Term, SyntaxError> {
     .map(|(term, _)| term)
 }
 
-/// Runs `rule` over the text, and again for the list of what was expected when that list belongs to the error.
+/// Runs `rule` over the text, and again for the list of expected tokens when that list belongs to the error.
 fn run<'a, T>(
     text: &'a str,
     rule: impl Fn(&mut Parser<'a>) -> Result<T>,
@@ -112,7 +112,7 @@ fn run<'a, T>(
     }
 }
 
-/// Whether an error has a list of what was expected, for which the text is parsed once more.
+/// Whether an error has a list of expected tokens, for which the text is parsed once more.
 fn needs_expected(error: &SyntaxError) -> bool {
     matches!(error.reason, Reason::Unexpected { .. } | Reason::Trailing { .. })
 }
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A parser that notes what could stand at each token.
+    /// A parser that notes the tokens accepted at each position.
     fn recording(text: &'a str) -> Parser<'a> {
         let mut parser = Parser::new(text);
         parser.wanted.recording = true;
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         self.tokens_end = self.tokens.saturating_add(TOKENS_MAX).min(BATCH_TOKENS_MAX);
     }
 
-    /// Makes the current token one with which no rule goes on.
+    /// Replaces the current token by one that no rule accepts.
     #[cold]
     fn refuse_more(&mut self) {
         self.tokens = self.tokens_end;
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Notes that `what` could stand at the current token.
+    /// Notes that `what` is accepted at the current token.
     #[inline]
     fn want(&mut self, what: &'static str) {
         if self.wanted.recording {
@@ -396,14 +396,14 @@ impl<'a> Parser<'a> {
         self.error(Reason::Unexpected { expected, nearest })
     }
 
-    /// Like [`Parser::unexpected`] when nothing but `what` can stand at the current token.
+    /// Like [`Parser::unexpected`] when nothing but `what` is accepted at the current token.
     #[cold]
     fn unexpected_want(&mut self, what: &'static str) -> Box<SyntaxError> {
         self.want(what);
         self.unexpected()
     }
 
-    /// An error at the current token. A token that is broken in itself is the error whatever the reason.
+    /// An error at the current token. A token that is broken in itself is always the error.
     #[cold]
     fn error(&self, reason: Reason) -> Box<SyntaxError> {
         self.error_at(self.cursor.token, reason)

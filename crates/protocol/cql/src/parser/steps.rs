@@ -1,4 +1,4 @@
-//! Parsing in steps: a BATCH some statements at a time, so that a caller who shares a thread may let others run in between.
+//! Parsing in steps: a BATCH some statements at a time, so that a caller that shares a thread may let other tasks run in between.
 
 use super::{Parser, Result, STATEMENT_BYTES_MAX, needs_expected, parse};
 use crate::ast::{Batch, Parsed, Statement};
@@ -6,7 +6,7 @@ use crate::error::SyntaxError;
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
 
-/// A statement that is being parsed. What it comes to is what [`parse`] gives.
+/// A statement that is being parsed. Its result is that of [`parse`].
 pub struct Parsing<'a> {
     text: &'a str,
     parser: Parser<'a>,
@@ -32,7 +32,7 @@ impl<'a> Parsing<'a> {
             Ok(parsed) => Ok(parsed),
             Err(error) if self.parser.wanted.recording || !needs_expected(&error) => Err(*error),
             Err(_) => {
-                // Once more, in steps again, for what was expected.
+                // Once more, in steps again, for the expected tokens.
                 (self.parser, self.batch) = (Parser::recording(self.text), None);
                 Ok(None)
             }

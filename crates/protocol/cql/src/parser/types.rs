@@ -99,7 +99,7 @@ impl Parser<'_> {
         Err(self.unexpected_want("a native type"))
     }
 
-    /// Whether `(type)` starts here and something that it can be the type of follows. Only looks ahead: what
+    /// Whether `(type)` starts here and something that it can be the type of follows. Only looks ahead: text that
     /// consists of the tokens of a type without a comma outside `<…>` is taken for one.
     pub(super) fn at_type_hint(&self, column_may_follow: bool) -> bool {
         let mut ahead = self.cursor;

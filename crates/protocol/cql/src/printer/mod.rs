@@ -1,7 +1,7 @@
 //! The printer: from the tree to canonical text, which parses to an equal tree.
 //!
-//! Keywords in upper case, names quoted only where they must be, one space between tokens. What a clause does not
-//! say is not printed.
+//! Keywords in upper case, names quoted only where they must be, one space between tokens. Parts that a clause does not
+//! have are not printed.
 
 mod ddl;
 mod dml;

@@ -1,5 +1,5 @@
-//! A mutation fuzzer: statements of the golden tables, changed at random. The parser never panics, and what
-//! parses prints to text that parses to the same tree.
+//! A mutation fuzzer: statements of the golden tables, changed at random. The parser never panics, and statements that
+//! parse print to text that parses to the same tree.
 //!
 //! The corpus is `testdata/`; a text that failed once belongs there.
 

@@ -1,7 +1,7 @@
 //! Golden tables: each statement of `testdata/*.txt` with its canonical text, or its error.
 //!
-//! A case is the statement's lines after `> `, then what must come out, then an empty line. `UPDATE=1` rewrites
-//! the files with what does come out.
+//! A case is the statement's lines after `> `, then the expected output, then an empty line. `UPDATE=1` rewrites
+//! the files with the actual output.
 
 use std::fmt::Write;
 use std::path::Path;

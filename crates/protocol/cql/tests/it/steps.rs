@@ -1,4 +1,4 @@
-//! A statement that is parsed in steps comes to what it comes to as a whole.
+//! A statement that is parsed in steps has the result that it has as a whole.
 
 use cql::ast::Parsed;
 use cql::{Parsing, SyntaxError, parse};
@@ -17,7 +17,7 @@ fn in_steps(text: &str, statements_max: usize) -> (Result<Parsed, SyntaxError>, 
 }
 
 #[test]
-fn steps_come_to_what_the_whole_comes_to() {
+fn steps_have_the_result_of_the_whole() {
     let insert = "INSERT INTO t (a, b) VALUES (?, 2) ";
     for text in [
         format!("BEGIN UNLOGGED BATCH {} APPLY BATCH;", insert.repeat(10)),

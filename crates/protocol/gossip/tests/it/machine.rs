@@ -95,7 +95,7 @@ fn probe(id: u8, generation: u64) -> Effect {
 }
 
 #[test]
-fn alive_is_who_was_reached() {
+fn alive_are_the_reached_nodes() {
     let mut case = Case::plain();
     assert_eq!(case.hear(vec![delta(2, WALL, 5)]), [changed(2, Change::Found), probe(2, WALL)]);
     assert_eq!(case.standing(2), Some(Standing::Down(DownReason::NotReached)));
@@ -163,7 +163,7 @@ fn news_that_leave_something_out_are_not_taken() {
 }
 
 #[test]
-fn who_says_good_bye_is_not_asked_again_in_this_life() {
+fn a_node_that_shut_down_is_not_contacted_again_in_this_generation() {
     let mut case = Case::plain();
     case.meet(2);
     let mut good_bye = delta(2, WALL, 2);
@@ -175,7 +175,7 @@ fn who_says_good_bye_is_not_asked_again_in_this_life() {
 }
 
 #[test]
-fn a_node_that_stops_tells_the_living_and_is_still() {
+fn a_node_that_stops_notifies_the_live_ones_and_is_still() {
     let mut case = Case::plain();
     case.meet(2);
     case.hear(vec![delta(3, WALL, 1)]);

@@ -131,7 +131,7 @@ fn a_rumour_of_an_end_convicts_nobody() {
 }
 
 #[test]
-fn who_dies_young_is_convicted_in_time() {
+fn a_node_that_dies_soon_after_its_start_is_convicted_in_time() {
     for nodes in [3, 8] {
         for age in [0, 1, 3, 10, 30] {
             let mut last = Duration::ZERO;
@@ -243,7 +243,7 @@ fn a_node_that_stood_still_convicts_nobody() {
 }
 
 #[test]
-fn who_says_good_bye_is_down_at_once() {
+fn a_node_that_announces_its_shutdown_is_down_at_once() {
     let mut world = World::settled(7, 20);
     world.stop(5);
     world.run(Duration::from_millis(100));
@@ -297,7 +297,7 @@ fn a_clock_that_went_back_does_not_hide_a_restart() {
 }
 
 #[test]
-fn the_same_host_id_twice_is_told_to_the_older() {
+fn the_same_host_id_twice_is_reported_to_the_older() {
     let mut world = World::settled(10, 6);
     let generation = world.wall();
     world.start_as(6, host(2), address(6), generation);
@@ -332,7 +332,7 @@ fn twins_of_one_second_do_not_stay_mixed() {
 }
 
 #[test]
-fn faults_without_end_and_then_calm() {
+fn faults_without_end_and_then_none() {
     for seed in 0..30 {
         let mut random = Random(seed);
         let nodes = 3 + random.below(13);

@@ -210,7 +210,7 @@ impl World {
         self.kill(node);
     }
 
-    /// The node stands still until [`World::resume`]; its clock goes on.
+    /// The node is paused until [`World::resume`]; its clock runs on.
     pub fn pause(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.paused.get_or_insert_default();

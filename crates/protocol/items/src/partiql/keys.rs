@@ -6,7 +6,7 @@ use crate::condition::{Comparison, Operand};
 use crate::key_condition::{self, KeyAttribute, KeyCondition, RangeCondition, flipped};
 use crate::{Condition, Item, Result, Value, invalid};
 
-/// How the items of a SELECT are found. What they are filtered by is the whole condition.
+/// How the items of a SELECT are found. They are filtered by the whole condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
     /// By one Query after the other.

@@ -25,7 +25,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// Of names and strings, what stands between the quotes.
+    /// Of names and strings, the text between the quotes.
     pub(super) text: String,
     /// Line and column, from 1, in characters.
     pub(super) place: (usize, usize),

@@ -1,4 +1,4 @@
-//! Golden table of expressions: `testdata/expressions.txt` (`UPDATE=1` rewrites it). A line `item`, `names` or `values` sets what
+//! Golden table of expressions: `testdata/expressions.txt` (`UPDATE=1` rewrites it). A line `item`, `names` or `values` sets the values that
 //! the following expressions see; the result stands behind `=>`.
 
 use std::fmt::Write as _;

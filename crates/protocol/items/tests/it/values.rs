@@ -1,4 +1,4 @@
-//! Numbers and values: what is read, refused and stored.
+//! Numbers and values: reading, refusal and storage.
 
 use items::{Error, Number, Value, json, stored};
 

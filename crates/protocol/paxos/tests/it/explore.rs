@@ -1,5 +1,5 @@
 //! Every interleaving of two proposers, three replicas and a fourth node that takes the place of one of them; and of two proposers,
-//! three replicas and a power failure. What was acknowledged is there whichever quorum is asked, after every step.
+//! three replicas and a power failure. Acknowledged writes are there whichever quorum is read, after every step.
 //!
 //! The voters and proposers are those of this crate; votes, data and topology versions go with the range as `coordinator` has them go
 //! (docs/design/lwt.md, docs/design/topology.md). A message is handled and answered in one step, and one that is never handled is lost.
@@ -20,16 +20,16 @@ enum Bug {
     StreamedBeforeFence,
     /// The node that joins begins without votes.
     VotesNotCarried,
-    /// It takes over that a write was committed, and not what was written.
+    /// It takes over that a write was committed, and not its cells.
     CommitsWithoutValues,
     /// Requests during the change do not wait for the pending replica.
     PendingNotAsked,
-    /// A proposer does not look at what others have left.
+    /// A proposer ignores unfinished proposals of others.
     UnfinishedIgnored,
     /// A voter that is given the last commit answers before it is on disk.
     RepairNotSynced,
-    /// Node 3, which still has what it kept of the range in earlier times, drops it and fetches at once: what it acknowledged since the change
-    /// was announced goes too, and requests that counted it may end yet.
+    /// Node 3, which still has its old rows of the range, drops them and fetches at once: writes that it acknowledged since the change
+    /// was announced are dropped too, and requests that counted it may end yet.
     DroppedWithoutWait,
 }
 
@@ -40,7 +40,7 @@ enum Shape {
     Fixed,
     /// Node 3 takes the place of node 2.
     Replaces,
-    /// The same. Node 3 was a replica in earlier times, and drops what it has of them before it fetches.
+    /// The same. Node 3 was a replica in earlier times, and drops its rows of them before it fetches.
     Regains,
     /// Node 0 is the only replica; nodes 1 and 2 become replicas, too.
     Grows,
@@ -53,7 +53,7 @@ enum Op {
     Announce,
     /// A pending replica drops the rows that it has.
     Drop(usize),
-    /// Whatever requests have begun so far, their time is over.
+    /// The time of all requests begun so far is over.
     Wait,
     /// A source refuses the previous topology version.
     Fence(usize),
@@ -97,8 +97,8 @@ impl Shape {
     }
 
     /// The steps of the change, in the order of `membership::change` and `coordinator::pull`: a source is fenced before anything is
-    /// fetched from it, the rows that come as files come before the votes, and the rows of the other sources after them. So what a
-    /// pending replica is given is as old as it can be. When a step comes is what interleavings differ in. Node 1 is no source where
+    /// fetched from it, the rows that come as files come before the votes, and the rows of the other sources after them. So the data that a
+    /// pending replica is given is as old as it can be. Interleavings differ in the times of the steps. Node 1 is no source where
     /// there are three, and follows requests of the previous version for as long as they come.
     fn ops(self, bug: Bug) -> Vec<Op> {
         let mut ops = match self {
@@ -159,7 +159,7 @@ struct Write {
     read: u8,
 }
 
-/// The rows of the partition, each with what its author had read.
+/// The rows of the partition, each with the value that its author had read.
 type Rows = [Option<u8>; 2];
 
 fn put(rows: &mut Rows, write: Write) {
@@ -185,7 +185,7 @@ struct Node {
 }
 
 impl Node {
-    /// Votes; `may_fail` when a power failure may come, so that what it leaves is to be known.
+    /// Votes; `may_fail` when a power failure may come, so that the surviving state is to be known.
     fn vote(&mut self, plan: &Plan, may_fail: bool, request: Request<Write>) -> Reply<Write> {
         let syncs = match &request {
             Request::Commit(_) => false,
@@ -222,14 +222,14 @@ struct Client {
     proposer: Option<Proposer<Write>>,
     version: u8,
     rounds: u8,
-    /// On their way: the sending, the voter by its place among the voters, and what is asked.
+    /// On their way: the sending, the voter by its place among the voters, and the request.
     asked: Vec<(u32, usize, Request<Write>)>,
     decides: bool,
     again: Option<Ballot>,
 }
 
 impl Client {
-    /// Its time is over. What it has sent may arrive all the same.
+    /// Its time is over. Its messages may arrive all the same.
     fn expire(&mut self) {
         if self.outcome == Outcome::Running {
             (self.outcome, self.proposer, self.decides, self.again) = (Outcome::Failed, None, false, None);
@@ -344,9 +344,9 @@ impl State {
     fn begin(&mut self, plan: &Plan, at: usize, above: Ballot) {
         let client = &mut self.clients[at];
         client.rounds += 1;
-        // Another's write that it has finished; those who were not told find out.
+        // Another's write that it has finished; those that were not notified find out.
         client.asked.retain(|(_, _, request)| matches!(request, Request::Propose(_)));
-        // The second one's first round is the higher; after that whoever begins later.
+        // The second one's first round is the higher; after that the one that begins later.
         let micros = (above.micros + 1).max(10 + at as i64);
         let action = client.proposer.as_mut().expect("it runs").begin(Ballot { micros, node: at as u64 });
         self.carry_out(plan, at, action);
@@ -387,7 +387,7 @@ impl State {
         match action {
             Action::Wait => {}
             Action::Send { sending, to, request } => {
-                // A promise that comes late changes nothing but what others are refused.
+                // A promise that comes late changes only the refusals for others.
                 client.asked.retain(|(_, _, request)| !matches!(request, Request::Prepare(_)));
                 client.asked.extend(to.into_iter().map(|voter| (sending, voter, request.clone())));
             }
@@ -494,7 +494,7 @@ impl State {
     }
 }
 
-/// The sending of a client that tells what is chosen.
+/// The sending of a client that reports the chosen value.
 const TELLING: u32 = u32::MAX;
 
 fn new_proposer(voters: usize, quorum: usize) -> Proposer<Write> {
@@ -599,10 +599,10 @@ fn explore(plan: Plan) -> Explored {
     let mut seen: HashSet<u128> = HashSet::default();
     let mut judged: HashSet<u128> = HashSet::default();
     let mut first = State::new();
-    // Whoever begins first is the first; with a join it begins before that.
+    // The one that begins first is number one; with a join it begins before that.
     first.start(&plan, 0);
     if plan.shape != Shape::Fixed && plan.shape != Shape::Grows {
-        // It has promises: what the other one and the change get in the way of is its proposal.
+        // It has promises: the other one and the change interfere with its proposal.
         first.deliver(&plan, 0, 0);
         first.deliver(&plan, 0, 0);
     }
@@ -646,22 +646,22 @@ fn sound(plan: Plan) {
 }
 
 #[test]
-fn no_interleaving_with_a_join_loses_what_was_chosen() {
+fn no_interleaving_with_a_join_loses_chosen_writes() {
     sound(plan(Shape::Replaces, Bug::None));
 }
 
 #[test]
-fn no_interleaving_with_a_node_that_had_the_range_before_loses_what_was_chosen() {
+fn no_interleaving_with_a_node_that_had_the_range_before_loses_chosen_writes() {
     sound(plan(Shape::Regains, Bug::None));
 }
 
 #[test]
-fn no_interleaving_with_a_higher_replication_factor_loses_what_was_chosen() {
+fn no_interleaving_with_a_higher_replication_factor_loses_chosen_writes() {
     sound(plan(Shape::Grows, Bug::None));
 }
 
 #[test]
-fn no_interleaving_with_a_power_failure_loses_what_was_chosen() {
+fn no_interleaving_with_a_power_failure_loses_chosen_writes() {
     sound(plan(Shape::Fixed, Bug::None));
 }
 
@@ -699,7 +699,7 @@ fn injected_bugs_are_found() {
     }
 }
 
-/// Kept apart from what it would be mistaken for.
+/// Kept apart from similar outcomes.
 #[test]
 fn a_proposal_is_hashed_by_all_that_it_is() {
     let one = Proposal {

@@ -48,7 +48,7 @@ fn a_write_without_others() {
 }
 
 #[test]
-fn what_another_left_is_finished_first() {
+fn an_unfinished_proposal_is_finished_first() {
     let (mut proposer, prepare) = prepared(10);
     let left = proposal(5, Some("left"));
     proposer.reply(prepare, 0, promised(Some(proposal(3, Some("older"))), None));
@@ -64,7 +64,7 @@ fn what_another_left_is_finished_first() {
 }
 
 #[test]
-fn an_empty_proposal_hides_what_is_older() {
+fn an_empty_proposal_hides_older_ones() {
     let (mut proposer, prepare) = prepared(10);
     proposer.reply(prepare, 0, promised(Some(proposal(3, Some("older"))), None));
     let action = proposer.reply(prepare, 1, promised(Some(proposal(5, None)), None));
@@ -72,7 +72,7 @@ fn an_empty_proposal_hides_what_is_older() {
 }
 
 #[test]
-fn what_is_committed_is_not_finished_once_more() {
+fn a_committed_proposal_is_not_finished_once_more() {
     let (mut proposer, prepare) = prepared(10);
     let committed = proposal(5, Some("done"));
     let once_more = Proposal { ballot: ballot(7), ..committed.clone() };
@@ -82,7 +82,7 @@ fn what_is_committed_is_not_finished_once_more() {
 }
 
 #[test]
-fn who_lacks_the_last_commit_is_given_it() {
+fn a_voter_that_lacks_the_last_commit_is_sent_it() {
     let (mut proposer, prepare) = prepared(10);
     let last = proposal(5, Some("last"));
     proposer.reply(prepare, 0, promised(None, Some(last.clone())));
@@ -181,7 +181,7 @@ fn whether_a_write_came_before_many_others_is_uncertain() {
 }
 
 #[test]
-fn who_stops_before_he_proposed_is_certain() {
+fn a_proposer_that_stops_before_it_proposed_is_certain() {
     let (mut proposer, prepare) = prepared(10);
     assert_eq!(proposer.reply(prepare, 0, None), Action::Wait);
     let failure = Failure { uncertain: false, received: 0, required: 2 };

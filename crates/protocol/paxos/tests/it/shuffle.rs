@@ -27,7 +27,7 @@ struct Sum {
     contended: usize,
 }
 
-/// Runs a world; whether what its clients saw is right.
+/// Runs a world; whether its clients' observations are right.
 fn is_right(seed: u64, scenario: Scenario, sum: &mut Sum) -> bool {
     let mut world = World::new(seed, scenario);
     world.run();
@@ -56,7 +56,7 @@ fn all_right(seeds: std::ops::Range<u64>, scenario: Scenario) -> Sum {
 }
 
 #[test]
-fn calm_worlds_are_linear_and_everything_ends() {
+fn worlds_without_faults_are_linear_and_everything_ends() {
     let sum = all_right(0..1500, RELIABLE);
     assert_eq!(sum.open, 0, "{sum:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! A world of voters and clients in which chance decides what happens next. What clients saw is a history, to be judged.
+//! A world of voters and clients in which chance decides the next step. The clients' observations are a history, to be checked.
 
 use model::linear::{NEVER, Operation, RegisterInput, RegisterOutput};
 use paxos::{AcceptorState, Action, Ballot, BallotClock, Proposal, Proposer, Reply, Request, step};
@@ -29,7 +29,7 @@ pub enum Bug {
     None,
     /// A voter that crashes has forgotten its promises.
     PromiseNotStored,
-    /// Proposers do not hear of what others left unfinished.
+    /// Proposers do not learn of unfinished proposals of others.
     UnfinishedIgnored,
     /// A read, or a condition that does not hold, is answered without anything being proposed.
     NothingProposed,
@@ -54,7 +54,7 @@ pub struct Scenario {
     pub bug: Bug,
 }
 
-/// A write: what the register holds from a time on.
+/// A write: the value of the register from a time on.
 type Write = (Ballot, Option<i64>);
 
 struct Voter {
@@ -76,7 +76,7 @@ enum Message {
 struct Client {
     clock: BallotClock,
     proposer: Option<Proposer<Write>>,
-    /// The number of its operation: what comes later is for nobody.
+    /// The number of its operation: later replies are dropped.
     task: u64,
     /// Place of its operation in the history.
     operation: usize,
@@ -168,7 +168,7 @@ impl World {
                 self.wake();
             } else {
                 let at = self.chance.below(self.messages.len());
-                // A proposal arrives once at most: that is asked of the network.
+                // A proposal arrives once at most: the network has to ensure it.
                 let once = matches!(&self.messages[at], Message::Ask { request: Request::Propose(_), .. });
                 let message = if !once && self.chance.one_in(self.scenario.doubled) {
                     self.messages[at].clone()
@@ -188,7 +188,7 @@ impl World {
         (voter.state, voter.data) = voter.stored.clone();
     }
 
-    /// A client whose pause is over goes on; without any, one of those that wait for lost messages gives up.
+    /// A client whose pause has ended resumes; without any, one of those that wait for lost messages gives up.
     fn wake(&mut self) {
         let waiting: Vec<usize> =
             (0..self.clients.len()).filter(|at| self.clients[*at].again.is_some()).collect();
@@ -213,7 +213,7 @@ impl World {
         let input = match self.chance.below(3) {
             0 => RegisterInput::Read,
             _ => {
-                // Mostly what is there, so that much is applied.
+                // Mostly the present value, so that many are applied.
                 let held = self.voters[self.chance.below(self.scenario.voters)].data.1;
                 let guess = value(&mut self.chance, number);
                 let expected = if self.chance.one_in(4) { guess } else { held };
@@ -266,7 +266,7 @@ impl World {
         let ended = &mut self.history[one.operation];
         ended.output = Some(output);
         ended.ended = self.now;
-        // Whoever came later and was answered has settled what was uncertain before.
+        // A later request that was answered has settled the uncertain ones before it.
         let (invoked, now) = (ended.invoked, self.now);
         let history = &mut self.history;
         self.unsettled.retain(|(failed, operation)| {

@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// Real messages with changed bytes: what still reads as a message is one that reads the same again, and a node takes or refuses
+/// Real messages with changed bytes: bytes that still decode to a message decode to the same again, and a node takes or refuses
 /// it without harm.
 #[test]
 fn changed_messages_do_no_harm() {
@@ -119,7 +119,7 @@ fn changed_messages_do_no_harm() {
 }
 
 #[test]
-fn what_raft_never_says_is_refused() {
+fn messages_that_raft_never_sends_are_refused() {
     let mut two = Vec::new();
     let entry = |index, term| Entry { index, term, payload: Payload::Command(Bytes::from_static(b"c")) };
     codec::put_entries(&mut two, &[entry(5, 3), entry(7, 3)]);

@@ -50,7 +50,7 @@ impl Group {
         group
     }
 
-    /// Lets a node do something, and everybody what follows from it.
+    /// Lets a node act, and all nodes react.
     fn with(&mut self, id: u64, act: impl FnOnce(&mut Node)) {
         let mut queue = VecDeque::new();
         let began = Instant::now();

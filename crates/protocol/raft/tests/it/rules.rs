@@ -49,7 +49,7 @@ fn a_group_of_one_leads_without_waiting() {
 }
 
 #[test]
-fn a_follower_refuses_what_only_a_leader_does() {
+fn a_follower_refuses_operations_of_a_leader() {
     let mut world = World::new(3, 3, Bug::None);
     until(&mut world, "a leader", |world| world.leader().is_some());
     let leader = world.leader().unwrap();
@@ -139,7 +139,7 @@ fn a_change_of_the_group_survives_a_restart() {
 }
 
 #[test]
-fn what_was_handed_out_is_handed_out_after_a_restart() {
+fn entries_handed_out_are_handed_out_after_a_restart() {
     let mut world = World::new(7, 3, Bug::None);
     until(&mut world, "a leader", |world| world.leader().is_some());
     let leader = world.leader().unwrap();
@@ -255,7 +255,7 @@ fn a_log_with_holes_is_refused() {
 }
 
 #[test]
-fn a_node_whose_disk_was_wiped_says_so() {
+fn a_node_whose_disk_was_wiped_reports_it() {
     let mut world = World::new(9, 3, Bug::None);
     until(&mut world, "a leader", |world| world.leader().is_some());
     let leader = world.leader().unwrap();
@@ -348,7 +348,7 @@ fn learners_that_have_everything_are_left_alone() {
 
 /// A message that a learner lost is sent again at the next heartbeat, as to a voter.
 #[test]
-fn a_learner_that_lost_an_entry_has_it_after_the_next_heartbeat() {
+fn a_learner_that_lost_an_entry_receives_it_after_the_next_heartbeat() {
     for lost in ["the entry", "that it is committed", "both"] {
         let (mut world, leader) = with_learners(7);
         world.propose(leader);

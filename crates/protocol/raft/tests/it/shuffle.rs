@@ -1,5 +1,5 @@
 //! Thousands of groups under faults: entries never differ, one leader a term, nothing acknowledged is lost, reads are not
-//! stale, and the group comes to rest when faults stop. Injected bugs are caught.
+//! stale, and the group converges when faults stop. Injected bugs are caught.
 
 use crate::world::{Bug, World};
 

@@ -1,4 +1,4 @@
-//! A group in one thread: nodes with disks, a network that drops, doubles and reorders, crashes that lose what was not made
+//! A group in one thread: nodes with disks, a network that drops, doubles and reorders, crashes that lose data that was not made
 //! durable. A seed decides everything. The invariants are checked after every step.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Placement against a table that Cassandra's strategies made (`testdata/README.md`), and what must hold of any.
+//! Placement against a table that Cassandra's strategies made (`testdata/README.md`), and properties that hold for all.
 
 use std::collections::BTreeMap;
 

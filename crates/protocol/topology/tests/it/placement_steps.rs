@@ -74,7 +74,7 @@ fn changed(numbers: &mut Numbers, members: &[Member], free: &mut Vec<i64>, next:
 }
 
 #[test]
-fn a_placement_of_an_earlier_one_is_what_is_made_anew() {
+fn a_placement_from_an_earlier_one_equals_a_new_one() {
     let (mut reused, mut moved) = (0, 0);
     for seed in 0..3_000 {
         let mut numbers = Numbers(seed);
@@ -120,7 +120,7 @@ fn large(count: u32) -> Ring {
 
 /// Tokens that a step looks at.
 const STEP: usize = 1_024;
-/// The best of so many runs is judged: what else the host does is not meant.
+/// The best of so many runs is judged, to exclude other load of the host.
 const RUNS: usize = 5;
 
 /// A change of a large ring, at opt-level 1 and 3 (docs/design/topology.md).

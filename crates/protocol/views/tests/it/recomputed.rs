@@ -1,4 +1,4 @@
-//! Differential test: whatever is written, and in whatever order replicas get it, a view is what a look at its base gives.
+//! Differential test: after any writes, received by replicas in any order, a view equals its recomputation from the base.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn apply(partitions: &mut Partitions, update: PartitionUpdate) {
     }
 }
 
-/// The rows that a reader of a table finds in it, with what is hidden in them removed.
+/// The rows that a reader of a table finds in it, without the rows hidden in them.
 fn rows(partitions: &Partitions) -> impl Iterator<Item = (&DecoratedKey, Row)> {
     partitions.values().flat_map(|partition| {
         partition.rows().iter().map(|row| {
@@ -211,7 +211,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn a_view_is_what_its_base_gives(
+    fn a_view_equals_its_recomputation(
         writes in prop::collection::vec(write(), 1..12),
         orders in prop::collection::vec(prop::collection::vec(any::<u32>(), 24), 3),
     ) {
@@ -276,7 +276,7 @@ proptest! {
 
     /// A view of one base is compared with another base: differences are those that a reader sees, and mending removes them.
     #[test]
-    fn a_view_that_is_not_of_its_base_is_found_and_mended(
+    fn a_view_that_differs_from_its_base_is_found_and_repaired(
         writes in prop::collection::vec(write(), 1..8),
         others in prop::collection::vec(write(), 0..8),
     ) {
@@ -316,7 +316,7 @@ proptest! {
                         continue;
                     }
                     let wanted = expected(key, clustering).map(|(_, row)| row);
-                    let repaired = view.mend(clustering, wanted.as_ref(), there.as_ref(), floor, NOW);
+                    let repaired = view.repair(clustering, wanted.as_ref(), there.as_ref(), floor, NOW);
                     let mut update = PartitionUpdate::new(view.table().clone(), key.clone());
                     update.add_row(repaired);
                     apply(&mut shown, update);

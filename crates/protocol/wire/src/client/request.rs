@@ -6,7 +6,7 @@ use crate::notation::{length, put_bytes, put_long_string, put_short_bytes, put_s
 use crate::request::{PREPARE_KEYSPACE, parameter_flags};
 use crate::{BatchType, Consistency, Dialect, EventType, Flags, Opcode, Value, Version};
 
-/// Values and options of a statement. What a version does not know is left out.
+/// Values and options of a statement. Fields that a version does not know are left out.
 #[derive(Clone, Debug)]
 pub struct Parameters<'a> {
     /// Consistency level.

@@ -10,7 +10,7 @@ use crate::{
     ProtocolError, SchemaChange, Utf8Bytes, Version,
 };
 
-/// A response with what stands before its message.
+/// A response with the header before its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The id under which the request was traced.
@@ -79,7 +79,7 @@ pub struct Rows {
     pub columns: usize,
     /// Number of rows.
     pub rows: usize,
-    /// With what to ask for the next page.
+    /// The state to request the next page with.
     pub paging_state: Option<Bytes>,
     content: Bytes,
 }

@@ -88,7 +88,7 @@ fn versions_that_are_not_supported() {
     let rejection =
         Rejection { stream: 9, version: None, error: ProtocolError::UnsupportedVersion { version: 6 } };
     assert_eq!(decoder.next(&mut input), Some(Err(rejection)));
-    // Nothing more comes out, and what follows is dropped.
+    // Nothing more comes out, and the rest is dropped.
     input.extend_from_slice(&bare(4, 0, 5, 0, b""));
     assert_eq!(decoder.next(&mut input), None);
     assert!(input.is_empty());

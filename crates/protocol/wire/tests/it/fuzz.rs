@@ -1,6 +1,6 @@
 //! A seeded fuzzer: good streams with a few bytes changed, and noise.
 //!
-//! The corpus is `testdata/fuzz`: every message in every dialect and framing. It is also what the protocol's bytes are:
+//! The corpus is `testdata/fuzz`: every message in every dialect and framing. It also defines the protocol's bytes:
 //! `UPDATE=1 cargo test -p wire` writes it again, and a change there is a change that clients see.
 
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::samples::{dialects, requests, responses, transports};
 
 const MESSAGE_LEN_MAX: usize = 1 << 20;
 
-/// Takes everything out of the bytes, in pieces, and reads it. What matters is that nothing panics, and that the
-/// decoder always moves on.
+/// Takes everything out of the bytes, in pieces, and reads it. It must not panic, and the
+/// decoder must always advance.
 fn run(direction: Direction, dialect: Dialect, decoder: &mut Decoder, bytes: &[u8], random: &mut Random) {
     let mut input = BytesMut::new();
     let mut rest = bytes;
@@ -137,7 +137,7 @@ fn streams() -> Vec<(PathBuf, Stream)> {
 }
 
 #[test]
-fn the_corpus_is_what_is_written_today() {
+fn the_corpus_equals_the_present_encoding() {
     for (path, stream) in streams() {
         if std::env::var_os("UPDATE").is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever one half of the protocol writes, the other half reads: every message, version and transport.
+//! Round trips between both halves of the protocol: every message, version and transport.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! A body that ends too early is an error wherever it ends; a body that goes on is read as if it did not.
+//! A body that ends too early is an error wherever it ends; surplus bytes behind a body are ignored.
 
 use wire::client::Answer;
 use wire::{Envelope, ProtocolError, Request};

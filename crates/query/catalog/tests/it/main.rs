@@ -1,3 +1,3 @@
-//! Tests of what computed tables contain, by their reads.
+//! Tests of the content of computed tables, by reads.
 
 mod stored;

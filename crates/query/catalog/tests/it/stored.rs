@@ -64,7 +64,7 @@ struct Seen {
     polls: usize,
 }
 
-/// Reads page after page; what each looks at is a place to yield.
+/// Reads page after page; each object that is looked at is a place to yield.
 fn read(schema: &Arc<Schema>, mut command: ReadCommand) -> Seen {
     let sim = Simulation::new(3, Config { preempt_per_million: 1_000_000, ..Config::default() });
     let schema = schema.clone();
@@ -153,7 +153,7 @@ fn a_table_of_many_columns_is_made_in_steps() {
 }
 
 #[test]
-fn the_rows_of_what_is_wanted_are_made_and_no_others() {
+fn only_the_wanted_rows_are_made() {
     let schema = schema([keyspace("ks", 300, 2), keyspace("other", 40, 1)]);
     let range = |from: &str, upto: &str, columns: &ReadCommand| RowRange {
         start: Bound::new(&columns.table, &[Some(from.as_bytes())], Side::Before),

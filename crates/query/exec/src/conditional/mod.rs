@@ -1,7 +1,7 @@
 //! Conditional statements: INSERT, UPDATE and DELETE with IF, alone or in a batch of one partition.
 //!
-//! The conditions on each row are collected here; the coordinator reads the rows, asks whether the conditions hold and
-//! what then is to be written, and sees to it that nothing came between.
+//! The conditions on each row are collected here; the coordinator reads the rows, asks whether the conditions hold and for
+//! the writes then, and ensures that no other write came between.
 
 mod result;
 
@@ -27,7 +27,7 @@ use crate::modification::{ModificationKind, ModificationPlan};
 use crate::request::{Request, TimeoutKind};
 use crate::sink::Sink;
 
-/// A statement with what its expressions are bound to.
+/// A statement with the bindings of its expressions.
 struct Statement<'a> {
     plan: &'a ModificationPlan,
     binds: std::borrow::Cow<'a, Binds>,
@@ -54,7 +54,7 @@ struct CasRequest<'a> {
 }
 
 /// Carries out a conditional statement, or a conditional batch, and yields whether it was applied; `masks`, where the caller does not
-/// see what they hide, are the schema and where their functions run.
+/// see masked values, are the schema and where their functions run.
 ///
 /// # Errors
 /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the statements name several partitions, a value does not fit
@@ -164,7 +164,7 @@ impl<'a> CasRequest<'a> {
             start: Bound::before_row(self.table, key),
             end: Bound::after_row(self.table, key),
         };
-        // With nothing but conditions on static columns, the first row tells that the partition exists.
+        // With nothing but conditions on static columns, the first row proves that the partition exists.
         let (slices, limits) = if self.rows.is_empty() {
             (Slices::all(), Limits { rows: 1, ..Limits::NONE })
         } else if self.table.clustering().is_empty() {
@@ -208,7 +208,7 @@ impl<'a> CasRequest<'a> {
             let one = plan.conditional_update(self.key.clone(), self.request, &env, ballot, existing)?;
             update.merge(one);
         }
-        // A deletion would hide what is written at the same time.
+        // A deletion would hide cells written at the same time.
         update.stamp_deletions(ballot - 1);
         Ok(Some(update))
     }

@@ -24,7 +24,7 @@ pub(super) fn follow(table: &Table, context: &DdlContext<'_>) -> Result<Vec<Sche
 }
 
 /// The edits by which the log of a table follows its definition, and the first generation of streams with the first log. Without capture a log
-/// stays as it is, for those who have not read all of it. `table_id` is one that was made for this change, `now_micros` the time since the
+/// stays as it is, for readers that have not read all of it. `table_id` is one that was made for this change, `now_micros` the time since the
 /// epoch.
 ///
 /// # Errors

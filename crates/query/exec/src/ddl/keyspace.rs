@@ -21,7 +21,7 @@ struct Settings {
     durable_writes: Option<bool>,
 }
 
-/// Reads the properties of a keyspace. `old` is its replication before, from which ALTER takes what is not said.
+/// Reads the properties of a keyspace. `old` is its replication before, from which ALTER takes omitted properties.
 fn settings(
     name: &str,
     properties: &[Property],

@@ -36,7 +36,7 @@ pub struct DdlContext<'a> {
     pub table_id: [u8; 16],
     /// Microseconds since the epoch.
     pub now_micros: i64,
-    /// Whether user-defined functions are enabled, and what they may use.
+    /// Whether user-defined functions are enabled, and their limits.
     pub functions: &'a udf::Limits,
     /// Whether materialized views may be created.
     pub materialized_views: bool,

@@ -1,4 +1,4 @@
-//! DROP of functions, aggregates, indexes, materialized views and triggers: the objects and what depends on them are looked up
+//! DROP of functions, aggregates, indexes, materialized views and triggers: the objects and their dependents are looked up
 //! in the schema. Statements that create them are refused until the objects work.
 
 use cluster::SchemaEdit;

@@ -1,4 +1,4 @@
-//! The values of options as statements write them: texts, maps, numbers and booleans, with Cassandra's messages for what is none.
+//! The values of options as statements write them: texts, maps, numbers and booleans, with Cassandra's messages for invalid ones.
 
 use std::collections::BTreeMap;
 

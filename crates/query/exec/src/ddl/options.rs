@@ -147,7 +147,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what only a materialized view may have.
+/// Refuses options that only a materialized view may have.
 ///
 /// # Errors
 /// [`ExecError::Config`](crate::ExecError::Config) when `synchronous_updates` is set.

@@ -6,7 +6,7 @@ use schema::units::{ScalingError, SizeError, scaling_parameter, share, shown_siz
 
 use crate::error::{Result, config, shown};
 
-/// The least size of a flush and of an SSTable that is asked for.
+/// The least size of a flush and of an SSTable that may be configured.
 const SIZE_MIN: i64 = 1 << 20;
 /// Bytes that an SSTable is to have when nothing is said.
 const TARGET_DEFAULT: i64 = 1 << 30;
@@ -65,7 +65,7 @@ pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
 }
 
 fn check_scaling(list: &str) -> Result<()> {
-    // Java's split forgets what is empty at the end.
+    // Java's split drops empty strings at the end.
     let trimmed = list.trim_end_matches(',');
     for one in if trimmed.is_empty() { list } else { trimmed }.split(',').map(str::trim) {
         let refused = match scaling_parameter(one) {

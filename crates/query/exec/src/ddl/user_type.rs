@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP TYPE; what uses a changed type is rebuilt with it.
+//! CREATE, ALTER and DROP TYPE; users of a changed type are rebuilt with it.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub(super) fn check(table: &Table, target: &IndexTarget, index: &Index, family: 
     check_options(index, column)
 }
 
-/// Checks what ScyllaDB's class alone asks for.
+/// Checks the requirements of ScyllaDB's class only.
 pub(super) fn check_class(index: &Index, table: &Table) -> Result<()> {
     let [target] = index.targets.as_slice() else {
         return invalid!("A vector index is on one column");

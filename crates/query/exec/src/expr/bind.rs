@@ -9,7 +9,7 @@ use crate::error::Result;
 /// One bind marker as it was resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarkerSpec {
-    /// Its name: given by `:name`, or of what it stands for.
+    /// Its name: given by `:name`, or that of the column that it stands for.
     pub name: String,
     /// Type of its value.
     pub ty: CqlType,

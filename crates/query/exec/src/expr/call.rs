@@ -1,4 +1,4 @@
-//! Calls in expressions: what a name means, which overload is called, and its arguments.
+//! Calls in expressions: the resolution of names and overloads, and their arguments.
 
 use std::rc::Rc;
 

@@ -89,7 +89,7 @@ pub fn arguments(function: &UserFunction, exprs: &[Expr], env: &Env<'_>) -> Resu
     exprs.iter().map(value).collect()
 }
 
-/// Makes user-defined calls for one statement, and remembers what the client is to be warned of.
+/// Makes user-defined calls for one statement, and collects the warnings for the client.
 pub struct Caller<'a> {
     /// Where functions run.
     pub runtime: &'a udf::Runtime,

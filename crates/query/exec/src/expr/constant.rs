@@ -30,7 +30,7 @@ impl Clock for Never {
     }
 }
 
-/// The value of a term without markers and calls; `what` it is stands in messages.
+/// The value of a term without markers and calls; `what` is its name in messages.
 ///
 /// # Errors
 /// When it has a marker or a call in it, or is no value of the type.

@@ -8,7 +8,7 @@ use types::CqlType;
 
 use super::literal::Fit;
 
-/// Whether a selector has parts; what has none costs less to look at than to look up.
+/// Whether a selector has parts; one without is cheaper to resolve than to look up.
 pub(super) fn is_compound(selector: &Selector) -> bool {
     !matches!(
         selector.kind,
@@ -24,7 +24,7 @@ pub(super) fn is_compound(selector: &Selector) -> bool {
 /// aggregate.
 type Place = (usize, bool, bool);
 
-/// The facts about the parts of a tree that is being resolved. Choosing an overload asks each operand what it could be,
+/// The facts about the parts of a tree that is being resolved. Choosing an overload asks each operand for its possible types,
 /// and operands are themselves calls: without this, each level of nesting multiplies the work.
 #[derive(Default)]
 pub(super) struct Known {

@@ -43,7 +43,7 @@ pub fn now_function() -> cql::ast::QualifiedName {
     cql::ast::QualifiedName { keyspace, name, pos: cql::ast::Pos::default() }
 }
 
-/// The value of a constant for what `name` says, which is of type `ty`.
+/// The value of a constant for `name`, which is of type `ty`.
 ///
 /// # Errors
 /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a constant of this kind cannot be of the type, or its text is

@@ -98,7 +98,7 @@ pub fn resolve(ast: &Mask, masked: &Masked<'_>, schema: &Schema) -> Result<Colum
 }
 
 impl Expr {
-    /// A column as everybody may see it: its value, or what its mask makes of it.
+    /// A column as everybody may see it: its value, or the result of its mask.
     ///
     /// # Errors
     /// When the mask's function is gone, so that nothing of the column can be shown.

@@ -376,7 +376,7 @@ fn check_value_bytes(bytes: usize) -> Result<()> {
 
 /// Evaluates the parts and puts them together as a value of `ty`.
 fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
-    // Parts are slices of what they are made from: only the whole takes memory.
+    // Parts are slices of their sources: only the whole takes memory.
     let bytes = std::cell::Cell::new(0_usize);
     let eval = |expr: &Expr| -> Result<Value> {
         let value = expr.eval(env)?;

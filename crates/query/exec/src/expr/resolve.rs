@@ -70,7 +70,7 @@ impl Markers {
         Self { specs: vec![None; count], calls: Vec::new() }
     }
 
-    /// Says what a marker stands for.
+    /// Records the column or type of a marker.
     pub fn record(&mut self, marker: &Marker, name: &str, ty: CqlType) {
         let at = marker.index as usize;
         if self.specs.len() <= at {
@@ -178,7 +178,7 @@ impl<'a> Resolver<'a> {
     /// # Errors
     /// As [`Resolver::term`].
     pub fn selector(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
-        // What is known of another tree says nothing of this one, which may stand where that one stood.
+        // Facts about another tree do not hold for this one, which may have its address.
         let outer = std::mem::take(&mut self.known);
         let expr = self.resolve(selector, receiver);
         self.known = outer;
@@ -190,7 +190,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The expression of a part of the tree. While only types are asked for, each part is resolved once for each type that may
-    /// be wanted of it, and what comes back has the right type and nothing else.
+    /// be wanted of it, and the result has the right type and nothing else.
     pub(super) fn resolve(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         if !self.probing || !is_compound(selector) {
             return self.resolve_anew(selector, receiver);
@@ -753,7 +753,7 @@ impl<'a> Resolver<'a> {
                 None
             }
             SelectorKind::CountRows => Some(CqlType::Bigint),
-            // What remains is resolved, part by part and each part once.
+            // The others are resolved, part by part and each part once.
             SelectorKind::Arithmetic(..)
             | SelectorKind::Metadata(..)
             | SelectorKind::Function(_)
@@ -822,7 +822,7 @@ impl<'a> Resolver<'a> {
                     Err(_) => Fit::None,
                 }
             }
-            // A constant fits several types, and so does what is made of it.
+            // A constant fits several types, and so do expressions of it.
             SelectorKind::Negate(inner) if !matches!(inner.kind, SelectorKind::Column(_)) => {
                 self.fit(inner, ty).min(Fit::Weak)
             }

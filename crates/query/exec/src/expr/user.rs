@@ -193,7 +193,7 @@ impl Resolver<'_> {
             }
         }
         let shown = |all: &[&Candidate]| all.iter().map(|one| one.shown()).collect::<Vec<_>>().join(", ");
-        // What the place of the call wants decides between what the arguments leave open.
+        // The expected type of the call decides between the candidates that the arguments leave.
         if let (2.., Some(receiver)) = (compatible.len(), receiver) {
             let fits = |one: &&&Candidate| fit_of_type(&receiver.ty, one.returns()) == Fit::Exact;
             if let [only] = compatible.iter().filter(fits).collect::<Vec<_>>().as_slice() {

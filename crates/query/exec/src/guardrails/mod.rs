@@ -1,4 +1,4 @@
-//! Guardrails: limits on what ordinary roles may ask for, with Cassandra's names and messages. A limit warns, refuses, or both.
+//! Guardrails: limits on requests of ordinary roles, with Cassandra's names and messages. A limit warns, refuses, or both.
 //!
 //! As in Cassandra they bind nobody on a node without authentication, and no superuser.
 

@@ -35,7 +35,7 @@ impl Stamp {
         }
     }
 
-    /// When what has the statement's TTL expires; the far future is cut to the last second that can be stored.
+    /// The expiry of cells with the statement's TTL; the far future is cut to the last second that can be stored.
     pub fn expires(&self) -> Seconds {
         self.now.saturating_add(self.ttl).min(mutation::NO_DELETION - 1)
     }
@@ -56,7 +56,7 @@ impl Stamp {
         DeletionTime::new(self.timestamp, self.now)
     }
 
-    /// The deletion of what an overwritten collection held: just before its new cells.
+    /// The deletion of an overwritten collection's old cells: just before its new cells.
     fn overwritten(&self) -> DeletionTime {
         DeletionTime::new(self.timestamp.saturating_sub(1), self.now)
     }
@@ -78,7 +78,7 @@ pub fn row(
     let mut operations = operations.iter();
     // Nearly always each operation has a column of its own, in their order.
     for operation in operations.by_ref() {
-        // What is added to one column twice adds up.
+        // Two additions to one column add up.
         let pending = columns.last().filter(|(id, _)| *id == operation.column.id).map(|(_, data)| data);
         let Some(data) = data(operation, stamp, env, (existing, pending))? else { continue };
         let column = &operation.column;
@@ -115,8 +115,8 @@ pub fn bound_row(clustering: Clustering, cells: &[(ColumnId, u32)], stamp: &Stam
     Row::from_columns(clustering, columns)
 }
 
-/// The effect of an operation on its column, if anything. `before` is the row as it was read, and what the statement's earlier
-/// operations say of the column.
+/// The effect of an operation on its column, if anything. `before` is the row as it was read, with the statement's earlier
+/// operations on the column.
 fn data(
     operation: &Operation,
     stamp: &Stamp,

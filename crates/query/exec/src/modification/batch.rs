@@ -1,4 +1,4 @@
-//! BATCH: the rules of what may stand together, size limits, and the merge of statements that meet in a partition.
+//! BATCH: the rules of allowed combinations, size limits, and the merge of statements that meet in a partition.
 
 use std::collections::BTreeMap;
 

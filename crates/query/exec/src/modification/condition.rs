@@ -37,7 +37,7 @@ pub struct ColumnCondition {
     part: Part,
     /// The request.
     test: Test,
-    /// Type of what is compared.
+    /// Type of the compared value.
     ty: CqlType,
 }
 
@@ -215,7 +215,7 @@ fn in_marker(expr: &Expr, env: &Env<'_>) -> Result<Vec<Option<Bytes>>> {
     Ok(values)
 }
 
-/// The part of a column that a relation names, and what it is compared with.
+/// The part of a column that a relation names, and its operand.
 fn part<'a>(
     target: &Target,
     column: &'a Column,
@@ -459,7 +459,7 @@ fn compare(
     use ComparisonOperator::{Equal, NotEqual};
     let (held, value) = match (held, value) {
         (Some(held), Some(value)) => (held, value),
-        // Of what is not null only that it is another can be said.
+        // A value that is not null is only known to differ from null.
         (None, Some(_)) => return Ok(operator == NotEqual),
         (held, None) => {
             return match operator {

@@ -390,7 +390,7 @@ impl ModificationPlan {
         })
     }
 
-    /// The columns whose values decide what is written.
+    /// The columns whose values decide the written values.
     pub fn columns_to_read(&self) -> impl Iterator<Item = schema::ColumnId> {
         let all = self.statics.iter().chain(&self.regulars);
         all.filter(|operation| operation.change.needs_read()).map(|operation| operation.column.id)
@@ -408,7 +408,7 @@ impl ModificationPlan {
             && (!self.statics.is_empty() || self.conditions.has_static())
     }
 
-    /// Refuses restrictions that do not go with what a DELETE deletes.
+    /// Refuses restrictions that do not fit the deleted columns of a DELETE.
     fn check_deleted(&self, restrictions: &Restrictions) -> Result<()> {
         if !self.conditions.is_empty() && !restrictions.is_full_row(&self.table) {
             let what = match (self.changes_rows(), self.conditions.has_regular()) {
@@ -485,7 +485,7 @@ impl ModificationPlan {
         }
     }
 
-    /// The seconds to live that the statement or its table gives, when what it writes would end at a time that can be stored.
+    /// The seconds to live that the statement or its table gives, when its cells would expire at a time that can be stored.
     fn ttl(&self, env: &Env<'_>, now: u32) -> Result<u32> {
         let given = self.given_ttl(env)?;
         let default =
@@ -584,7 +584,7 @@ impl ModificationPlan {
     }
 
     /// The update that a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
-    /// what was read for its conditions.
+    /// the row read for its conditions.
     ///
     /// # Errors
     /// As [`ModificationPlan::updates`].

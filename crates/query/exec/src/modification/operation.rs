@@ -24,7 +24,7 @@ pub struct Operation {
 /// The kinds of changes.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The whole value; of an unfrozen column what was there before is deleted.
+    /// The whole value; the old cells of an unfrozen column are deleted.
     Set(Expr),
     /// Elements behind a list.
     Append(Expr),

@@ -10,7 +10,7 @@ use crate::sink::{
     Sink,
 };
 
-// What execution takes for too large, the response refuses to hold.
+// A result that execution takes for too large is refused by the response.
 const _: () = assert!(RESULT_BYTES_MAX == wire::RESULT_BYTES_MAX);
 
 /// Writes rows and warnings into a response.
@@ -79,7 +79,7 @@ impl RowSink for RowsWriter<'_> {
     }
 }
 
-/// Writes what a statement came to. Rows are in the response already.
+/// Writes the outcome of a statement. Rows are in the response already.
 pub fn write_outcome(outcome: &Outcome, client: &ClientState<'_>, out: &mut ResponseWriter) {
     match outcome {
         Outcome::Void => out.void(),

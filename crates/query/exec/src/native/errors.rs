@@ -116,7 +116,7 @@ pub fn cql_error(error: &ExecError) -> CqlError {
 /// The most bytes of a message: it may repeat a client's text, which may be as long as a statement, and a `[string]` of the protocol has 65,535
 /// bytes at most.
 const MESSAGE_BYTES_MAX: usize = 1_800;
-/// Bytes of the end of a message that is shortened: there it often says what is wrong.
+/// Bytes of the end of a message that is shortened: which often has the reason.
 const MESSAGE_END_BYTES: usize = 600;
 
 /// A message with its middle left out when it is too long.

@@ -1,5 +1,5 @@
-//! The front end of the native protocol: QUERY, PREPARE, EXECUTE and BATCH become plans with values and a context, and what
-//! plans yield becomes RESULT messages. Nothing else of this crate knows the protocol.
+//! The front end of the native protocol: QUERY, PREPARE, EXECUTE and BATCH become plans with values and a context, and the rows that
+//! plans yield become RESULT messages. Nothing else of this crate knows the protocol.
 
 mod client;
 mod encode;

@@ -1,4 +1,4 @@
-//! The paging state: where a result goes on. It travels through the client, so it carries a version, the table it
+//! The paging state: the position at which a result resumes. It travels through the client, so it carries a version, the table it
 //! belongs to and a checksum, and every part of it is checked before use.
 //!
 //! Layout: version (1 byte), table id (16), rows left of the LIMIT (8), rows of the partition that were returned (8),
@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::sink::{PagingState, RowsPosition};
 
 const VERSION: u8 = 1;
-/// The first byte of the state of a DESCRIBE, which goes on with the schema's version (16) and an offset (4).
+/// The first byte of the state of a DESCRIBE, which continues with the schema's version (16) and an offset (4).
 const DESCRIPTION_VERSION: u8 = 2;
 const CHECKSUM_LEN: usize = 4;
 
@@ -40,7 +40,7 @@ pub fn encode(state: &PagingState) -> Bytes {
     }
 }
 
-/// Reads what a client sent for a statement. Statements whose results are not paged ignore it.
+/// Decodes the state that a client sent for a statement. Statements whose results are not paged ignore it.
 ///
 /// # Errors
 /// When the bytes are none that this server made for the statement.

@@ -1,4 +1,4 @@
-//! Requests of the native protocol as execution takes them: values, parameters, and what a trace shows of them.
+//! Requests of the native protocol as execution takes them: values, parameters, and their form in a trace.
 
 use wire::{QueryParameters, Values};
 

@@ -142,7 +142,7 @@ impl State {
             && let Some(id) = self.order.pop_front()
         {
             let entry = self.by_id.get_mut(&id).expect("what is in the order is known");
-            // What was executed since the last time stays for another round, unless nobody would go.
+            // Statements executed since the last time stay for another round, unless none would be evicted.
             if std::mem::take(&mut entry.used) && entry.fit != Fit::Invalid {
                 self.order.push_back(id);
                 continue;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_executed_stays_when_there_is_no_room() {
+    fn executed_statements_stay_when_there_is_no_room() {
         let schema = Arc::new(Schema::default());
         let statements = PreparedStatements::new(3 * bytes_of("USE a"));
         let first = prepare(&statements, "USE a", &schema);

@@ -12,10 +12,10 @@ use crate::performer::Performer;
 /// A statement: the kind of the object that it makes, its name and the text.
 pub(crate) type Made = (&'static str, String, String);
 
-/// The part of roles in a description of the whole schema; empty for who may not see all roles.
+/// The part of roles in a description of the whole schema; empty for a role that may not see all roles.
 ///
 /// # Errors
-/// When `passwords` are wanted by who is no superuser.
+/// When a role that is no superuser wants `passwords`.
 pub(crate) fn statements(
     schema: &Schema,
     performer: Option<&Performer<'_>>,
@@ -55,7 +55,7 @@ pub(crate) fn statements(
     Ok(out)
 }
 
-/// Permissions on what is gone have no statement.
+/// Permissions on dropped objects have no statement.
 fn grants<'r>(
     role: &'r Role,
     resource: &str,

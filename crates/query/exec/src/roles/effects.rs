@@ -1,4 +1,4 @@
-//! The grants that change with other objects: who creates one may do everything with it, and the grants on an object end with it.
+//! The grants that change with other objects: the creator of one has all permissions on it, and the grants on an object end with it.
 
 use auth::Resource;
 use cluster::SchemaEdit;

@@ -26,7 +26,7 @@ const NAME_LEN_MAX: usize = 256;
 const WITHOUT_EFFECT: &str = "shares and workload_type of service levels are stored and have no effect yet: requests of all \
                               service levels share one scheduling group";
 
-/// Refuses a change by somebody who may not make it: where permissions are asked for, it takes a superuser.
+/// Refuses a change by a role that may not make it: with authorization it takes a superuser.
 fn check(permission: &str, context: &RoleContext<'_>) -> Result<()> {
     let performer = &context.performer;
     if !performer.restricted || performer.access.is_superuser {

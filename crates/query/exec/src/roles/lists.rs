@@ -18,7 +18,7 @@ const EMPTY_MAP: &[u8] = &[0; 4];
 /// Carries out a LIST statement.
 ///
 /// # Errors
-/// When the performer may not see it, or it names what is not there.
+/// When the performer may not see it, or it names a missing object.
 pub fn list<S: Sink>(statement: &Statement, context: &RoleContext<'_>, sink: &mut S) -> Result<Outcome> {
     match statement {
         Statement::ListRoles(ast) => {

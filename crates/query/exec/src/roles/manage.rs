@@ -19,7 +19,7 @@ const NAME_LEN_MAX: usize = 512;
 pub(super) struct Creation<'a> {
     name: &'a RoleName,
     if_not_exists: bool,
-    /// A user may log in without an option that says so.
+    /// A user may log in without an option for it.
     can_login: bool,
     options: &'a [RoleOption],
 }
@@ -164,7 +164,7 @@ pub(super) fn create(
     Ok(Planned::Change(RoleChange { edits, warnings: Vec::new() }))
 }
 
-/// Refuses a change of a role by somebody who may not make it.
+/// Refuses a change of a role by a role that may not make it.
 fn check_alteration(name: &str, options: &[RoleOption], context: &RoleContext<'_>) -> Result<()> {
     let performer = &context.performer;
     let is_super = performer.access.is_superuser;

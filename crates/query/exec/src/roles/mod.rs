@@ -1,5 +1,5 @@
 //! Statements about roles, permissions and service levels. Each is planned, purely, into edits of a known version of the schema, or
-//! into rows; who runs it is checked first, in Cassandra's order and with its texts.
+//! into rows; the caller's permissions are checked first, in Cassandra's order and with its texts.
 
 mod changed;
 pub(crate) mod describe;
@@ -48,7 +48,7 @@ pub(crate) struct RoleChange {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How a statement goes on.
+/// The next step of a statement.
 pub(crate) enum Planned {
     /// This password has to be hashed first; then the statement is planned again.
     Hash(Password),

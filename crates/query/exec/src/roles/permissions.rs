@@ -51,7 +51,7 @@ pub(super) fn applicable(named: &Permissions, resource: &Resource) -> Result<Per
     Ok(set)
 }
 
-/// A statement that was checked: what it is about, and which permissions.
+/// A statement that was checked: its resource, and the permissions.
 fn checked(
     operation: &str,
     (named, resource_named, grantee): (&Permissions, &ast::Resource, &RoleName),

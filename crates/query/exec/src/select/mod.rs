@@ -79,7 +79,7 @@ pub struct SelectPlan {
     /// Whether it returns one row as it is: neither filtered, nor counted, nor put together of several, and without a function that another
     /// language calculates.
     pub is_row_lookup: bool,
-    /// The same for roles without permission to see what masks hide; none of a table without masks.
+    /// The same for roles without permission to see masked values; none of a table without masks.
     pub masked: Option<Box<MaskedSelect>>,
 }
 
@@ -251,7 +251,7 @@ fn view_filter(view: &Table, lookup: &Lookup<'_>) -> Option<Filter> {
     Some(Filter { column: hidden.into(), name: key.name.clone(), test: Test::SameAs(key.into()) })
 }
 
-/// Refuses what does not go with an order by nearness.
+/// Refuses clauses that cannot be combined with an order by nearness.
 ///
 /// # Errors
 /// Without LIMIT; with PER PARTITION LIMIT, DISTINCT or an aggregation.
@@ -411,7 +411,7 @@ fn group_function<'a>(
     }
 }
 
-/// The order of rows: reversed or not, and what has to be sorted after reading.
+/// The order of rows: reversed or not, and the columns to sort by after reading.
 fn order_by(
     ast: &Select,
     table: &Table,
@@ -524,7 +524,7 @@ fn check_distinct(
             column.name
         );
     }
-    // Who names the partitions knows their keys.
+    // A statement that names the partitions knows their keys.
     if restrictions.keys.is_some() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Reading by way of a secondary index: pages of places first, then the rows that are there.
 //!
-//! A place may be stale, so whoever gets the rows filters them as any others (docs/design/index.md). What is held is bounded by a
+//! A place may be stale, so the reader filters the rows as any others (docs/design/index.md). Memory is bounded by a
 //! page of places and by the first pages of a few partitions.
 
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ impl Places {
         let mut queue = VecDeque::new();
         let mut resume = command.resume.clone();
         if partitions && let Some(inside) = resume.take_if(|resume| resume.clustering.is_some()) {
-            // The partition goes on by itself, and its place is not asked for again.
+            // The partition resumes by itself, and its place is not searched again.
             resume = Some(behind(&inside.key));
             queue.push_back(Place { key: inside.key.clone(), rows: None, resume: Some(inside) });
         }
@@ -125,7 +125,7 @@ impl Places {
         let page = read(coordinator, request, &self.query, request.deadline(TimeoutKind::Range)).await?;
         self.exhausted = page.more.is_none();
         self.query.resume = page.more.map(|more| match self.partitions {
-            // All of the partition is read, whatever other places it has.
+            // All of the partition is read, regardless of its other places.
             true => behind(&more.key),
             false => more,
         });

@@ -158,7 +158,7 @@ fn tombstone_warning(
     })
 }
 
-/// Where the result goes on.
+/// The position at which the result resumes.
 fn position<'a>(plan: &SelectPlan, request: &Request<'a>) -> Result<Option<&'a RowsPosition>> {
     if !plan.sort.is_empty() && request.page_size.is_some() {
         return invalid!(
@@ -417,7 +417,7 @@ impl<R: RowSink> Emitter<'_, R> {
         self.left == 0 || self.page_left == 0
     }
 
-    /// Says where the result goes on, if it may.
+    /// Sets the position at which the result resumes, if it may.
     fn set_paging_state(&mut self) {
         if self.left == 0 {
             return;
@@ -498,8 +498,8 @@ impl<R: RowSink> Emitter<'_, R> {
         Ok(pages.tombstones())
     }
 
-    /// Takes over where a read ended. The replica counts rows of a partition that the filters then refuse; what counts
-    /// for PER PARTITION LIMIT is what was returned.
+    /// Applies the position at which a read ended. The replica counts rows of a partition that the filters then refuse;
+    /// PER PARTITION LIMIT counts returned rows.
     fn advance(&mut self, resume: Resume) {
         let returned = match &self.place {
             Some(place) if place.key == resume.key => place.rows_in_partition,

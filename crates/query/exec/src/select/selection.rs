@@ -163,12 +163,12 @@ impl Selection {
     /// Hands a row to a sink.
     ///
     /// # Errors
-    /// Also when the result becomes larger than a result may be, before what is too large is put together.
+    /// Also when the result becomes larger than a result may be, before an oversized one is put together.
     pub fn write(&self, env: &Env<'_>, rows: &mut impl RowSink) -> Result<()> {
         match &self.outputs {
             Outputs::Columns(columns) => {
                 if let Some(row) = env.row {
-                    // The same large value may be named often: what is too large is refused before any of it is copied.
+                    // The same large value may be named often: an oversized result is refused before any of it is copied.
                     if columns.len() > COLUMNS_COPIED_AT_ONCE {
                         check_result_bytes(rows.byte_count() + plain_len(row, columns))?;
                     }
@@ -262,7 +262,7 @@ fn columns_read(named: &[(String, Expr)], aggregates: &[AggregateCall]) -> (BTre
     (columns, statics, regulars)
 }
 
-/// Takes the calls of user-defined functions out of what aggregates are computed over.
+/// Takes the calls of user-defined functions out of the arguments of aggregates.
 fn take_input_calls(aggregates: &mut [AggregateCall], calls: &mut Vec<UserCall>) {
     aggregates
         .iter_mut()

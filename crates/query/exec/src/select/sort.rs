@@ -16,7 +16,7 @@ type Order = [(ColumnRef, bool)];
 /// A row's sort key, and its partition and row numbers.
 type Entry = (Vec<Option<Bytes>>, usize, usize);
 
-/// Rows in memory with what they are sorted by. They are sorted a run at a time and the runs are merged as rows are taken, so
+/// Rows in memory with their sort keys. They are sorted a run at a time and the runs are merged as rows are taken, so
 /// that no step is longer than the sorting of one read's rows.
 pub struct Sorted {
     partitions: Vec<PartitionResult>,
@@ -52,7 +52,7 @@ impl Sorted {
         self.partitions.push(partition);
     }
 
-    /// Sorts what was added since the last run ended.
+    /// Sorts the rows added since the last run ended.
     pub fn end_run(&mut self, by: &Order) {
         self.open.sort_by(|(a, ..), (b, ..)| order(by, a, b));
         self.runs.push(std::mem::take(&mut self.open));

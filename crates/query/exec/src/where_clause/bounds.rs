@@ -263,7 +263,7 @@ fn all_but(table: &Table, prefix: &Prefix, values: &[Prefix]) -> Vec<RowRange> {
     out
 }
 
-/// The range of rows with one value in each of the columns: what most statements ask for.
+/// The range of rows with one value in each of the columns: that of most statements.
 fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Option<RowRange>> {
     let mut values = Prefix::new();
     for (row, column) in rows.iter().zip(table.clustering()) {

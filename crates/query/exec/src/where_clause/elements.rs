@@ -1,4 +1,4 @@
-//! Relations on what collections hold: `CONTAINS`, and `m[key] = value`.
+//! Relations on the elements of collections: `CONTAINS`, and `m[key] = value`.
 
 use cql::ast::{ComparisonOperator, Predicate, Term};
 use schema::{Column, IndexedPart};

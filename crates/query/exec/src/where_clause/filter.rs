@@ -1,4 +1,4 @@
-//! Filters: what ALLOW FILTERING lets through, row by row.
+//! Filters of ALLOW FILTERING, row by row.
 
 use bytes::Bytes;
 use cql::ast::ComparisonOperator;

@@ -1,7 +1,7 @@
 //! Which restrictions a secondary index finds: whether a statement needs ALLOW FILTERING, as in Cassandra, and the index that
 //! a plan uses.
 //!
-//! All indexes are stored in one way (docs/design/index.md), but each class answers what Cassandra's of that name answers, so
+//! All indexes are stored in one way (docs/design/index.md), but each class answers the queries that Cassandra's of that name answers, so
 //! that a statement is taken or refused by both.
 
 use cql::ast::ComparisonOperator;

@@ -1,7 +1,7 @@
 //! The patterns of LIKE that filter rows, as ScyllaDB has them: `%` stands for any characters, `_` for one, and `\` takes its
 //! meaning from either.
 //!
-//! A value is passed over once for each part between two `%`, whatever the pattern: no pattern makes it slower than that.
+//! A value is passed over once for each part between two `%`, for any pattern: none makes it slower than that.
 
 use bytes::Bytes;
 
@@ -50,7 +50,7 @@ impl Wildcards {
         Ok(Self { parts })
     }
 
-    /// Whether a value matches. What is no text does not.
+    /// Whether a value matches. A value that is no text does not.
     pub fn matches(&self, value: &[u8]) -> bool {
         let Ok(value) = std::str::from_utf8(value) else { return false };
         let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else { return false };
@@ -186,7 +186,7 @@ mod tests {
         assert!(!Wildcards::parse(&Bytes::from("%"), "c").expect("a pattern").matches(&[0xff]));
     }
 
-    /// Against the definition: a pattern without `%` and `_` left is the text, each `%` takes what it may.
+    /// Against the definition: a pattern without `%` and `_` left is the text, each `%` takes any text.
     #[test]
     fn patterns_match_as_defined() {
         fn defined(pattern: &[char], value: &[char]) -> bool {

@@ -1,6 +1,6 @@
-//! The WHERE clause: relations are sorted into what finds partitions, what finds rows, and what filters them.
+//! The WHERE clause: relations are sorted into those that find partitions, those that find rows, and those that filter them.
 //!
-//! Pure: from syntax and table to [`Restrictions`], with Cassandra's messages for what does not go together.
+//! Pure: from syntax and table to [`Restrictions`], with Cassandra's messages for invalid combinations.
 
 pub mod access;
 pub mod bounds;
@@ -40,7 +40,7 @@ pub struct Restrictions {
     pub rows: Vec<RowRestriction>,
     /// Everything else.
     pub filters: Vec<Filter>,
-    /// Whether a clustering column is restricted, by whatever means.
+    /// Whether a clustering column is restricted, by any relation.
     pub restricts_clustering: bool,
     /// Whether a static or regular column is restricted.
     pub restricts_values: bool,
@@ -97,7 +97,7 @@ struct Collector<'r, 'a> {
     multis: Vec<Multi>,
     token: Option<TokenRange>,
     filters: Vec<Filter>,
-    /// Whether an index finds one of the restrictions: the others may filter what it finds.
+    /// Whether an index finds one of the restrictions: the others may filter its rows.
     has_index: bool,
 }
 
@@ -457,7 +457,7 @@ impl<'a> Collector<'_, 'a> {
         Ok(out)
     }
 
-    /// Whether an index is used, in Cassandra's order of decisions, and whether indexes alone find what has to be found then:
+    /// Whether an index is used, in Cassandra's order of decisions, and whether indexes alone find the rows then:
     /// a clustering column counts where its restriction filters.
     fn by_index(&self, out: &mut Restrictions, restrictions: &[Restriction<'_>]) -> bool {
         if !self.has_index {

@@ -1,4 +1,4 @@
-//! Change data capture: options, logs that follow their tables, and what is in them. What follows from writes is derived by the cluster in memory.
+//! Change data capture: options, logs that follow their tables, and their content. Log rows are derived from writes by the cluster in memory.
 
 use crate::golden::{Node, check_with};
 use crate::memory::Memory;

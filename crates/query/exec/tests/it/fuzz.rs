@@ -1,7 +1,7 @@
 //! Statements made at random of the grammar's parts: expressions of every function, operator and literal over columns of every
 //! type, commands that change the schema with options of any value, and statements about everything else that there is in a schema
-//! (`grammar`), with values bound to their markers. Each is answered with a result or a refusal, soon, and never ends the process; what
-//! changes the schema passes through the codec of the cluster's log.
+//! (`grammar`), with values bound to their markers. Each is answered with a result or a refusal, soon, and never ends the process; statements that
+//! change the schema pass through the codec of the cluster's log.
 
 use std::time::Duration;
 
@@ -448,7 +448,7 @@ fn ask(node: &Node, random: &mut Random, statement: &str) -> Result<Answer, Prot
     node.try_request(|request| request.execute(&found.metadata.id, &[], &parameters))
 }
 
-/// Whether a statement was carried out; if it was not, its error has to be one that says what is wrong with it.
+/// Whether a statement was carried out; if it was not, its error has to name the reason.
 fn carried_out(node: &Node, random: &mut Random, statement: &str) -> bool {
     if let Some(role) = statement.strip_prefix(grammar::LOG_IN) {
         node.log_in(role);

@@ -1,4 +1,4 @@
-//! Golden tables: `> statement` and below it what a client sees. `UPDATE=1` rewrites the files; a line that begins with
+//! Golden tables: `> statement` and below it the client's result. `UPDATE=1` rewrites the files; a line that begins with
 //! `# oracle:` says where Cassandra answers otherwise, and why that is accepted.
 
 use std::future::Future;
@@ -71,7 +71,7 @@ impl Node {
         Self { cluster, frontend, keyspace: Default::default(), role: Default::default() }
     }
 
-    /// A node that asks for permissions, with a superuser who is logged in.
+    /// A node that asks for permissions, with a superuser that is logged in.
     pub fn with_superuser(limits: ExecLimits) -> Self {
         let cluster = Memory::new();
         let role = Role { can_login: true, is_superuser: true, ..Role::new("cassandra") };
@@ -311,12 +311,12 @@ pub fn show(answer: &Answer) -> String {
     out.join("\n")
 }
 
-/// Runs every statement of a file on a fresh node and compares what comes out.
+/// Runs every statement of a file on a fresh node and compares the results.
 pub fn check(name: &str) {
     check_on(&Node::new(), name);
 }
 
-/// Runs every statement of a file on a node and compares what comes out.
+/// Runs every statement of a file on a node and compares the results.
 pub fn check_on(node: &Node, name: &str) {
     check_with(node, name, |_| None);
 }

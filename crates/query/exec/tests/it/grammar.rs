@@ -110,7 +110,7 @@ const RESOURCES: &[&str] = &[
     "system.local",
 ];
 
-/// Statements that make what the others are about.
+/// Statements that create the objects of the others.
 pub const MADE: &[&str] = &[
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     "CREATE TYPE ks.us (x int, y text)",
@@ -137,7 +137,7 @@ pub const MADE: &[&str] = &[
     "UPDATE ks.counted SET v = v + 9223372036854775807 WHERE k = 1 AND c = 1",
 ];
 
-/// Whoever is the client from here on; not a statement, but what the fuzzers read.
+/// The user from here on; not a statement, but a marker that the fuzzers read.
 pub const LOG_IN: &str = "@";
 
 /// A statement, or a change of the role that asks.

@@ -1,4 +1,4 @@
-//! Guardrails: what ordinary roles are warned of and refused, word for word as in Cassandra 5.0.6 (`testdata/guardrails.txt`).
+//! Guardrails: warnings and refusals for ordinary roles, word for word as in Cassandra 5.0.6 (`testdata/guardrails.txt`).
 
 use exec::{ExecLimits, Guardrails, RefusedValues, Thresholds};
 

@@ -124,7 +124,7 @@ fn a_result_has_a_limit_within_a_row() {
     }
     let peak = peak_mib();
     assert!(peak < 2_048, "{peak} MiB were taken for results that are refused");
-    // What is below the limit is answered.
+    // A result below the limit is returned.
     assert_eq!(node.rows(&format!("SELECT {} FROM ks.t", vec!["b"; 60].join(", ")))[0].len(), 60);
 }
 

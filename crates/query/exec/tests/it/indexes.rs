@@ -105,7 +105,7 @@ const CONDITIONS: [&str; 24] = [
 ];
 
 #[test]
-fn an_index_answers_what_a_filter_answers() {
+fn an_index_returns_the_rows_of_a_filter() {
     for seed in 1..4 {
         let (node, memory) = filled(seed);
         let mut rows = 0;

@@ -1,4 +1,4 @@
-//! Masks of columns: who sees values, and who what masks make of them (`testdata/masks.txt`).
+//! Masks of columns: the roles that see values, and those that see masked ones (`testdata/masks.txt`).
 
 use exec::{ExecLimits, FunctionLimits};
 

@@ -200,7 +200,7 @@ impl Memory {
         home.views_of(update.table.id).flat_map(of_view).collect()
     }
 
-    /// The fragments of a partition that a command asks for, in its order, with what deletions hide left out.
+    /// The fragments of a partition that a command asks for, in its order, without rows hidden by deletions.
     fn fragments(command: &ReadCommand, partition: &PartitionUpdate) -> Vec<Fragment> {
         let slices = match &command.resume {
             Some(resume) if resume.key == partition.key => match &resume.clustering {
@@ -263,7 +263,7 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
                     Predicate::Entry { key: wanted, value: other } => {
                         key.compare(path, wanted).is_eq() && ty.compare(value, other).is_eq()
                     }
-                    other => panic!("an index on entries is asked for {other:?}"),
+                    other => panic!("an index on entries is queried with {other:?}"),
                 },
                 (CqlType::Map { key, .. }, IndexedPart::Keys) => within(key, path),
                 (CqlType::Map { value: ty, .. } | CqlType::List { element: ty, .. }, _) => within(ty, value),
@@ -429,7 +429,7 @@ impl Coordinator for Memory {
         decide: Decide<'_>,
     ) -> Result<CasOutcome, ExecError> {
         let page = self.read(command, options.commit, options.deadline).await?;
-        // Later than what the test's clock has given out.
+        // Later than the times that the test's clock has given out.
         self.versions.set(self.versions.get() + 1);
         let ballot = (START_SECONDS + 1) * 1_000_000 + i64::try_from(self.versions.get()).unwrap();
         match decide(&page, ballot)? {

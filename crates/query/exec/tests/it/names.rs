@@ -1,6 +1,6 @@
-//! Names and options of what is no table, with the values that a hostile client sends ([`crate::options`] has those of tables and
-//! keyspaces): types, roles, service levels, indexes, views. What is accepted survives the cluster's log and DESCRIBE; everything else
-//! is refused with an error of the protocol, and no message repeats what a client sent at length.
+//! Names and options of objects that are no tables, with the values that a hostile client sends ([`crate::options`] has those of tables and
+//! keyspaces): types, roles, service levels, indexes, views. Accepted ones survive the cluster's log and DESCRIBE; all others
+//! are refused with an error of the protocol, and no message repeats a client's text at length.
 
 use exec::ExecLimits;
 use exec::backend::Coordinator as _;
@@ -273,7 +273,7 @@ fn options_of_views_survive_the_log_and_describe_or_are_refused() {
                 node.run("DROP MATERIALIZED VIEW ks.w");
                 assert!(accepted(&node, &text), "{}: DESCRIBE told {}", start(&option), start(&text));
                 assert_eq!(options(), before, "{}: DESCRIBE told {}", start(&option), start(&text));
-                // It may refuse what CREATE takes: no grace at all, as in Cassandra.
+                // It may refuse values that CREATE takes: no grace at all, as in Cassandra.
                 accepted(&node, &format!("ALTER MATERIALIZED VIEW ks.w WITH {option}"));
                 assert_eq!(options(), before, "{}", start(&option));
                 node.run("DROP MATERIALIZED VIEW ks.w");

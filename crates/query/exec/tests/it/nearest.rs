@@ -28,7 +28,7 @@ fn filled() -> (Node, Memory, Vec<(i32, i32, [f32; 3])>) {
     let (mut state, mut rows) = (5, Vec::new());
     for at in 0..ROWS {
         let (k, c) = (at as i32 % 8, at as i32 / 8);
-        // What the index has of before is nearer than anything else, and does not count.
+        // Stale entries of the index are nearer than anything else, and do not count.
         node.run(&format!("INSERT INTO ks.t (k, c, w, v) VALUES ({k}, {c}, {}, [1, 0, 0])", at % 40));
         if at % 10 == 3 {
             node.run(&format!("DELETE {} FROM ks.t WHERE k = {k} AND c = {c}", ["v", ""][at / 10 % 2]));

@@ -1,6 +1,6 @@
 //! Functions, aggregates, indexes, views, triggers, roles and service levels: they come by the schema's own edits, as no
 //! statement creates them yet, and the tables and statements that show and drop them are held against Cassandra 5.0.6
-//! (`testdata/objects.txt`, which says what differs).
+//! (`testdata/objects.txt`, which names the differences).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn tables(schema: &Schema) -> Vec<SchemaEdit> {
     let where_clause = "\"K\" IS NOT NULL AND \"V\" IS NOT NULL".to_owned();
     all.derivation =
         Some(Derivation::View { base: other.id, all_columns: true, where_clause, conditions: Vec::new() });
-    // What an index stores and a log of changes: neither is described, and both go with their table.
+    // The table of an index and a change log: neither is described, and both go with their table.
     let derived = |name: &str, id: u8, derivation| {
         let mut table = TableBuilder::new("ks", name, TableId([id; 16])).partition_key("v", CqlType::Text);
         table.derivation = Some(derivation);

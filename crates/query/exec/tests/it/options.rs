@@ -1,4 +1,4 @@
-//! Every option of tables and keyspaces with values that a hostile client sends. What is accepted survives the cluster's log
+//! Every option of tables and keyspaces with values that a hostile client sends. Accepted ones survive the cluster's log
 //! (the cluster in memory passes each change through its codec) and DESCRIBE; everything else is refused with an error of the
 //! protocol. A number that JSON cannot hold would stop every node at that entry of the log.
 
@@ -301,7 +301,7 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The statement that makes the table, as the server tells it.
+/// The statement that makes the table, as the server describes it.
 fn described(node: &Node) -> String {
     let rows = node.rows("DESCRIBE TABLE ks.t");
     String::from_utf8(rows[0][3].clone().unwrap()).unwrap()
@@ -326,14 +326,14 @@ pub fn start(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-/// The options of the table. DESCRIBE tells what holds where `incremental_backups` was not said.
+/// The options of the table. DESCRIBE gives the default where `incremental_backups` was not given.
 fn options(node: &Node) -> schema::TableOptions {
     let mut options = node.options("ks", "t");
     options.incremental_backups.get_or_insert(true);
     options
 }
 
-/// Makes the table with an option, and again as DESCRIBE tells it. Says whether the value was accepted.
+/// Makes the table with an option, and again as DESCRIBE gives it. Says whether the value was accepted.
 fn check(node: &Node, option: &str) -> bool {
     let create = format!("CREATE TABLE ks.t (k int PRIMARY KEY, v int) WITH {option}");
     if !accepted(node, &create) {

@@ -1,4 +1,4 @@
-//! Paging: pages put together are the whole result, whatever their size, and a paging state is trusted with nothing.
+//! Paging: pages of any size put together are the whole result, and a paging state is trusted with nothing.
 
 use bytes::Bytes;
 use wire::Value;

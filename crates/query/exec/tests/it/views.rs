@@ -1,4 +1,4 @@
-//! Materialized views: their definitions, and reads of them. What follows from writes is derived by the cluster in memory.
+//! Materialized views: their definitions, and reads of them. View rows are derived from writes by the cluster in memory.
 
 use cql::ast::Statement;
 use exec::backend::Coordinator as _;

@@ -1,4 +1,4 @@
-//! Values of CQL in Lua and back, as ScyllaDB maps them, except that what does not fit a type is refused instead of cut.
+//! Values of CQL in Lua and back, as ScyllaDB maps them, except that a value that does not fit a type is refused instead of cut.
 
 use mlua::{Function, Lua, Table, Value};
 use types::duration::Duration;

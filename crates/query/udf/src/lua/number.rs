@@ -36,7 +36,7 @@ impl Drop for Number {
     }
 }
 
-/// Arithmetic is pure: nothing is asked of it.
+/// Arithmetic is pure: it calls none of this.
 struct Nowhere;
 
 impl Environment for Nowhere {

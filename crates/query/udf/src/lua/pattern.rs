@@ -272,7 +272,7 @@ impl Matcher<'_> {
                 if self.pattern.get(at) == Some(&b'^') {
                     at += 1;
                 }
-                // The first byte of a set stands for itself, whatever it is.
+                // The first byte of a set always stands for itself.
                 let mut first = true;
                 loop {
                     match self.pattern.get(at) {
@@ -332,7 +332,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Whether a byte is in the class of a letter; a letter in upper case stands for what is not in the class.
+/// Whether a byte is in the class of a letter; a letter in upper case stands for the bytes outside the class.
 fn in_class(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

@@ -1,7 +1,7 @@
 //! Starts and continues a coroutine by `lua_resume` itself.
 //!
-//! `mlua::Thread::resume` takes what lies on the stack of a coroutine that has yielded for values of the yield, and drops it. A
-//! coroutine that a hook has interrupted has the registers of its function there: the collector then frees what they hold. So this
+//! `mlua::Thread::resume` takes the content of the stack of a coroutine that has yielded for values of the yield, and drops it. A
+//! coroutine that a hook has interrupted has the registers of its function there: the collector then frees their objects. So this
 //! file, the only one of the crate that may hold `unsafe`, leaves that stack alone (docs/design/udf.md).
 
 #![allow(unsafe_code)]
@@ -56,7 +56,7 @@ unsafe fn resume_raw(state: *mut ffi::lua_State) -> c_int {
         let mut count = 0;
         let status = ffi::lua_resume(thread, state, arguments, &mut count);
         match status {
-            // A hook yields nothing. What a function yields is on top of its stack, and is not needed.
+            // A hook yields nothing. The values that a function yields are on top of its stack, and are not needed.
             ffi::LUA_YIELD => {
                 ffi::lua_pop(thread, count);
                 ffi::lua_settop(state, 0);

@@ -1,4 +1,4 @@
-//! Functions in Lua: types in and out, libraries, what is missing, and limits.
+//! Functions in Lua: types in and out, libraries, missing parts, and limits.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -255,7 +255,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn libraries_do_what_the_manual_says() {
+fn libraries_conform_to_the_manual() {
     for (body, expected) in LIBRARIES {
         let got = text(body);
         assert_eq!(got, *expected, "{body}");
@@ -298,7 +298,7 @@ fn a_function_cannot_leave_its_sandbox() {
         assert_eq!(text(body), text(body));
         assert!(!text(body).contains("0x"), "{}", text(body));
     }
-    // What one call leaves in its variables, the next does not see.
+    // Variables set by one call are not seen by the next.
     let counter = function(&[], CqlType::Int, "x = (x or 0) + 1 return x");
     let runtime = runtime();
     for _ in 0..3 {

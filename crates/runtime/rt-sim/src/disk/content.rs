@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_was_written() {
+    fn reads_written_bytes() {
         let mut content = Content::default();
         content.write(5000, b"hello");
         assert_eq!(content.len(), 5005);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_loss_keeps_what_was_synced_and_whole_sectors() {
+    fn a_power_failure_keeps_synced_bytes_and_whole_sectors() {
         let mut kept = [0; 3];
         for seed in 0..200 {
             let mut rng = Rng::new(seed, 0);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_has_what_was_synced_and_stays_as_it_is() {
+    fn an_image_has_the_synced_bytes_and_stays_as_it_is() {
         let mut content = Content::default();
         content.write(0, &[1; 2 * PAGE]);
         let snapshot = content.begin_sync(std::iter::empty());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_what_was_written_before_it_began() {
+    fn a_sync_covers_writes_before_it_began() {
         for seed in 0..50 {
             let mut content = Content::default();
             content.write(0, b"before");

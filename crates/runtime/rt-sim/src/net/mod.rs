@@ -1,6 +1,6 @@
 //! The simulated network: connections between nodes with latency, loss, partitions and resets.
 //!
-//! A connection is two ends; what an end sends travels as segments that arrive in order (TCP would see to that),
+//! A connection is two ends; the bytes that an end sends travel as segments that arrive in order (TCP would see to that),
 //! while different connections overtake each other. A packet that a real network loses comes late here, and breaks the
 //! connection when it does not come for too long.
 

@@ -67,7 +67,7 @@ fn the_monotonic_clock_begins_again_with_the_node() {
 }
 
 #[test]
-fn a_paused_node_stands_still_while_its_clock_goes_on() {
+fn a_paused_node_stands_still_while_its_clock_runs() {
     let sim = Simulation::new(3, Config::default());
     let ticks = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&ticks);

@@ -88,14 +88,14 @@ fn loses(seed: u64, care: Care, power: bool) -> bool {
 }
 
 #[test]
-fn what_was_synced_survives_power_loss() {
+fn synced_hints_survive_a_power_failure() {
     for seed in 0..200 {
         assert!(!loses(seed, Care::SyncsAll, true), "seed {seed}");
     }
 }
 
 #[test]
-fn what_was_written_survives_the_end_of_the_process() {
+fn written_bytes_survive_the_end_of_the_process() {
     for seed in 0..50 {
         assert!(!loses(seed, Care::ForgetsData, false), "seed {seed}");
         assert!(!loses(seed, Care::ForgetsDirectory, false), "seed {seed}");
@@ -199,7 +199,7 @@ fn mains_that_return_end_the_node() {
 }
 
 #[test]
-fn waiting_for_what_never_comes_is_an_error() {
+fn a_wait_without_end_is_an_error() {
     let sim = Simulation::new(6, Config::default());
     let stalled = sim.block_on(|_| std::future::pending::<()>()).unwrap_err();
     assert!(!stalled.time_limit && stalled.to_string().contains("seed 6"), "{stalled}");

@@ -50,7 +50,7 @@ fn errors_come_when_ordered() {
 }
 
 #[test]
-fn a_full_disk_says_so_and_recovers() {
+fn a_full_disk_reports_it_and_recovers() {
     let disk = DiskConfig { capacity: 100 * 4096, ..DiskConfig::default() };
     on_disk(2, disk, |rt, _| async move {
         let disk = rt.disk();
@@ -155,7 +155,7 @@ fn a_new_disk_is_empty() {
 }
 
 #[test]
-fn a_restored_disk_has_what_was_synced_when_its_image_was_taken() {
+fn a_restored_disk_has_the_bytes_synced_when_its_image_was_taken() {
     let simulation = on_disk(4, DiskConfig::default(), |rt, _| async move {
         rt.disk().create_dir_all("/d").await.unwrap();
         rt.disk().sync_dir("/").await.unwrap();

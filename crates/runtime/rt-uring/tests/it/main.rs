@@ -118,7 +118,7 @@ fn a_refused_ring_is_an_error_or_a_fallback() {
     assert_eq!(read, [b"Name:", b"Name:"]);
 }
 
-/// Bytes stored in a mapping are in the file for whoever reads it, and a file that lacks blocks is not mapped.
+/// Bytes stored in a mapping are in the file for every reader, and a file that lacks blocks is not mapped.
 #[test]
 fn a_mapping_is_the_file() {
     let backends = [
@@ -305,7 +305,7 @@ fn another_thread_asks_a_node_to_stop() {
 }
 
 #[test]
-fn who_is_asked_to_stop_before_it_runs_stops() {
+fn a_node_that_is_stopped_before_it_runs_stops() {
     let stop = rt_uring::StopHandle::default();
     stop.request();
     let config = rt_uring::Config { stop: Some(stop), ..unpinned() };

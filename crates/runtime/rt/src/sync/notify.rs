@@ -27,7 +27,7 @@ impl Notify {
         Notify::default()
     }
 
-    /// Wakes the task that waits longest; when none does, the next one that waits goes on at once.
+    /// Wakes the task that waits longest; when none does, the next one that waits resumes at once.
     pub fn notify_one(&self) {
         if !self.state.waiters.wake_one() {
             self.state.permit.set(true);

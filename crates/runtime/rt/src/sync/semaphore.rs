@@ -1,4 +1,4 @@
-//! A fair counting semaphore: bytes of memory, requests in flight, whatever must not exceed a limit.
+//! A fair counting semaphore: bytes of memory, requests in flight, anything that must not exceed a limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Semaphore {
         }
     }
 
-    /// Takes units, waiting for them and for those who came first. More units than there ever are wait for
+    /// Takes units, waiting for them and for earlier waiters. More units than there ever are wait for
     /// ever: bound the request first.
     pub fn acquire(&self, units: usize) -> Acquire {
         Acquire { state: Rc::clone(&self.state), units, key: None }
@@ -134,7 +134,7 @@ impl Semaphore {
         removed
     }
 
-    /// Refuses all who wait and all who come.
+    /// Refuses all present and future waiters.
     pub fn close(&self) {
         self.state.closed.set(true);
         let waiting: Vec<Waker> = {

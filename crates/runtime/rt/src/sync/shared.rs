@@ -24,13 +24,13 @@ pub struct Shared<T> {
     state: Rc<State<T>>,
 }
 
-/// Sets the value of a [`Shared`]; when dropped unset, those who wait get [`Disconnected`].
+/// Sets the value of a [`Shared`]; when dropped unset, its waiters get [`Disconnected`].
 pub struct SharedSetter<T> {
     state: Rc<State<T>>,
 }
 
 impl<T: Clone> Shared<T> {
-    /// A value that is not there yet, and what sets it.
+    /// A value that is not there yet, and its setter.
     pub fn pending() -> (SharedSetter<T>, Shared<T>) {
         let state = Rc::new(State { value: RefCell::new(Value::Pending), waiters: Waiters::default() });
         (SharedSetter { state: Rc::clone(&state) }, Shared { state })
@@ -85,10 +85,10 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T> SharedSetter<T> {
-    /// Sets the value and wakes all who wait.
+    /// Sets the value and wakes all waiters.
     pub fn set(self, value: T) {
         *self.state.value.borrow_mut() = Value::Set(value);
-        // Dropping the setter wakes those who wait.
+        // Dropping the setter wakes the waiters.
     }
 }
 

@@ -39,7 +39,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Changes the value and wakes who follows it.
+    /// Changes the value and wakes its followers.
     pub fn set(&self, value: T) {
         let old = self.state.value.replace(value);
         self.state.version.set(self.state.version.get() + 1);

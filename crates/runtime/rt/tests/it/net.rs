@@ -24,7 +24,7 @@ async fn echo(stream: Stream) {
 }
 
 #[test]
-fn what_is_sent_comes_back() {
+fn sent_bytes_come_back() {
     on_all_backends(1, |rt, place| async move {
         let any_port = SocketAddr::new(place.ip, 0);
         let listener = rt.net().listen(any_port, ListenOptions::default()).await.unwrap();

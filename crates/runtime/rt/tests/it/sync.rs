@@ -17,7 +17,7 @@ fn on_many_seeds<F: Future<Output = ()> + 'static>(body: fn(Rt) -> F) {
 }
 
 #[test]
-fn oneshot_tells_of_both_ends() {
+fn oneshot_reports_both_ends() {
     on_many_seeds(|rt| async move {
         let (sender, receiver) = oneshot::channel();
         let task = rt.spawn(Group::Statement, receiver);

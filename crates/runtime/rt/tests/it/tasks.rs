@@ -141,7 +141,7 @@ fn a_limit_of_time_drops_the_future() {
 }
 
 #[test]
-fn a_request_to_stop_reaches_all_who_wait() {
+fn a_request_to_stop_reaches_all_waiters() {
     on_all_backends(1, |rt, _| async move {
         let waiting: Vec<_> = (0..3)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! The cost of the cache does not grow with what it holds beside that which is asked for.
+//! The cost of the cache does not grow with its content beside the requested rows.
 
 use std::time::{Duration, Instant};
 

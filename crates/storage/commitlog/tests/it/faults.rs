@@ -193,7 +193,7 @@ fn rot_before_an_accepted_tail_is_refused() {
 }
 
 #[test]
-fn a_cut_log_says_what_is_missing() {
+fn a_cut_log_reports_the_missing_part() {
     let prepared = || {
         let lab = Lab::new(7);
         let (log, _) = lab.open(config(PERIODIC)).unwrap();
@@ -280,7 +280,7 @@ fn of_two_syncs_no_failure_is_overheard() {
     assert!(good > 100 && bad > 100, "{good} {bad}");
 }
 
-/// Whoever writes when there is room loses no more than the period's writes, however the disk behaves.
+/// A writer that waits for room loses no more than the period's writes, however the disk behaves.
 #[test]
 fn the_periodic_mode_never_lags_by_more_than_its_period() {
     let (mut waited, mut checked) = (0, 0);
@@ -357,7 +357,7 @@ fn every_segment_gets_into_the_archive() {
             lab.fault(DiskOp::HardLink, "/log", rng.below(2) as u32, rng.below(4) as u32);
             numbers.extend(lab.fill(&log, 40 + rng.below(60), 1000));
             let (all, released) = (log.next_number(), log.clone());
-            // What is not linked yet must not go.
+            // Segments that are not linked yet must stay.
             lab.run(async move { released.release_before(all).await.unwrap() });
             lab.sim.run_for(Duration::from_secs(6));
             let (all, released) = (log.next_number(), log.clone());
@@ -380,10 +380,10 @@ fn every_segment_gets_into_the_archive() {
     }
 }
 
-/// Whoever appends to a mapped segment waits for nothing, and the end of the process loses nothing acknowledged, over many
+/// An append to a mapped segment waits for nothing, and the end of the process loses nothing acknowledged, over many
 /// segments. A power failure takes no more than the period's writes.
 #[test]
-fn what_is_stored_in_a_mapped_segment_survives() {
+fn entries_stored_in_a_mapped_segment_survive() {
     let (mut at_once, mut waited, mut kept) = (0, 0, 0);
     for seed in (1..80).step_by(2) {
         let lab = Lab::new(seed);
@@ -431,7 +431,7 @@ fn what_is_stored_in_a_mapped_segment_survives() {
 
 /// Entries that wait for the disk together are written as chunks that fit a segment, however small it is.
 #[test]
-fn what_waits_together_fits_segments() {
+fn entries_that_wait_together_fit_segments() {
     for seed in [8, 9] {
         let lab = Lab::new(seed);
         let (log, _) = lab.open(config(SyncMode::Batch)).expect("the disk is well");

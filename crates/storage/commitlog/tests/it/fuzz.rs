@@ -1,8 +1,8 @@
-//! Fuzzers of the log: entries, and segments with chunks and checksums around them, changed at random. Whatever the bytes
-//! say, reading ends with updates or an error; it does not panic, go on without end, or take memory for what a hostile
+//! Fuzzers of the log: entries, and segments with chunks and checksums around them, changed at random. For any bytes
+//! reading ends with updates or an error; it does not panic, run without end, or allocate the memory that a hostile
 //! length promises.
 //!
-//! The corpus is `testdata/fuzz`. It is also what the format is: `UPDATE=1 cargo test -p commitlog` writes it again, and
+//! The corpus is `testdata/fuzz`. It also defines the format: `UPDATE=1 cargo test -p commitlog` writes it again, and
 //! a change there means that logs of an earlier version may not be readable any more.
 
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn folder(kind: &str) -> PathBuf {
 }
 
 #[test]
-fn the_corpus_is_what_is_written_today() {
+fn the_corpus_equals_the_present_encoding() {
     for (kind, samples) in [("entry", entry_samples()), ("segment", segment_samples())] {
         for (name, bytes) in samples {
             let path = folder(kind).join(name);
@@ -129,7 +129,7 @@ fn entry() {
 }
 
 /// Gives entries and chunks their checksums again, as far as their lengths still lead from one to the next.
-fn mend(bytes: &mut [u8]) {
+fn fix_checksums(bytes: &mut [u8]) {
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).map(|four| u32::from_be_bytes(four.try_into().unwrap()) as usize)
     };
@@ -212,13 +212,13 @@ fn segments() {
 }
 
 fn damage(random: &mut Random, bytes: &mut Vec<u8>, corpus: &[Vec<u8>]) {
-    // Most of a segment is zeros; what is changed is the header, or something where chunks are.
+    // Most of a segment is zeros; changes hit the header, or something where chunks are.
     let start = if random.one_in(8) { 0 } else { HEADER_LEN };
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(start, |at| at + 64).clamp(start, bytes.len());
     let mut part = bytes[start..end].to_vec();
     change(random, &mut part, corpus);
     bytes.splice(start..end, part);
     if !random.one_in(3) {
-        mend(bytes);
+        fix_checksums(bytes);
     }
 }

@@ -83,14 +83,14 @@ fn whole_segments() {
     let (bytes, _) = segment(&[3, 1, 4], false, 16 << 10);
     let found = scan(&bytes, &HEADER, HEADER_LEN, 0);
     assert!(!found.ended);
-    // Nothing promises more than what was found: the tail may be torn here.
+    // Nothing promises more than the found entries: the tail may be torn here.
     assert_eq!((found.next, found.synced), (9, 4));
 }
 
 /// Every byte of three chunks damaged in turn: entries before the damage are found, and because the third chunk
 /// says that the second was synced, damage in the first two contradicts a promise, in the third it does not.
 #[test]
-fn damage_is_told_from_a_torn_tail() {
+fn damage_is_distinguished_from_a_torn_tail() {
     let (bytes, starts) = segment(&[3, 2, 2], false, 8 << 10);
     let used = starts[2] + 400;
     let whole = scan(&bytes, &HEADER, HEADER_LEN, 0);
@@ -110,7 +110,7 @@ fn damage_is_told_from_a_torn_tail() {
     }
 }
 
-/// A chunk that did not reach the disk wholly, over what a recycled file held: the same sizes, other numbers.
+/// A chunk that did not reach the disk wholly, over the old content of a recycled file: the same sizes, other numbers.
 #[test]
 fn stale_entries_of_a_recycled_file_do_not_count() {
     let (old, starts) = segment(&[2, 2], false, 8 << 10);
@@ -169,7 +169,7 @@ fn numbers_that_no_log_reaches_are_none() {
     assert_eq!(ChunkHeader::decode(&header.encode(&HEADER), &HEADER, 40), None);
 }
 
-/// Bytes that a client writes may be a chunk of the log, to the byte; in a recycled file it may lie behind the end of what is new.
+/// Bytes that a client writes may be a chunk of the log, to the byte; in a recycled file it may lie behind the end of the new entries.
 #[test]
 fn a_blob_does_not_pass_for_a_chunk() {
     let content = |header: &SegmentHeader| {

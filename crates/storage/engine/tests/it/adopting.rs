@@ -1,4 +1,4 @@
-//! SSTables go from one shard to another as files: what is wanted and nothing else, all of it or none, and nothing that was
+//! SSTables go from one shard to another as files: only the wanted tokens, all of them or none, and nothing that was
 //! truncated or deleted meanwhile comes back.
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn half() -> Wanted {
     Wanted { tokens: OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]), shard: 0, shards: 1 }
 }
 
-/// Copies what a source has of what is wanted into a directory; how many of the SSTables went as they are, and how many did not.
+/// Copies a source's rows of the wanted tokens into a directory; the numbers of SSTables that were copied unchanged, and rewritten.
 async fn send(
     rt: &Rt,
     source: &Engine,
@@ -106,11 +106,11 @@ async fn send(
 }
 
 #[test]
-fn what_is_wanted_wholly_goes_as_it_is() {
+fn wholly_wanted_sstables_are_sent_unchanged() {
     on_a_node(1, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
-        // What the target has beside stays, and what it has cached is not taken for everything.
+        // Other rows of the target stay, and its cached rows are not taken for everything.
         change(&rt, &target, &table, Change::Cell { pk: 3, ck: 1, b: true, ts: 7 }).await;
         assert_eq!(content(&target, &table).await.len(), 1);
         let awaited = target.await_files(table.id).unwrap();
@@ -157,7 +157,7 @@ fn of_an_sstable_that_is_wanted_in_part_the_token_ranges_go() {
 }
 
 #[test]
-fn what_is_not_wanted_or_damaged_is_refused() {
+fn unwanted_or_damaged_sstables_are_refused() {
     on_a_node(3, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
@@ -192,7 +192,7 @@ fn sstable_dir(table: &Table) -> PathBuf {
 }
 
 #[test]
-fn what_was_truncated_or_deleted_meanwhile_does_not_come_back() {
+fn rows_truncated_or_deleted_meanwhile_do_not_come_back() {
     on_a_node(4, |rt| async move {
         // Deletions are forgotten at once.
         let (source, target, table) = (open(&rt, "a", 0).await, open(&rt, "b", 0).await, table(0));

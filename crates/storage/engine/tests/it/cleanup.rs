@@ -49,7 +49,7 @@ async fn work(rt: Rt) -> Seen {
 }
 
 #[test]
-fn a_cleanup_drops_what_is_not_owned_and_nothing_else() {
+fn a_cleanup_drops_only_tokens_that_are_not_owned() {
     let seen = on_a_node(3, work);
     assert_eq!(seen.before, KEYS as usize);
     assert!(seen.negative > 50 && seen.negative < 150, "{seen:?}");
@@ -85,6 +85,6 @@ async fn come_back(rt: Rt) -> [usize; 2] {
 }
 
 #[test]
-fn what_was_dropped_does_not_come_back_with_its_tokens() {
+fn dropped_rows_do_not_come_back_with_their_tokens() {
     assert_eq!(on_a_node(5, come_back), [1, 1]);
 }

@@ -1,4 +1,4 @@
-//! When compactions run, what they may take, and what they let go.
+//! When compactions run, the SSTables that they may take, and those that they drop.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -93,8 +93,8 @@ fn time_windows_that_have_expired_go() {
     assert!(expired.iter().all(|record| record.bytes_in > 0 && record.bytes_out == 0));
 }
 
-/// A deletion without any grace, and what it hides in an older SSTable or a memtable. Gives SSTables, and whether anything of
-/// what was deleted is seen.
+/// A deletion without any grace, and the rows that it hides in an older SSTable or a memtable. Gives the number of SSTables, and whether any
+/// deleted row is seen.
 async fn hidden(rt: Rt, aggressive: bool, in_memtable: bool) -> (usize, bool) {
     let text = if aggressive { "true" } else { "false" };
     let schema = schema([windows(&[("unsafe_aggressive_sstable_expiration", text)])]);
@@ -122,7 +122,7 @@ async fn hidden(rt: Rt, aggressive: bool, in_memtable: bool) -> (usize, bool) {
 }
 
 #[test]
-fn what_hides_something_stays_unless_the_table_says_otherwise() {
+fn deletions_that_hide_rows_stay_unless_the_table_has_the_option() {
     for in_memtable in [false, true] {
         let files = usize::from(!in_memtable) + 1;
         assert_eq!(on_a_node(2, move |rt| hidden(rt, false, in_memtable)), (files, false), "{in_memtable}");
@@ -298,7 +298,7 @@ async fn crowded(rt: Rt, left: Arc<Mutex<Option<(usize, EngineStats)>>>) {
 
 #[test]
 fn a_job_that_does_not_fit_the_disk_is_made_smaller_or_put_off() {
-    // Four SSTables of 400 KB, segments of the log of 1.6 MB, and what is left.
+    // Four SSTables of 400 KB, segments of the log of 1.6 MB, and the rest.
     for (capacity, merges) in [(3_500_000, 1), (2_600_000, 0)] {
         let sim = Simulation::new(6, Config::default());
         let left = Arc::new(Mutex::new(None));

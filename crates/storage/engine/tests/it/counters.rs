@@ -1,4 +1,4 @@
-//! Counters of a node that loses power: what was acknowledged is counted, because nothing that was lost is counted upon again.
+//! Counters of a node that loses power: acknowledged increments are counted, because no lost state is counted upon again.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -108,7 +108,7 @@ async fn lose_data(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> u64 
     lost
 }
 
-/// One process lifetime: opens, is given now and then what the other replica has, and counts.
+/// One process lifetime: opens, receives now and then the other replica's state, and counts.
 async fn lifetime(rt: Rt, plan: Plan, shared: Shared) {
     let schema = schema(plan.durable_writes);
     let table = schema.table("ks", "counts").unwrap().clone();
@@ -219,7 +219,7 @@ fn an_id_stays_when_the_node_is_stopped_or_syncs_before_it_answers() {
     }
 }
 
-/// Nothing is counted upon what was in files that are gone.
+/// No counts are based on the content of files that are gone.
 #[test]
 fn data_files_that_are_damaged_and_removed_end_an_id() {
     for sync in [PERIODIC, SyncMode::Batch] {

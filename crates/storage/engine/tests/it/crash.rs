@@ -10,7 +10,7 @@ use rt_sim::{Config, NodeConfig, Simulation};
 
 use crate::world::{Plan, SharedWorld, World, node};
 
-/// Runs one seed: some lives of a node, each ended at a random point; what was found wrong.
+/// Runs one seed: some lifetimes of a node, each ended at a random point; returns the violations.
 fn run(seed: u64, plan: Plan, power: bool) -> (Vec<String>, u64) {
     run_lives(seed, plan, |_| power)
 }
@@ -105,8 +105,8 @@ fn sstables_survive_power_loss() {
     check(0..10, with_sstables(SyncMode::Batch), true);
 }
 
-/// Syncs fail, and the system may take their pages for clean; the process ends, and the next one reads from memory what the disk does not
-/// have; the machine ends while that one still starts, or later. Nothing may stand on what can vanish.
+/// Syncs fail, and the system may take their pages for clean; the process ends, and the next one reads from memory data that the disk does not
+/// have; the machine ends while that one still starts, or later. Nothing may depend on data that can vanish.
 #[test]
 fn failed_syncs_before_the_end_of_a_process_lose_nothing() {
     let mut refused = 0;
@@ -188,7 +188,7 @@ fn a_purge_too_soon_is_caught() {
     assert!((0..400).any(|seed| !run(seed, plan, false).0.is_empty()));
 }
 
-/// A node whose disk fails in ways that pass: nothing acknowledged is lost, and work goes on afterwards.
+/// A node whose disk fails in ways that pass: nothing acknowledged is lost, and work continues afterwards.
 #[test]
 fn a_full_disk_refuses_writes_and_loses_nothing() {
     for seed in 0..4 {
@@ -206,7 +206,7 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         sim.run_for(Duration::from_secs(30));
         let refused = world.lock().unwrap().errors.len();
         sim.configure_disk(node, |disk| disk.capacity = 1 << 40);
-        // What was refused may or may not have happened: the next life decides.
+        // Refused writes may or may not have happened: the next process lifetime decides.
         sim.kill(node);
         world.lock().unwrap().errors.clear();
         sim.start(node);

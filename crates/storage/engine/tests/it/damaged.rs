@@ -1,5 +1,5 @@
 //! Missing and damaged files at a start: nothing is deleted that is no leftover of the node's own, the node starts, and a
-//! read gives what was written or an error, never less.
+//! read gives the written rows or an error, never less.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shown>>, files: Files, work: Work) -> Re
     Ok(())
 }
 
-/// Runs a node of so many shards on these files; what it showed, and its files afterwards.
+/// Runs a node of so many shards on these files; the rows that it returned, and its files afterwards.
 fn run(shards: u16, files: &Files, work: Work) -> (Shown, Files) {
     let sim = Simulation::new(u64::from(shards), Config::default());
     let shared = Arc::new(Mutex::new(Shown::default()));
@@ -166,7 +166,7 @@ fn of(pk: i32) -> Visible {
     expected().into_iter().filter(|(place, _)| place.0 == pk).collect()
 }
 
-/// That the node started, and every read gave what was written or an error. Gives the errors.
+/// That the node started, and every read gave the written rows or an error. Gives the errors.
 fn assert_right_or_errors(shown: &Shown, what: &str) -> Vec<String> {
     assert_eq!(shown.failures, Vec::<String>::new(), "{what}: the node starts");
     let sharder = Sharder::new(shown.done);
@@ -247,7 +247,7 @@ fn without_its_toc_a_damaged_sstable_is_moved_aside() {
 }
 
 #[test]
-fn what_is_left_of_an_sstable_without_data_is_moved_aside() {
+fn the_rest_of_an_sstable_without_data_is_moved_aside() {
     for shards in [1, 2] {
         let mut files = written(shards);
         let data = paths(&files, "Data.db").remove(0);

@@ -1,5 +1,5 @@
-//! Tables come and go while others work: a table that is dropped takes its own directory and nothing else with it, and whatever
-//! goes on with it at that moment is no failure of the disk.
+//! Tables come and go while others work: a table that is dropped takes its own directory and nothing else with it, and work on
+//! it at that moment is no failure of the disk.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn schema_of(tables: &[u8]) -> Arc<Schema> {
     Arc::new(tables.iter().fold(empty, |schema, id| schema.with_table(table(*id, 864_000))))
 }
 
-/// Takes over what was decided, as the node's shard 0 does: the schema first, then the drops, then the directories of all tables
+/// Applies the decisions, as the node's shard 0 does: the schema first, then the drops, then the directories of all tables
 /// that are gone by the decisions of that moment, which may be later ones.
 async fn follow(rt: Rt, engine: Engine, decided: Arc<Mutex<Decided>>) {
     let mut had: Vec<u8> = Vec::new();
@@ -185,7 +185,7 @@ async fn side_by_side(rt: Rt) -> (u32, u32, u32) {
     engine
         .apply(Write::all(Origin::Client, updates(&last, &op, 1_700_000_000)))
         .await
-        .expect("the storage goes on");
+        .expect("the storage works");
     engine.flush(last.id).await.expect("and so does flushing");
     let decided = decided.lock().unwrap();
     (decided.writes, decided.truncations, decided.refused)

@@ -31,7 +31,7 @@ async fn work(rt: Rt) -> EngineStats {
                 let change = Change::Cell { pk, ck: 0, b: false, ts: i64::from(pk) + 1 };
                 let op = Op { number: pk as u64, changes: vec![change], large: true };
                 for update in updates(&table, &op, 1_700_000_000) {
-                    // The first of them gives up what takes long: who has gone is not waiting any more.
+                    // The first of them gives up slow writes: a dropped future does not wait any more.
                     let patience = Duration::from_millis(if writer == 0 { 2 } else { 60_000 });
                     let _ = rt2.timeout(patience, engine.apply(Write::one(Origin::Client, update))).await;
                 }

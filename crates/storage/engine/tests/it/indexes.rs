@@ -1,4 +1,4 @@
-//! Storage-attached indexes: whatever is written, flushed, compacted, truncated or lost to a power failure, an index finds every row that a
+//! Storage-attached indexes: through any writes, flushes, compactions, truncations and power failures, an index finds every row that a
 //! scan with a filter finds, in ring order and once; a damaged file of an index is made again.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::world::on_a_node;
 const PARTITIONS: u64 = 12;
 const ROWS: u64 = 4;
 const VALUES: u64 = 5;
-/// Before the simulation's time: what has expired by now may be purged at any moment.
+/// Before the simulation's time: cells expired by now may be purged at any moment.
 const NOW: Seconds = 1_700_000_000;
 const LATER: Seconds = 2_000_000_000;
 
@@ -376,7 +376,7 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
 }
 
 #[test]
-fn an_index_finds_what_a_filter_finds() {
+fn an_index_finds_the_rows_that_a_filter_finds() {
     let (mut verified, mut unavailable) = (0, 0);
     for seed in 0..30 {
         let sim = Simulation::new(seed, Config::default());

@@ -1,4 +1,4 @@
-//! Reads from memory give way to other tasks, and what is written meanwhile they see whole or not at all.
+//! Reads from memory yield to other tasks, and see writes made meanwhile whole or not at all.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ async fn fill(engine: &Engine, table: &Arc<Table>, rows: impl Iterator<Item = i3
     }
 }
 
-/// From what a read is answered.
+/// The source of a read.
 #[derive(Clone, Copy, Debug)]
 enum Sources {
     /// A memtable in which nothing hides anything.

@@ -77,7 +77,7 @@ async fn work(rt: Rt) {
     let engine = Engine::open(rt.clone(), settings(), schema).await.unwrap();
     assert_eq!(shown(&engine), found, "the records are part of the SSTable");
 
-    // The rows go, and with the SSTables what was said of them.
+    // The rows are removed, and with the SSTables their records.
     write(&engine, [1, 3].map(|pk| Change::Partition { pk, ts: 2_000 }).into(), false).await;
     engine.flush(id).await.unwrap();
     rt.sleep(Duration::from_secs(2)).await;

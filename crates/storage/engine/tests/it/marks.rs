@@ -70,7 +70,7 @@ async fn work(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> Vec<RepairedWater
     assert_eq!(above(engine, table, second.mark).await, keys(0..0));
     assert_eq!(second.bytes.keys().copied().collect::<Vec<_>>(), [first.mark.number, second.mark.number]);
 
-    // What is repaired stays apart in compactions.
+    // Repaired SSTables stay apart in compactions.
     engine.set_repaired_upto(table.id, second.mark);
     for n in 0..10 {
         write(engine, table, 20 + n..21 + n).await;
@@ -81,7 +81,7 @@ async fn work(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> Vec<RepairedWater
     assert_eq!(above(engine, table, second.mark).await, keys(20..30));
     let stats = engine.table_stats(table.id).expect("it is there");
     assert!(stats.repaired_bytes > 0 && stats.repaired_bytes < stats.data_bytes, "{stats:?}");
-    // Merged with what is covered by nothing it is covered by nothing: that costs, and loses nothing.
+    // Merged with an SSTable that no mark covers it is covered by none: that costs, and loses nothing.
     engine.compact(table.id).await.expect("the disk works");
     assert_eq!(engine.sstable_count(table.id), 1);
     assert_eq!(above(engine, table, second.mark).await, keys(0..30));
@@ -140,7 +140,7 @@ fn sstable_dir(table: &Table) -> PathBuf {
 }
 
 #[test]
-fn what_is_above_a_mark_is_what_came_after_it() {
+fn data_above_a_mark_came_after_it() {
     let sim = Simulation::new(11, Config::default());
     let carried = Arc::new(Mutex::new(Carried::default()));
     let node = sim.add_node(NodeConfig::default(), {

@@ -1,5 +1,5 @@
-//! Damage that a read or a compaction meets in an SSTable that was opened as sound: it is reported, nothing runs into it again and again, and
-//! a repair mends it, of which this module plays the other replicas' part.
+//! Damage that a read or a compaction meets in an SSTable that was opened as sound: it is reported, no task fails on it again and again, and
+//! a repair restores it, of which this module plays the other replicas' part.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn engine_config(auto_compaction: bool) -> EngineConfig {
     let mut config = EngineConfig { auto_compaction, ..config(&plan) };
     config.memtable_bytes_max = 16 << 20;
     config.commitlog.total_bytes_max = 64 << 20;
-    // What is cached is read although its file is damaged.
+    // Cached rows are read although their file is damaged.
     config.cache_bytes_max = 0;
     config
 }
@@ -105,7 +105,7 @@ fn damaged(engine: &Engine, table: &Table) -> u64 {
     engine.table_stats(table.id).unwrap().damaged_sstables
 }
 
-async fn mend(rt: Rt, part: f64) -> usize {
+async fn salvage(rt: Rt, part: f64) -> usize {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();
     let all = visible(ops().iter());
@@ -123,7 +123,7 @@ async fn mend(rt: Rt, part: f64) -> usize {
     engine.compact(table.id).await.expect("a major compaction does without it");
     assert_eq!(engine.sstable_count(table.id), 1);
 
-    // A repair begins: what can be read is there without the SSTable, and what was compared before means nothing.
+    // A repair begins: the readable rows are there without the SSTable, and earlier comparisons do not count.
     let mark = engine.take_mark(table.id, true).await.unwrap().mark;
     assert_ne!(mark.epoch, before.epoch);
     let salvaged = for_repair(&engine, &table).await.expect("it does without the damaged SSTable");
@@ -132,7 +132,7 @@ async fn mend(rt: Rt, part: f64) -> usize {
     assert!(salvaged.iter().all(|(place, ts)| all.get(place) == Some(ts)), "nothing comes back");
     assert_eq!(lost(&engine, &table, &all).await, lost_keys, "clients see no less than before");
 
-    // Others that do not mend it: one that began before, one of other tokens.
+    // Repairs that do not restore it: one that began before, one of other tokens.
     for (span, mark) in [(ALL, before), (ALL, RepairedWatermark::default())] {
         engine.damage_repaired(table.id, span, mark, &[ALL]).await;
         assert_eq!(damaged(&engine, &table), 1);
@@ -155,13 +155,13 @@ async fn mend(rt: Rt, part: f64) -> usize {
 }
 
 #[test]
-fn a_repair_mends_what_a_read_found_damaged() {
+fn a_repair_restores_data_that_a_read_found_damaged() {
     let lost: Vec<usize> =
-        (0..10).map(|n| on_a_node(n, move |rt| mend(rt, 0.05 + n as f64 * 0.09))).collect();
+        (0..10).map(|n| on_a_node(n, move |rt| salvage(rt, 0.05 + n as f64 * 0.09))).collect();
     assert!(lost.contains(&1) && lost.iter().any(|lost| *lost > 1), "{lost:?}");
 }
 
-/// Deletions made at this time lose a damaged place, and the rows that they hide are in another SSTable: what a repair then reads.
+/// Deletions made at this time lose a damaged place, and the rows that they hide are in another SSTable: returns the rows that a repair then reads.
 async fn lost_deletions(rt: Rt, deleted_at: u32) -> (Result<Visible, String>, Visible) {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();
@@ -198,7 +198,7 @@ async fn lost_deletions(rt: Rt, deleted_at: u32) -> (Result<Visible, String>, Vi
 }
 
 #[test]
-fn what_a_lost_deletion_past_its_grace_hid_is_not_repaired() {
+fn rows_that_a_lost_deletion_past_its_grace_hid_are_not_repaired() {
     let (read, _) = on_a_node(3, |rt| lost_deletions(rt, 1_000_000));
     assert!(read.is_err_and(|error| error.contains("Data.db is corrupt")));
     // Within the grace the other replicas have the deletion.
@@ -209,7 +209,7 @@ fn what_a_lost_deletion_past_its_grace_hid_is_not_repaired() {
     assert_ne!(read.expect("it does without the damaged SSTable"), all);
 }
 
-/// A truncation while what can be read is written anew, and a table of which nothing is left then.
+/// A truncation while the readable rows are rewritten, and a table of which nothing is left then.
 async fn truncated(rt: Rt, pause: Duration) -> (bool, Visible) {
     let schema = schema(864_000);
     let table = schema.table("ks", "t1").unwrap().clone();
@@ -227,7 +227,7 @@ async fn truncated(rt: Rt, pause: Duration) -> (bool, Visible) {
 }
 
 #[test]
-fn what_is_salvaged_does_not_outlive_a_truncation() {
+fn salvaged_rows_do_not_outlive_a_truncation() {
     let mut cancelled = 0;
     for n in 0..40 {
         let (marked, left) = on_a_node(n, move |rt| truncated(rt, Duration::from_micros(n * 25)));
@@ -260,7 +260,7 @@ async fn compactions(rt: Rt) -> (u64, usize, u64) {
 }
 
 #[test]
-fn compactions_leave_out_what_they_found_damaged() {
+fn compactions_leave_out_sstables_that_they_found_damaged() {
     let (failed, sstables, damaged) = on_a_node(1, compactions);
     assert_eq!((failed, damaged), (1, 1));
     assert!(sstables <= 3, "the others are merged: {sstables} SSTables");

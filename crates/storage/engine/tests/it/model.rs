@@ -1,4 +1,4 @@
-//! The naive model: a list of all operations; what a reader must see follows from walking it.
+//! The naive model: a list of all operations; the rows that a reader must see follow from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

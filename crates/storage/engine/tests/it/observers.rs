@@ -1,4 +1,4 @@
-//! Observers of writes: what one derives is in the same log record as the write that it follows from. A toy observer keeps an inverted
+//! Observers of writes: derived updates are in the same log record as their write. A toy observer keeps an inverted
 //! table (value to key) of a base table, through power failures at any point.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ fn inversion(tables: &Tables, k: i32, before: Option<(i32, i64)>, (v, at): (i32,
     };
     let mut derived = Updates::new();
     match before {
-        // It loses against what is there.
+        // It loses against the present row.
         Some((_, since)) if since > at => return derived,
         Some((old, _)) if old != v => {
             derived.push(entry(old, &|row| row.deletion = DeletionTime::new(at - 1, 1_700_000_000)));
@@ -160,7 +160,7 @@ fn config(sync: SyncMode) -> EngineConfig {
 #[derive(Clone, Copy, PartialEq)]
 enum Kept {
     ByObserver,
-    /// By a second write behind the first: what a crash must be found to tear.
+    /// By a second write behind the first: which crashes must be found to tear.
     BySecondWrite,
 }
 
@@ -224,7 +224,7 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>, plan: Plan) {
     std::future::pending::<()>().await;
 }
 
-/// Process lifetimes that power failures end; how much was written, and what was found torn.
+/// Process lifetimes that power failures end; the number of writes, and the torn ones.
 fn run(seed: u64, plan: Plan) -> (u64, Vec<String>) {
     let sim = Simulation::new(seed, Config::default());
     let world: Arc<Mutex<World>> = Arc::default();
@@ -272,7 +272,7 @@ fn a_second_log_record_would_be_found() {
 }
 
 #[test]
-fn what_is_derived_is_in_the_same_log_record() {
+fn derived_updates_are_in_the_same_log_record() {
     let found = on_a_node(1, |rt| async move {
         let tables = tables();
         let engine = Engine::open(rt.clone(), config(SyncMode::Batch), tables.schema.clone()).await.unwrap();

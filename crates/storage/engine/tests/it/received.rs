@@ -1,4 +1,4 @@
-//! Updates that another node sent: the log has the bytes that were received, unless the write is not all of what they say.
+//! Updates that another node sent: the log has the bytes that were received, unless the write is only a part of them.
 //!
 //! The bytes are made unlike those that this node would write: each update names a column more, which no row has.
 
@@ -171,7 +171,7 @@ fn the_log_has_the_bytes_that_were_received() {
 }
 
 #[test]
-fn what_a_truncation_leaves_out_is_not_logged() {
+fn updates_that_a_truncation_leaves_out_are_not_logged() {
     let found = on_a_node(2, |rt: Rt| async move {
         let (schema, tables) = schema();
         let engine = Engine::open(rt.clone(), config(), schema).await.unwrap();
@@ -215,7 +215,7 @@ impl WriteObserver for Doubling {
 }
 
 #[test]
-fn a_write_that_an_observer_adds_to_is_encoded_with_what_was_added() {
+fn a_write_that_an_observer_adds_to_is_encoded_with_the_added_updates() {
     let found = before_and_after_a_power_failure(4, |rt: Rt| async move {
         let (schema, tables) = schema();
         let engine = Engine::open(rt.clone(), config(), schema.clone()).await.unwrap();

@@ -97,7 +97,7 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>, plan: Plan, write: bool) -> Re
     Ok(())
 }
 
-/// Runs a node of so many shards on these files; what its shards found together, and its files.
+/// Runs a node of so many shards on these files; the rows of all its shards, and its files.
 fn run(
     shards: u16,
     files: Vec<(PathBuf, Vec<u8>)>,

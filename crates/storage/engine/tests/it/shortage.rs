@@ -74,7 +74,7 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>) {
     for task in tasks {
         task.await;
     }
-    // All is well again: whatever was tried before, the storage goes on.
+    // All is well again: the storage works, regardless of earlier attempts.
     let last = i32::MAX;
     assert_eq!(engine.stop_reason(), None);
     engine
@@ -106,7 +106,7 @@ fn start(seed: u64, shared: &Arc<Mutex<Shared>>) -> (Simulation, NodeId) {
 }
 
 #[test]
-fn what_has_run_out_is_waited_for() {
+fn exhausted_resources_are_waited_for() {
     let ops = [
         DiskOp::Open,
         DiskOp::Create,

@@ -1,5 +1,5 @@
-//! TRUNCATE on a shard: all of it or nothing, whatever the disk does and whenever the machine ends, and what was taken up
-//! before it stays out however late it comes.
+//! TRUNCATE on a shard: all of it or nothing, with any disk fault and power failure, and writes accepted
+//! before it stay out however late they arrive.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -149,13 +149,13 @@ fn a_truncation_happens_wholly_or_not_at_all() {
         if rng.below(4) == 0 {
             sim.run_for(Duration::from_secs(3));
         }
-        // What a power failure may take from the log in the periodic mode is another test's matter.
+        // Losses of the log by a power failure in the periodic mode are the subject of another test.
         match sync {
             SyncMode::Batch if rng.below(2) == 0 => sim.crash(node),
             _ => sim.kill(node),
         }
         sim.start(node);
-        // The next life finishes or undoes what the first has begun. The machine ends in the middle of that, too: what that life
+        // The next process finishes or undoes the edit of the first. The power fails in the middle of that, too: data that it
         // read of a sync that had failed may be gone.
         if sync == SyncMode::Batch && rng.below(2) == 0 {
             let mut steps = rng.below(40);
@@ -212,7 +212,7 @@ async fn orphan_lifetime(rt: Rt, filled: Arc<Mutex<u32>>) {
 }
 
 #[test]
-fn what_a_failed_flush_left_does_not_come_back() {
+fn rows_of_a_failed_flush_do_not_come_back() {
     let sim = Simulation::new(9, Config::default());
     let stage = Arc::new(Mutex::new(0));
     let of_node = stage.clone();

@@ -200,7 +200,7 @@ impl World {
         Some(op)
     }
 
-    /// Takes down what became of an operation. True when so many have an unknown outcome that the model, which tries
+    /// Records the outcome of an operation. True when so many have an unknown outcome that the model, which tries
     /// every combination of them, would take too long with more.
     fn close(&mut self, op: Op, outcome: Result<(), String>) -> bool {
         match outcome {

@@ -35,15 +35,15 @@ type Shared = Arc<Mutex<World>>;
 #[derive(Clone, Copy)]
 struct Plan {
     canaries: Canaries,
-    /// A kill instead of a power failure: then what was written is safe, too.
+    /// A kill instead of a power failure: then written hints are safe, too.
     kill: bool,
     shards: u16,
     disk_errors: bool,
 }
 
 impl Plan {
-    /// Not when the number of shards changes, nor after a write that failed and reached the file all the same: what it brought
-    /// is written again behind it.
+    /// Not when the number of shards changes, nor after a write that failed and reached the file all the same: its hints
+    /// are written again behind it.
     fn in_order(&self) -> bool {
         self.shards == 1 && !self.disk_errors
     }
@@ -163,7 +163,7 @@ async fn life(rt: Rt, plan: Plan, world: Shared) {
     world.lock().unwrap().shards_done += 1;
 }
 
-/// Some lives and what was found wrong.
+/// Some process lifetimes; returns the violations.
 fn run(seed: u64, plan: Plan) -> Vec<String> {
     let sim = Simulation::new(seed, Config::default());
     let world = Shared::default();
@@ -244,12 +244,12 @@ fn check(seeds: std::ops::Range<u64>, plan: Plan) {
 }
 
 #[test]
-fn what_was_synced_survives_power_loss() {
+fn synced_hints_survive_a_power_failure() {
     check(0..60, HEALTHY);
 }
 
 #[test]
-fn what_was_written_survives_a_kill() {
+fn written_hints_survive_a_kill() {
     check(0..40, Plan { kill: true, ..HEALTHY });
 }
 

@@ -117,7 +117,7 @@ fn a_file_that_cannot_be_read_does_not_hold_the_others_up() {
 }
 
 #[test]
-fn damage_costs_what_it_hit() {
+fn damage_costs_only_the_damaged_hints() {
     for seed in 0..50 {
         let (sim, node) = machine(seed);
         run(&sim, node, |rt| async move {

@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn a_newer_version_is_told() {
+fn a_newer_version_is_reported() {
     let mut block = Header { host: HostId([1; 16]), number: 1 }.encode();
     block[11] = 9;
     assert_eq!(Block::decode(&block), Err(BlockError::NewerVersion(9)));

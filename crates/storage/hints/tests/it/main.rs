@@ -1,4 +1,4 @@
-//! Hints: stored hints are delivered, whatever happens to power, disk and the host meanwhile.
+//! Hints: stored hints are delivered, through faults of power, disk and the host meanwhile.
 
 mod crash;
 mod faults;

@@ -49,7 +49,7 @@ fn everything_arrives_once_and_in_order_and_leaves_no_file() {
 }
 
 #[test]
-fn what_is_still_in_the_buffer_is_delivered_too() {
+fn buffered_hints_are_delivered_too() {
     let (sim, node) = machine(2);
     run(&sim, node, |rt| async move {
         let hints = open(&rt, &quick()).await;
@@ -62,7 +62,7 @@ fn what_is_still_in_the_buffer_is_delivered_too() {
     });
 }
 
-/// Delivers until `fails_at` arrives, which is refused; what was accepted.
+/// Delivers until `fails_at` arrives, which is refused; returns the accepted ones.
 async fn deliver_until(hints: &hints::Hints, to: u8, fails_at: u64) -> Vec<u64> {
     let accepted = RefCell::new(Vec::new());
     let outcome = hints
@@ -155,7 +155,7 @@ fn a_rate_that_is_hardly_one_does_not_stop_it() {
             let hints = open(&rt, &config).await;
             store(&rt, &hints, 1, 0..300);
             let delivered = rt.timeout_at(rt.now() + 60 * SECOND, deliver_all(&hints, 1)).await;
-            let (outcome, _) = delivered.expect("it goes on by itself");
+            let (outcome, _) = delivered.expect("it resumes by itself");
             assert_eq!(outcome.delivered, 300);
             hints.stop().await;
         });

@@ -45,7 +45,7 @@ pub fn hint(rt: &Rt, to: u8, number: u64) -> Hint {
     }
 }
 
-/// A machine with one idle shard, whose disk outlives what [`run`] does on it.
+/// A machine with one idle shard, whose disk outlives each [`run`] on it.
 pub fn machine(seed: u64) -> (Simulation, NodeId) {
     let config = Config { clock_read_cost: Duration::from_nanos(50), ..Config::default() };
     let sim = Simulation::new(seed, config);

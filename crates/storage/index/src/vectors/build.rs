@@ -27,7 +27,7 @@ pub(crate) struct VectorsWriter {
 }
 
 impl VectorsWriter {
-    /// A new file, over whatever has its name: it counts when [`VectorsWriter::finish`] has returned.
+    /// A new file, replacing one of that name: it counts when [`VectorsWriter::finish`] has returned.
     pub(crate) async fn create(
         disk: &Disk,
         path: PathBuf,

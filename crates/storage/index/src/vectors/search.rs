@@ -1,4 +1,4 @@
-//! A search for the nearest vectors: each source is asked, and the nearest of all are kept.
+//! A search for the nearest vectors: each source is queried, and the nearest of all are kept.
 
 use hnsw::Quantised;
 use schema::Table;
@@ -13,7 +13,7 @@ use crate::search::SearchError;
 /// The question for the places with the nearest vectors.
 ///
 /// The answer are candidates: an index has a vector for each version of a row that some memtable or SSTable has, and compares
-/// quantised vectors, so whoever asks reads the rows and compares again.
+/// quantised vectors, so the caller reads the rows and compares again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NearestQuery {
     /// Name of the index, one of the table's on vectors.

@@ -239,7 +239,7 @@ proptest! {
         prop_assert!(memtable.bytes() > 0);
     }
 
-    /// Rows are written with one value in both columns while a reader is under way: whatever it sees of a row is of
+    /// Rows are written with one value in both columns while a reader is under way: every row that it sees is of
     /// one write, rows come in order, and rows that were there before the read are all seen.
     #[test]
     fn rows_are_whole_while_written(

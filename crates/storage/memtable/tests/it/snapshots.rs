@@ -1,4 +1,4 @@
-//! A partition read in batches of any size is the partition as it was when its reading began, whatever is written between
+//! A partition read in batches of any size is the partition as it was when its reading began, regardless of writes between
 //! the batches.
 
 use memtable::{Memtable, PartitionCursor, Progress};
@@ -57,10 +57,10 @@ proptest! {
                 reads.push((PartitionCursor::default(), FragmentBuffer::new(), expected, true));
             }
             for (cursor, seen, _, more) in reads.iter_mut().filter(|(.., more)| *more) {
-                let (mut batch, goes_on) = read(cursor, bytes_max);
+                let (mut batch, has_more) = read(cursor, bytes_max);
                 prop_assert!(!batch.is_empty(), "a batch has a fragment at least");
                 seen.append(&mut batch);
-                *more = goes_on;
+                *more = has_more;
             }
             if reads.len() == readers && reads.iter().all(|(.., more)| !more) {
                 break;

@@ -35,7 +35,7 @@ pub(crate) struct IndexCheck {
 }
 
 impl IndexCheck {
-    /// Opens what is compared.
+    /// Opens the files to compare.
     pub(crate) async fn open(
         rt: &Rt,
         descriptor: &Descriptor,

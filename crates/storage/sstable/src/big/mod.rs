@@ -1,5 +1,5 @@
 //! The BIG format: `Index.db` has an entry for each partition and the row indexes, `Summary.db` samples it. Versions `mc` to `nb`
-//! are read, `nb` is written ([`crate::Version`] says what they have).
+//! are read, `nb` is written ([`crate::Version`] has their capabilities).
 
 mod check;
 mod entry;

@@ -27,7 +27,7 @@ impl IndexCursor {
         Self { cursor: Cursor::new(file, position, scan) }
     }
 
-    /// The head of the entry at the cursor, whose row index lies within the file; what is missing when its bytes are not
+    /// The head of the entry at the cursor, whose row index lies within the file; the number of missing bytes when they are not
     /// at hand yet.
     fn head(&self) -> Result<EntryHead<'_>, ParseError> {
         let head = EntryHead::read(self.cursor.bytes())?;
@@ -88,7 +88,7 @@ pub(crate) struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Opens the index. A summary that is not what was written is made anew from it, and said to be wrong.
+    /// Opens the index. A damaged summary is rebuilt from it, and reported.
     pub(crate) async fn open(
         disk: &Disk,
         descriptor: &Descriptor,

@@ -159,7 +159,7 @@ impl Summary {
         at
     }
 
-    /// The sampled keys in order, for drawing token boundaries.
+    /// The sampled keys in order, for choosing token boundaries.
     pub fn tokens(&self) -> impl Iterator<Item = i64> {
         self.entries.iter().map(|entry| entry.token)
     }
@@ -204,7 +204,7 @@ impl Summary {
         out
     }
 
-    /// Reads what [`Summary::encode`] wrote. `index_len` is the length of the index file, below which every position must
+    /// Decodes the output of [`Summary::encode`]. `index_len` is the length of the index file, below which every position must
     /// lie.
     ///
     /// # Errors

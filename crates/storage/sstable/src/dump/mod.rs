@@ -32,7 +32,7 @@ pub struct DumpOptions {
     pub keys_only: bool,
 }
 
-/// A table as far as a file tells of it: the types of everything, the names of static and regular columns.
+/// The table as far as a file describes it: the types of everything, the names of static and regular columns.
 ///
 /// # Errors
 /// [`schema::InvalidSchema`] when the header has types that no key may have, or a column name twice.
@@ -53,7 +53,7 @@ pub fn table_of_header(header: &SerializationHeader) -> Result<Table, schema::In
     builder.build()
 }
 
-/// Opens what a tool needs of an SSTable: its data, and a table made of its header.
+/// Opens the parts of an SSTable that a tool needs: its data, and a table made of its header.
 pub(crate) async fn open_raw(
     rt: &Rt,
     descriptor: &Descriptor,

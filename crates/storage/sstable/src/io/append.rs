@@ -16,7 +16,7 @@ pub(crate) struct AppendFile {
     buf: IoBuf,
     /// Bytes written before `buf`.
     flushed: u64,
-    /// Checksums of what was appended, where they are wanted.
+    /// Checksums of the appended bytes, where they are wanted.
     pages: Option<PageHasher>,
 }
 
@@ -65,7 +65,7 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Writes what is left and makes the file durable.
+    /// Writes the rest and makes the file durable.
     pub(crate) async fn finish(&mut self) -> Result<(), SstableError> {
         if !self.buf.is_empty() {
             self.flush().await?;

@@ -215,7 +215,7 @@ impl BlockFile {
         Ok(buf)
     }
 
-    /// Verifies and expands what lies on disk.
+    /// Verifies and expands a block as stored on disk.
     fn unpack(&self, block: u64, at: u64, raw: &[u8]) -> Result<Vec<u8>, SstableError> {
         match &self.layout {
             Layout::Pages(None) | Layout::Plain(None) => Ok(raw.to_vec()),

@@ -160,7 +160,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Makes good what a parser lacked, or turns its verdict into an error with the place.
+    /// Reads the bytes that a parser lacked, or turns its verdict into an error with the place.
     pub(crate) async fn resolve(&mut self, error: ParseError) -> Result<(), SstableError> {
         match error {
             ParseError::Short(missing) => self.extend(missing).await,
@@ -170,7 +170,7 @@ impl Cursor {
         }
     }
 
-    /// An error about what is at the cursor.
+    /// An error about the bytes at the cursor.
     pub(crate) fn corrupt(&self, expected: impl Into<String>, found: impl Into<String>) -> SstableError {
         SstableError::corrupt(self.file.path(), self.position(), expected, found)
     }

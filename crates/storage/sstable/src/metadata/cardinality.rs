@@ -112,7 +112,7 @@ impl Cardinality {
         }
     }
 
-    /// Adds what another sketch has seen.
+    /// Adds the values of another sketch.
     pub fn merge(&mut self, other: &Self) {
         if let (Form::Sparse { set, gathered }, Form::Sparse { set: theirs, gathered: more }) =
             (&mut self.form, &other.form)
@@ -188,7 +188,7 @@ impl Cardinality {
         out
     }
 
-    /// Reads what [`Cardinality::encode`] wrote. Sketches of another precision give none: they only help estimates.
+    /// Decodes the output of [`Cardinality::encode`]. Sketches of another precision give none: they only help estimates.
     ///
     /// # Errors
     /// A [`DecodeError`] when a sketch of this precision is cut off, something follows it, or it is in an unknown form.

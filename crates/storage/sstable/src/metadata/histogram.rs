@@ -63,7 +63,7 @@ impl SizeHistogram {
 
     /// The bound below which a share of the values (0 to 1) lies.
     pub fn percentile(&self, share: f64) -> u64 {
-        assert!((0.0..=1.0).contains(&share), "a share of the values is asked for");
+        assert!((0.0..=1.0).contains(&share), "a percentile is a share of the values");
         let wanted = (self.count() as f64 * share).floor() as u64;
         let mut seen = 0u64;
         for (offset, count) in self.offsets.iter().zip(&self.counts) {
@@ -75,7 +75,7 @@ impl SizeHistogram {
         0
     }
 
-    /// Adds what another histogram of the same buckets has counted; others are left out.
+    /// Adds the counts of another histogram of the same buckets; others are left out.
     pub fn merge(&mut self, other: &Self) {
         if self.offsets == other.offsets {
             for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {

@@ -68,7 +68,7 @@ impl Metadata {
             contents.extend_from_slice(&(at as u32).to_be_bytes());
             at += bytes.len() + 4;
         }
-        // The second checksum goes on from the first.
+        // The second checksum continues the first.
         crc.update(&contents);
         out.extend_from_slice(&contents);
         out.extend_from_slice(&crc.finalize().to_be_bytes());
@@ -80,7 +80,7 @@ impl Metadata {
         out
     }
 
-    /// Reads what [`Metadata::encode`] wrote, or what an earlier version did.
+    /// Decodes the output of [`Metadata::encode`], or of an earlier version.
     ///
     /// # Errors
     /// A [`DecodeError`] when the table of contents, a checksum or a component is damaged, or one of the four

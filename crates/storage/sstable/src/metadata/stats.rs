@@ -67,7 +67,7 @@ pub struct Stats {
 impl Stats {
     /// Estimated share of columns that are tombstones made before `gc_before`, or expired by then.
     pub fn droppable_tombstone_ratio(&self, gc_before: Seconds) -> f64 {
-        // Every SSTable of every table is asked for it whenever one was written, and most hold no tombstones as old.
+        // It is computed for every SSTable of every table whenever one was written, and most hold no tombstones as old.
         let tombstones = self.tombstones.sum(gc_before);
         if tombstones == 0.0 {
             return 0.0;
@@ -208,7 +208,7 @@ fn read_values(decoder: &mut Decoder<'_>) -> Result<Vec<Bytes>, DecodeError> {
     Ok(out)
 }
 
-/// Gathers [`Stats`] from what is written.
+/// Gathers [`Stats`] from written partitions.
 #[derive(Clone, Debug)]
 pub(crate) struct StatsCollector {
     partition_sizes: SizeHistogram,

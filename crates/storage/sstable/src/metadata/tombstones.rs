@@ -1,4 +1,4 @@
-//! The histogram of when tombstones were made and expiring cells expire, from which compaction estimates what it could
+//! The histogram of when tombstones were made and expiring cells expire, from which compaction estimates the rows that it could
 //! drop (`StreamingTombstoneHistogram`).
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

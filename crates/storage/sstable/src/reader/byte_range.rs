@@ -78,7 +78,7 @@ impl ByteRange {
         Ok(None)
     }
 
-    /// Copies what precedes a partition's items; whether there is a static row that says something.
+    /// Copies the bytes before a partition's items; whether there is a static row with content.
     pub(crate) async fn head(&mut self, key: &DecoratedKey, out: &mut Vec<u8>) -> Result<bool, SstableError> {
         loop {
             match self.parse_head() {

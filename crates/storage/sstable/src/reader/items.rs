@@ -1,4 +1,4 @@
-//! Items of a partition: their order, and what is compared of them.
+//! Items of a partition: their order, and the parts of them that are compared.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -59,7 +59,7 @@ impl ItemReader {
     }
 }
 
-/// Compares the place of an item with what the row index says is there, if it led there.
+/// Compares the place of an item with that in the row index, if it led there.
 #[inline]
 pub(super) fn check_expected(expected: &mut Option<Vec<u8>>, position: &[u8]) -> Result<(), ParseError> {
     match expected.take() {

@@ -72,7 +72,7 @@ impl SstableSource {
         Ok(())
     }
 
-    /// Reads what a block holds of a slice.
+    /// Reads a block's rows of a slice.
     async fn read_block(
         &mut self,
         block: u32,

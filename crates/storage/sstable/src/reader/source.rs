@@ -42,8 +42,8 @@ pub struct SstableSource {
     fill_bytes: usize,
 }
 
-/// How much the first fill of a read appends: most reads want a row or a small page, and what one of many SSTables has
-/// decoded for nothing is dropped. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
+/// How much the first fill of a read appends: most reads want a row or a small page, and rows that one of many SSTables has
+/// decoded in vain are dropped. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
 const FIRST_FILL_BYTES: usize = 1024;
 const _: () = assert!(FIRST_FILL_BYTES <= FILL_BYTES_MAX, "fills grow");
 
@@ -361,7 +361,7 @@ impl SstableSource {
         Ok(())
     }
 
-    /// Appends what the bytes at hand hold of the partition, within the budget.
+    /// Appends the partition's items in the bytes at hand, within the budget.
     fn forward(&mut self, out: &mut FragmentBuffer, budget: &mut usize) -> Result<Pause, SstableError> {
         let Self { walk: Walk::Forward(walk), data, decoder, items, slices, selection, sstable, .. } = self
         else {
@@ -425,7 +425,7 @@ impl SstableSource {
                 }
                 None => return Err(data.corrupt("the end of a range deletion", "the end of the partition")),
             }
-            // When the row index is asked next, it also tells what is open where it leads.
+            // The next lookup in the row index also gives the open deletion at its position.
             data.advance(len);
         }
     }

@@ -1,4 +1,4 @@
-//! An SSTable that is open for reading: what is in memory of it, and its files.
+//! An SSTable that is open for reading: its parts in memory, and its files.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -67,7 +67,7 @@ async fn read_checked_metadata(
     Metadata::decode(&bytes, descriptor.version).map_err(|error| error.in_file(&path, 0))
 }
 
-/// Opens the data file with what describes its chunks.
+/// Opens the data file with the description of its chunks.
 pub(crate) async fn open_data(
     disk: &Disk,
     descriptor: &Descriptor,
@@ -325,7 +325,7 @@ impl IndexTokens {
     }
 }
 
-/// Loads the filter. One that is not what was written is made anew from the index, and said to be wrong.
+/// Loads the filter. A damaged one is rebuilt from the index, and reported.
 async fn load_filter(
     disk: &Disk,
     descriptor: &Descriptor,

@@ -38,13 +38,13 @@ pub(super) struct ForwardWalk {
 }
 
 impl ForwardWalk {
-    /// Compares the place of the item at the cursor with what the row index says is there.
+    /// Compares the place of the item at the cursor with that in the row index.
     #[inline]
     pub(super) fn check_expected(&mut self, position: &[u8]) -> Result<(), ParseError> {
         check_expected(&mut self.expected, position)
     }
 
-    /// Moves through the slices to the item at `position`, announcing what is open at their edges; whether the item lies
+    /// Moves through the slices to the item at `position`, announcing the open deletions at their edges; whether the item lies
     /// in a slice.
     #[inline]
     pub(super) fn covers(
@@ -135,7 +135,7 @@ impl ReverseWalk {
         }
     }
 
-    /// Tells the reader which range deletion is in force from a bound on.
+    /// Notifies the reader of the range deletion that is in force from a bound on.
     pub(super) fn announce(&mut self, bound: &Bound, deletion: DeletionTime, out: &mut FragmentBuffer) {
         if self.announced != deletion {
             self.announced = deletion;

@@ -203,7 +203,7 @@ impl ItemDecoder {
             share: columns.len() > 1,
         };
         let out = body.read(flags, columns, selected, clustering);
-        // The body is all there: what is missing from it cannot come with more bytes.
+        // The body is all there: its missing part cannot come with more bytes.
         out.map_err(|error| if matches!(error, ParseError::Short(_)) { too_short() } else { error })
     }
 

@@ -1,5 +1,5 @@
-//! Partitions that are copied as the bytes that they are: rows are counted and not looked into. What is said of them as a whole
-//! (timestamps, deletions, expirations) is then what the source says of all of its partitions: not less than is true.
+//! Partitions that are copied as the bytes that they are: rows are counted and not looked into. Their statistics
+//! (timestamps, deletions, expirations) are then those of all of the source's partitions: not less than the true ones.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ impl SstableWriter {
     /// As [`SstableWriter::new`].
     ///
     /// # Panics
-    /// When the source is of an older version than what is written.
+    /// When the source is of an older version than the written one.
     pub async fn copying(
         rt: &Rt,
         dir: impl Into<PathBuf>,
@@ -38,7 +38,7 @@ impl SstableWriter {
         Ok(writer)
     }
 
-    /// Copies the partitions of a range for whose tokens `wanted` holds; they lie behind what was copied before.
+    /// Copies the partitions of a range for whose tokens `wanted` holds; they lie behind the partitions copied before.
     ///
     /// # Errors
     /// [`SstableError::Corrupt`] when the source is damaged, [`SstableError::Disk`] when it cannot be read or the copy

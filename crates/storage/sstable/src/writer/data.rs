@@ -112,7 +112,7 @@ impl DataFile {
                 compressor.compress(data, chunk);
                 let max = info.compressed_len_max as usize;
                 if chunk.len() >= max {
-                    // Not worth compressing: kept as it is, and a last chunk that is shorter than what tells compressed
+                    // Not worth compressing: stored as it is, and a last chunk that is shorter than the length that distinguishes compressed
                     // from plain chunks is filled up to that.
                     chunk.clear();
                     chunk.extend_from_slice(data);

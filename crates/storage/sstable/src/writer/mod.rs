@@ -104,7 +104,7 @@ impl SstableWriter {
         let descriptor = Descriptor::new(dir, generation);
         let header = SerializationHeader::of_table(&table, options.columns.as_deref(), encoding);
         let disk = rt.disk();
-        // Durable before any other name: whatever a crash leaves is known as this writer's by it.
+        // Durable before any other name: by it the files that a crash leaves are known as this writer's.
         drop(AppendFile::create(disk, descriptor.temporary_toc()).await?);
         disk.sync_dir(&descriptor.dir).await?;
         let data =
@@ -310,7 +310,7 @@ impl SstableWriter {
         self.index.partitions()
     }
 
-    /// Writes what is left, makes all files durable, and the TOC last: from then on the SSTable exists. Without any
+    /// Writes the rest, makes all files durable, and the TOC last: from then on the SSTable exists. Without any
     /// partition the files are removed.
     ///
     /// # Errors
@@ -396,7 +396,7 @@ const _: () = assert!(
     "statistics that are written have checksums of their own"
 );
 
-/// The checksums of what an SSTable consists of besides its data and its index.
+/// The checksums of an SSTable's components besides its data and its index.
 fn integrity_of(
     data_len: u64,
     index: PageChecksums,

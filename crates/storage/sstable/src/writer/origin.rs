@@ -25,7 +25,7 @@ impl Origin {
         debug_assert!(self.rows <= self.stats.total_rows, "no more rows are copied than the source has");
     }
 
-    /// The statistics of what was copied, as far as `counted` knows; the rest is the source's.
+    /// The statistics of the copied partitions, as far as `counted` knows; the rest is the source's.
     pub(super) fn stats(&self, counted: Stats) -> Stats {
         let all = &self.stats;
         let share = self.rows as f64 / all.total_rows.max(1) as f64;

@@ -29,7 +29,7 @@ fn of_wanted(fragments: Vec<Fragment>, wanted: impl Fn(i64) -> bool) -> Vec<Frag
 }
 
 #[test]
-fn a_copy_has_what_was_wanted_and_is_sound() {
+fn a_copy_has_the_wanted_partitions_and_is_sound() {
     run(|rt| async move {
         let (mut copied, mut all_large) = (0, 0);
         for seed in 0..40 {

@@ -141,7 +141,7 @@ fn sound_files_verify() {
 }
 
 #[test]
-fn errors_say_where_and_what() {
+fn errors_have_place_and_reason() {
     run(|rt| async move {
         let descriptor = load(&rt, "nb", "wide").await;
         let path = descriptor.path(Component::Data);
@@ -176,7 +176,7 @@ fn unfinished_files_are_left_out_and_removed() {
         );
         assert_eq!(sstable::remove_unfinished(rt.disk(), "/left".as_ref()).await.unwrap(), 1);
         assert_eq!(sstable::remove_unfinished(rt.disk(), "/left".as_ref()).await.unwrap(), 0);
-        // What lacks its TOC for another reason is no leftover.
+        // An SSTable that lacks its TOC for another reason is no leftover.
         let toc = written.descriptor.path(Component::Toc);
         let bytes = read(&rt, &toc).await;
         rt.disk().remove(&toc).await.unwrap();

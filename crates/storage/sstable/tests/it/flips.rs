@@ -1,5 +1,5 @@
 //! A byte of any component changes, or a component is gone: every read is right or an error; none gives less, more or
-//! other rows, and none goes on without end. With the checksums of `Torc.db`, and without them by [`sstable::certify`].
+//! other rows, and none runs without end. With the checksums of `Torc.db`, and without them by [`sstable::certify`].
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::generate::{Random, partitions, slices, table};
 use crate::round_trip::{options, write};
 use crate::support::{VERSIONS, fixtures, load, read, run};
 
-/// A read, and what it gave of the sound files.
+/// A read, and its result on the sound files.
 struct Question {
     range: PartitionRange,
     slices: Rc<Slices>,
@@ -31,7 +31,7 @@ struct Question {
     sound: Vec<Fragment>,
 }
 
-/// An SSTable with what can be asked of it.
+/// An SSTable with the possible reads.
 struct Case {
     table: Arc<Table>,
     descriptor: Descriptor,
@@ -58,7 +58,7 @@ impl Question {
 }
 
 impl Case {
-    /// Everything that is asked of a sound SSTable: scans, ranges from every partition on, single partitions, in both
+    /// All reads of a sound SSTable: scans, ranges from every partition on, single partitions, in both
     /// directions, whole and in slices.
     async fn new(rt: &Rt, descriptor: Descriptor, table: Arc<Table>, some: Rc<Slices>) -> Self {
         let mut files = BTreeMap::new();
@@ -132,7 +132,7 @@ impl Case {
     }
 
     /// Puts every file back.
-    async fn mend(&self, rt: &Rt) {
+    async fn restore(&self, rt: &Rt) {
         for component in Component::ALL {
             self.put(rt, component, self.files.get(&component).map(Vec::as_slice)).await;
         }
@@ -196,7 +196,7 @@ async fn flip(rt: &Rt, case: &Case, random: &mut Random, flips: usize, with_chec
             if with_checksums && !is_plain {
                 assert!(is_noticed, "{what}: verification finds nothing");
             }
-            case.mend(rt).await;
+            case.restore(rt).await;
             at += step;
         }
     }
@@ -251,7 +251,7 @@ fn components_that_are_gone() {
                     let error = opened.unwrap_err().to_string();
                     assert!(error.contains(component.name()) && error.contains(" is missing"), "{error}");
                 }
-                case.mend(&rt).await;
+                case.restore(&rt).await;
             }
         }
     });
@@ -274,7 +274,7 @@ fn lookups_are_made_anew() {
             let told: Vec<String> = sstable.rebuilt().iter().map(ToString::to_string).collect();
             assert!(told.len() == 1 && told[0].contains(component.name()), "{told:?}");
             assert_eq!(case.ask(&rt, "made anew").await[1], 0);
-            case.mend(&rt).await;
+            case.restore(&rt).await;
         }
     });
 }

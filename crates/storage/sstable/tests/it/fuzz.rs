@@ -1,6 +1,6 @@
 //! Fuzzers, one for each component: files of Cassandra with one of them changed at random, read in every way that there
-//! is. Whatever the bytes say, reading ends with rows or an error; it does not panic, go on without end, or take memory
-//! for what a hostile length promises. Checksums are fixed most of the time, so that changes get behind them.
+//! is. For any bytes reading ends with rows or an error; it does not panic, run without end, or allocate
+//! the memory that a hostile length promises. Checksums are fixed most of the time, so that changes get behind them.
 //!
 //! The corpus is the fixtures of `testdata`.
 
@@ -63,7 +63,7 @@ impl Files {
             let data = plain(&self.parts[&Component::Data], &info, self.version);
             self.parts.insert(Component::Digest, encode_digest(crc32fast::hash(&data)));
             self.parts.insert(Component::Data, data);
-            self.mend_chunks();
+            self.fix_chunks();
             let present: Vec<Component> = self.parts.keys().copied().collect();
             self.parts.insert(Component::Toc, encode_toc(&present));
         }
@@ -71,7 +71,7 @@ impl Files {
     }
 
     /// Makes the checksums of the data's chunks right again.
-    fn mend_chunks(&mut self) {
+    fn fix_chunks(&mut self) {
         let info = self.parts.get(&Component::CompressionInfo).cloned();
         let data = self.parts.get_mut(&Component::Data).unwrap();
         match info {
@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// Makes the checksums in Statistics.db right again, as far as its table of contents is still one.
-    fn mend_statistics(&mut self) {
+    fn fix_statistics(&mut self) {
         let bytes = self.parts.get_mut(&Component::Statistics).unwrap();
         let number = |bytes: &[u8], at: usize| {
             bytes.get(at..at + 4).map(|four| u32::from_be_bytes(four.try_into().unwrap()) as usize)
@@ -185,7 +185,7 @@ async fn try_files(rt: &Rt, files: &Files, table: &Arc<Table>, dir: &str) {
     for (component, bytes) in &files.parts {
         write(rt, &descriptor.path(*component), bytes).await;
     }
-    // What a byte can stand for at most, after decompression.
+    // The most that a byte can stand for, after decompression.
     let longest = files.parts.values().map(Vec::len).max().unwrap_or(0);
     let fragments_max = 100_000 + longest * 64;
     let _ = read_all(rt, &descriptor, table, fragments_max).await;
@@ -206,8 +206,8 @@ fn damaged(random: &mut Random, sound: &Files, component: Component, others: &[V
     change(random, files.parts.get_mut(&component).unwrap(), others);
     if !random.one_in(4) {
         match component {
-            Component::Data => files.mend_chunks(),
-            Component::Statistics => files.mend_statistics(),
+            Component::Data => files.fix_chunks(),
+            Component::Statistics => files.fix_statistics(),
             _ => {}
         }
         let digest = crc32fast::hash(&files.parts[&Component::Data]);
@@ -296,8 +296,8 @@ fn sound_files_are_read_to_the_end() {
             read_all(&rt, &descriptor, &table, usize::MAX).await.unwrap();
             assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
             let mut fixed = files.clone();
-            fixed.mend_chunks();
-            fixed.mend_statistics();
+            fixed.fix_chunks();
+            fixed.fix_statistics();
             assert!(fixed.parts == files.parts, "checksums that are right stay as they are");
         });
     }

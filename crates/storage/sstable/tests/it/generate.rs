@@ -174,7 +174,7 @@ fn partition(random: &mut Random, table: &Table, number: i32) -> Partition {
             row.deletion = deletion(random);
         }
         fill(random, &mut row, table.regular_columns());
-        // What the row's own deletions hide is never written.
+        // Cells hidden by the row's own deletions are never written.
         row.merge(Row::new(row.clustering.clone()), table);
         if !row.is_empty() {
             rows.push(row);

@@ -1,4 +1,4 @@
-//! SSTables as a whole: files made by Cassandra, what is written and read again, damage.
+//! SSTables as a whole: files made by Cassandra, round trips, damage.
 
 mod copying;
 mod damage;

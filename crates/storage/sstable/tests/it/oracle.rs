@@ -1,5 +1,5 @@
 //! Writes SSTables onto the real disk, for Cassandra's tools to read: `SSTABLE_OUT=dir cargo test -p sstable -- --ignored
-//! oracle`, then `testdata/check.py dir …`. Beside each SSTable lies `dump.json`, what Cassandra must print for it.
+//! oracle`, then `testdata/check.py dir …`. Beside each SSTable lies `dump.json`, the expected output of Cassandra for it.
 
 use std::path::Path;
 use std::rc::Rc;

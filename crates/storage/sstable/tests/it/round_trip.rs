@@ -144,7 +144,7 @@ async fn check(rt: Rt, seed: u64) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_are_read() {
     let count = std::env::var("ROUND_TRIPS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
     let only = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in 0..count {

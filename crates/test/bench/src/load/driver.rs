@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_due_and_not_sent_is_counted() {
+    fn due_operations_that_were_not_sent_are_counted() {
         let mut pace = Pace::new(100.0, 1, 0, Instant::START);
         pace.advance();
         assert_eq!(pace.unsent(Instant::from_nanos(1_005_000_000)), 99);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_counts_what_starts_inside() {
+    fn a_window_counts_operations_that_start_inside() {
         let at = Instant::from_nanos;
         let window = Window { from: at(10), end: at(20), budget: Cell::new(2) };
         assert!(window.admits(at(5)) && !window.enter(at(5)));

@@ -29,7 +29,7 @@ type StatementId = Bytes;
 
 /// The version that the published figures of others were taken with.
 const VERSION: Version = Version::V4;
-/// Memory for memtables: nothing is flushed unless it is asked for.
+/// Memory for memtables: nothing is flushed unless a flush is requested.
 const MEMTABLE_BYTES: usize = 4 << 30;
 /// The longest message, in bytes.
 const MESSAGE_LEN_MAX: usize = 1 << 20;

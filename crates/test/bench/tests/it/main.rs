@@ -78,7 +78,7 @@ fn an_open_loop_keeps_its_rate_and_counts_waiting() {
     let server = Server::start(None);
     let line = "write --rate 5000 --duration 400ms --connections 4 --in-flight 4";
     let outcome = measure(&by_time(&server, line)).expect("a run");
-    // Whatever else the machine does: every scheduled operation was sent and counted, or reported as unsent.
+    // With any other load of the machine every scheduled operation was sent and counted, or reported as unsent.
     let due = outcome.counted() + outcome.unsent;
     assert!((1990..=2010).contains(&due), "{due} operations were due, not 2000");
     // A server that pauses: operations that were due meanwhile are counted from when they were due.

@@ -1,4 +1,4 @@
-//! A partition of conditional statements: what holds of it, and histories of it whose judgement is known.
+//! A partition of conditional statements: its properties, and histories of it with a known verdict.
 
 use model::conditional::{
     Cell, Change, Condition, ConditionalInput, ConditionalOutput, ConditionalPartition, ConditionalState,
@@ -56,7 +56,7 @@ fn a_row_exists_while_it_is_inserted_or_has_a_value() {
 }
 
 #[test]
-fn a_refusal_shows_what_was_found() {
+fn a_refusal_shows_the_found_row() {
     let (state, _) = ConditionalPartition.apply(&ConditionalState::default(), &insert_both(5));
     let refused = transaction(
         &[Condition::Equals(Cell::Regular(0, A), Some(5)), Condition::Equals(Cell::Static, Some(1))],
@@ -90,7 +90,7 @@ fn readings_that_may_come_late_do_not_multiply_the_search() {
         let changes = [Change::Set(Cell::Regular(0, A), value)];
         let input = transaction(&[], &changes, &[]);
         history.push(op(100 * round + 1, 100 * round + 90, input, ConditionalOutput::Applied));
-        // Each of what may be there then, and may be placed at any time later.
+        // Each value that may be there then, and may be placed at any time later.
         let seen = value.filter(|value| *value > 0).map(|value| value - 1);
         (0..5).for_each(|_| history.push(read(100 * round + 2, NEVER, seen, None)));
     }

@@ -39,7 +39,7 @@ fn refused(invoked: u64, returned: u64, expected: Option<i64>, found: Option<i64
 fn is_linear(history: &[Op]) -> bool {
     match check(&Register, history) {
         Linearity::Linear(order) => {
-            // The order explains itself: nothing that ended comes behind what began later.
+            // The order explains itself: no operation that ended comes behind one that began later.
             for (place, at) in order.iter().enumerate() {
                 let ends = |one: &usize| history[*one].ended;
                 assert!(order[place + 1..].iter().all(|later| ends(later) >= history[*at].invoked));
@@ -61,7 +61,7 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn what_overlaps_may_come_in_either_order() {
+fn overlapping_operations_may_come_in_either_order() {
     assert!(is_linear(&[write(1, 10, 1), read(2, 3, None), read(4, 5, Some(1))]));
     assert!(!is_linear(&[write(1, 10, 1), read(2, 3, Some(1)), read(4, 5, None)]), "a read that goes back");
     assert!(is_linear(&[write(1, 10, 1), write(1, 10, 2), read(11, 12, Some(1))]));
@@ -79,7 +79,7 @@ fn of_two_conditional_writes_one_is_applied() {
 }
 
 #[test]
-fn what_is_not_known_may_have_happened_or_not_but_only_once_and_not_before_it_began() {
+fn an_undetermined_operation_may_have_happened_or_not_but_only_once_and_not_before_it_began() {
     let unknown = lost(3, cas(None, 1));
     assert!(is_linear(&[unknown.clone(), read(5, 6, None)]));
     assert!(is_linear(&[unknown.clone(), read(5, 6, Some(1))]));
@@ -95,7 +95,7 @@ fn what_is_not_known_may_have_happened_or_not_but_only_once_and_not_before_it_be
 }
 
 #[test]
-fn what_is_not_known_may_be_over_at_a_time() {
+fn an_undetermined_operation_may_be_over_at_a_time() {
     let until = |ended| Op { ended, ..lost(3, cas(None, 1)) };
     let history = |ended| [until(ended), read(5, 6, None), read(7, 8, Some(1))];
     assert!(!is_linear(&history(4)), "it can no longer happen after the first read began");

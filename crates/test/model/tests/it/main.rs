@@ -156,7 +156,7 @@ fn a_write_that_is_there_in_part_is_found() {
 }
 
 #[test]
-fn a_loss_of_power_takes_the_end_of_the_log_only() {
+fn a_power_failure_takes_the_end_of_the_log_only() {
     let mut history = History::new();
     history.done(10, vec![cell(Some(1), None)]);
     history.done(20, vec![element(1)]).done(30, vec![element(2)]);

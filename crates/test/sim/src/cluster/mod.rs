@@ -41,7 +41,7 @@ pub use crate::cluster::plan::focus::Focus;
 use crate::report::{ClusterShape, Options, Report, report, simulation_config};
 use crate::world::World;
 
-/// Draws that came later than others, so that what those draw stays as it is.
+/// Draws that were added later, so that earlier ones keep their values.
 const DETAILS_STREAM: u64 = 12;
 const PLAN_STREAM: u64 = 13;
 const LARGE_STREAM: u64 = 15;
@@ -65,7 +65,7 @@ fn add_member(sim: &Sim, plan: &Rc<ClusterPlan>, nth: usize, canaries: Injected<
         config.replace_address_first_boot =
             replaced.borrow().map_or_else(String::new, |dead: IpAddr| dead.to_string());
         (config.prometheus_address, config.prometheus_port) = (info.ip, METRICS_PORT);
-        // Where the other seeds join later, the first node has new_cluster set; later never, whatever becomes of its disk.
+        // Where the other seeds join later, the first node has new_cluster set; later never, also after a loss of its disk.
         let alone = plan.founders < plan::SEEDS.min(plan.shards.len());
         config.new_cluster = nth == 0 && alone && hook.load(Ordering::Relaxed) == 0;
         serves.start();

@@ -144,7 +144,7 @@ impl ClusterDirector {
         }
     }
 
-    /// Has clients work for a while, under whatever happens.
+    /// Has clients work for a while, under all faults.
     async fn work(&mut self) {
         self.world.borrow_mut().down = false;
         (self.changed, self.hints_lost) = (false, false);

@@ -73,7 +73,7 @@ impl Director {
         self.sim.configure_disk(self.node, |disk| fault.apply(rng, disk));
         let length = Duration::from_micros(self.rng.below(60_000));
         self.rt.sleep(length).await;
-        self.mend_disk();
+        self.heal_disk();
         match fault {
             DiskFault::Full | DiskFault::Slow if !self.disk_failed => {
                 // A full disk is no broken disk: with room again everything works, without a restart.
@@ -94,7 +94,7 @@ impl Director {
     }
 
     /// The disk works again.
-    pub(crate) fn mend_disk(&mut self) {
+    pub(crate) fn heal_disk(&mut self) {
         let healthy = self.plan.disk();
         self.sim.configure_disk(self.node, |disk| *disk = healthy);
     }

@@ -103,7 +103,7 @@ impl Director {
             let end = if self.plan.power && one_in(&mut self.rng, 2) { End::Power } else { End::Kill };
             self.end(end).await;
         }
-        self.mend_disk();
+        self.heal_disk();
         self.set_links(None);
         if self.plan.reshards && self.world.borrow().stats.starts > 0 && one_in(&mut self.rng, 2) {
             let shards = 1 + self.rng.below(4) as u16;

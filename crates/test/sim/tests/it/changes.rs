@@ -1,4 +1,4 @@
-//! The ring changes under load, with a crash of a participant in the middle: no acknowledged write is lost.
+//! Topology changes under load, with a crash of a participant in the middle: no acknowledged write is lost.
 
 use sim::{ChangeStats, RingChange, run_change};
 

@@ -1,4 +1,4 @@
-//! Several updates as one run of bytes that names its version: what one message, hint or answer carries.
+//! Several updates as one run of bytes that names its version: the content of one message, hint or answer.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub fn encode_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
     }
 }
 
-/// Updates as bytes in [`Version::CURRENT`], from which they were decoded whole: whoever encoded them again would say nothing else.
+/// Updates as bytes in [`Version::CURRENT`], from which they were decoded whole: encoding them again would give the same bytes.
 #[derive(Clone, Debug)]
 pub struct EncodedUpdates {
     /// The run, checked when it was decoded.

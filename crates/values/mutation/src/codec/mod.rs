@@ -11,7 +11,7 @@
 //! updates   := version (1), vint count, { vint length, update }
 //! ```
 //!
-//! An update does not name its [`Version`]. Whoever stores or sends updates has a version of its own beside them and says to which
+//! An update does not name its [`Version`]. Code that stores or sends updates has a version of its own beside them and defines to which
 //! version of this form it belongs: the header of a log segment, a message, a hint, a row of stored batches or votes.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -51,7 +51,7 @@ impl Version {
         self as u8
     }
 
-    /// For whoever has a version of its own: a build in which this version is not the one that is written does not compile, for then
+    /// For formats with a version of their own: a build in which this version is not the one that is written does not compile, for then
     /// that format needs a new version, too.
     ///
     /// # Panics

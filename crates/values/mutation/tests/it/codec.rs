@@ -1,4 +1,4 @@
-//! Updates as bytes: what is written comes back, under later schemas too, and no bytes make the decoder panic.
+//! Updates as bytes: round trips, under later schemas too, and no bytes make the decoder panic.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn dropped_columns_stay_dropped() {
     later.drop_column("v", 10);
     let gone = Arc::new(later.clone().build().unwrap());
     let found = read(&gone);
-    assert!(!found.is_whole, "whoever stores the bytes would store what was left out");
+    assert!(!found.is_whole, "a store of the bytes would include the columns that were left out");
     assert_eq!(found.update.rows()[0].columns().len(), 1);
     assert_eq!(found.update.rows()[0].cell(w).unwrap().value, "kept");
     let mut run = Vec::new();

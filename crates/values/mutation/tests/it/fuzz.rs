@@ -1,7 +1,7 @@
-//! Fuzzer of the encoding. Whatever the bytes say, reading ends with an update or an error; it does not panic, go on without end, or
-//! take memory for what a hostile length promises.
+//! Fuzzer of the encoding. For any bytes decoding ends with an update or an error; it does not panic, run without end, or
+//! allocate the memory that a hostile length promises.
 //!
-//! The corpus is `testdata/fuzz`. It is also what version 1 is: `UPDATE=1 cargo test -p mutation` writes it again, and a change there
+//! The corpus is `testdata/fuzz`. It also defines version 1: `UPDATE=1 cargo test -p mutation` writes it again, and a change there
 //! means that logs, hints and messages of an earlier build may not be readable any more.
 
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn folder(kind: &str) -> PathBuf {
 }
 
 #[test]
-fn the_corpus_is_what_is_written_today() {
+fn the_corpus_equals_the_present_encoding() {
     for (kind, name, bytes) in samples() {
         let path = folder(kind).join(name);
         if std::env::var_os("UPDATE").is_some() {

@@ -162,7 +162,7 @@ impl Aggregate {
     }
 }
 
-/// A sum of doubles that carries along what rounding loses, and the exact decimals once it overflows.
+/// A sum of doubles that carries rounding errors along, and the exact decimals once it overflows.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct CompensatedSum {
     sum: f64,

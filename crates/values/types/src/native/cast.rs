@@ -1,4 +1,4 @@
-//! `CAST(x AS type)`: which pairs there are and what they give.
+//! `CAST(x AS type)`: the supported pairs and their results.
 
 use super::number::Number;
 use super::{Answer, Function};

@@ -53,7 +53,7 @@ pub(super) fn element_type(ty: &CqlType) -> Option<&CqlType> {
     }
 }
 
-/// The check of an argument that must be a collection of a kind: what is wanted, in Cassandra's words.
+/// The check of an argument that must be a collection of a kind: the expected kind, in Cassandra's words.
 pub(super) fn require(
     name: &str,
     wanted: &str,

@@ -1,4 +1,4 @@
-//! Masking functions: values that say nothing of what they hide.
+//! Masking functions: values that reveal nothing of the masked one.
 
 use super::{Answer, Function, FunctionError};
 use crate::elements::{build_list, build_tuple, build_vector};

@@ -163,7 +163,7 @@ impl Function {
         }
     }
 
-    /// Whether it hides what its first argument says, so that it can mask a column.
+    /// Whether it hides its first argument, so that it can mask a column.
     pub fn is_masking(&self) -> bool {
         matches!(self.body, Body::Mask(_))
     }

@@ -230,7 +230,7 @@ pub(super) fn derived(
     Ok(Some(Function { name: name.to_owned(), arguments: types, returns, body }))
 }
 
-/// The types of the arguments: their own, or what the function says for those that have none.
+/// The types of the arguments: their own, or those of the function for arguments that have none.
 fn infer(
     name: &str,
     shown: &str,

@@ -141,7 +141,7 @@ fn floor_ms(ms: i64, duration: &Duration, start: i64) -> Result<i64, FunctionErr
     let step = i64::from(duration.months);
     let mut multiplier = (months_of(ms) - months_of(start)) / step;
     if length > 0 {
-        // Far beyond what fits: the fixed part alone says so. What is left is stepped back month by month.
+        // Far beyond the range that fits: the fixed part alone decides. The rest is stepped back month by month.
         multiplier = multiplier.min(ms.wrapping_sub(start) / length + 1);
     }
     let mut date = add_months(date_of(start.div_euclid(DAY_MS)), multiplier * step);

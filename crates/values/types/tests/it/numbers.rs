@@ -1,5 +1,5 @@
 //! Large and extreme numbers: every operator, function, cast and comparison ends soon, with a value of its type or a refusal,
-//! whatever the digits and the scale.
+//! with any digits and scale.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Environment for Still {
     }
 }
 
-/// The time limit of one step: a thousand times what it should on a machine that does nothing else.
+/// The time limit of one step: a thousand times the expected one on a machine that does nothing else.
 const SOON: Duration = Duration::from_secs(5);
 
 fn soon<T>(what: &str, step: impl FnOnce() -> T) -> T {

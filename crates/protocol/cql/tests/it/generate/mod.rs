@@ -59,7 +59,7 @@ impl<'a> Entropy<'a> {
     }
 }
 
-/// Words that are hard for a parser: keywords of every class, and what looks like other tokens.
+/// Words that are hard for a parser: keywords of every class, and text that looks like other tokens.
 const WORDS: &[&str] = &[
     "a",
     "b",

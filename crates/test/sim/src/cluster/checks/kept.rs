@@ -1,4 +1,4 @@
-//! Checker: rows that all replicas had before the faults are still on all replicas after them, whatever topology changes ran: each node, asked
+//! Checker: rows that all replicas had before the faults are still on all replicas after them, after any topology changes: each node, queried
 //! alone, shows it. Neither hints nor reads nor repairs are needed for that, so that nothing may hide a range that was not moved.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Checker: after a repair what one read has seen the next sees, acknowledged or not, whatever node and level they ask.
+//! Checker: after a repair the next read sees all that one read has seen, acknowledged or not, on any node and level.
 
 use wire::Consistency;
 

@@ -90,7 +90,7 @@ fn number(description: &[u8]) -> Result<usize, String> {
 
 /// Reads the keyspace at every node alone, before a repair and after it.
 async fn compare(director: &mut ClusterDirector) -> Result<(), String> {
-    // Who becomes a replica fetches what others have. What only a dead node has is lost when its removal is forced.
+    // A new replica fetches the rows of others. Rows that only a dead node has are lost when its removal is forced.
     if !director.plan.forces {
         each_has_all(director, "before a repair").await?;
     }

@@ -12,7 +12,7 @@ use crate::statement::Query;
 /// How long the nodes may take until all of them take part.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Now and then truncates a table, while nobody writes and all nodes are there; whatever comes back is found by the other checks.
+/// Now and then truncates a table, without concurrent writes and with all nodes up; resurrected rows are found by the other checks.
 pub(crate) async fn truncate(director: &mut ClusterDirector) -> Result<(), String> {
     let tables = director.world.borrow().tables.len() as u64;
     // Of batches in a truncated table nothing is known any more.
@@ -28,7 +28,7 @@ pub(crate) async fn truncate(director: &mut ClusterDirector) -> Result<(), Strin
         match connection.query(&Query::text(&text), None).await {
             Ok(ResultBody::Void) => break,
             Ok(other) => return Err(format!("{text} was answered with {other:?}")),
-            // A node may still take another for dead.
+            // A node may still have another one convicted.
             Err(failure) if director.sim.now() - begun > TIME_MAX => {
                 return Err(format!("{text} by node {nth}: {failure}"));
             }

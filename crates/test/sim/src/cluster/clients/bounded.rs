@@ -10,7 +10,7 @@ use crate::cluster::node::METRICS_PORT;
 use crate::rest;
 use crate::world::SharedWorld;
 
-/// How often who looks at nodes sees whether to go on.
+/// Interval at which an observer of nodes checks whether to stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 

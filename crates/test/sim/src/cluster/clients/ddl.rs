@@ -87,7 +87,7 @@ impl Changer {
         let Err(failure) = connection.query(&Query::text(text), None).await else { return };
         let wrong = is_wrong(&failure);
         let mut world = self.world.borrow_mut();
-        // A node that others take for dead may not have it yet.
+        // A node that others have convicted may not have it yet.
         if wrong && !world.excuses.errors {
             world.fail(format!("checker schema: {change} was acknowledged, and then {text}: {failure}"));
         } else if !wrong {

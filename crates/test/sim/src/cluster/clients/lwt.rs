@@ -17,7 +17,7 @@ use crate::plan::{one_in, pick};
 use crate::statement::Query;
 use crate::world::SharedWorld;
 
-/// A TRUNCATE with a time limit of its own: what it asks of nodes is over after twice that.
+/// A TRUNCATE with a time limit of its own: its requests to nodes have ended after twice that.
 pub(crate) fn truncate_text(table: &str) -> String {
     format!("TRUNCATE {table} USING TIMEOUT 5s")
 }

@@ -13,7 +13,7 @@ use crate::plan::one_in;
 /// The regular columns.
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// A conditional request, as it is sent and as the model is asked.
+/// A conditional request, as it is sent and as the model gets it.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) text: String,

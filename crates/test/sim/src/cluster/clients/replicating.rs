@@ -55,7 +55,7 @@ impl Replicator {
                     self.world.borrow_mut().stats.schema_changes += 1;
                     copied.may = [copies].into();
                 }
-                // The ring changes.
+                // A topology change.
                 Err(Failure::Error(error)) if error.code() == INVALID => {}
                 Err(failure) => {
                     copied.may.insert(copies);

@@ -146,7 +146,7 @@ fn failed(
     matches!(failure, Failure::Error(_))
 }
 
-/// As [`World::classify`](crate::world::World::classify); but where the way is long transactions that compete may run out of time, and what
+/// As [`World::classify`](crate::world::World::classify); but over slow links transactions that compete may run out of time, and one that
 /// overlaps with a truncation need not be counted by replicas that have truncated.
 pub(crate) fn classify(world: &SharedWorld, failure: &Failure, text: &str, is_truncated: bool) {
     let mut world = world.borrow_mut();

@@ -29,7 +29,7 @@ const TIME_MAX: Duration = Duration::from_millis(2_000);
 /// The same in one datacenter, where links are as usual and nothing is delayed on purpose.
 const NEAR_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// Creates the table. Of a replica that is silent and not convicted yet a read must not wait: another one is asked.
+/// Creates the table. Of a replica that is silent and not convicted yet a read must not wait: another one is queried.
 pub(crate) fn create_text() -> String {
     format!("CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v bigint) WITH speculative_retry = '100ms'")
 }

@@ -18,7 +18,7 @@ const EMPTY: [&str; 14] = [
     "torc_transport_requests_waiting",
 ];
 
-/// The first may not be larger than the second by more than the third: what is let in below the limit is let in whole, and what is
+/// The first may not be larger than the second by more than the third: requests admitted below the limit are admitted whole, and a write that is
 /// applied as one (a batch, a page of rows from a repair) takes this much here at most.
 const LIMITED: [(&str, &str, f64); 1] =
     [("scylla_memory_allocated_memtables", "scylla_memory_memtables_max", 16_384.0)];
@@ -27,7 +27,7 @@ const NEVER_ABOVE: [(&str, f64); 6] = [
     // `hints::HintsConfig`: bytes that wait to be written, and hints on their way to two nodes at once.
     ("scylla_hints_manager_size_of_hints_in_progress", 8_388_608.0),
     ("scylla_hints_manager_pending_sends", 64.0),
-    // `rpc::Limits`: what waits to be written; requests of three classes; their bytes, with what bulk and urgent ones may have beside.
+    // `rpc::Limits`: pending bytes; requests of three classes; their bytes, with the extra ones of bulk and urgent requests.
     ("torc_rpc_pending_bytes", 134_217_728.0),
     ("torc_rpc_serving", 12_288.0),
     ("torc_rpc_waiting", 196_608.0),

@@ -92,7 +92,7 @@ pub(crate) fn logged(row: &[Option<Vec<u8>>]) -> Option<Logged> {
     })
 }
 
-/// The difference between a table and what its log gives; none if there is no difference.
+/// The difference between a table and the replay of its log; none if there is no difference.
 pub(crate) fn problem(base: &[BaseRow], log: &[Logged]) -> Option<String> {
     let (base, replayed) = (base.iter().cloned().collect::<BTreeSet<_>>(), replay(log));
     if let Some(row) = base.difference(&replayed).next() {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_lacks_and_what_it_has_too_much_is_found() {
+    fn missing_and_surplus_rows_of_a_log_are_found() {
         let insert = change(1, INSERT, Some(2), [Some(Some(3)), None]);
         let update = change(2, UPDATE, Some(2), [None, Some(Some(4))]);
         let unset = change(3, UPDATE, Some(2), [Some(None), None]);

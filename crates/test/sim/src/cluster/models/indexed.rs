@@ -14,7 +14,7 @@ pub(crate) const TABLE: &str = "k0.indexed";
 /// The key of a row: partition and clustering key.
 pub(crate) type Key = (i32, i32);
 
-/// The client's knowledge of the table's rows: what each may be, a value or none.
+/// The client's knowledge of the table's rows: the possible states of each, a value or none.
 #[derive(Default)]
 pub(crate) struct Indexed {
     pub(crate) timestamp: i64,

@@ -9,8 +9,8 @@
 //! datacenter: those of several datacenters would have no order.
 //!
 //! A second table of this kind is truncated meanwhile, and a third is in a keyspace whose replication factor changes. A TRUNCATE
-//! truncates each replica at least twice: what overlaps with it, is answered or not, may be there afterwards or not, each transaction
-//! whole, whatever it built on; a transaction that had been answered before it began may not. One that is answered with an error is over
+//! truncates each replica at least twice: a transaction that overlaps with it, answered or not, may be there afterwards or not, each
+//! whole, regardless of its base; one that had been answered before it began may not. One that is answered with an error is over
 //! soon; one without an answer may still be on its way to a node, and overlaps with everything until the quiescent phase.
 
 use std::cell::RefCell;
@@ -53,7 +53,7 @@ pub(crate) struct History {
     ids: Vec<u64>,
     /// And once it is answered, a quorum has all that was chosen up to it.
     settles: Vec<bool>,
-    /// Those that overlapped with a truncation: they may be there or not, whatever they were answered.
+    /// Those that overlapped with a truncation: they may be there or not, regardless of their answers.
     overlapping: BTreeSet<u64>,
     /// The client's expectation.
     pub(crate) known: ConditionalState,
@@ -136,9 +136,9 @@ fn create_text(table: &str) -> String {
 pub(crate) enum Reads {
     /// Nothing: a write that a quorum acknowledged may be lost in a power failure.
     Free,
-    /// They show what some transaction has left.
+    /// They show the result of some transaction.
     Ordered,
-    /// And what one has shown the next shows: replicas do not change.
+    /// And the next one shows the rows that one has shown: replicas do not change.
     Settling,
 }
 
@@ -232,7 +232,7 @@ impl History {
         self.ids.iter().position(|id| *id == begun.id)
     }
 
-    /// The possible contents after a truncation that begins now: transactions under way, whatever they find.
+    /// The possible contents after a truncation that begins now: transactions under way, with any result.
     fn after_truncation(&self) -> Self {
         let mut next = Self::default();
         for (one, id) in self.operations.iter().zip(&self.ids).filter(|(one, _)| one.output.is_none()) {
@@ -278,7 +278,7 @@ impl History {
     }
 }
 
-/// A transaction that may be found to have happened whatever was there.
+/// A transaction that may have happened on any state.
 fn unconditional(input: &ConditionalInput) -> ConditionalInput {
     match input {
         ConditionalInput::Transaction { changes, .. } => ConditionalInput::Transaction {
@@ -405,7 +405,7 @@ impl LwtTable {
     pub(crate) fn begin_truncation(&mut self) {
         self.truncating = true;
         let all = std::mem::take(&mut self.histories);
-        // Of partitions too that no client chooses any more: those who chose them before go on there.
+        // Also of partitions that no client chooses any more: clients that chose them before continue there.
         self.histories = all.iter().map(|(key, history)| (*key, history.after_truncation())).collect();
         self.closed.extend(all);
     }
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_bound_by_what_a_quorum_has() {
+    fn a_read_is_bound_by_the_rows_of_a_quorum() {
         let mut history = History::default();
         assert_eq!(history.binding(100), 100);
         history.operations = vec![op(10, 20)];
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncation_takes_what_was_answered_before_it_and_perhaps_what_overlaps() {
+    fn a_truncation_takes_transactions_answered_before_it_and_perhaps_overlapping_ones() {
         let plan = ClusterPlan::draw(&mut Rng::new(1, 1), 3);
         let mut table = LwtTable::new(CUT_TABLE, Levels::of(&plan));
         let first = insert(&mut table, 10, 1);

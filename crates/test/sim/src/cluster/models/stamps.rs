@@ -1,12 +1,12 @@
 //! Registers with the timestamps of their coordinators: the bounds of each write's timestamp, and the readings that they allow.
 //!
-//! A timestamp that a coordinator draws lies between what its clock showed when the request was sent and the latest that it had shown
-//! when the answer came; who reads the value learns it exactly. A reading that was sent after a write was acknowledged
+//! A timestamp that a coordinator draws lies between the value of its clock when the request was sent and the latest that it had shown
+//! when the answer came; a reader of the value learns it exactly. A reading that was sent after a write was acknowledged
 //! shows that write or something later by timestamp, however much earlier it was written. A reading bounds the timestamps of
 //! all acknowledged writes that are not, which is remembered, for one of them may be read one day.
 //!
 //! Some writes have conditions. Between those and the others there is no order but that of their timestamps: a condition is compared
-//! with what a read at QUORUM may show, and what is written on it has the time of its ballot, and may lose to a write whose clock is
+//! with the rows that a read at QUORUM may show, and its write has the time of its ballot, and may lose to a write whose clock is
 //! ahead; it is not lost otherwise.
 
 use std::cell::RefCell;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_or_something_later_by_timestamp_is_shown() {
+    fn an_acknowledged_value_or_one_later_by_timestamp_is_shown() {
         let both = [acknowledged(Some(1), 10, 100, 200), acknowledged(Some(2), 20, 50, 60)];
         assert_eq!(
             stamps(&both).judge(0, &shown(30, Some((1, 150)))),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_reading_shows_bounds_what_it_does_not_show() {
+    fn shown_values_bound_those_not_shown() {
         let all = [acknowledged(Some(1), 10, 100, 200), acknowledged(Some(2), 20, 100, 200)];
         let mut seen = stamps(&all);
         assert_eq!(seen.judge(0, &shown(30, Some((1, 150)))), Ok(()));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_hide_what_is_not_later() {
+    fn deletions_hide_values_that_are_not_later() {
         let all = [acknowledged(Some(1), 10, 100, 200), acknowledged(None, 20, 150, 160)];
         assert_eq!(stamps(&all).judge(0, &shown(30, None)), Ok(()));
         assert_eq!(stamps(&all).judge(0, &shown(30, Some((1, 170)))), Ok(()));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_come_back_and_rows_that_are_missing_are_told_apart() {
+    fn rows_that_come_back_and_rows_that_are_missing_are_distinguished() {
         let mut cut = Cut { there: [1, 2].into(), open: [3].into(), ..Cut::default() };
         assert_eq!(cut.problem(&[1, 2, 3].into(), true), None);
         assert!(cut.problem(&[1].into(), true).is_some_and(|problem| problem.contains("[2] are missing")));

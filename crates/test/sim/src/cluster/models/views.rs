@@ -1,6 +1,6 @@
 //! A table with materialized views: the rows of each view that its definition gives over the rows of the base.
 //!
-//! Which writes happened does not matter: whatever the base shows, its views show.
+//! Which writes happened does not matter: its views show the rows that the base shows.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ pub(crate) const TABLE: &str = "k0.followed";
 /// A row of the base: its key, then `v` and `w`.
 pub(crate) type BaseRow = Vec<Option<i32>>;
 
-/// A view: its name, the columns that are read of it, and what a row of the base is in it.
+/// A view: its name, the columns that are read of it, and the form of a base row in it.
 pub(crate) struct View {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static str,
@@ -50,7 +50,7 @@ pub(crate) fn create_texts(captured: bool) -> [String; 4] {
     ]
 }
 
-/// The difference between a view and what the base gives; none if there is no difference.
+/// The difference between a view and the result of its definition over the base; none if there is no difference.
 pub(crate) fn problem(view: &View, base: &[BaseRow], found: &[BaseRow]) -> Option<String> {
     let expected: BTreeSet<BaseRow> = base.iter().filter_map(|row| (view.shows)(row)).collect();
     let rows: BTreeSet<BaseRow> = found.iter().cloned().collect();

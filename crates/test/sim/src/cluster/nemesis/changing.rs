@@ -17,7 +17,7 @@ use crate::plan::{one_in, pick};
 use crate::rest;
 use crate::statement::Query;
 
-/// About how long a change goes on before somebody ends or takes it back, milliseconds.
+/// About how long a change lasts before it is forced or aborted, milliseconds.
 const UNDER_WAY_MILLIS: u64 = 900;
 /// About how long an ended node stays down, milliseconds.
 const AWAY_MILLIS: u64 = 2_000;
@@ -255,7 +255,7 @@ impl ClusterDirector {
 
     /// An operator's repair of damaged files without another disk (docs/operations/damage.md): repairs, or removes all files of those
     /// SSTables while the node is down before that.
-    async fn mend(&mut self, nth: usize, damaged: &BTreeSet<PathBuf>) -> Result<(), String> {
+    async fn repair_damage(&mut self, nth: usize, damaged: &BTreeSet<PathBuf>) -> Result<(), String> {
         // Neither a count nor a deletion that others have purged is brought by a repair.
         let by_repair =
             self.plan.grace == Grace::Never && !damaged.iter().any(|path| self.holds_counts(path));
@@ -306,7 +306,7 @@ impl ClusterDirector {
             return Ok(());
         }
         if let Some((nth, files)) = self.rotten.take() {
-            return self.mend(nth, &files).await;
+            return self.repair_damage(nth, &files).await;
         }
         self.finish_change().await;
         self.reunite().await;

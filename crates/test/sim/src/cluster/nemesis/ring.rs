@@ -56,7 +56,7 @@ impl ClusterDirector {
         };
         {
             let mut world = self.world.borrow_mut();
-            world.stats.ring_changes += 1;
+            world.stats.other_changes += 1;
             world.forget_seen();
             world.excuses.connections = true;
             world.excuses.errors |= event.loses_node();
@@ -73,7 +73,7 @@ impl ClusterDirector {
     pub(crate) async fn replace_disk(&mut self, nth: usize) {
         {
             let mut world = self.world.borrow_mut();
-            world.stats.ring_changes += 1;
+            world.stats.other_changes += 1;
             world.forget_seen();
         }
         (self.changed, self.hints_lost) = (true, true);
@@ -302,7 +302,7 @@ impl ClusterDirector {
     }
 }
 
-/// Starts a machine after a while, unless somebody who waits for it does so before: it may have left the cluster again by then, with an empty disk.
+/// Starts a machine after a while, unless a waiting task does so before: it may have left the cluster again by then, with an empty disk.
 fn start_after(sim: &Sim, id: NodeId, served: &Served, after: Duration) {
     let (served, starts) = (served.clone(), served.starts());
     sim.after(after, move |sim| {

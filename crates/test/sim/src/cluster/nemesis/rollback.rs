@@ -1,4 +1,4 @@
-//! A machine whose disk is restored from an older image: its node must not serve, whatever happened meanwhile, until it is replaced with
+//! A machine whose disk is restored from an older image: its node must not serve, after any other events, until it is replaced with
 //! an empty disk (docs/design/rollback.md).
 
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::plan::{one_in, pick};
 
 /// About how long clients write before an image is taken, milliseconds.
 const BEFORE_MILLIS: u64 = 4_000;
-/// An image that is older than this when its node ends is noticed: the node has gossiped beyond what the image records.
+/// An image that is older than this when its node ends is noticed: the node has gossiped beyond the record of the image.
 const WINDOW: Duration = Duration::from_secs(22);
 /// About how much older it is, milliseconds.
 const OLDER_MILLIS: u64 = 6_000;

@@ -1,5 +1,5 @@
 //! Scripted faults for cases that chance hardly ever hits: a coordinator that ends in the middle of a logged batch, a
-//! node that does not hear of a topology change and is asked by clients all the same, a node that joins when a replica has just
+//! node that does not hear of a topology change and is used by clients all the same, a node that joins when a replica has just
 //! missed something.
 
 use std::collections::BTreeSet;
@@ -12,8 +12,8 @@ use crate::cluster::director::ClusterDirector;
 use crate::cluster::plan::focus::Focus;
 use crate::plan::{one_in, pick};
 
-/// About how long a coordinator goes on after one of its replicas stopped hearing it, milliseconds: less than a write may take, or it
-/// would know that there is something to keep for that one.
+/// About how long a coordinator runs on after one of its replicas stopped hearing it, milliseconds: less than a write may take, or it
+/// would know that there is a hint to store for that one.
 const CUT_MILLIS: u64 = 1_200;
 /// About how long a node that was ended is left alone afterwards, milliseconds.
 const BACK_MILLIS: u64 = 1_500;

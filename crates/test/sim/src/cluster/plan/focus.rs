@@ -62,7 +62,7 @@ pub enum Focus {
     Rows,
     /// Disks that are restored from older images.
     Rollback,
-    /// A table with materialized views whose rows few nodes have, while nodes end and the ring changes.
+    /// A table with materialized views whose rows few nodes have, while nodes end and the topology changes.
     Views,
     /// The same of such a table whose changes are captured.
     Changes,
@@ -130,7 +130,7 @@ impl Focus {
         Self::ALL.into_iter().find(|focus| focus.name() == name)
     }
 
-    /// The focus of a seed, and what draws its details.
+    /// The focus of a seed, and the random generator of its details.
     pub(crate) fn of(seed: u64, wanted: Option<Self>) -> Option<(Self, Rng)> {
         let mut rng = Rng::new(seed, STREAM);
         let drawn = one_in(&mut rng, ONE_IN).then(|| *pick(&mut rng, &Self::FIRST));

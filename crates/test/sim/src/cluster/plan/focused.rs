@@ -92,7 +92,7 @@ fn rows(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.links = Some(slow(*pick(rng, &[5, 30])));
     plan.serial_percent = 30;
     plan.changers = 0;
-    // Shorter than what makes others believe that a node is down: a TRUNCATE needs all of them.
+    // Shorter than a conviction takes: a TRUNCATE needs all of them.
     plan.faults = vec![Fault::Isolate, Fault::OneWay, Fault::Pause];
     plan.fault_millis = 2_000;
     plan.truncates = true;
@@ -249,7 +249,7 @@ fn views(plan: &mut ClusterPlan, rng: &mut Rng) {
     changing(plan, rng);
     plan.views = true;
     (plan.serial_percent, plan.changers, plan.machine.tables) = (0, 0, 1);
-    // What one replica loses no other derives.
+    // Updates that one replica loses are derived by no other.
     plan.copies = Copies::Anywhere(*pick(rng, &[1, 1, 2, 3]));
     plan.links = Some(slow(*pick(rng, &[5, 50, 200])));
     if one_in(rng, 2) {

@@ -31,7 +31,7 @@ impl Grace {
     }
 
     /// Whether a hint of this age may be dropped instead of delivered. A deletion may be purged so long after it was made, and an
-    /// older write would bring back what it had deleted; only a repair brings that write then.
+    /// older write would bring deleted rows back; only a repair brings that write then.
     pub(crate) fn refuses_hints(self, age: Duration) -> bool {
         let seconds = match self {
             Self::Never => return false,

@@ -1,4 +1,4 @@
-//! The choices of a seed that hold for a whole run of a cluster: its machines, where they stand, what happens to them.
+//! The choices of a seed that hold for a whole run of a cluster: its machines, their racks, their faults.
 
 pub(crate) mod fault;
 pub(crate) mod focus;
@@ -26,12 +26,12 @@ use crate::table::Scale;
 
 /// Nodes without which a cluster is not begun; those above may join later.
 const FOUNDERS_MIN: usize = 3;
-/// The first nodes, whom the others know: some of them may be gone.
+/// The first nodes, which the others know: some of them may be gone.
 pub(crate) const SEEDS: usize = 3;
 
-/// Lives, milliseconds; the last are long enough that nodes take each other for dead.
+/// Lifetimes, milliseconds; the last are long enough that nodes convict each other.
 const LIVES: [u64; 6] = [200, 1_000, 4_000, 20_000, 60_000, 60_000];
-/// The same where the ring changes: that takes its time, and is to happen while clients work.
+/// The same with topology changes: they take their time, and are to happen while clients work.
 const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
 const LIFETIME_OF_LONG_FAULTS: u64 = 400_000;
 /// Faults of up to this end before a node that gains a range gives up waiting for the replicas of its datacenter.
@@ -102,7 +102,7 @@ pub(crate) struct ClusterPlan {
     pub(crate) fault_millis: u64,
     /// Faulty nodes at once, at most.
     pub(crate) faulty_max: usize,
-    /// When clients have ended, an operator does what only a repair makes good: the removal of a dead node is forced, or damaged files are removed.
+    /// When clients have ended, an operator's action needs a repair: the removal of a dead node is forced, or damaged files are removed.
     pub(crate) forces: bool,
     /// Draws time limits and sizes that an operator may set; none for the usual ones.
     pub(crate) limits: Option<u64>,
@@ -293,7 +293,7 @@ impl ClusterPlan {
         let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
         if self.operations.rows && by_datacenter && one_in(rng, 2) {
             self.operations.local_rounds = true;
-            // What the only replica of a datacenter has acknowledged goes with it.
+            // Writes acknowledged by the only replica of a datacenter are lost with it.
             if let Copies::ByDatacenter(copies) = &self.copies
                 && copies.values().any(|copies| *copies < 2)
             {
@@ -319,7 +319,7 @@ impl ClusterPlan {
         self.homes().into_iter().position(|name| name == self.datacenters[nth]).expect("it is one of them")
     }
 
-    /// Nodes sync every so often only, and lose with their power what they acknowledged since. Clients that keep a history of their own
+    /// Nodes sync every so often only, and lose the writes acknowledged since with a power failure. Clients that keep a history of their own
     /// have no place for that.
     fn lose_the_last_period(&mut self, rng: &mut Rng) {
         self.machine.sync = Sync::Periodic(Duration::from_millis(5 + rng.below(195)));

@@ -69,7 +69,7 @@ pub(crate) struct Levels {
     pub(crate) weak_writes: Vec<Consistency>,
     /// Of reads that only have to show nothing that nobody wrote.
     pub(crate) weak_reads: Vec<Consistency>,
-    /// Two strong reads have a replica in common as well: what one has seen the next sees.
+    /// Two strong reads have a replica in common as well: the next sees the rows that one has seen.
     pub(crate) reads_overlap: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The events of the ring that a plan names and the nemesis begins.
 
-/// Something that happens to the ring, or that an operator does about what nodes keep.
+/// Something that happens to the ring, or an operator's action on stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingEvent {
     /// A node leaves.

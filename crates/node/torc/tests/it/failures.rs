@@ -1,4 +1,4 @@
-//! Bad situations: each ends with one clear message that says what to do, and nothing is lost.
+//! Bad situations: each ends with one clear message with the remedy, and nothing is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -374,7 +374,7 @@ fn by_the_policy_die_a_failed_disk_ends_the_process() {
         .output();
     drop(flush);
     while node.is_running() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it goes on: {}", node.log());
+        assert!(begun.elapsed() < Duration::from_secs(30), "it still runs: {}", node.log());
         std::thread::sleep(Duration::from_millis(20));
     }
     let log = node.log();

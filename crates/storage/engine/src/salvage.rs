@@ -1,8 +1,8 @@
 //! SSTables whose damage was met by a read or a compaction: each is reported once, left out of compactions, and repaired by a repair.
 //!
 //! Checksums find damage place by place, so the SSTable stays in service: reads of the damaged partitions fail on this node, and the
-//! others are right. A repair of the table first has everything that can be read of the SSTable written anew (*salvage*) and takes
-//! down which tokens cannot. From then on what repairs read leaves the SSTable out, so that other replicas send the lost partitions.
+//! others are right. A repair of the table first has the readable rows of the SSTable rewritten (*salvage*) and records
+//! the tokens of the others. From then on reads of repairs leave the SSTable out, so that other replicas send the lost partitions.
 //! When repairs that began after the salvage have compared all lost tokens that this node owns, the SSTable leaves its table; its files
 //! stay as a snapshot. Which ranges a repair compared, and since when, its marks tell ([`crate::marks`]).
 //!
@@ -47,11 +47,11 @@ impl Inner {
         let due: Vec<Rc<LiveSstable>> =
             store.set().iter().filter(|live| store.is_to_salvage(live)).cloned().collect();
         if !due.is_empty() {
-            // What hides older rows is looked for in SSTables.
+            // Deletions that hide older rows are looked for in SSTables.
             self.flush(store).await?;
         }
         for live in due {
-            // Neither a truncation nor a cleanup comes between, and what was written anew before a truncation is in what it removes.
+            // Neither a truncation nor a cleanup comes between, and a truncation removes rows that were rewritten before it.
             let begun = store.edits.now();
             let held = (store.edits.without_truncation().await?, store.edits.one().await?);
             if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
@@ -71,7 +71,7 @@ impl Inner {
                 lost.len(),
                 lost.iter().take(LOST_SHOWN_MAX).map(|lost| lost.span).collect::<Vec<_>>()
             );
-            // What an earlier repair left here must be compared again.
+            // Rows of an earlier repair must be compared again.
             crate::marks::forget(self, store).await?;
             *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: RepairedWatermark::default() });
         }
@@ -91,7 +91,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether what was lost of an SSTable may have been a deletion that other replicas have purged, and that hides here what is older.
+    /// Whether the lost part of an SSTable may have held a deletion that other replicas have purged, and that hides older rows here.
     fn may_revive(&self, store: &Store, live: &LiveSstable) -> bool {
         let (salvaged, rule) = (live.salvaged.borrow(), store.purge_rule(self.now_seconds()));
         let purged = |(after, upto)| live.sstable.min_local_deletion() < rule.gc_before_of(after, upto);
@@ -99,7 +99,7 @@ impl Inner {
         lost.into_iter().any(|lost| lost.may_hide && purged(lost.span))
     }
 
-    /// Writes to memtables what can be read of an SSTable; what cannot.
+    /// Writes the readable rows of an SSTable to memtables; returns the lost tokens.
     async fn salvage(
         self: &Rc<Self>,
         store: &Store,
@@ -143,7 +143,7 @@ impl Inner {
         }
     }
 
-    /// Writes to memtables what a source gives.
+    /// Writes the rows of a source to memtables.
     async fn copy(
         self: &Rc<Self>,
         store: &Store,
@@ -153,7 +153,7 @@ impl Inner {
         let mut writer = Salvage::new(self, store.table());
         let mut fragments = FragmentBuffer::new();
         loop {
-            // What was read before the damage counts, too.
+            // Rows read before the damage count, too.
             let more = match source.fill_next(&mut fragments).await {
                 Err(SstableError::Disk(error)) => return Err(error.into()),
                 read => read,
@@ -177,7 +177,7 @@ impl Inner {
         }
     }
 
-    /// The mark with which a repair begins that does without what was salvaged; the epoch of an earlier one may have ended.
+    /// The mark with which a repair begins that excludes the salvaged SSTables; the epoch of an earlier one may have ended.
     pub(crate) fn note_salvaged(&self, store: &Store, mark: RepairedWatermark) {
         for live in store.set().iter() {
             if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
@@ -194,7 +194,7 @@ impl Inner {
         store: &Rc<Store>,
         live: Rc<LiveSstable>,
     ) -> Result<(), MaintenanceError> {
-        // What stands for it must outlast a power failure.
+        // Its salvaged rows must survive a power failure.
         self.flush(store).await?;
         // A compaction may have taken it before the damage was met.
         store.edits.stop_minor();
@@ -248,7 +248,7 @@ impl Engine {
                 && mark.epoch != 0
             {
                 salvaged.repaired(repaired);
-                if salvaged.is_mended(owned) {
+                if salvaged.is_complete(owned) {
                     repaired_files.push(live.clone());
                 }
             }
@@ -338,7 +338,7 @@ impl Salvage {
         Ok(())
     }
 
-    /// Writes what was gathered; more of the partition follows where its key is given.
+    /// Writes the gathered rows; more of the partition follows where its key is given.
     async fn write(&mut self, more: Option<DecoratedKey>) -> Result<(), WriteError> {
         let next = more.map(|key| PartitionUpdate::new(self.table.clone(), key));
         let update = std::mem::replace(&mut self.update, next);
