@@ -1,6 +1,6 @@
 //! The JSON of what the schema says about the capture of changes.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use schema::{Cdc, CdcGeneration, CdcPreimage, CdcVnode};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //! roles and service levels. What is absent has a default, and what has its default is left out, so that states of earlier
 //! versions are read and what they hold is written as they wrote it.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
