@@ -1,6 +1,6 @@
 //! The JSON of the schema's settings of change data capture.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use schema::{Cdc, CdcGeneration, CdcPreimage, CdcVnode};
 use serde::{Deserialize, Serialize};

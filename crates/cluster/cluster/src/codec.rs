@@ -1,7 +1,7 @@
 //! The schema as JSON: the form in which a node stores it. A person can read it in an emergency, and a field that
 //! a later version adds has a default here.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Tables whose removal is under way. Written before a schema without them is, so that a crash in the middle of a DROP is
 //! finished at the next start; a table that is still in the schema was not dropped.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::{Path, PathBuf};
 
@@ -85,6 +85,7 @@ impl DropLog {
         self.save().await
     }
 
+    #[expect(clippy::expect_used, reason = "names and numbers have a JSON form")]
     async fn save(&self) -> Result<(), DiskError> {
         let stored = |table: &DroppedTable| Stored {
             keyspace: table.keyspace.clone(),

@@ -1,5 +1,7 @@
 //! A node's identity: chosen at its first start, and never changed.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use std::path::{Path, PathBuf};
 
 use rt::{DiskError, Rt};
@@ -125,6 +127,7 @@ impl NodeIdentity {
     ///
     /// # Errors
     /// A [`DiskError`] when the file cannot be replaced durably.
+    #[expect(clippy::expect_used, reason = "plain values have a JSON form")]
     pub async fn save(&self, rt: &Rt, directory: &Path) -> Result<(), DiskError> {
         let bytes = serde_json::to_vec_pretty(self).expect("an identity is plain data");
         rt.disk().write_atomically(directory.join(FILE_NAME), &bytes).await

@@ -2,7 +2,7 @@
 //! roles and service levels. An absent field has a default, and a field with its default is left out, so that states of earlier
 //! versions are read and written as they wrote them.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

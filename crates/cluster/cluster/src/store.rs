@@ -1,6 +1,6 @@
 //! The node's copy of the schema on disk: one file, replaced as a whole at every change, with a checksum in front.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! The message is version (1), id (16), when it was taken up (8, microseconds), vint count, { vint length, update }; that
 //! takes it out is version, id and time alone.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::sync::Arc;
 

@@ -9,11 +9,13 @@
 //! When the one node fails, is silent for half of the write's time (a second at most), or says that another did not take it, the
 //! coordinator writes to those itself: an update may come twice.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use rpc::Refusal;
 use rt::sync::oneshot;
 use smallvec::SmallVec;
@@ -142,8 +144,8 @@ pub(crate) fn decode(body: &Bytes) -> Result<Passed, Refusal> {
     }
     let mut others = Vec::with_capacity(count as usize);
     for _ in 0..count {
-        let host = reader.bytes(16).map_err(short)?.try_into().expect("16 bytes");
-        let number = reader.bytes(8).map_err(short)?.get_u64();
+        let host = reader.array().map_err(short)?;
+        let number = reader.u64().map_err(short)?;
         others.push((HostId(host), number));
     }
     Ok((shard, others, body.slice_ref(reader.rest())))

@@ -34,7 +34,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// [`MembershipError::Cluster`] with the operator's message, from [`Group::open`],
-/// [`Blank::join`](cluster::Blank::join) or [`Blank::found_or_join`](cluster::Blank::found_or_join).
+/// [`Blank::join`](cluster::group::Blank::join) or [`Blank::found_or_join`](cluster::group::Blank::found_or_join).
 pub async fn open_group(
     rt: &Rt,
     messenger: &Messenger,

@@ -15,7 +15,7 @@
 //! body     := place, vint elements, sum (8) | vint count, { number (8) } | updates | updates
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ pub fn decode_request(
     let mut reader = Reader::new(buffer);
     version(&mut reader)?;
     let kind = reader.u8()?;
-    let id = TableId(reader.bytes(16)?.try_into().expect("16 bytes"));
+    let id = TableId(reader.array()?);
     let range = TokenRange { after: reader.i64()?, upto: reader.i64()? };
     let slice = Slice { number: reader.u16()?, of: reader.u16()? };
     let (now, gc_before, seed) = (reader.u32()?, reader.u32()?, reader.u64()?);

@@ -7,7 +7,7 @@
 //! sessions := vint count, { after (8), upto (8), id (8), seconds (4), vint shards, { epoch (8), vint number } }
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl History {
         }
         let mut tables = BTreeMap::new();
         for _ in 0..read_unsigned(&mut reader)? {
-            let table = TableId(reader.bytes(16)?.try_into().expect("16 bytes"));
+            let table = TableId(reader.array()?);
             let repaired = get_times(&mut reader)?;
             let known = match version {
                 // Before there were others, every repair compared everything.
@@ -234,6 +234,7 @@ impl HistoryStore {
     ///
     /// # Errors
     /// A [`DiskError`] when the history cannot be stored; the present one stays then.
+    #[expect(clippy::expect_used, reason = "nothing closes the semaphore")]
     pub async fn change(&self, change: impl FnOnce(&mut History)) -> Result<(), DiskError> {
         let _one = self.writing.acquire(1).await.expect("it is never closed");
         let mut changed = self.current();

@@ -1,7 +1,7 @@
 //! Requests of a repair's master to the participating shards, and their answers. Every request is complete:
 //! the shard that answers may have evicted everything of the requests before.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::PartitionUpdate;
 use replica::{PartitionResult, RepairedWatermark, Resume};

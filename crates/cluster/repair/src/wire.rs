@@ -11,7 +11,7 @@
 //! marks  := vint count, { epoch (8), vint number }                      (by shard)
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -167,7 +167,7 @@ pub fn decode_open(buffer: &Bytes) -> Result<Opening, CodecError> {
             }
             let (mut nodes, mut bases) = (Vec::with_capacity(count), Vec::with_capacity(count));
             for _ in 0..count {
-                let host = HostId(reader.bytes(16)?.try_into().expect("16 bytes"));
+                let host = HostId(reader.array()?);
                 nodes.push((host, reader.u16()?));
                 bases.push(get_marks(&mut reader)?);
             }
@@ -313,7 +313,7 @@ fn version(reader: &mut Reader<'_>) -> Result<(), CodecError> {
 }
 
 fn table_id(reader: &mut Reader<'_>) -> Result<TableId, CodecError> {
-    Ok(TableId(reader.bytes(16)?.try_into().expect("16 bytes")))
+    Ok(TableId(reader.array()?))
 }
 
 fn end(reader: &Reader<'_>) -> Result<(), CodecError> {

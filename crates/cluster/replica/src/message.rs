@@ -2,7 +2,7 @@
 //!
 //! The messages of the mesh are made of one list, so that no call can be answered with another's answer.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! candidates := version (1), vint count, { closeness (4), place as of `read_codec` }
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
 use engine::{Candidate, NearestQuery, Place};

@@ -16,7 +16,7 @@
 //! bytes     := vint length, bytes
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ pub fn decode_command(
 ) -> Result<ReadCommand, ReadCodecError> {
     let mut decoder = Decoder::new(buffer);
     decoder.version()?;
-    let id = TableId(decoder.fields.take(16, "a table id")?.try_into().expect("16 bytes"));
+    let id = TableId(decoder.fields.read("a table id", Reader::array)?);
     let table = table(id).ok_or(ReadCodecError::UnknownTable(id))?;
     let flags = decoder.fields.read("flags", Reader::u8)?;
     let now = decoder.fields.read("a time", Reader::u32)?;

@@ -207,6 +207,7 @@ fn files(reader: &mut Reader<'_>) -> Result<Vec<(Component, u64)>, CodecError> {
 }
 
 /// A component's number in messages.
+#[expect(clippy::expect_used, reason = "the list has every component")]
 pub(crate) fn number(component: Component) -> u8 {
     Component::ALL.iter().position(|known| *known == component).expect("it is one of them") as u8
 }
@@ -228,9 +229,7 @@ fn end<T>(reader: Reader<'_>, value: T) -> Result<T, CodecError> {
 }
 
 fn id(reader: &mut Reader<'_>) -> Result<[u8; 16], CodecError> {
-    let mut id = [0; 16];
-    id.copy_from_slice(reader.bytes(16)?);
-    Ok(id)
+    Ok(reader.array()?)
 }
 
 /// A count whose elements, of at least `len_min` bytes, are there.

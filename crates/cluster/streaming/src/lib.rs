@@ -5,7 +5,7 @@
 //! of them make up its content. The receiver adopts that set by one edit: it is the content of the source at one moment after the
 //! query. The caller decides which replica to query, and reads the rows that other replicas have beyond it. [`transfer`] moves the files.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 pub mod transfer;
 

@@ -39,6 +39,7 @@ impl Encoding {
     }
 
     /// The body of a request as it was before it was packed; `grow` allows the unpacked bytes so far, or says why not.
+    #[expect(clippy::indexing_slicing, reason = "a reader gives at most the length of the chunk")]
     pub(crate) async fn unpack(
         self,
         body: Bytes,

@@ -359,6 +359,11 @@ async fn read_body<C: Coordinator>(
     Ok(read.freeze())
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "the index has five bits, and this node makes the headers"
+)]
 fn response<C>(
     service: &Service<C>,
     (status, content_type): (u16, &'static str),

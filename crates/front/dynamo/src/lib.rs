@@ -3,6 +3,8 @@
 //! Items, expressions and messages are those of crate `items`. Tables are those of the schema: a keyspace each, with the
 //! attributes that are no key in one map, as ScyllaDB's Alternator documents it.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod access;
 mod audit;
 mod encoding;

@@ -34,6 +34,10 @@ impl<A: Activity> Io<A> {
 }
 
 impl<A: Activity> hyper::rt::Read for Io<A> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the length read is at most the room, which is at most the buffer"
+    )]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

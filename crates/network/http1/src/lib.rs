@@ -3,6 +3,8 @@
 //! [`Io`] is a stream as hyper reads and writes it, and [`origin`] distinguishes requests of web pages from those of programs. Neither
 //! knows a path, a body or a service.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod io;
 pub mod origin;
 

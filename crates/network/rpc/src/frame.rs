@@ -16,7 +16,7 @@
 //! Everything is big-endian. The body of a refusal is a code (2 bytes) and a message; a packed body has its unpacked
 //! length (4 bytes) in front.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::{Bytes, BytesMut};
 use stdx::Reader;

@@ -4,7 +4,7 @@
 //! before it. A later version may add fields at the end; unknown ones are skipped. The connecting side says hello
 //! and sends nothing else until it has the answer.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::ops::RangeInclusive;
 
@@ -220,9 +220,7 @@ fn fields<'a>(prefix: &[u8; PREFIX_LEN], following: &'a [u8]) -> Result<Reader<'
 }
 
 fn host(reader: &mut Reader<'_>) -> Result<HostId, HelloError> {
-    let mut host = [0; 16];
-    host.copy_from_slice(reader.bytes(16)?);
-    Ok(HostId(host))
+    Ok(HostId(reader.array()?))
 }
 
 fn shard_count(reader: &mut Reader<'_>) -> Result<u16, HelloError> {

@@ -1,6 +1,6 @@
 //! A connection that a peer has made, as the server of its requests sees it: answers queue here, and requests under way have places.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

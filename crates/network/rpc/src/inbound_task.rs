@@ -1,6 +1,6 @@
 //! The task of a connection that a peer has made: its requests are given to their handlers, the answers leave together.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -3,7 +3,7 @@
 //! A link outlives its connections. It connects when somebody calls, fails all calls at once when the connection is
 //! lost, and waits before it tries again; calls meanwhile fail at once.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

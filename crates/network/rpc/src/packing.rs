@@ -1,6 +1,6 @@
 //! Packing the bodies of frames: LZ4 or Zstd, with the unpacked length in front.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::{Bytes, BytesMut};
 use lz4_flex::block::CompressTable;

@@ -1,6 +1,6 @@
 //! One connection's bytes: reads are cut into frames, and frames leave in as few writes as possible.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -18,6 +18,7 @@ impl Core {
     }
 
     /// Takes received bytes. Their decrypted content waits to be read; it is not longer than they were.
+    #[expect(clippy::indexing_slicing, reason = "the buffer was just made longer")]
     pub(crate) fn receive(&mut self, mut encrypted: &[u8]) -> Result<(), Error> {
         while !encrypted.is_empty() {
             let taken = self.connection.read_tls(&mut encrypted);

@@ -4,6 +4,8 @@
 //! backend, so that it runs under simulation too. [`Credentials`] are a node's certificate and truststore; they can be
 //! replaced while the node runs. A secured connection moves between shards as any other does.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod core;
 mod credentials;
 mod error;

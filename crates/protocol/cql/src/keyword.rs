@@ -228,6 +228,7 @@ const SLOT_EMPTY: u8 = u8::MAX;
 const _: () = assert!(KEYWORDS.len() < SLOTS / 2 && KEYWORDS.len() < SLOT_EMPTY as usize);
 
 /// The bytes of a word without the case of its letters, as one number. The padding is never a word's byte.
+#[allow(clippy::indexing_slicing, reason = "the callers check the length")]
 const fn pack(word: &[u8]) -> u128 {
     let mut bytes = [0; LENGTH_MAX];
     let mut i = 0;
@@ -243,6 +244,7 @@ const fn slot(packed: u128) -> usize {
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
+#[allow(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static PACKED: [u128; KEYWORDS.len()] = {
     let mut packed = [0; KEYWORDS.len()];
     let mut i = 0;
@@ -254,6 +256,7 @@ static PACKED: [u128; KEYWORDS.len()] = {
     packed
 };
 
+#[allow(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static TABLE: [u8; SLOTS] = {
     let mut table = [SLOT_EMPTY; SLOTS];
     let mut i = 0;
@@ -289,10 +292,12 @@ impl Keyword {
     }
 
     /// The keyword in upper case.
+    #[expect(clippy::indexing_slicing, reason = "the table has every keyword")]
     pub(crate) fn text(self) -> &'static str {
         TEXTS[self as usize]
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table has every keyword")]
     pub(crate) fn class(self) -> Class {
         CLASSES[self as usize]
     }

@@ -19,6 +19,8 @@
 //!
 //! The words that only these need are not keywords: they stay ordinary names.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 pub mod ast;
 mod error;
 pub mod ident;

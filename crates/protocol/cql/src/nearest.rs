@@ -21,6 +21,7 @@ pub(crate) fn nearest(found: &str, expected: &[&'static str]) -> Option<&'static
 }
 
 /// How many insertions, deletions, replacements and swaps of neighbours lead from one word to the other.
+#[expect(clippy::indexing_slicing, reason = "rows have a place more than the word has letters")]
 fn distance(from: &[u8], to: &[u8]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();

@@ -248,14 +248,13 @@ fn read_cluster(reader: &mut Reader<'_>) -> Result<String, CodecError> {
 }
 
 fn read_host(reader: &mut Reader<'_>) -> Result<HostId, CodecError> {
-    let bytes = reader.bytes(16)?;
-    Ok(HostId(bytes.try_into().expect("sixteen bytes")))
+    Ok(HostId(reader.array()?))
 }
 
 fn read_address(reader: &mut Reader<'_>) -> Result<SocketAddr, CodecError> {
     let ip = match reader.u8()? {
-        4 => IpAddr::from(<[u8; 4]>::try_from(reader.bytes(4)?).expect("four bytes")),
-        6 => IpAddr::from(<[u8; 16]>::try_from(reader.bytes(16)?).expect("sixteen bytes")),
+        4 => IpAddr::from(reader.array::<4>()?),
+        6 => IpAddr::from(reader.array::<16>()?),
         family => return Err(CodecError::Value { what: "family of an address", found: family.into() }),
     };
     Ok(SocketAddr::new(ip, reader.u16()?))
@@ -279,7 +278,7 @@ fn read_digests(reader: &mut Reader<'_>) -> Result<Vec<Digest>, CodecError> {
 
 fn read_roster(reader: &mut Reader<'_>) -> Result<Roster, CodecError> {
     let (first, last) = (read_host(reader)?, read_host(reader)?);
-    let lives = u64::from_be_bytes(reader.bytes(8)?.try_into().expect("eight bytes"));
+    let lives = reader.u64()?;
     Ok(Roster { first, last, lives })
 }
 

@@ -54,6 +54,7 @@ pub struct ArrivalWindow {
 
 impl ArrivalWindow {
     /// A heartbeat of the endpoint arrived.
+    #[expect(clippy::expect_used, reason = "the full window is not empty")]
     pub fn heard(&mut self, now: Duration, config: &DetectorConfig) {
         let interval = match self.last {
             Some(last) => now.saturating_sub(last),

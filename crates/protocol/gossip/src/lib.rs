@@ -4,7 +4,7 @@
 //! Membership is not its business: the cluster's log decides which hosts belong, and [`Event::Members`] brings them.
 //! See docs/design/gossip.md.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod codec;
 mod config;

@@ -510,6 +510,7 @@ impl Gossip {
         }
     }
 
+    #[expect(clippy::expect_used, reason = "this node's own values are within the limits")]
     fn set(&mut self, values: Vec<(Key, Bytes)>) {
         let states = Arc::make_mut(&mut self.own.states);
         for (key, value) in values {
@@ -734,6 +735,7 @@ impl Gossip {
     }
 
     /// A delta of a host in the known generation.
+    #[expect(clippy::expect_used, reason = "the caller has found the peer")]
     fn merge(&mut self, delta: Delta, now: Duration, effects: &mut Vec<Effect>) {
         let peer = self.peers.get_mut(&delta.host).expect("a peer that was found");
         if delta.base > peer.version {
@@ -769,6 +771,7 @@ impl Gossip {
     }
 
     /// A host showed that it lives, or said good-bye.
+    #[expect(clippy::expect_used, reason = "the caller has found the peer")]
     fn heard(&mut self, host: HostId, now: Duration, effects: &mut Vec<Effect>) {
         let peer = self.peers.get_mut(&host).expect("a peer that was found");
         peer.heard = now;

@@ -3,6 +3,8 @@
 //! Pure and synchronous (docs/design/dynamo.md). Refusals are an [`Error`] whose text clients match on. Must not know tables,
 //! storage or HTTP; callers pass the names of keys.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 pub mod base64;
 mod check;
 pub mod condition;

@@ -50,6 +50,7 @@ impl<'a> Parser<'a> {
         Ok(Self { text, what, tokens, at, depth, operators, substitutions, wrong })
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the end is the last token")]
     fn peek(&self) -> Token<'a> {
         // The end is the last token, and nothing goes past it.
         self.tokens[self.at.min(self.tokens.len() - 1)]

@@ -37,6 +37,7 @@ pub(crate) fn entry_from_pb(entry: &pb::Entry) -> Entry {
 }
 
 /// The changes of membership in an entry.
+#[expect(clippy::expect_used, reason = "changes are decoded when they arrive or are read from disk")]
 pub(crate) fn changes_of(entry: &pb::Entry) -> Vec<Change> {
     codec::decode_changes(&entry.context).expect("only checked changes are proposed, stored and received")
 }

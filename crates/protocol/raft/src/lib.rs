@@ -4,7 +4,7 @@
 //! handed out before the messages that depend on them, as types: [`Batch`] before [`Effects`]), draws its election timeouts from a seed, and
 //! gives messages, entries and snapshots a codec with limits, so that no byte from the network reaches a protobuf parser.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 pub mod codec;
 mod convert;

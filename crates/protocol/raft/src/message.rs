@@ -54,6 +54,7 @@ impl Message {
     }
 
     /// The bytes to send.
+    #[expect(clippy::expect_used, reason = "a node sends only kinds that have a number")]
     pub fn encode(&self) -> Vec<u8> {
         let Self(message) = self;
         let kind =

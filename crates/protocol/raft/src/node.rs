@@ -406,6 +406,7 @@ impl Node {
 
     /// A snapshot of the state above, which has applied everything that was handed out. Make it durable, then give it to
     /// [`Node::compact`].
+    #[expect(clippy::expect_used, reason = "the log has the last applied entry")]
     pub fn snapshot(&self, data: Bytes) -> Snapshot {
         let store = self.raw.store();
         let term = store.term_of(self.applied).expect("the last applied entry is in the log");

@@ -111,6 +111,7 @@ impl Store {
     }
 
     /// This node's own snapshot, durable by now: its entries are removed, except for the last `kept` and at most so many bytes.
+    #[expect(clippy::expect_used, reason = "the log reaches to the snapshot")]
     pub(crate) fn compact(&mut self, snapshot: Snapshot, kept: u64, bytes_max: u64) {
         assert!(snapshot.index >= self.snapshot_index(), "a snapshot is not older than the one before");
         assert!(snapshot.index <= self.last(), "a snapshot contains entries of the log");

@@ -41,6 +41,7 @@ impl WriteType {
     ];
 
     /// The name on the wire.
+    #[expect(clippy::expect_used, reason = "the list has every type")]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(write_type, _)| *write_type == self).expect("all are listed").1
     }

@@ -155,6 +155,7 @@ impl Decoder {
         next
     }
 
+    #[expect(clippy::expect_used, reason = "the length is below the limit of a message")]
     fn next_bare(&mut self, input: &mut BytesMut) -> Option<Result<Envelope, Rejection>> {
         if self.skip > 0 {
             let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());

@@ -131,6 +131,7 @@ impl Encoder {
         Some(std::mem::take(&mut self.out))
     }
 
+    #[expect(clippy::expect_used, reason = "bodies are limited to less than 2 GiB")]
     fn put(&mut self, header: Header, parts: [&[u8]; 4]) {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         let header = Header { length: i32::try_from(len).expect("a body is shorter than 2 GiB"), ..header };
@@ -156,6 +157,7 @@ impl Encoder {
         }
     }
 
+    #[expect(clippy::expect_used, reason = "it is shorter than the plain body")]
     fn put_compressed(&mut self, compression: Compression, mut header: Header, parts: [&[u8]; 4]) {
         self.plain.clear();
         for part in parts {

@@ -194,6 +194,7 @@ pub struct Envelope {
 
 impl Envelope {
     /// Appends the envelope in its plain form: no frame, no compression.
+    #[expect(clippy::expect_used, reason = "bodies are limited to less than 2 GiB")]
     pub fn put(&self, out: &mut BytesMut) {
         let header = Header {
             version: self.version.number(),

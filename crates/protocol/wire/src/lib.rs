@@ -7,7 +7,7 @@
 //! [`Request::decode`] reads one, the answer is written into a [`ResponseWriter`], and [`Encoder`] packs answers
 //! into the bytes of one write. A client ([`client`]) goes the other way round with the same two codecs.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 pub mod client;
 mod compression;

@@ -134,8 +134,9 @@ impl<'a> BodyReader<'a> {
 
     /// `[uuid]`.
     pub(crate) fn uuid(&mut self, field: &'static str) -> Result<[u8; 16], ProtocolError> {
-        let slice = self.slice(16, field)?;
-        Ok(slice.try_into().expect("sixteen bytes were taken"))
+        let mut id = [0; 16];
+        id.copy_from_slice(self.slice(16, field)?);
+        Ok(id)
     }
 
     /// `[string list]`. Memory is taken for no more items than the body can hold.
@@ -203,6 +204,7 @@ fn clip(text: &str) -> &str {
 }
 
 /// Writes a `[string]`; a longer text than 65,535 bytes is cut at a character.
+#[expect(clippy::expect_used, reason = "the text is clipped before")]
 pub(crate) fn put_string(out: &mut BytesMut, text: &str) {
     let text = clip(text);
     out.put_u16(u16::try_from(text.len()).expect("clipped"));
@@ -229,6 +231,7 @@ pub(crate) fn put_bytes(out: &mut BytesMut, bytes: Option<&[u8]>) {
 }
 
 /// Writes a `[short bytes]`.
+#[expect(clippy::expect_used, reason = "ids are this node's own")]
 pub(crate) fn put_short_bytes(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u16(u16::try_from(bytes.len()).expect("ids are short"));
     out.put_slice(bytes);
@@ -265,6 +268,7 @@ pub(crate) fn put_inet(out: &mut BytesMut, address: SocketAddr) {
 
 /// A length as the protocol's `[int]`.
 #[inline]
+#[expect(clippy::expect_used, reason = "bodies are limited to less than 2 GiB")]
 pub(crate) fn length(len: usize) -> i32 {
     i32::try_from(len).expect("no part of a message reaches 2 GiB")
 }

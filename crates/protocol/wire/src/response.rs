@@ -138,6 +138,7 @@ impl ResponseWriter {
     }
 
     /// SUPPORTED: options and the values they can have.
+    #[expect(clippy::expect_used, reason = "options are this node's own")]
     pub fn supported(&mut self, options: &[(String, Vec<String>)]) {
         let body = self.begin(Opcode::Supported);
         body.put_u16(u16::try_from(options.len()).expect("options are few"));
@@ -204,6 +205,7 @@ impl ResponseWriter {
     ///
     /// # Panics
     /// When the message is not a rows result.
+    #[expect(clippy::expect_used, reason = "the caller has begun a rows result")]
     pub fn more_rows(&mut self) -> RowsWriter<'_> {
         let columns = self.rows.as_ref().expect("a rows result was begun").metadata.len();
         RowsWriter { columns, writer: self }
@@ -271,6 +273,7 @@ impl ResponseWriter {
 }
 
 impl Prelude {
+    #[expect(clippy::expect_used, reason = "payloads are this node's own")]
     fn put(&self, out: &mut BytesMut, flags: Flags) {
         if let Some(id) = &self.tracing_id {
             out.put_slice(id);
@@ -321,6 +324,7 @@ pub struct RowsWriter<'a> {
 }
 
 impl RowsWriter<'_> {
+    #[expect(clippy::expect_used, reason = "the writer was made for rows")]
     fn head(&mut self) -> &mut RowsHead {
         self.writer.rows.as_mut().expect("the writer was made for rows")
     }

@@ -23,6 +23,7 @@ impl Utf8Bytes {
 
     /// The text.
     #[inline]
+    #[expect(clippy::expect_used, reason = "the constructor checks the bytes")]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("checked in the constructor")
     }

@@ -168,6 +168,7 @@ impl TypeOption {
     }
 
     /// Writes the option.
+    #[expect(clippy::expect_used, reason = "the schema limits the number of fields")]
     pub(crate) fn put(&self, out: &mut BytesMut, version: Version) {
         let (code, since, class) = self.code();
         if code == CUSTOM || version < since {

@@ -141,6 +141,7 @@ impl Values {
     }
 
     /// The values in order.
+    #[expect(clippy::expect_used, reason = "the index is below the length")]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
         (0..self.len()).map(|index| self.get(index).expect("below the length"))
     }
@@ -156,6 +157,7 @@ impl Values {
         std::str::from_utf8(self.slice(*place)).ok()
     }
 
+    #[expect(clippy::expect_used, reason = "decoding checks every place")]
     fn slice(&self, place: Place) -> &[u8] {
         let offset = place.offset as usize;
         let end = offset + usize::try_from(place.len).expect("the value is set");

@@ -4,6 +4,8 @@
 //! schedule are made in slices: after each the task asks whether others have to run. No thread is needed, the simulator sees the
 //! same code, and the work belongs to the scheduling group of its task.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use std::fmt;
 
 use blowfish::Blowfish;
@@ -95,10 +97,16 @@ impl fmt::Debug for Hash {
 }
 
 /// A password that nobody guesses, of letters and digits.
+#[expect(clippy::indexing_slicing, reason = "62 letters and digits follow the first two")]
 pub fn generated(random: [u8; 16]) -> String {
     random.iter().map(|byte| char::from(ALPHABET[2 + usize::from(*byte) % 62])).collect()
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "the text is cut into eight bytes, and the digest is longer than the cut"
+)]
 async fn bcrypt(password: &[u8], cost: u32, salt: &[u8; SALT_LEN]) -> [u8; DIGEST_LEN] {
     let mut key = password.to_vec();
     key.push(0);
@@ -126,6 +134,7 @@ async fn bcrypt(password: &[u8], cost: u32, salt: &[u8; SALT_LEN]) -> [u8; DIGES
 }
 
 /// bcrypt's own base64: another alphabet, and no padding.
+#[expect(clippy::indexing_slicing, reason = "the index has six bits")]
 fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 1);
     for chunk in bytes.chunks(3) {
@@ -138,6 +147,7 @@ fn encode(bytes: &[u8]) -> String {
     out
 }
 
+#[expect(clippy::indexing_slicing, reason = "the place is below the length")]
 fn decode<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let mut out = [0; N];
     let (mut bits, mut have, mut at) = (0_u32, 0, 0);

@@ -64,8 +64,7 @@ impl Checkpoint {
         let mut read = || -> Result<Self, ShortRead> {
             let mut out = Self::default();
             for _ in 0..read_unsigned(&mut reader)? {
-                let id: [u8; 16] = reader.bytes(16)?.try_into().expect("16 bytes");
-                out.flushed.insert(TableId(id), reader.u64()?);
+                out.flushed.insert(TableId(reader.array()?), reader.u64()?);
             }
             for _ in 0..read_unsigned(&mut reader)? {
                 out.tails.insert(reader.u64()?, reader.u64()?);
@@ -79,6 +78,7 @@ impl Checkpoint {
 }
 
 /// Appends the body of an entry of updates, in the version of mutations that the headers of new segments name.
+#[expect(clippy::expect_used, reason = "updates are smaller than a segment")]
 pub fn encode_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
     assert!(!updates.is_empty(), "an entry holds something");
     out.push(UPDATES);
@@ -95,6 +95,7 @@ pub fn encode_updates(updates: &[PartitionUpdate], out: &mut Vec<u8>) {
 }
 
 /// [`encode_updates`] of updates that were received: their bytes are taken over as they are.
+#[expect(clippy::expect_used, reason = "updates are smaller than a message")]
 pub fn encode_received(updates: &EncodedUpdates, out: &mut Vec<u8>) {
     out.push(UPDATES);
     for update in updates.iter() {

@@ -5,7 +5,7 @@
 //! damage explains, and replays the entries that no SSTable holds yet. It knows nothing of memtables; the engine reports how far tables
 //! are flushed. Format and reasons: `docs/design/commitlog.md`.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod active;
 pub mod config;

@@ -335,6 +335,7 @@ impl CommitLog {
     /// # Errors
     /// A [`DiskError`] when a segment cannot be removed or renamed; it and those behind it stay, and the next call
     /// tries again.
+    #[expect(clippy::expect_used, reason = "nothing closes the semaphore, and the queue is looked at before")]
     pub async fn release_before(&self, number: u64) -> Result<(), DiskError> {
         let _one = self.0.releasing.acquire(1).await.expect("it is never closed");
         loop {
@@ -426,6 +427,7 @@ impl CommitLog {
 
 impl State {
     /// Adds an entry to the open chunk, or to a new one where that would grow to more than `chunk_len_max` bytes.
+    #[expect(clippy::expect_used, reason = "the queue has the chunk that was just pushed")]
     fn add(&mut self, body: &[u8], chunk_len_max: usize) -> Ticket {
         let number = self.next;
         self.next += 1;
@@ -447,6 +449,7 @@ impl State {
     }
 
     /// Notes that the chunk with these entries is written. Gives whether a spare is needed soon, once a segment.
+    #[expect(clippy::expect_used, reason = "the active segment is listed")]
     pub(crate) fn note_written(&mut self, first: u64, last: u64, is_half_full: bool) -> bool {
         assert!(first <= last, "a chunk that is written has entries");
         assert!(first > self.written, "chunks are written in the order of their entries");
@@ -628,6 +631,7 @@ impl Inner {
     }
 
     /// Has segments that are complete and durable linked into the archive.
+    #[expect(clippy::expect_used, reason = "a segment stays until it is durable")]
     fn archive(&self, complete: &[Unsynced]) {
         if self.config.archive_directory.is_none() {
             return;

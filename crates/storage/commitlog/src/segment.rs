@@ -140,6 +140,7 @@ impl SegmentHeader {
     ///
     /// # Panics
     /// When the lengths of the entries do not lead to the end.
+    #[expect(clippy::expect_used, reason = "this process wrote the entries")]
     pub fn salt_entries(&self, entries: &mut [u8]) {
         let mut rest = entries;
         while !rest.is_empty() {
@@ -151,6 +152,7 @@ impl SegmentHeader {
     }
 
     /// Adds the salt to the checksum in an entry's header.
+    #[expect(clippy::expect_used, reason = "this process wrote the entries")]
     pub(crate) fn salt_entry(&self, head: &mut [u8; ENTRY_HEADER_LEN]) {
         let crc = head.last_chunk_mut::<4>().expect("an entry's header has eight bytes");
         *crc = (u32::from_be_bytes(*crc) ^ self.salt as u32).to_be_bytes();
@@ -221,6 +223,7 @@ impl ChunkHeader {
         self.first.saturating_add(u64::from(self.entries_len) / ENTRY_HEADER_LEN as u64)
     }
 
+    #[expect(clippy::expect_used, reason = "the array has the length of both headers")]
     fn crc(segment: &SegmentHeader, rest: &[u8]) -> u32 {
         // In one piece: a checksum of three costs three times as much.
         let mut covered = [0; 16 + CHUNK_HEADER_LEN];
@@ -238,6 +241,7 @@ impl ChunkHeader {
 ///
 /// # Panics
 /// When the body is empty or does not fit into a segment.
+#[expect(clippy::expect_used, reason = "entries are smaller than a segment")]
 pub(crate) fn entry_header(number: u64, body: &[u8]) -> [u8; ENTRY_HEADER_LEN] {
     assert!(!body.is_empty(), "an entry has a kind");
     let len = u32::try_from(body.len()).expect("entries are smaller than a segment");

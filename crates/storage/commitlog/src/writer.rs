@@ -107,6 +107,7 @@ impl Writer {
     }
 
     /// Writes a chunk's bytes at the active segment's end, which moves on only when that succeeded.
+    #[expect(clippy::expect_used, reason = "the writer makes a segment before")]
     async fn put(&self, buf: IoBuf, first: u64, is_end: bool) -> Result<(), DiskError> {
         // This task alone takes the segment away.
         let active = self.inner.active.take();
@@ -118,6 +119,7 @@ impl Writer {
 
     /// Marks the end of the active segment; the next sync makes that durable. When it fails the next start finds a segment that a
     /// crash seems to have cut, which the next segment's checkpoint accounts for.
+    #[expect(clippy::expect_used, reason = "it is looked at before")]
     async fn end_active(&mut self) {
         if self.inner.active.borrow().is_none() {
             return;

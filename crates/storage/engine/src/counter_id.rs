@@ -15,7 +15,7 @@
 //! ```
 //! docs/design/engine.md (*Counters*) has the alternatives.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! SSTable that is added or removed, then one that commits. Without the last line the added ones are removed, with it
 //! the removed ones.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -154,6 +154,7 @@ fn base_name(descriptor: &Descriptor) -> String {
     descriptor.to_string()
 }
 
+#[expect(clippy::expect_used, reason = "the list has every kind")]
 fn line(kind: Kind, base: &str, files: usize) -> String {
     let name = KINDS.iter().find(|(known, _)| *known == kind).expect("every kind has a name").1;
     let line = format!("{name}:[{base},0,{files}][{}]\n", checksum(name, base, files as i32));

@@ -1,6 +1,6 @@
 //! Numbers of SSTables: each shard of a node takes its own, so that they never meet.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use sstable::{Component, Descriptor, Generation};
 

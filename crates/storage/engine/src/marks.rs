@@ -11,7 +11,7 @@
 //!         { vint length, generation, vint bytes of data, vint number, 0 for not covered }
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Start of a shard: SSTables are opened, then the commit log's entries beyond them are replayed.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 use std::sync::Arc;

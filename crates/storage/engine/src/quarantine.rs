@@ -8,7 +8,7 @@
 //! An SSTable of which a file is missing, so that nothing can be read of it, is moved into [`DIRECTORY`]. One whose files
 //! are there and damaged stays where it is: restoring the damaged file is enough.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@
 //! of the wall clock, CRC-32 of both). It becomes true together with the removal of the SSTables: it is written beside
 //! the edit as `truncated-<shard>-<shards>.<edit>.new`, and takes its name when the edit is committed.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::Path;
 

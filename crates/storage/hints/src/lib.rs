@@ -5,7 +5,7 @@
 //! restores its write. It knows neither tables nor liveness: the caller does. Format and reasons:
 //! `docs/design/hints.md`.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod config;
 mod control;

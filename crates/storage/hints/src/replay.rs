@@ -278,6 +278,7 @@ struct Run<'a, G> {
 }
 
 impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
+    #[expect(clippy::expect_used, reason = "the loop ends only with a reason")]
     async fn deliver<D, F, E>(&self, deliver: &D, pace: &mut Pace, outcome: &mut ReplayOutcome) -> SegmentEnd
     where
         D: Fn(StoredHint) -> F,

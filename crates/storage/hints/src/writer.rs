@@ -148,6 +148,7 @@ impl Inner {
         log.pending.iter().take_while(fits).cloned().collect()
     }
 
+    #[expect(clippy::expect_used, reason = "only the holder of the permit makes and ends files")]
     async fn write_batch(&self, host: HostId, batch: &[Pending]) -> Result<(), DiskError> {
         let len: u64 = batch.iter().map(|pending| pending.header.record_len()).sum();
         self.make_active(host, len).await?;
@@ -169,6 +170,7 @@ impl Inner {
         Ok(())
     }
 
+    #[expect(clippy::expect_used, reason = "only the holder of the permit makes and ends files")]
     fn note_written(&self, host: HostId, batch: &[Pending], len: u64) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

@@ -5,7 +5,7 @@
 //! node  := scale (4), square of its length (4), components (1 each), vint levels, { vint count, { vint neighbour } }
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
@@ -17,6 +17,7 @@ const LEVELS_MAX: usize = 64;
 
 impl Graph {
     /// Appends the header before the nodes.
+    #[expect(clippy::expect_used, reason = "the list has every measure")]
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         let measure = Similarity::NAMES.iter().position(|(_, one)| *one == self.options.similarity);
         out.push(measure.expect("every measure has a name") as u8);

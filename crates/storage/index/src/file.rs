@@ -13,7 +13,7 @@
 //!
 //! Numbers are big-endian; each crc is the CRC-32 of the part before it.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,6 +144,7 @@ impl TermsWriter {
     }
 
     /// Adds a term at a place.
+    #[expect(clippy::expect_used, reason = "a term is a part of a row, which is smaller than a segment")]
     pub(crate) fn add(&mut self, term: &[u8], place: &[u8]) {
         let mut bytes = Vec::with_capacity(term.len() + place.len());
         bytes.extend_from_slice(term);
@@ -159,6 +160,7 @@ impl TermsWriter {
     }
 
     /// Sorts and writes the terms added since the last segment.
+    #[expect(clippy::expect_used, reason = "a block is cut at its limit")]
     pub(crate) async fn write_segment(&mut self) -> Result<(), DiskError> {
         if self.records.is_empty() {
             return Ok(());
@@ -211,6 +213,7 @@ impl TermsWriter {
     }
 
     /// Ends the file and makes it durable; its path.
+    #[expect(clippy::expect_used, reason = "a directory has an entry for each block")]
     pub(crate) async fn finish(mut self) -> Result<PathBuf, DiskError> {
         self.write_segment().await?;
         let position = self.len();

@@ -1,6 +1,6 @@
 //! `CRC.db`: a CRC32 for each chunk of an uncompressed data file.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{DecodeError, decode::Decoder};
 

@@ -1,6 +1,6 @@
 //! Loads small components, with the checksums that the SSTable has of them.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Compression of single chunks, with the framing that Cassandra gives each algorithm.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 
@@ -21,6 +21,7 @@ enum Kind {
 
 impl Compressor {
     /// A compressor of chunks as `compression` says.
+    #[expect(clippy::expect_used, reason = "a context takes little memory")]
     pub fn new(compression: &Compression) -> Self {
         let kind = match compression.algorithm {
             Algorithm::Lz4 => Kind::Lz4(Box::default()),
@@ -38,6 +39,7 @@ impl Compressor {
     }
 
     /// Appends the compressed form of `chunk` to `out`.
+    #[expect(clippy::expect_used, reason = "the output has room for the largest result")]
     pub fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         assert!(!chunk.is_empty(), "a chunk has bytes");
         assert!(chunk.len() <= Compression::CHUNK_LEN_MAX, "a chunk that can be read again");

@@ -1,6 +1,6 @@
 //! `CompressionInfo.db`: how a data file is compressed and where each of its chunks begins.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{Algorithm, Compression, DecodeError, Version, decode::Decoder};
 
@@ -73,6 +73,7 @@ impl ChunkOffsets {
 
 impl CompressionInfo {
     /// The description of a file compressed in this way.
+    #[expect(clippy::expect_used, reason = "chunk lengths are limited")]
     pub fn new(compression: &Compression) -> Self {
         let lens = 1..=Compression::CHUNK_LEN_MAX;
         assert!(lens.contains(&compression.chunk_len), "a chunk length that can be read again");
@@ -99,6 +100,7 @@ impl CompressionInfo {
     }
 
     /// The file's bytes, in the current version.
+    #[expect(clippy::expect_used, reason = "this process made the values")]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.offsets.len() * 8);
         let utf = |out: &mut Vec<u8>, text: &str| {

@@ -1,6 +1,6 @@
 //! A cursor over the bytes of a component, whose errors name the expected content and the offset.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use stdx::{Reader, ShortRead, vint};
 

@@ -1,6 +1,6 @@
 //! Deletion times as files hold them, absolute (partition headers, row indexes) and relative (rows and markers).
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::{DeletionTime, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};
 use stdx::{Reader, ShortRead, vint};

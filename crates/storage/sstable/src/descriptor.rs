@@ -1,6 +1,6 @@
 //! Names of SSTables and their files: `nb-7-big-Data.db` in a table's directory.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! `Filter.db`: the bloom filter of an SSTable's partition keys, bit for bit as Cassandra's.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::OnceCell;
 
@@ -49,6 +49,7 @@ const BITS_PER_KEY_MAX: u32 = 20;
 impl Filter {
     /// A filter for about `keys` keys that lets through a share of at most `fp_chance` of the absent ones; none when that
     /// share is all.
+    #[expect(clippy::expect_used, reason = "the number of keys is limited")]
     pub fn new(keys: u64, fp_chance: f64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
@@ -62,6 +63,7 @@ impl Filter {
     }
 
     /// The smallest number of bits a key that reaches the share, then the smallest number of hashes that still does.
+    #[expect(clippy::expect_used, reason = "the range is not empty")]
     fn shape(fp_chance: f64) -> (u32, u32) {
         let chance = |hashes: u32, bits: u32| {
             let exact = (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
@@ -119,6 +121,7 @@ impl Filter {
     }
 
     /// The file's bytes, in the current version.
+    #[expect(clippy::expect_used, reason = "the number of keys is limited")]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 + self.words.len() * 8);
         out.extend_from_slice(&self.hashes.to_be_bytes());

@@ -4,7 +4,7 @@
 //! Data, filter, statistics, compression and checksums are the same in all formats up to the capabilities of a [`Version`]. A new
 //! format is a variant of [`Format`] and of each enum here, with its folder.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! The serialisation header: the smallest values that rows are encoded against, and the types and names of the columns
 //! that occur in the file. It makes a data file readable without a schema.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::NO_DELETION;
 use schema::{ColumnId, Table};

@@ -6,7 +6,7 @@
 //! of each small component, checked when the SSTable is opened. Cassandra takes it for a custom component that it does not
 //! know. An SSTable without it is read as it is; [`crate::certify`] compares all of its files with each other and writes it.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::PathBuf;
 
@@ -107,6 +107,7 @@ impl PageHasher {
 
 impl Integrity {
     /// The file's bytes.
+    #[expect(clippy::expect_used, reason = "the list has every small component")]
     pub fn encode(&self) -> Vec<u8> {
         assert!((1..=PAGE_LEN_MAX).contains(&self.index.page_len), "a page length that can be read again");
         let pages = self.index.file_len.div_ceil(u64::from(self.index.page_len));

@@ -3,7 +3,7 @@
 //! ScyllaDB lists them in `system.large_partitions`, `large_rows` and `large_cells`. Here the record is part of the SSTable,
 //! so that the list cannot differ from the SSTables that there are. Of each kind an SSTable has the [`RECORDS_MAX`] largest.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::row::ColumnData;
 use mutation::{Clustering, DecoratedKey, Row, Seconds};
@@ -114,6 +114,7 @@ impl LargeData {
     }
 
     /// Adds a record, unless there are enough larger ones of its kind.
+    #[expect(clippy::expect_used, reason = "a record of the kind was just inserted")]
     pub(crate) fn add(&mut self, record: LargeRecord) {
         let rank = |record: &LargeRecord| (record.place(), std::cmp::Reverse(record.bytes));
         let at = self.records.partition_point(|known| rank(known) <= rank(&record));

@@ -1,6 +1,6 @@
 //! Clustering values and bounds as data files and row indexes hold them.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::{Bound, Side};
 use smallvec::SmallVec;

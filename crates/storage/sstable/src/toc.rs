@@ -1,6 +1,6 @@
 //! `TOC.txt`, the list of an SSTable's components, and `Digest.crc32`, the checksum of the whole data file as text.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{Component, DecodeError};
 

@@ -1,6 +1,6 @@
 //! Checks an SSTable against itself: checksums, order, index against data, filter and summary against both.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::PathBuf;
 

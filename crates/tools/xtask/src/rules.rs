@@ -47,15 +47,92 @@ const NEVER: &[(&str, &str)] = &[
 /// The names of files that read bytes from disk or network, beside those that end with `_codec`.
 const DECODERS: &[&str] = &["codec", "decode", "decoder", "frame", "hello", "log_format", "replay"];
 
+/// Files with other names that read bytes from disk, network or clients; a `lib.rs` or `mod.rs` stands for its crate or folder.
+const READERS: &[&str] = &[
+    "crates/cluster/cluster/src/cdc.rs",
+    "crates/cluster/cluster/src/dropped.rs",
+    "crates/cluster/cluster/src/group/stopped.rs",
+    "crates/cluster/cluster/src/group/wire.rs",
+    "crates/cluster/cluster/src/identity.rs",
+    "crates/cluster/cluster/src/objects.rs",
+    "crates/cluster/cluster/src/rollback/progress.rs",
+    "crates/cluster/cluster/src/store.rs",
+    "crates/cluster/coordinator/src/batch_row.rs",
+    "crates/cluster/coordinator/src/forward.rs",
+    "crates/cluster/coordinator/src/paxos/store.rs",
+    "crates/cluster/coordinator/src/serve/mod.rs",
+    "crates/cluster/repair/src/history.rs",
+    "crates/cluster/repair/src/message.rs",
+    "crates/cluster/repair/src/wire.rs",
+    "crates/cluster/replica/src/message.rs",
+    "crates/cluster/streaming/src/lib.rs",
+    "crates/front/dynamo/src/lib.rs",
+    "crates/network/http1/src/lib.rs",
+    "crates/network/rpc/src/inbound.rs",
+    "crates/network/rpc/src/inbound_task.rs",
+    "crates/network/rpc/src/link.rs",
+    "crates/network/rpc/src/packing.rs",
+    "crates/network/rpc/src/pipe.rs",
+    "crates/network/tls/src/lib.rs",
+    "crates/protocol/cql/src/lib.rs",
+    "crates/protocol/gossip/src/lib.rs",
+    "crates/protocol/items/src/lib.rs",
+    "crates/protocol/raft/src/lib.rs",
+    "crates/protocol/wire/src/lib.rs",
+    "crates/query/auth/src/password.rs",
+    "crates/query/exec/src/expr/value.rs",
+    "crates/query/exec/src/native/mod.rs",
+    "crates/storage/commitlog/src/lib.rs",
+    "crates/storage/engine/src/counter_id.rs",
+    "crates/storage/engine/src/edit.rs",
+    "crates/storage/engine/src/generation.rs",
+    "crates/storage/engine/src/marks.rs",
+    "crates/storage/engine/src/open.rs",
+    "crates/storage/engine/src/quarantine.rs",
+    "crates/storage/engine/src/truncation_record.rs",
+    "crates/storage/hints/src/lib.rs",
+    "crates/storage/index/src/file.rs",
+    "crates/storage/index/src/vectors/file.rs",
+    "crates/storage/sstable/src/big/check.rs",
+    "crates/storage/sstable/src/big/entry.rs",
+    "crates/storage/sstable/src/big/partition_index.rs",
+    "crates/storage/sstable/src/big/row_index.rs",
+    "crates/storage/sstable/src/big/summary.rs",
+    "crates/storage/sstable/src/checksums.rs",
+    "crates/storage/sstable/src/component.rs",
+    "crates/storage/sstable/src/compress.rs",
+    "crates/storage/sstable/src/compression_info.rs",
+    "crates/storage/sstable/src/deletion.rs",
+    "crates/storage/sstable/src/descriptor.rs",
+    "crates/storage/sstable/src/filter.rs",
+    "crates/storage/sstable/src/format.rs",
+    "crates/storage/sstable/src/header.rs",
+    "crates/storage/sstable/src/integrity.rs",
+    "crates/storage/sstable/src/io/blocks.rs",
+    "crates/storage/sstable/src/io/cursor.rs",
+    "crates/storage/sstable/src/large.rs",
+    "crates/storage/sstable/src/metadata/mod.rs",
+    "crates/storage/sstable/src/prefix.rs",
+    "crates/storage/sstable/src/reader/mod.rs",
+    "crates/storage/sstable/src/toc.rs",
+    "crates/storage/sstable/src/verify.rs",
+    "crates/values/mutation/src/codec/mod.rs",
+    "crates/values/mutation/src/counter.rs",
+    "crates/values/mutation/src/key.rs",
+    "crates/values/stdx/src/reader.rs",
+    "crates/values/stdx/src/vint.rs",
+    "crates/values/types/src/lib.rs",
+];
+
 /// The text that they, their folder's `mod.rs` or their crate's `lib.rs` begin with: damaged bytes are errors and never panics.
 pub const DECODERS_DENY: &str =
-    "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
+    "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]";
 
-/// Whether a file reads bytes from disk or network, by its name.
+/// Whether a file reads bytes from disk, network or clients.
 pub fn is_decoder(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.strip_suffix(".rs").unwrap_or(name);
-    DECODERS.contains(&stem) || stem.ends_with("_codec")
+    DECODERS.contains(&stem) || stem.ends_with("_codec") || READERS.contains(&path)
 }
 
 /// The files whose attributes hold for a file of a crate: itself, the modules that it lies in, and the crate's root.
@@ -350,6 +427,7 @@ mod tests {
     #[test]
     fn decoders_are_known_by_their_names() {
         assert!(is_decoder("crates/a/b/src/codec.rs") && is_decoder("crates/a/b/src/read_codec.rs"));
+        assert!(is_decoder("crates/protocol/items/src/lib.rs"));
         assert!(!is_decoder("crates/a/b/src/codecs.rs") && !is_decoder("crates/a/b/src/codec/list.rs"));
         let holders = with_attributes_for("crates/a/b/src/codec/decode.rs");
         for holder in ["src/codec/decode.rs", "src/codec/mod.rs", "src/codec.rs", "src/lib.rs"] {

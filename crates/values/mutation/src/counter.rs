@@ -5,6 +5,8 @@
 //! with the sign bit for "global"), then the shards in id order: 16-byte id, 64-bit clock, 64-bit count. All shards
 //! written here are global.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use bytes::Bytes;
 
 /// The owner of a shard of a counter: the node's host id.
@@ -26,6 +28,7 @@ pub struct CounterShard {
 
 /// The shards of a context in id order. Malformed tails (only possible in corrupt files that passed their checksums)
 /// are ignored.
+#[expect(clippy::expect_used, reason = "a shard has 32 bytes")]
 pub fn shards(context: &[u8]) -> impl Iterator<Item = CounterShard> + '_ {
     let header = context.first_chunk::<2>().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
     let body = context.get(2 + 2 * header..).unwrap_or_default();
@@ -41,6 +44,7 @@ pub fn shards(context: &[u8]) -> impl Iterator<Item = CounterShard> + '_ {
 }
 
 /// A context with these shards, which must be in id order without repetition.
+#[expect(clippy::expect_used, reason = "a counter has fewer shards than a cluster has had nodes")]
 pub fn encode(shards: &[CounterShard]) -> Bytes {
     assert!(shards.is_sorted_by(|a, b| a.id < b.id), "counter shards are in id order");
     let count = u16::try_from(shards.len()).expect("fewer than 32,768 counter shards");
@@ -73,6 +77,7 @@ pub fn merge(left: &[u8], right: &[u8]) -> Bytes {
 
 /// The context after its owner `id` has counted `delta` more. `clock_floor` (microseconds now) keeps clocks rising
 /// even when the former state was lost.
+#[expect(clippy::indexing_slicing, reason = "the search has found the place")]
 pub fn add(context: &[u8], id: CounterId, delta: i64, clock_floor: i64) -> Bytes {
     let mut all: Vec<CounterShard> = shards(context).collect();
     match all.binary_search_by(|shard| shard.id.cmp(&id)) {

@@ -1,5 +1,7 @@
 //! A partition key beside its place on the ring.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use bytes::Bytes;
 
 /// A partition key with its token; ordered by token, then by the key's bytes, as SSTables are.
@@ -19,6 +21,7 @@ impl DecoratedKey {
     }
 
     /// Puts together the serialised key from its components' values.
+    #[expect(clippy::expect_used, reason = "the length of key components is checked before")]
     pub fn compose(components: &[&[u8]]) -> Bytes {
         if let [single] = components {
             return Bytes::copy_from_slice(single);

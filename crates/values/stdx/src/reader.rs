@@ -1,6 +1,6 @@
 //! A cursor over bytes that nobody vouches for: every read is checked, nothing is allocated.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 /// The bytes ended before the value did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,19 @@ impl<'a> Reader<'a> {
         let (head, tail) = self.left.split_at(len);
         self.left = tail;
         Ok(head)
+    }
+
+    /// Takes the next `N` bytes.
+    ///
+    /// # Errors
+    /// [`ShortRead`] when fewer than `N` bytes are left; nothing is taken then.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ShortRead> {
+        let Some((head, tail)) = self.left.split_first_chunk::<N>() else {
+            return Err(ShortRead { needed: N, left: self.left.len() });
+        };
+        self.left = tail;
+        Ok(*head)
     }
 
     /// Takes a byte string with a 16-bit length in front (`writeWithShortLength`).

@@ -1,7 +1,7 @@
 //! Cassandra's variable-length integers (`VIntCoding`): the number of leading one bits of the first byte is
 //! the number of bytes that follow, the rest is big-endian. Signed values are zigzag-coded first.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{Reader, ShortRead};
 

@@ -181,6 +181,7 @@ impl<'a> Iterator for VectorElements<'a> {
 }
 
 /// Appends an element of a collection, tuple or user type: its 4-byte length, -1 for null, and its bytes.
+#[expect(clippy::expect_used, reason = "values are shorter than messages and cells")]
 pub fn write_element(element: Option<&[u8]>, out: &mut Vec<u8>) {
     match element {
         Some(bytes) => {
@@ -231,6 +232,7 @@ impl CollectionBuilder {
         self.finish_counted(count)
     }
 
+    #[expect(clippy::expect_used, reason = "elements are fewer than bytes of a value")]
     fn finish_counted(mut self, count: usize) -> Vec<u8> {
         let count = i32::try_from(count).expect("a collection has fewer than 2^31 elements");
         if let Some(head) = self.bytes.first_chunk_mut::<4>() {

@@ -4,6 +4,8 @@
 //! formats all need the same answers, and because a type system without IO or clocks can be checked against
 //! Cassandra byte by byte.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod assignment;
 pub mod calendar;
 mod class_name;

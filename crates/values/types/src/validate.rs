@@ -218,6 +218,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Appends bytes as lower-case hexadecimal digits.
+#[expect(clippy::indexing_slicing, reason = "the index has four bits")]
 pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
@@ -227,6 +228,7 @@ pub(crate) fn push_hex(bytes: &[u8], out: &mut String) {
 }
 
 /// The value of each hexadecimal digit by its character; more than 15 for other characters.
+#[allow(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 const DIGIT_VALUES: [u8; 256] = {
     let mut values = [0xff; 256];
     let mut digit = 0;
@@ -240,6 +242,7 @@ const DIGIT_VALUES: [u8; 256] = {
 };
 
 /// Bytes of a text of hexadecimal digits, in any case; `None` when it is none.
+#[expect(clippy::indexing_slicing, reason = "the table has all bytes")]
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {

@@ -11,7 +11,7 @@
 //! A record is written and synced before the next one is begun. So only the last one can be torn; a bad one that another follows
 //! is damage.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use raft::codec::{self, CodecError};
 use raft::{Entry, HardState, Snapshot};

@@ -1,7 +1,7 @@
 //! An operator's tools for the log of a stopped node: show it, remove an entry that no node can read, and make a
 //! group of the nodes that are left when a majority of the voters is lost for good (docs/operations/cluster-log.md).
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -274,6 +274,7 @@ impl StoppedLog {
         Ok(())
     }
 
+    #[expect(clippy::expect_used, reason = "a log opens only with its snapshot")]
     async fn rewrite(&mut self) -> Result<(), StoppedError> {
         let snapshot = self.stored.snapshot.clone().expect("a log is opened with its snapshot");
         let behind = self.stored.entries.iter().filter(|entry| entry.index > snapshot.index);
@@ -282,6 +283,7 @@ impl StoppedLog {
     }
 
     /// Applies all entries, as if all were decided.
+    #[expect(clippy::expect_used, reason = "a log opens only with its snapshot")]
     fn replay(&self) -> Result<Replayed, StoppedError> {
         let snapshot = self.stored.snapshot.as_ref().expect("a log is opened with its snapshot");
         let unknown = ClusterState::unknown("", crate::own_schema());

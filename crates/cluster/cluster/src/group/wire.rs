@@ -1,6 +1,6 @@
 //! Bodies of the verbs `raft_forward` and `join`.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::net::SocketAddr;
 
@@ -112,11 +112,7 @@ impl Forward {
             1 => Self::Propose(bytes.slice(2..)),
             2 => Self::Read,
             3 => Self::AwaitSchema(reader.u64()?),
-            4 => {
-                let mut host = [0; 16];
-                host.copy_from_slice(reader.bytes(16)?);
-                Self::Removed(HostId(host))
-            }
+            4 => Self::Removed(HostId(reader.array()?)),
             5 => Self::Follows,
             6 => Self::Where(reader.u64()?),
             kind => return Err(WireError::Kind(kind)),
@@ -235,6 +231,7 @@ pub(crate) struct JoinPeer {
     pub(crate) shard_count: u16,
 }
 
+#[expect(clippy::expect_used, reason = "plain values have a JSON form")]
 pub(crate) fn encode_json<T: Serialize>(value: &T) -> Bytes {
     let mut out = vec![VERSION];
     serde_json::to_writer(&mut out, value).expect("plain values, and memory takes them");

@@ -2,7 +2,7 @@
 //!
 //! Pure: [`super`] reads, writes and sends.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 
@@ -120,6 +120,7 @@ struct Content {
     heard: BTreeMap<String, Vec<Progress>>,
 }
 
+#[expect(clippy::expect_used, reason = "plain values have a JSON form")]
 pub(crate) fn encode_file(own: Option<&Own>, heard: &Heard) -> Vec<u8> {
     let heard = heard.0.keys().map(|host| (uuid(&host.0), heard.of(*host))).collect();
     let content = Content { format: FORMAT_VERSION, own: own.cloned(), heard };

@@ -10,7 +10,7 @@
 //! ```
 //! Updates are encoded as in the commit log: by the names of columns (`mutation::codec`).
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ pub(crate) fn decode_request(
 ) -> Result<Addressed, CodecError> {
     let mut reader = Reader::new(body);
     version(&mut reader)?;
-    let id = TableId(reader.bytes(16)?.try_into().map_err(|_| CodecError::Short)?);
+    let id = TableId(reader.array()?);
     let table = find(id).ok_or(CodecError::UnknownTable(id))?;
     let key = reader.bytes_vint()?;
     if key.len() > KEY_LEN_MAX {

@@ -3,6 +3,8 @@
 //! A row has the partition's own key, so that it lies on the shard that owns the partition, and expires when it is older
 //! than the state that the rules need.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! This node's answers to other nodes (`message` has the bodies), and each shard's answers to the others of its node.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod forward;
 mod shards;
 mod traced;
@@ -262,7 +264,7 @@ impl Server {
         if !TRUNCATE_VERSIONS.contains(&version) {
             return Err(malformed("a version of truncations that this node does not know"));
         }
-        let table = TableId(reader.bytes(16).map_err(short)?.try_into().expect("16 bytes"));
+        let table = TableId(reader.array().map_err(short)?);
         let failed = |message| Refusal::new(code::STORAGE, message);
         let truncations = Truncations::new(self.coordinator.context());
         match version {

@@ -59,9 +59,7 @@ fn decode<T>(
 }
 
 fn transfer(reader: &mut Reader<'_>) -> Result<TransferId, CodecError> {
-    let mut id = [0; 16];
-    id.copy_from_slice(reader.bytes(16)?);
-    Ok(TransferId(id))
+    Ok(TransferId(reader.array()?))
 }
 
 fn bytes(reader: &mut Reader<'_>, len_max: usize, what: &'static str) -> Result<Bytes, CodecError> {
@@ -72,6 +70,7 @@ fn bytes(reader: &mut Reader<'_>, len_max: usize, what: &'static str) -> Result<
     Ok(Bytes::copy_from_slice(reader.bytes(len)?))
 }
 
+#[expect(clippy::expect_used, reason = "plans and cursors are checked against their limits")]
 fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u32(u32::try_from(bytes.len()).expect("lengths are within their limits"));
     out.extend_from_slice(bytes);

@@ -46,6 +46,7 @@ impl<'a> Parsing<'a> {
             && kinds.contains(&self.parser.next_kind())
     }
 
+    #[expect(clippy::expect_used, reason = "the batch is begun above")]
     fn statements(&mut self, statements_max: usize) -> Result<Option<Parsed>> {
         let parser = &mut self.parser;
         let batch = match &mut self.batch {

@@ -82,6 +82,7 @@ fn refuse<T>(wrong: Option<String>, value: T) -> Result<T> {
 }
 
 impl Parser<'_> {
+    #[expect(clippy::indexing_slicing, reason = "the end is the last token")]
     fn peek(&self) -> &Token {
         // The end is the last token, and nothing goes past it.
         &self.tokens[self.at.min(self.tokens.len() - 1)]

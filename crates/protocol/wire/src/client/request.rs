@@ -101,6 +101,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the version has only these flags")]
 fn put_flags(out: &mut BytesMut, flags: u32, version: Version) {
     if version >= Version::V5 {
         out.put_u32(flags);
@@ -109,6 +110,7 @@ fn put_flags(out: &mut BytesMut, flags: u32, version: Version) {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the caller's limit")]
 fn put_values(out: &mut BytesMut, values: &[Value<'_>], names: &[&str]) {
     assert!(names.is_empty() || names.len() == values.len(), "a name for each value or for none");
     out.put_u16(u16::try_from(values.len()).expect("at most 65,535 values"));
@@ -195,6 +197,7 @@ impl RequestWriter {
     }
 
     /// Sets the custom payload (v4 and later); to be called before the message is written.
+    #[expect(clippy::expect_used, reason = "the caller's limit")]
     pub fn set_custom_payload(&mut self, payload: &[(&str, Option<Bytes>)]) {
         self.body.clear();
         self.custom_payload = self.dialect.version >= Version::V4 && !payload.is_empty();
@@ -209,6 +212,7 @@ impl RequestWriter {
     }
 
     /// STARTUP.
+    #[expect(clippy::expect_used, reason = "the caller's limit")]
     pub fn startup(&mut self, options: &[(&str, &str)]) {
         let body = self.begin(Opcode::Startup);
         body.put_u16(u16::try_from(options.len()).expect("options are few"));
@@ -267,6 +271,7 @@ impl RequestWriter {
     }
 
     /// BATCH. Of the parameters, those that a batch has are sent.
+    #[expect(clippy::expect_used, reason = "the caller's limit")]
     pub fn batch(&mut self, kind: BatchType, items: &[BatchItem<'_>], parameters: &Parameters<'_>) {
         let version = self.dialect.version;
         let body = self.begin(Opcode::Batch);

@@ -1,5 +1,7 @@
 //! Values in serialised form, and the one form of each in which it is stored.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use bytes::Bytes;
 use types::elements::{CollectionBuilder, Elements};
 use types::{CqlType, elements};
@@ -49,7 +51,8 @@ pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
         }
         CqlType::Map { key, .. } => {
             let items = collect_elements(Elements::of_map(&value)?)?;
-            let entries: Vec<(&[u8], &[u8])> = items.chunks_exact(2).map(|e| (e[0], e[1])).collect();
+            let entries: Vec<(&[u8], &[u8])> =
+                items.as_chunks::<2>().0.iter().map(|[k, v]| (*k, *v)).collect();
             if entries.is_sorted_by(|a, b| key.compare(a.0, b.0).is_lt()) {
                 return Ok(value);
             }
@@ -65,6 +68,7 @@ pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
 }
 
 /// The elements of a collection in the form in which they are stored, left in the order in which they came.
+#[expect(clippy::indexing_slicing, reason = "the index is 0 or 1")]
 fn canonical_inside(ty: &CqlType, value: Bytes) -> Result<Bytes> {
     let (items, types): (Vec<&[u8]>, [&CqlType; 2]) = match ty {
         CqlType::List { element, .. } if is_ordered_inside(element) => {

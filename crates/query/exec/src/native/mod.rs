@@ -1,6 +1,8 @@
 //! The front end of the native protocol: QUERY, PREPARE, EXECUTE and BATCH become plans with values and a context, and the rows that
 //! plans yield become RESULT messages. Nothing else of this crate knows the protocol.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 mod client;
 mod encode;
 mod errors;

@@ -69,6 +69,7 @@ fn decode_description(bytes: &Bytes) -> Option<PagingState> {
     whole.then_some(PagingState::Description { schema, offset })
 }
 
+#[expect(clippy::expect_used, reason = "the length of keys is checked before")]
 fn encode_rows(position: &RowsPosition) -> Bytes {
     let resume = &position.resume;
     let mut out = Vec::with_capacity(64 + resume.key.key.len());

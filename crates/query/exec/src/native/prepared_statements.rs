@@ -137,6 +137,7 @@ impl State {
     }
 
     /// Forgets statements until the rest fits.
+    #[expect(clippy::expect_used, reason = "the order has only known ids")]
     fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max
             && let Some(id) = self.order.pop_front()

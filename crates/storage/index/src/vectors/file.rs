@@ -6,7 +6,7 @@
 //! node   := as `hnsw` encodes it, vint count, { vint length, place }
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -139,6 +139,7 @@ impl VectorsFile {
     }
 
     /// Offers the vectors that are nearest: as many as are wanted, or all.
+    #[expect(clippy::expect_used, reason = "graphs number their nodes with 32 bits")]
     pub(super) async fn offer(&self, nearest: &mut Nearest) {
         let wanted = nearest.count.min(self.graph.len());
         let mut found = Vec::new();
@@ -181,7 +182,8 @@ impl Chunks<'_> {
             return Ok(None);
         }
         let head = self.file.read_exact_at(self.position, 4).await?;
-        let content = u32::from_be_bytes((*head).try_into().expect("4 bytes")) as usize;
+        let Ok(content) = Reader::new(&head).u32() else { return Ok(None) };
+        let content = content as usize;
         let whole = content + 8;
         if content > PART_LEN_MAX || whole as u64 > self.len - self.position {
             return Ok(None);

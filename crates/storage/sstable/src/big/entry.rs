@@ -1,7 +1,7 @@
 //! `Index.db`: for each partition its key, its place in the data file and, for wide partitions, the row index: blocks of
 //! rows with their first and last clustering, so that a slice can be read without the rows before it.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::DeletionTime;
 use stdx::{Reader, vint};
@@ -39,6 +39,7 @@ impl<'a> EntryHead<'a> {
 }
 
 /// Appends the entry of a partition.
+#[expect(clippy::expect_used, reason = "keys are checked when they are written")]
 pub(crate) fn write_entry(
     key: &[u8],
     position: u64,
@@ -72,6 +73,7 @@ pub(crate) fn write_entry(
 }
 
 /// Appends the entry of a partition whose row index, if it is not empty, is that of another file.
+#[expect(clippy::expect_used, reason = "keys are checked when they are written")]
 pub(crate) fn write_copied_entry(key: &[u8], position: u64, row_index: &[u8], out: &mut Vec<u8>) {
     let key_len = u16::try_from(key.len()).expect("partition keys are below 64 KiB");
     out.extend_from_slice(&key_len.to_be_bytes());
@@ -104,6 +106,7 @@ impl RowIndexBuilder {
 
     /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force
     /// at its end.
+    #[expect(clippy::expect_used, reason = "the encoder cuts the row index into large blocks")]
     pub(crate) fn push(
         &mut self,
         types: &[ValueType],

@@ -1,6 +1,6 @@
 //! The partition index of an open SSTable: `Index.db` as a file, `Summary.db` in memory.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 
@@ -239,6 +239,7 @@ impl Order<'_> {
 
 impl PartitionIndex {
     /// Where the entry of a sample begins.
+    #[expect(clippy::expect_used, reason = "the summary has found the sample")]
     fn position(&self, sample: usize) -> u64 {
         let position = self.summary.position(sample).expect("a sample that was found");
         assert!(position < self.file.len(), "a sample lies in the index");
@@ -266,6 +267,7 @@ impl PartitionIndex {
 }
 
 /// Samples the index anew.
+#[expect(clippy::expect_used, reason = "entries read in order have their keys")]
 async fn sample_again(index: &Rc<BlockFile>, interval: u32) -> Result<Summary, SstableError> {
     let mut builder = SummaryBuilder::new(interval);
     let mut cursor = IndexCursor::new(index.clone(), 0, true);

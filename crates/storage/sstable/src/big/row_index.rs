@@ -1,6 +1,6 @@
 //! The row index of a wide partition: its blocks of rows, found by their place.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
 //! `Summary.db`: every so manyth key of the partition index with its offset there, held in memory.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
 use mutation::DecoratedKey;
@@ -170,6 +170,7 @@ impl Summary {
     }
 
     /// The file's bytes.
+    #[expect(clippy::expect_used, reason = "the builder limits the number of samples")]
     pub fn encode(&self) -> Vec<u8> {
         let offsets_len = self.entries.len() * 4;
         let body_len = body_len(self.entries.len(), self.keys.len());

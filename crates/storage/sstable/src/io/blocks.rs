@@ -1,6 +1,6 @@
 //! A file as a sequence of verified, uncompressed blocks: chunks of the data file, pages of the index.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -158,6 +158,7 @@ impl BlockFile {
     }
 
     /// Reads a block through large reads that leave the cache alone.
+    #[expect(clippy::expect_used, reason = "the block was just read")]
     pub(crate) async fn read_ahead(&self, block: u64, ahead: &mut ReadAhead) -> Result<Block, SstableError> {
         let (at, len) = self.place(block)?;
         let inside = |ahead: &ReadAhead| {
@@ -186,6 +187,7 @@ impl BlockFile {
     }
 
     /// Where a block lies in the file, its checksum included.
+    #[expect(clippy::expect_used, reason = "decoding checks the number of chunks against the length")]
     fn place(&self, block: u64) -> Result<(u64, usize), SstableError> {
         let start = block * self.block_len;
         assert!(start < self.len, "a block of the file");

@@ -1,6 +1,6 @@
 //! A place in a file with the bytes that follow it, as many of them in one piece as an item needs.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 

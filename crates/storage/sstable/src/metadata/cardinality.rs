@@ -1,7 +1,7 @@
 //! Estimated number of distinct partitions: HyperLogLog++ with 2^13 registers and a sparse form of 25 bits, in the bytes
 //! that Cassandra's library reads and writes.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{DecodeError, decode::Decoder};
 

@@ -1,6 +1,6 @@
 //! Histograms of sizes with buckets that grow by a fifth (`EstimatedHistogram`).
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use crate::{DecodeError, decode::Decoder};
 
@@ -35,6 +35,7 @@ impl SizeHistogram {
     }
 
     /// Counts a value.
+    #[expect(clippy::expect_used, reason = "the last bucket takes the rest")]
     pub fn add(&mut self, value: u64) {
         let bucket = self.offsets.partition_point(|offset| *offset < value);
         let count = self.counts.get_mut(bucket).expect("the last bucket takes the rest");

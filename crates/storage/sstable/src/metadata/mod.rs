@@ -1,6 +1,6 @@
 //! `Statistics.db`: four components behind a table of contents, each with a checksum since 4.0.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 pub mod cardinality;
 pub mod histogram;

@@ -1,6 +1,6 @@
 //! The statistics of an SSTable that readers and compaction use, and their collection while it is written.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
@@ -76,6 +76,7 @@ impl Stats {
         if cells == 0 { 0.0 } else { tombstones / cells as f64 }
     }
 
+    #[expect(clippy::expect_used, reason = "clustering values are checked when they are written")]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 << 10);
         self.partition_sizes.encode(&mut out);

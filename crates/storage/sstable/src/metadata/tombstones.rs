@@ -1,7 +1,7 @@
 //! The histogram of when tombstones were made and expiring cells expire, from which compaction estimates the rows that it could
 //! drop (`StreamingTombstoneHistogram`).
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Items of a partition: their order, and the parts of them that are compared.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
 use mutation::{Clustering, DeletionTime, Fragment, Row};

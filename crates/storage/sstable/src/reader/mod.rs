@@ -1,6 +1,6 @@
 //! Reads the partitions of an SSTable.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod byte_range;
 mod items;

@@ -1,6 +1,6 @@
 //! A walk over everything in a data file with the places where it lies: for verification and dumps.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -114,6 +114,7 @@ impl RawScan {
         Ok((RawItem::Partition { key, deletion, static_row, start, rows_at: start + len as u64 }, len))
     }
 
+    #[expect(clippy::expect_used, reason = "the decoder refuses markers of other kinds")]
     fn item(&mut self) -> Result<(RawItem, usize), ParseError> {
         let start = self.data.position();
         Ok(match self.decoder.item(self.data.bytes())? {

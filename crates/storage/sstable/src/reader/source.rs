@@ -1,6 +1,6 @@
 //! The stream of fragments out of one SSTable.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -161,6 +161,7 @@ impl SstableSource {
     }
 
     /// Finds the next partition and begins it; `false` when there is none.
+    #[expect(clippy::expect_used, reason = "entries read in order have their keys")]
     async fn next_partition(&mut self, out: &mut FragmentBuffer) -> Result<bool, SstableError> {
         match std::mem::replace(&mut self.plan, Plan::Ended) {
             Plan::Ended => Ok(false),
@@ -362,6 +363,7 @@ impl SstableSource {
     }
 
     /// Appends the partition's items in the bytes at hand, within the budget.
+    #[expect(clippy::expect_used, reason = "the decoder refuses markers of other kinds")]
     fn forward(&mut self, out: &mut FragmentBuffer, budget: &mut usize) -> Result<Pause, SstableError> {
         let Self { walk: Walk::Forward(walk), data, decoder, items, slices, selection, sstable, .. } = self
         else {

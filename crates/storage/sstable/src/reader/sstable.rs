@@ -1,6 +1,6 @@
 //! An SSTable that is open for reading: its parts in memory, and its files.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -319,6 +319,7 @@ impl IndexTokens {
     ///
     /// # Errors
     /// As [`IndexTokens::next`].
+    #[expect(clippy::expect_used, reason = "entries read in order have their keys")]
     pub async fn next_key(&mut self) -> Result<Option<DecoratedKey>, SstableError> {
         let entry = self.0.next().await?;
         Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys")))
@@ -326,6 +327,7 @@ impl IndexTokens {
 }
 
 /// Loads the filter. A damaged one is rebuilt from the index, and reported.
+#[expect(clippy::expect_used, reason = "entries read in order have their keys")]
 async fn load_filter(
     disk: &Disk,
     descriptor: &Descriptor,

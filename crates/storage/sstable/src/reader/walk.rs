@@ -1,6 +1,6 @@
 //! The position of a stream in a partition: in clustering order, or against it.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use mutation::{Bound, DeletionTime, Fragment, FragmentBuffer, Row};
 

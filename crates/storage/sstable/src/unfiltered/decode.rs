@@ -1,6 +1,6 @@
 //! Reading rows and markers.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
 use mutation::row::ColumnData;

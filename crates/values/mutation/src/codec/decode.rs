@@ -81,8 +81,8 @@ impl<'a> UpdateDecoding<'a> {
             Version::V1 => {}
         }
         let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new(), is_whole: true };
-        let id = decoder.fields.take(16, "a table id")?;
-        let Some(table) = table(TableId(id.try_into().expect("16 bytes"))) else { return Ok(None) };
+        let id = decoder.fields.read("a table id", Reader::array)?;
+        let Some(table) = table(TableId(id)) else { return Ok(None) };
         let key = decoder.fields.bytes("a partition key")?;
         decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
         decoder.names(&table)?;

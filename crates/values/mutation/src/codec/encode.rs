@@ -148,6 +148,7 @@ impl<'a> Names<'a> {
     }
 
     /// The number of a column that stands at `place` in its row.
+    #[expect(clippy::expect_used, reason = "the column was collected before")]
     fn number(&self, place: usize, id: ColumnId) -> usize {
         match self {
             Self::OneRow(_) => place,

@@ -76,6 +76,7 @@ pub struct EncodedUpdates {
 
 impl EncodedUpdates {
     /// The bytes of each update, in order.
+    #[expect(clippy::expect_used, reason = "the run was checked when it was decoded")]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut reader = Reader::new(&self.run);
         let version = reader.u8().expect("a run begins with its version");

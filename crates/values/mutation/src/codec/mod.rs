@@ -14,7 +14,7 @@
 //! An update does not name its [`Version`]. Code that stores or sends updates has a version of its own beside them and defines to which
 //! version of this form it belongs: the header of a log segment, a message, a hint, a row of stored batches or votes.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod decode;
 mod encode;

@@ -1,6 +1,6 @@
 //! From byte-comparable values back to serialised ones. A decimal comes back in a normal form that compares equal.
 
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use super::{
     NEXT_COMPONENT, NEXT_COMPONENT_EMPTY, NEXT_COMPONENT_EMPTY_REVERSED, NEXT_COMPONENT_NULL, OrderedError,
@@ -15,6 +15,9 @@ use num_bigint::BigInt;
 type Decoded<T> = Result<T, OrderedError>;
 
 /// Components and terminator of an encoded clustering prefix.
+///
+/// # Errors
+/// An [`OrderedError`] with the offset at which the bytes are no component of their type, no terminator, or end.
 pub fn decode_clustering(
     types: &[(CqlType, bool)],
     bytes: &[u8],
@@ -46,6 +49,9 @@ pub fn decode_clustering(
 impl CqlType {
     /// Reads one component, separator included, from the start of `bytes`; gives the serialised value (`None` for a
     /// missing one) and the number of bytes taken.
+    ///
+    /// # Errors
+    /// An [`OrderedError`] when the separator is none, or as [`CqlType::decode_ordered`].
     pub fn decode_ordered_component(
         &self,
         bytes: &[u8],
@@ -66,6 +72,9 @@ impl CqlType {
 
     /// Reads a value without separators (see [`CqlType::encode_ordered`]) from the start of `bytes`; gives it and the
     /// number of bytes taken.
+    ///
+    /// # Errors
+    /// An [`OrderedError`] with the offset at which the bytes are not the type's encoding, or end.
     pub fn decode_ordered(&self, bytes: &[u8], reversed: bool) -> Decoded<(Vec<u8>, usize)> {
         let mut source = Source { bytes, at: 0, mask: if reversed { 0xff } else { 0 } };
         let value = self.decode(&mut source)?;

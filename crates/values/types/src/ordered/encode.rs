@@ -28,6 +28,7 @@ pub fn encode_clustering(
 
 /// Like [`encode_clustering`], appending to `out`.
 #[inline]
+#[expect(clippy::expect_used, reason = "a clustering has no more components than the table has columns")]
 pub fn encode_clustering_into<'a>(
     types: &[(CqlType, bool)],
     components: impl IntoIterator<Item = Option<&'a [u8]>>,
