@@ -59,7 +59,7 @@ pub struct RepairConfig {
     pub serving_max: usize,
     /// Bytes of a segment: the page of each participant for one step.
     pub segment_bytes: u32,
-    /// What can be changed later.
+    /// The settings that can be changed later.
     pub settings: RepairSettings,
     /// The timeout of one answer.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! What the audit log says of a request: its operation, its category, its first table, and nothing of its items.
+//! Requests as events of the audit log: operation, category and first table, and nothing of the items.
 
 use auth::{Permission, Resource};
 use exec::audit::{AuditCategory, AuditEvent, AuditOutcome};

@@ -44,7 +44,7 @@ const MEMORY_ASSUMED: u64 = 4 << 30;
 /// The callback when clients can connect: with the CQL addresses that the node listens on.
 pub type ReadyHook = Arc<dyn Fn(&ReadyReport) + Send + Sync>;
 
-/// What a node asks of the process that it runs in.
+/// The callbacks of a node into its process.
 #[derive(Clone)]
 pub struct NodeHooks {
     /// Called when clients can connect.

@@ -1,5 +1,5 @@
 //! UPDATE of the tables that show the node's settings: `system_views.settings` (Cassandra 6) and `system.config` (ScyllaDB). A setting
-//! that is live gets its new value on the node that is asked, until that node ends; nothing is stored.
+//! that is live gets its new value on the node that receives it, until that node ends; nothing is stored.
 
 use std::sync::Arc;
 

@@ -485,39 +485,6 @@ impl Config {
         (port != 0).then(|| SocketAddr::new(address, port))
     }
 
-    /// Which requests are audited.
-    ///
-    /// # Errors
-    /// The option that names what is no category.
-    pub(crate) fn audit_filter(&self) -> Result<exec::audit::AuditFilter, ConfigError> {
-        let lists = exec::audit::AuditLists {
-            included_keyspaces: &self.audit_logging_options_included_keyspaces,
-            excluded_keyspaces: &self.audit_logging_options_excluded_keyspaces,
-            included_categories: &self.audit_logging_options_included_categories,
-            excluded_categories: &self.audit_logging_options_excluded_categories,
-            included_users: &self.audit_logging_options_included_users,
-            excluded_users: &self.audit_logging_options_excluded_users,
-        };
-        let expected = "expected QUERY, DML, DDL, DCL, OTHER, AUTH, ERROR or PREPARE, separated by commas";
-        let name = "audit_logging_options: included_categories or excluded_categories";
-        exec::audit::AuditFilter::new(&lists).map_err(|wrong| refused(name, wrong, expected))
-    }
-
-    fn check_audit(&self) -> Result<(), ConfigError> {
-        self.audit_filter()?;
-        let logger = &self.audit_logging_options_logger;
-        if self.audit_logging_options_enabled && !super::is_class(logger, "FileAuditLogger") {
-            let expected = "expected FileAuditLogger: the audit log is lines of text";
-            return Err(refused("audit_logging_options: logger", logger.clone(), expected));
-        }
-        let bytes = self.audit_logging_options_max_log_size.0;
-        if bytes < 64 << 20 {
-            let expected = "expected a size of at least 64 MiB";
-            return Err(refused("audit_logging_options: max_log_size", bytes.to_string(), expected));
-        }
-        Ok(())
-    }
-
     fn check_functions(&self) -> Result<(), ConfigError> {
         let fail = self.user_defined_functions_fail_timeout;
         if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&fail) {

@@ -66,7 +66,7 @@ impl AuditCategory {
     }
 }
 
-/// What a request does, as the log names it.
+/// The action of a request, as the log names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
     /// The type, such as `CREATE_TABLE`.
@@ -89,7 +89,7 @@ impl AuditEvent {
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// What was done.
+    /// The action.
     pub event: AuditEvent,
     /// By which role; none on a node that asks nobody.
     pub user: Option<String>,

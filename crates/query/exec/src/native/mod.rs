@@ -230,7 +230,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         self.finish(result, client, trace, out).await;
     }
 
-    /// What the audit log says of a statement, where there is such a log.
+    /// The event of a statement for the audit log; none without such a log.
     fn event(&self, prepared: &Prepared) -> Option<AuditEvent> {
         let event = || AuditEvent::of_plan(&prepared.plan, prepared.keyspace.as_deref());
         self.executor.is_audited().then(event)

@@ -62,7 +62,7 @@ impl Node {
         };
         let clock = Rc::new(TestClock::default());
         let executor = Executor::new(cluster.clone(), clock, node, limits);
-        // No node has settings here: what is asked of it is seen.
+        // No node has settings here: the error shows the change.
         executor.change_settings_with(Box::new(|name, value| {
             let asked = format!("{name} would become {value}");
             Box::pin(std::future::ready(Err(asked)))

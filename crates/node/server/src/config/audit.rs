@@ -1,0 +1,43 @@
+//! The options of the audit log: what is wrong with them, and which requests are audited.
+
+use super::auth::is_class;
+use super::{Config, ConfigError};
+
+fn refused(name: &str, value: String, expected: &str) -> ConfigError {
+    ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() }
+}
+
+impl Config {
+    /// Which requests are audited.
+    ///
+    /// # Errors
+    /// The option that names what is no category.
+    pub(crate) fn audit_filter(&self) -> Result<exec::audit::AuditFilter, ConfigError> {
+        let lists = exec::audit::AuditLists {
+            included_keyspaces: &self.audit_logging_options_included_keyspaces,
+            excluded_keyspaces: &self.audit_logging_options_excluded_keyspaces,
+            included_categories: &self.audit_logging_options_included_categories,
+            excluded_categories: &self.audit_logging_options_excluded_categories,
+            included_users: &self.audit_logging_options_included_users,
+            excluded_users: &self.audit_logging_options_excluded_users,
+        };
+        let expected = "expected QUERY, DML, DDL, DCL, OTHER, AUTH, ERROR or PREPARE, separated by commas";
+        let name = "audit_logging_options: included_categories or excluded_categories";
+        exec::audit::AuditFilter::new(&lists).map_err(|wrong| refused(name, wrong, expected))
+    }
+
+    pub(super) fn check_audit(&self) -> Result<(), ConfigError> {
+        self.audit_filter()?;
+        let logger = &self.audit_logging_options_logger;
+        if self.audit_logging_options_enabled && !is_class(logger, "FileAuditLogger") {
+            let expected = "expected FileAuditLogger: the audit log is lines of text";
+            return Err(refused("audit_logging_options: logger", logger.clone(), expected));
+        }
+        let bytes = self.audit_logging_options_max_log_size.0;
+        if bytes < 64 << 20 {
+            let expected = "expected a size of at least 64 MiB";
+            return Err(refused("audit_logging_options: max_log_size", bytes.to_string(), expected));
+        }
+        Ok(())
+    }
+}
