@@ -17,8 +17,8 @@ use types::UserType;
 use crate::cdc::{StoredCdc, StoredCdcGeneration};
 use crate::error::{FORMAT_VERSION, SchemaCodecError};
 use crate::objects::{
-    self, StoredAggregate, StoredDerivation, StoredFunction, StoredIndex, StoredMask, StoredRole,
-    StoredServiceLevel, StoredTrigger,
+    self, StoredAggregate, StoredConstraint, StoredDerivation, StoredDescription, StoredFunction,
+    StoredIndex, StoredMask, StoredRole, StoredServiceLevel, StoredTrigger, StoredTypeDescription,
 };
 use crate::stored_value::{load_type, parse_id};
 
@@ -47,6 +47,10 @@ pub(crate) struct StoredKeyspace {
     functions: Vec<StoredFunction>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     aggregates: Vec<StoredAggregate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<StoredDescription>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    type_descriptions: Vec<StoredTypeDescription>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +81,8 @@ pub(crate) struct StoredTable {
     triggers: Vec<StoredTrigger>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     derivation: Option<StoredDerivation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    security_label: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,6 +93,10 @@ struct StoredColumn {
     descending: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mask: Option<StoredMask>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    constraints: Vec<StoredConstraint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<StoredDescription>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -241,12 +251,17 @@ pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
         tables: keyspace.tables.values().map(|table| store_table(table)).collect(),
         functions: keyspace.functions.values().map(|one| objects::store_function(one)).collect(),
         aggregates: keyspace.aggregates.values().map(|one| objects::store_aggregate(one)).collect(),
+        description: objects::store_description(&keyspace.description),
+        type_descriptions: keyspace.type_descriptions.iter().map(objects::store_type_description).collect(),
     }
 }
 
 pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
     let mut keyspace = Keyspace::new(stored.name, load_replication(stored.replication));
     keyspace.durable_writes = stored.durable_writes;
+    keyspace.description = objects::load_description(stored.description);
+    let described = stored.type_descriptions.into_iter().map(objects::load_type_description);
+    keyspace.type_descriptions = described.collect();
     for ty in stored.types {
         let ty = load_user_type(&keyspace.name, ty)?;
         keyspace.types.insert(ty.name.clone(), Arc::new(ty));
@@ -291,6 +306,8 @@ pub(crate) fn store_table(table: &Table) -> StoredTable {
         class: column.ty.class_name(false),
         descending: column.descending,
         mask: column.mask.as_deref().map(objects::store_mask),
+        constraints: column.constraints.iter().map(objects::store_constraint).collect(),
+        description: column.description.as_deref().and_then(objects::store_description),
     };
     let dropped = |dropped: &DroppedColumn| StoredDropped {
         name: dropped.name.clone(),
@@ -308,6 +325,7 @@ pub(crate) fn store_table(table: &Table) -> StoredTable {
         indexes: table.indexes.values().map(objects::store_index).collect(),
         triggers: table.triggers.values().map(objects::store_trigger).collect(),
         derivation: table.derivation.as_ref().map(objects::store_derivation),
+        security_label: table.security_label.clone(),
     }
 }
 
@@ -317,12 +335,16 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
     let mut builder = TableBuilder::new(keyspace, stored.name.clone(), id);
     builder.options = load_options(stored.options);
     builder.compact_storage = stored.compact_storage;
+    builder.security_label = stored.security_label;
     let mut masks = Vec::new();
     for column in stored.columns {
         let ty = load_type(&column.class, || format!("column {} of {}", column.name, stored.name))?;
         if let Some(mask) = column.mask {
             masks.push((column.name.clone(), objects::load_mask(mask)?));
         }
+        let constraints = column.constraints.into_iter().map(objects::load_constraint);
+        let constraints = constraints.collect::<Result<Vec<_>, SchemaCodecError>>()?;
+        let description = objects::load_description(column.description);
         builder = match column.kind.as_str() {
             "partition_key" => builder.partition_key(column.name, ty),
             "clustering" => builder.clustering(column.name, ty, column.descending),
@@ -330,6 +352,10 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
             "regular" => builder.regular(column.name, ty),
             _ => return Err(SchemaCodecError::Value { what: "column kind", found: column.kind }),
         };
+        if let Some(added) = builder.columns_mut().last_mut() {
+            added.constraints = constraints;
+            added.description = (!description.is_empty()).then(|| description.into());
+        }
     }
     for (column, mask) in masks {
         builder.set_mask(&column, Some(mask));

@@ -84,6 +84,23 @@ impl SchemaEdit {
         matches!(self, Self::PutTable(table) if table.masked_columns().next().is_some())
     }
 
+    /// Whether it gives columns constraints, or describes something, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_constraints(&self) -> bool {
+        match self {
+            Self::PutTable(table) => {
+                table.security_label.is_some()
+                    || table
+                        .columns()
+                        .iter()
+                        .any(|one| !one.constraints.is_empty() || one.description.is_some())
+            }
+            Self::PutKeyspace(keyspace) => {
+                !keyspace.description.is_empty() || !keyspace.type_descriptions.is_empty()
+            }
+            _ => false,
+        }
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

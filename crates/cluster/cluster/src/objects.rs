@@ -1,6 +1,6 @@
 //! The JSON forms of the objects of keyspaces, tables and the schema: functions, aggregates, indexes, triggers, derived tables,
-//! roles and service levels. An absent field has a default, and a field with its default is left out, so that states of earlier
-//! versions are read and written as they wrote them.
+//! roles and service levels, constraints and descriptions. An absent field has a default, and a field with its default is left out, so
+//! that states of earlier versions are read and written as they wrote them.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use schema::{
-    ColumnMask, Derivation, Index, IndexTarget, IndexedPart, MaskArgument, Role, ServiceLevel, Signature,
-    Trigger, UserAggregate, UserFunction, ViewCondition, ViewOperator, WorkloadType,
+    ColumnMask, Comparison, Constraint, Derivation, Description, Index, IndexTarget, IndexedPart,
+    MaskArgument, Role, ServiceLevel, Signature, Trigger, TypeDescription, UserAggregate, UserFunction,
+    ViewCondition, ViewOperator, WorkloadType,
 };
 use serde::{Deserialize, Serialize};
 use types::CqlType;
@@ -80,6 +81,34 @@ pub(crate) struct StoredMask {
     /// Class and constant of each argument after the column; no constant for null.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     arguments: Vec<(String, Option<String>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum StoredConstraint {
+    NotNull,
+    Json,
+    /// An operator, and with what it compares.
+    Value(String, String),
+    Length(String, i32),
+    OctetLength(String, i32),
+    Regexp(String, String),
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredDescription {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    security_label: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredTypeDescription {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    whole: Option<StoredDescription>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    fields: BTreeMap<String, StoredDescription>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -283,6 +312,69 @@ pub(crate) fn load_mask(stored: StoredMask) -> Result<ColumnMask, SchemaCodecErr
     };
     let arguments = stored.arguments.into_iter().map(argument).collect::<Result<_, SchemaCodecError>>()?;
     Ok(ColumnMask { keyspace: stored.keyspace, name: stored.function, arguments })
+}
+
+pub(crate) fn store_constraint(constraint: &Constraint) -> StoredConstraint {
+    let symbol = |comparison: &Comparison| comparison.symbol().to_owned();
+    match constraint {
+        Constraint::NotNull => StoredConstraint::NotNull,
+        Constraint::Json => StoredConstraint::Json,
+        Constraint::Value(comparison, bound) => StoredConstraint::Value(symbol(comparison), bound.clone()),
+        Constraint::Length(comparison, bound) => StoredConstraint::Length(symbol(comparison), *bound),
+        Constraint::OctetLength(comparison, bound) => {
+            StoredConstraint::OctetLength(symbol(comparison), *bound)
+        }
+        Constraint::Regexp(comparison, pattern) => {
+            StoredConstraint::Regexp(symbol(comparison), pattern.clone())
+        }
+    }
+}
+
+pub(crate) fn load_constraint(stored: StoredConstraint) -> Result<Constraint, SchemaCodecError> {
+    let comparison = |symbol: String| {
+        Comparison::of_symbol(&symbol)
+            .ok_or(SchemaCodecError::Value { what: "operator of a constraint", found: symbol })
+    };
+    Ok(match stored {
+        StoredConstraint::NotNull => Constraint::NotNull,
+        StoredConstraint::Json => Constraint::Json,
+        StoredConstraint::Value(symbol, bound) => Constraint::Value(comparison(symbol)?, bound),
+        StoredConstraint::Length(symbol, bound) => Constraint::Length(comparison(symbol)?, bound),
+        StoredConstraint::OctetLength(symbol, bound) => Constraint::OctetLength(comparison(symbol)?, bound),
+        StoredConstraint::Regexp(symbol, pattern) => Constraint::Regexp(comparison(symbol)?, pattern),
+    })
+}
+
+/// Nothing for a description that says nothing.
+pub(crate) fn store_description(description: &Description) -> Option<StoredDescription> {
+    let Description { comment, security_label } = description.clone();
+    (!description.is_empty()).then_some(StoredDescription { comment, security_label })
+}
+
+pub(crate) fn load_description(stored: Option<StoredDescription>) -> Description {
+    let said = |stored: StoredDescription| Description {
+        comment: stored.comment,
+        security_label: stored.security_label,
+    };
+    stored.map(said).unwrap_or_default()
+}
+
+pub(crate) fn store_type_description(
+    (name, description): (&String, &TypeDescription),
+) -> StoredTypeDescription {
+    let fields = description.fields.iter();
+    let fields = fields.filter_map(|(name, said)| Some((name.clone(), store_description(said)?)));
+    StoredTypeDescription {
+        name: name.clone(),
+        whole: store_description(&description.whole),
+        fields: fields.collect(),
+    }
+}
+
+pub(crate) fn load_type_description(stored: StoredTypeDescription) -> (String, TypeDescription) {
+    let fields = stored.fields.into_iter().map(|(name, said)| (name, load_description(Some(said))));
+    let description = TypeDescription { whole: load_description(stored.whole), fields: fields.collect() };
+    (stored.name, description)
 }
 
 pub(crate) fn store_derivation(derivation: &Derivation) -> StoredDerivation {

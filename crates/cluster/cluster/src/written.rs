@@ -14,7 +14,10 @@ use stdx::murmur3::Hasher128;
 use crate::cdc::StoredCdcGeneration;
 use crate::codec::{store_replication, store_table, store_type};
 use crate::error::FORMAT_VERSION;
-use crate::objects::{store_aggregate, store_function, store_role, store_service_level};
+use crate::objects::{
+    store_aggregate, store_description, store_function, store_role, store_service_level,
+    store_type_description,
+};
 
 /// So many bytes count as a step, beside the object that they belong to.
 const STEP_BYTES: usize = 1024;
@@ -205,6 +208,11 @@ impl Json {
         self.later_list("functions", functions, steps).await;
         let aggregates = keyspace.aggregates.values().map(|one| store_aggregate(one));
         self.later_list("aggregates", aggregates, steps).await;
+        if let Some(description) = store_description(&keyspace.description) {
+            self.field("description", &description);
+        }
+        let described = keyspace.type_descriptions.iter().map(store_type_description);
+        self.later_list("type_descriptions", described, steps).await;
         self.end(b'}');
     }
 }
@@ -246,6 +254,16 @@ mod tests {
         let name = format!("ks{number}");
         let mut keyspace = Keyspace::new(&name, replication);
         keyspace.durable_writes = number != 1;
+        let said = |comment: Option<&String>| schema::Description {
+            comment: comment.cloned(),
+            security_label: texts.get(1).cloned(),
+        };
+        keyspace.description = said(texts.first());
+        for name in texts.iter().take(number) {
+            let fields = [(name.clone(), said(None))].into_iter().filter(|(_, said)| !said.is_empty());
+            let description = schema::TypeDescription { whole: said(None), fields: fields.collect() };
+            keyspace.type_descriptions.insert(name.clone(), description);
+        }
         let text = |n: usize| texts.get(n % texts.len().max(1)).cloned().unwrap_or_default();
         for n in 0..counts[0] {
             let fields = (0..n).map(|field| (format!("{}{field}", text(n)), CqlType::Int)).collect();
@@ -257,6 +275,8 @@ mod tests {
             let mut table =
                 TableBuilder::new(&name, format!("t{n}"), id).partition_key(text(n), CqlType::Text);
             table.options.comment = text(n + 1);
+            table.set_constraints(&text(n), vec![schema::Constraint::NotNull; n % 2]);
+            table.security_label = texts.first().cloned();
             table.options.extensions.insert(text(n), text(n + 2).into_bytes());
             let index = Index { name: text(n), targets: vec![], class: None, options: Default::default() };
             table.indexes.extend((0..n % 3).map(|at| (format!("i{at}"), index.clone())));

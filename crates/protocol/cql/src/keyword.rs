@@ -100,6 +100,7 @@ keywords! {
     Filtering "FILTERING" Unreserved;
     Finalfunc "FINALFUNC" Unreserved;
     Float "FLOAT" Native(NativeType::Float);
+    For "FOR" Context;
     From "FROM" Reserved;
     Frozen "FROZEN" Unreserved;
     Full "FULL" Reserved;
@@ -128,6 +129,8 @@ keywords! {
     Keys "KEYS" Unreserved;
     Keyspace "KEYSPACE" Reserved;
     Keyspaces "KEYSPACES" Unreserved;
+    Label "LABEL" Context;
+    Labels "LABELS" Context;
     Language "LANGUAGE" Unreserved;
     Let "LET" Context;
     Level "LEVEL" Context;
@@ -170,6 +173,7 @@ keywords! {
     Role "ROLE" Unreserved;
     Roles "ROLES" Unreserved;
     Schema "SCHEMA" Reserved;
+    Security "SECURITY" Context;
     Select "SELECT" Reserved;
     SelectMasked "SELECT_MASKED" Unreserved;
     Service "SERVICE" Context;

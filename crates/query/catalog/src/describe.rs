@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use schema::{
-    Cdc, Column, ColumnKind, Derivation, Index, Keyspace, Replication, Table, TombstoneGc, UserAggregate,
-    UserFunction, UserType,
+    Cdc, Column, ColumnKind, Derivation, Description, Index, Keyspace, Replication, Table, TombstoneGc,
+    TypeDescription, UserAggregate, UserFunction, UserType,
 };
 use types::{CqlType, quote_identifier, quote_type_name};
 
@@ -30,8 +30,18 @@ fn float(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// `CREATE KEYSPACE …;`
+/// The statements that describe an element, which is named with its kind, each in a line of its own.
+fn described(element: &str, description: &Description) -> String {
+    let said = [("COMMENT", &description.comment), ("SECURITY LABEL", &description.security_label)];
+    let statement = |(what, text): (&str, &Option<String>)| {
+        text.as_ref().map(|text| format!("\n{what} ON {element} IS {};", quoted(text)))
+    };
+    said.into_iter().filter_map(statement).collect()
+}
+
+/// `CREATE KEYSPACE …;`, and what is said of it.
 pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
+    let name = quote_identifier(&keyspace.name);
     let mut replication = vec![];
     let mut pair = |name: &str, value: &str| replication.push(format!("{}: {}", quoted(name), quoted(value)));
     match &keyspace.replication {
@@ -47,24 +57,29 @@ pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
         }
     }
     format!(
-        "CREATE KEYSPACE {}{} WITH replication = {{{}}}  AND durable_writes = {};",
+        "CREATE KEYSPACE {}{name} WITH replication = {{{}}}  AND durable_writes = {};{}",
         if if_not_exists { "IF NOT EXISTS " } else { "" },
-        quote_identifier(&keyspace.name),
         replication.join(", "),
-        keyspace.durable_writes
+        keyspace.durable_writes,
+        described(&format!("KEYSPACE {name}"), &keyspace.description)
     )
 }
 
-/// `CREATE TYPE …;`
-pub fn create_type(ty: &UserType) -> String {
+/// `CREATE TYPE …;`, and what is said of the type and its fields.
+pub fn create_type(ty: &UserType, description: Option<&TypeDescription>) -> String {
     let field = |(name, ty): &(String, CqlType)| format!("    {} {}", quote_identifier(name), ty.cql_name());
     let fields: Vec<String> = ty.fields.iter().map(field).collect();
-    format!(
-        "CREATE TYPE {}.{} (\n{}\n);",
-        quote_identifier(&ty.keyspace),
-        quote_type_name(&ty.name),
-        fields.join(",\n")
-    )
+    let name = format!("{}.{}", quote_identifier(&ty.keyspace), quote_type_name(&ty.name));
+    let mut out = format!("CREATE TYPE {name} (\n{}\n);", fields.join(",\n"));
+    if let Some(description) = description {
+        out.push_str(&described(&format!("TYPE {name}"), &description.whole));
+        for (field, _) in &ty.fields {
+            if let Some(said) = description.fields.get(field) {
+                out.push_str(&described(&format!("FIELD {name}.{}", quote_identifier(field)), said));
+            }
+        }
+    }
+    out
 }
 
 /// Types of arguments, as names of functions in DESCRIBE have them.
@@ -201,10 +216,25 @@ pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     if internals && !computed {
         dropped_columns(table, &name, &mut out);
     }
+    if !computed {
+        descriptions(table, &name, &mut out);
+    }
     if computed {
         out.push_str("\n*/");
     }
     out
+}
+
+/// The label of a table, and what is said of its columns. Its comment is an option.
+fn descriptions(table: &Table, name: &str, out: &mut String) {
+    let label = Description { comment: None, security_label: table.security_label.clone() };
+    out.push_str(&described(&format!("TABLE {name}"), &label));
+    for column in table.columns() {
+        if let Some(description) = &column.description {
+            let column = format!("COLUMN {name}.{}", quote_identifier(&column.name));
+            out.push_str(&described(&column, description));
+        }
+    }
 }
 
 fn clustering_order(table: &Table) -> String {
@@ -243,6 +273,16 @@ fn masked(column: &Column) -> String {
     )
 }
 
+/// ` CHECK NOT NULL AND v > 5`; nothing for a column without constraints.
+fn checked(column: &Column) -> String {
+    if column.constraints.is_empty() {
+        return String::new();
+    }
+    let name = quote_identifier(&column.name);
+    let all = column.constraints.iter().map(|constraint| constraint.cql(&name));
+    format!(" CHECK {}", all.collect::<Vec<_>>().join(" AND "))
+}
+
 /// Columns in the order of storage: keys, static, then regular, of the last two the single-celled first.
 fn columns(table: &Table, with_dropped: bool, out: &mut String) {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
@@ -257,7 +297,7 @@ fn columns(table: &Table, with_dropped: bool, out: &mut String) {
             let of_static = if column.kind == ColumnKind::Static { " static" } else { "" };
             let key = if alone && column.kind == ColumnKind::PartitionKey { " PRIMARY KEY" } else { "" };
             let (name, ty) = (quote_identifier(&column.name), column.ty.cql_name());
-            format!("    {name} {ty}{of_static}{}{key}", masked(column))
+            format!("    {name} {ty}{of_static}{}{}{key}", masked(column), checked(column))
         })
         .collect();
     if with_dropped {
@@ -345,8 +385,8 @@ fn dropped_columns(table: &Table, name: &str, out: &mut String) {
         out.push_str(&drop);
         if let Some(again) = table.column(&dropped.name) {
             let suffix = if dropped.is_static { " static" } else { "" };
-            let (ty, mask) = (again.ty.cql_name(), masked(again));
-            out.push_str(&format!("\nALTER TABLE {name} ADD {column} {ty}{suffix}{mask};"));
+            let (ty, mask, check) = (again.ty.cql_name(), masked(again), checked(again));
+            out.push_str(&format!("\nALTER TABLE {name} ADD {column} {ty}{suffix}{mask}{check};"));
         }
     }
 }

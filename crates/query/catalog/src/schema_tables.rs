@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schema::{
     Column, ColumnKind, Derivation, Index, Keyspace, MaskArgument, Schema, Table, UserAggregate, UserFunction,
 };
-use types::{CqlType, UserType};
+use types::{CqlType, UserType, quote_identifier};
 
 use crate::rows::{Datum, RowBuilder};
 
@@ -196,6 +196,18 @@ pub(crate) fn columns(rows: &mut RowBuilder, table: &Table, places: Range<usize>
             ("kind", kind_name(*kind).into()),
             ("position", position.into()),
             ("type", ty.cql_name().into()),
+        ]);
+    }
+}
+
+pub(crate) fn constraints(rows: &mut RowBuilder, table: &Table) {
+    for column in table.constrained_columns() {
+        let name = quote_identifier(&column.name);
+        rows.row([
+            ("keyspace_name", table.keyspace.as_str().into()),
+            ("table_name", table.name.as_str().into()),
+            ("column_name", column.name.as_str().into()),
+            ("constraints", Datum::list(column.constraints.iter().map(|one| one.cql(&name)))),
         ]);
     }
 }

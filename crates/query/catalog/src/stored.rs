@@ -12,7 +12,8 @@ use schema::{Keyspace, Schema, Table};
 
 use crate::rows::RowBuilder;
 use crate::schema_tables::{
-    aggregate, columns, dropped, function, indexes, keyspace, masks, table, triggers, user_type, view,
+    aggregate, columns, constraints, dropped, function, indexes, keyspace, masks, table, triggers, user_type,
+    view,
 };
 
 /// Columns, functions or aggregates that become rows in one step.
@@ -197,6 +198,7 @@ fn of_table(name: &str, rows: &mut RowBuilder, schema: &Schema, table: &Table) {
         "views" => view(rows, schema, table),
         "indexes" => indexes(rows, table),
         "triggers" => triggers(rows, table),
+        "column_constraints" => constraints(rows, table),
         "column_masks" => masks(rows, table),
         _ => {}
     }

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use auth::{AccessCache, Permission, Resource};
-use cql::ast::{CommentOn, CommentSubject, CreateAggregate, DataType, QualifiedName, Statement};
+use cql::ast::{
+    CommentOn, CommentSubject, CreateAggregate, DataType, QualifiedName, SecurityLabel, Statement,
+};
 use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
 
@@ -277,7 +279,12 @@ fn needed(
         Statement::DropKeyspace(ast) => (Drop, Resource::Keyspace(ast.name.name.clone())),
         Statement::CreateTable(ast) => (Create, tables_of(&ast.name)?),
         Statement::CopyTable(ast) => (Create, tables_of(&ast.name)?),
-        Statement::CommentOn(CommentOn { subject: CommentSubject::Table(name), .. }) => (Alter, table(name)?),
+        Statement::CommentOn(CommentOn { subject, .. })
+        | Statement::SecurityLabel(SecurityLabel { subject, .. }) => match subject {
+            CommentSubject::Keyspace(name) => (Alter, Resource::Keyspace(name.name.clone())),
+            CommentSubject::Table(name) | CommentSubject::Column(name, _) => (Alter, table(name)?),
+            CommentSubject::Type(name) | CommentSubject::Field(name, _) => (Alter, tables_of(name)?),
+        },
         Statement::AlterTable(ast) => (Alter, table(&ast.name)?),
         Statement::DropTable(ast) => (Drop, table(&ast.name)?),
         Statement::CreateType(ast) => (Create, tables_of(&ast.name)?),

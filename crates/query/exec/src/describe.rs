@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::{BufMut, BytesMut};
 use coordinator::ClusterView;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
-use schema::{Index, Keyspace, Table, UserAggregate, UserFunction};
+use schema::{Index, Keyspace, Table, UserAggregate, UserFunction, UserType};
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 
@@ -241,9 +241,7 @@ fn object_elements(
         DescribeTarget::Type(name) => {
             let keyspace = home(name, lookup, session)?;
             match keyspace.types.get(&name.name) {
-                Some(ty) => {
-                    vec![element(&keyspace.name, "type", &ty.name, Some(catalog::describe::create_type(ty)))]
-                }
+                Some(ty) => vec![type_element(keyspace, ty)],
                 None => return not_found("User defined type", name, keyspace),
             }
         }
@@ -380,6 +378,11 @@ fn index_element(table: &Table, index: &Index) -> Element {
     element(&table.keyspace, "index", &index.name, Some(statement))
 }
 
+fn type_element(keyspace: &Keyspace, ty: &UserType) -> Element {
+    let statement = catalog::describe::create_type(ty, keyspace.type_descriptions.get(&ty.name));
+    element(&keyspace.name, "type", &ty.name, Some(statement))
+}
+
 fn function_element(function: &UserFunction) -> Element {
     Element {
         keyspace: Some(quote_identifier(&function.keyspace)),
@@ -412,7 +415,7 @@ fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
             });
             if ready {
                 done.push(&ty.name);
-                out.push(element(&keyspace.name, "type", &ty.name, Some(catalog::describe::create_type(ty))));
+                out.push(type_element(keyspace, ty));
             }
             !ready
         });

@@ -7,8 +7,8 @@ use stdx::HashMap;
 use types::UserType;
 
 use crate::{
-    CDC_LOG_SUFFIX, CdcGeneration, Index, Role, ServiceLevel, Signature, Table, TableId, UserAggregate,
-    UserFunction,
+    CDC_LOG_SUFFIX, CdcGeneration, Description, Index, Role, ServiceLevel, Signature, Table, TableId,
+    TypeDescription, UserAggregate, UserFunction,
 };
 
 /// Generations of streams that are remembered at least, regardless of their size.
@@ -69,6 +69,10 @@ pub struct Keyspace {
     pub replication: Replication,
     /// Whether writes go to the commit log.
     pub durable_writes: bool,
+    /// Its comment and its security label.
+    pub description: Description,
+    /// Comments and security labels of its user types by name; a type without them is absent.
+    pub type_descriptions: BTreeMap<String, TypeDescription>,
     /// Whether it is one of the server's own and closed to users' changes.
     pub system: bool,
     /// Whether its tables are computed when they are read, and never stored, but for those of `kept`.
@@ -92,6 +96,8 @@ impl Keyspace {
             name: name.into(),
             replication,
             durable_writes: true,
+            description: Description::default(),
+            type_descriptions: BTreeMap::new(),
             system: false,
             computed: false,
             kept: BTreeSet::new(),
@@ -111,6 +117,20 @@ impl Keyspace {
             functions: other.functions.clone(),
             aggregates: other.aggregates.clone(),
             ..self
+        }
+    }
+
+    /// The same settings without tables, types, functions and aggregates: what an edit of the settings needs.
+    #[must_use]
+    pub fn settings(&self) -> Self {
+        Self {
+            durable_writes: self.durable_writes,
+            description: self.description.clone(),
+            type_descriptions: self.type_descriptions.clone(),
+            system: self.system,
+            computed: self.computed,
+            kept: self.kept.clone(),
+            ..Self::new(&self.name, self.replication.clone())
         }
     }
 
@@ -239,10 +259,12 @@ impl Schema {
         self
     }
 
-    /// The schema without this user type.
+    /// The schema without this user type, and without what is said of it.
     pub fn without_type(mut self, keyspace: &str, name: &str) -> Self {
         if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
-            Arc::make_mut(keyspace).types.remove(name);
+            let keyspace = Arc::make_mut(keyspace);
+            keyspace.types.remove(name);
+            keyspace.type_descriptions.remove(name);
         }
         self
     }

@@ -5,7 +5,9 @@
 //! travels; it defines schemas and their validity.
 
 mod cdc;
+mod constraint;
 mod derived;
+mod description;
 mod function;
 mod keyspace;
 mod mask;
@@ -17,9 +19,11 @@ mod table_id;
 pub mod units;
 
 pub use cdc::{CDC_LOG_SUFFIX, CDC_TTL_DEFAULT, Cdc, CdcGeneration, CdcPreimage, CdcVnode};
+pub use constraint::{Comparison, Constraint};
 pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,
 };
+pub use description::{Description, TypeDescription};
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use mask::{ColumnMask, MaskArgument};

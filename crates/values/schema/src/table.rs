@@ -6,7 +6,10 @@ use std::sync::Arc;
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use crate::{ColumnMask, Derivation, HIDDEN, Index, InvalidSchema, TableId, TableOptions, Trigger};
+use crate::{
+    ColumnMask, Constraint, Derivation, Description, HIDDEN, Index, InvalidSchema, TableId, TableOptions,
+    Trigger,
+};
 
 /// A column's name inside this process: small, never reused in a table while the process lives, so that rows
 /// written before an ALTER keep their meaning. It is never stored: files and logs carry column names.
@@ -47,6 +50,10 @@ pub struct Column {
     pub descending: bool,
     /// The function that stands for its values where a reader lacks the permission UNMASK.
     pub mask: Option<Box<ColumnMask>>,
+    /// The conditions of a value that is written: it has to fulfil all of them.
+    pub constraints: Vec<Constraint>,
+    /// Its comment and its security label.
+    pub description: Option<Box<Description>>,
 }
 
 impl Column {
@@ -85,6 +92,8 @@ pub struct Table {
     pub name: String,
     /// Everything after WITH.
     pub options: TableOptions,
+    /// Its security label; its comment is an option.
+    pub security_label: Option<String>,
     /// `WITH COMPACT STORAGE` was said when it was made.
     pub compact_storage: bool,
     /// Former columns by name.
@@ -105,6 +114,7 @@ pub struct Table {
     clustering_types: Vec<(CqlType, bool)>,
     next_id: u64,
     is_counter: bool,
+    is_constrained: bool,
 }
 
 impl Table {
@@ -156,6 +166,11 @@ impl Table {
     /// Whether its non-key columns are counters.
     pub fn is_counter(&self) -> bool {
         self.is_counter
+    }
+
+    /// Whether a column has constraints.
+    pub fn is_constrained(&self) -> bool {
+        self.is_constrained
     }
 
     /// Whether reads or writes of its partitions have a limit a second.
@@ -225,6 +240,11 @@ impl Table {
         self.columns.iter().filter(|column| column.mask.is_some())
     }
 
+    /// The columns that have constraints.
+    pub fn constrained_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.constraints.is_empty())
+    }
+
     /// A builder that starts from this definition; ids of existing columns stay.
     pub fn to_builder(&self) -> TableBuilder {
         TableBuilder {
@@ -232,6 +252,7 @@ impl Table {
             keyspace: self.keyspace.clone(),
             name: self.name.clone(),
             options: self.options.clone(),
+            security_label: self.security_label.clone(),
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns.clone(),
             indexes: self.indexes.clone(),
@@ -254,6 +275,8 @@ pub struct TableBuilder {
     pub name: String,
     /// See [`Table::options`].
     pub options: TableOptions,
+    /// See [`Table::security_label`].
+    pub security_label: Option<String>,
     /// See [`Table::compact_storage`].
     pub compact_storage: bool,
     /// See [`Table::dropped_columns`].
@@ -277,6 +300,7 @@ impl TableBuilder {
             keyspace: keyspace.into(),
             name: name.into(),
             options: TableOptions::default(),
+            security_label: None,
             compact_storage: false,
             dropped_columns: BTreeMap::new(),
             indexes: BTreeMap::new(),
@@ -338,6 +362,20 @@ impl TableBuilder {
         }
     }
 
+    /// Gives a column constraints in place of those that it had; of a column that is not there nothing changes.
+    pub fn set_constraints(&mut self, column: &str, constraints: Vec<Constraint>) {
+        if let Some(column) = self.columns.iter_mut().find(|known| known.name == column) {
+            column.constraints = constraints;
+        }
+    }
+
+    /// Describes a column; of a column that is not there nothing changes.
+    pub fn set_description(&mut self, column: &str, description: Description) {
+        if let Some(column) = self.columns.iter_mut().find(|known| known.name == column) {
+            column.description = (!description.is_empty()).then(|| description.into());
+        }
+    }
+
     /// The columns so far, to change types or names in place.
     pub fn columns_mut(&mut self) -> &mut [Column] {
         &mut self.columns
@@ -352,7 +390,18 @@ impl TableBuilder {
             ColumnKind::Static | ColumnKind::Regular => 0,
         };
         let id = self.fresh_id(&[]);
-        self.columns.push(Column { id, name, kind, position, ty, descending, mask: None });
+        let (mask, constraints, description) = (None, Vec::new(), None);
+        self.columns.push(Column {
+            id,
+            name,
+            kind,
+            position,
+            ty,
+            descending,
+            mask,
+            constraints,
+            description,
+        });
         self
     }
 
@@ -378,22 +427,27 @@ impl TableBuilder {
         self.columns.len() + self.dropped_columns.len() - back
     }
 
+    fn check_count(&self) -> Result<(), InvalidSchema> {
+        let known = self.known_columns();
+        if known <= COLUMNS_MAX {
+            return Ok(());
+        }
+        Err(InvalidSchema(format!(
+            "Table {}.{} would have {} columns and remember {} that were dropped: at most {COLUMNS_MAX} in all are \
+             allowed",
+            self.keyspace,
+            self.name,
+            self.columns.len(),
+            known - self.columns.len()
+        )))
+    }
+
     /// The finished table, or the rule that it breaks.
     ///
     /// # Errors
     /// The rule; also more than [`COLUMNS_MAX`] columns.
     pub fn build(self) -> Result<Table, InvalidSchema> {
-        let known = self.known_columns();
-        if known > COLUMNS_MAX {
-            return Err(InvalidSchema(format!(
-                "Table {}.{} would have {} columns and remember {} that were dropped: at most {COLUMNS_MAX} in all are \
-                 allowed",
-                self.keyspace,
-                self.name,
-                self.columns.len(),
-                known - self.columns.len()
-            )));
-        }
+        self.check_count()?;
         let mut columns = self.columns;
         columns.sort_by(|a, b| {
             (a.kind, a.position).cmp(&(b.kind, b.position)).then_with(|| match a.kind {
@@ -427,6 +481,7 @@ impl TableBuilder {
             ));
         }
         let is_counter = Self::counters_only(&columns)?;
+        let is_constrained = columns.iter().any(|column| !column.constraints.is_empty());
         let clustering_types = columns[partition_key_len..][..clustering_len]
             .iter()
             .map(|column| (column.ty.clone(), column.descending))
@@ -436,6 +491,7 @@ impl TableBuilder {
             keyspace: self.keyspace,
             name: self.name,
             options: self.options,
+            security_label: self.security_label,
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns,
             indexes: self.indexes,
@@ -450,6 +506,7 @@ impl TableBuilder {
             clustering_types,
             next_id: self.next_id,
             is_counter,
+            is_constrained,
         })
     }
 

@@ -19,7 +19,7 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_ROLES,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -89,6 +89,10 @@ fn unreadable_for<'m>(
     lacks("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles)
         .or_else(|| lacks("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc))
         .or_else(|| lacks("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks))
+        .or_else(|| {
+            let what = "constraints, comments and security labels";
+            lacks(what, STATE_VERSION_OF_CONSTRAINTS, SchemaEdit::is_about_constraints)
+        })
 }
 
 impl Group {
@@ -505,6 +509,25 @@ mod tests {
         let why = unreadable_for(&masked, members.iter()).expect("one would forget the mask");
         assert!(why.contains("masks of columns"), "{why}");
         assert_eq!(unreadable_for(&table(None), members.iter()), None);
+        let constrained = |change: fn(&mut schema::TableBuilder)| {
+            let [SchemaEdit::PutTable(table)] = table(None) else { panic!("a table") };
+            let mut table = table.to_builder();
+            change(&mut table);
+            [SchemaEdit::PutTable(table.build().expect("a table"))]
+        };
+        let said = || schema::Description { comment: Some("c".to_owned()), security_label: None };
+        let mut described = schema::Keyspace::new("ks", schema::Replication::Everywhere);
+        described.description = said();
+        for edit in [
+            constrained(|table| table.set_constraints("k", vec![schema::Constraint::Json])),
+            constrained(|table| table.security_label = Some("s".to_owned())),
+            [SchemaEdit::PutKeyspace(described)],
+        ] {
+            let members = [member(STATE_VERSION, MemberStatus::Normal), member(4, MemberStatus::Normal)];
+            let why = unreadable_for(&edit, members.iter()).expect("one would forget it");
+            assert!(why.contains("constraints, comments and security labels"), "{why}");
+            assert_eq!(unreadable_for(&edit, members[..1].iter()), None);
+        }
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

@@ -14,10 +14,11 @@ use cluster::state::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use schema::{
-    Cdc, CdcGeneration, CdcPreimage, CdcVnode, ColumnMask, Derivation, DroppedColumn, Index, IndexTarget,
-    IndexedPart, Keyspace, MaskArgument, RateLimit, Replication, Role, ServiceLevel, Signature,
-    SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc, Trigger, UserAggregate,
-    UserFunction, UserType, ViewCondition, ViewOperator, WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, ColumnMask, Comparison, Constraint, Derivation, Description,
+    DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, MaskArgument, RateLimit, Replication, Role,
+    ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc,
+    Trigger, TypeDescription, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator,
+    WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -271,6 +272,34 @@ fn mask() -> impl Strategy<Value = ColumnMask> {
         .prop_map(|(keyspace, name, arguments)| ColumnMask { keyspace, name, arguments })
 }
 
+fn constraint() -> impl Strategy<Value = Constraint> {
+    let comparison = || prop::sample::select(Comparison::ALL.to_vec());
+    prop_oneof![
+        Just(Constraint::NotNull),
+        Just(Constraint::Json),
+        (comparison(), text()).prop_map(|(comparison, bound)| Constraint::Value(comparison, bound)),
+        (comparison(), any::<i32>()).prop_map(|(comparison, bound)| Constraint::Length(comparison, bound)),
+        (comparison(), any::<i32>())
+            .prop_map(|(comparison, bound)| Constraint::OctetLength(comparison, bound)),
+        (comparison(), text()).prop_map(|(comparison, pattern)| Constraint::Regexp(comparison, pattern)),
+    ]
+}
+
+/// Something is said.
+fn description() -> impl Strategy<Value = Description> {
+    let said = || prop::option::of(text());
+    (said(), said()).prop_map(|(comment, security_label)| match (&comment, &security_label) {
+        (None, None) => Description { comment: Some(String::new()), security_label },
+        _ => Description { comment, security_label },
+    })
+}
+
+fn type_description() -> impl Strategy<Value = TypeDescription> {
+    let fields = prop::collection::btree_map(text(), description(), 0..3);
+    (prop::option::of(description()), fields)
+        .prop_map(|(whole, fields)| TypeDescription { whole: whole.unwrap_or_default(), fields })
+}
+
 fn signature() -> impl Strategy<Value = Signature> {
     (text(), prop::collection::vec(text(), 0..3)).prop_map(|(name, arguments)| Signature { name, arguments })
 }
@@ -283,6 +312,8 @@ fn table() -> impl Strategy<Value = Table> {
         prop::collection::vec((text(), text()), 0..2),
         prop::option::of(derivation()),
         prop::option::of(mask()),
+        prop::collection::vec(constraint(), 0..3),
+        (prop::option::of(description()), prop::option::of(text())),
     );
     (names, any::<[u8; 16]>(), options(), cql_type(), any::<bool>(), dropped, belongings).prop_map(
         |(
@@ -292,7 +323,7 @@ fn table() -> impl Strategy<Value = Table> {
             ty,
             descending,
             dropped,
-            (indexes, triggers, derivation, mask),
+            (indexes, triggers, derivation, mask, constraints, (description, security_label)),
         )| {
             let mut builder = TableBuilder::new(keyspace, name, TableId(id))
                 .partition_key(format!("p{column}"), CqlType::Int)
@@ -300,6 +331,9 @@ fn table() -> impl Strategy<Value = Table> {
                 .regular(format!("r{column}"), ty);
             builder.set_mask(&format!("r{column}"), mask.clone());
             builder.set_mask(&format!("p{column}"), mask);
+            builder.set_constraints(&format!("c{column}"), constraints);
+            builder.set_description(&format!("r{column}"), description.unwrap_or_default());
+            builder.security_label = security_label;
             builder.options = options;
             for (name, dropped_micros) in dropped {
                 let column =
@@ -323,9 +357,13 @@ fn keyspace() -> impl Strategy<Value = Keyspace> {
         whole().prop_map(|factor| Replication::Simple { factor }),
         factors.prop_map(|factors| Replication::NetworkTopology { factors }),
     ];
-    (text(), replication, any::<bool>()).prop_map(|(name, replication, durable_writes)| {
+    let types = prop::collection::btree_map(text(), type_description(), 0..3);
+    let said = (prop::option::of(description()), types);
+    (text(), replication, any::<bool>(), said).prop_map(|(name, replication, durable_writes, said)| {
         let mut keyspace = Keyspace::new(name, replication);
         keyspace.durable_writes = durable_writes;
+        keyspace.description = said.0.unwrap_or_default();
+        keyspace.type_descriptions = said.1;
         keyspace
     })
 }

@@ -156,6 +156,9 @@ pub struct PrimaryKey {
     pub pos: Pos,
 }
 
+/// The option `SECURITY LABELS` of [`CopyTable::options`], which is two words.
+pub const SECURITY_LABELS: &str = "security_labels";
+
 /// `CREATE TABLE new LIKE source` (Cassandra 6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTable {
@@ -165,7 +168,7 @@ pub struct CopyTable {
     pub name: QualifiedName,
     /// The table whose definition is taken.
     pub source: QualifiedName,
-    /// Bare options of WITH in lower case: `indexes`, and those that later versions add.
+    /// Bare options of WITH in lower case: `indexes`, `comments`, [`SECURITY_LABELS`], and those that later versions add.
     pub options: Vec<Ident>,
     /// The properties that replace the source's.
     pub properties: Vec<Property>,
@@ -492,7 +495,18 @@ pub struct CommentOn {
     pub comment: Option<String>,
 }
 
-/// The target of a [`CommentOn`].
+/// `SECURITY LABEL [FOR provider] ON … IS '…'` (Cassandra 6).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecurityLabel {
+    /// `FOR provider`.
+    pub provider: Option<Ident>,
+    /// The target of the label.
+    pub subject: CommentSubject,
+    /// The label; none for `IS NULL`, which removes it.
+    pub label: Option<String>,
+}
+
+/// The target of a [`CommentOn`] or of a [`SecurityLabel`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommentSubject {
     /// `KEYSPACE ks`.

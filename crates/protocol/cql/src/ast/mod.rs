@@ -150,6 +150,7 @@ pub enum Statement {
     CreateTrigger(CreateTrigger),
     DropTrigger(DropTrigger),
     CommentOn(CommentOn),
+    SecurityLabel(SecurityLabel),
     CreateRole(CreateRole),
     AlterRole(AlterRole),
     DropRole(DropRole),
@@ -210,6 +211,7 @@ impl Statement {
             Statement::CreateTrigger(_) => "CREATE TRIGGER",
             Statement::DropTrigger(_) => "DROP TRIGGER",
             Statement::CommentOn(_) => "COMMENT ON",
+            Statement::SecurityLabel(_) => "SECURITY LABEL",
             _ => self.access_name(),
         }
     }

@@ -26,6 +26,7 @@ impl Parser<'_> {
             Keyword::Alter => self.alter()?,
             Keyword::Drop => self.drop()?,
             Keyword::Comment => Statement::CommentOn(self.comment_on()?),
+            Keyword::Security => Statement::SecurityLabel(self.security_label()?),
             Keyword::Grant => self.grant()?,
             Keyword::Revoke => self.revoke()?,
             Keyword::List => self.list_statement()?,
@@ -40,7 +41,8 @@ impl Parser<'_> {
     fn no_statement(&mut self) -> Box<crate::SyntaxError> {
         let starts = [
             "SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN", "USE", "TRUNCATE", "DESCRIBE", "CREATE",
-            "ALTER", "DROP", "GRANT", "REVOKE", "LIST", "ADD", "PRUNE", "COMMENT", "ATTACH", "DETACH",
+            "ALTER", "DROP", "GRANT", "REVOKE", "LIST", "ADD", "PRUNE", "COMMENT", "SECURITY", "ATTACH",
+            "DETACH",
         ];
         for what in starts {
             self.want(what);

@@ -5,7 +5,7 @@ use crate::ast::{
     AlterTable, AlterTableOperation, AlterType, AlterTypeOperation, ColumnDefinition, CommentOn,
     CommentSubject, Constant, Constraint, ConstraintArgument, CopyTable, CreateAggregate, CreateFunction,
     CreateIndex, CreateTable, CreateType, CreateView, DataType, Describe, DescribeTarget, Direction, Ident,
-    IndexTarget, Mask, PrimaryKey, Property, PropertyValue, Statement,
+    IndexTarget, Mask, PrimaryKey, Property, PropertyValue, SECURITY_LABELS, SecurityLabel, Statement,
 };
 
 impl Printer {
@@ -87,6 +87,7 @@ impl Printer {
                 self.qualified_name(&drop.table);
             }
             Statement::CommentOn(comment) => self.comment_on(comment),
+            Statement::SecurityLabel(label) => self.security_label(label),
             other => self.access_statement(other),
         }
     }
@@ -246,7 +247,10 @@ impl Printer {
         self.push(" LIKE ");
         self.qualified_name(&copy.source);
         self.push_if(!copy.options.is_empty() || !copy.properties.is_empty(), " WITH ");
-        self.separated(&copy.options, " AND ", Self::ident);
+        self.separated(&copy.options, " AND ", |printer, option| match option.name.as_str() {
+            SECURITY_LABELS => printer.push("SECURITY LABELS"),
+            _ => printer.ident(option),
+        });
         self.push_if(!copy.options.is_empty() && !copy.properties.is_empty(), " AND ");
         self.properties(&copy.properties);
     }
@@ -432,8 +436,22 @@ impl Printer {
     }
 
     fn comment_on(&mut self, comment: &CommentOn) {
-        self.push("COMMENT ON ");
-        match &comment.subject {
+        self.push("COMMENT");
+        self.description(&comment.subject, comment.comment.as_deref());
+    }
+
+    fn security_label(&mut self, label: &SecurityLabel) {
+        self.push("SECURITY LABEL");
+        if let Some(provider) = &label.provider {
+            self.push(" FOR ");
+            self.ident(provider);
+        }
+        self.description(&label.subject, label.label.as_deref());
+    }
+
+    fn description(&mut self, subject: &CommentSubject, text: Option<&str>) {
+        self.push(" ON ");
+        match subject {
             CommentSubject::Keyspace(name) => {
                 self.push("KEYSPACE ");
                 self.ident(name);
@@ -460,7 +478,7 @@ impl Printer {
             }
         }
         self.push(" IS ");
-        match &comment.comment {
+        match text {
             Some(text) => self.string(text),
             None => self.push("NULL"),
         }

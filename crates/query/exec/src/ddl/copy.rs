@@ -1,8 +1,8 @@
 //! CREATE TABLE … LIKE: a table with another's columns and options, as in Cassandra 6.
 
 use cluster::SchemaEdit;
-use cql::ast::CopyTable;
-use schema::{Column, Table, TableId};
+use cql::ast::{CopyTable, SECURITY_LABELS};
+use schema::{Column, Description, Table, TableId};
 
 use super::{DdlContext, Outcome, cdc, check_name, check_not_system, index, options};
 use crate::error::{ExecError, Result, invalid};
@@ -31,10 +31,12 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
         return invalid!("Cannot use CREATE TABLE LIKE on a materialized view.");
     }
     check_foreign(source, (from, keyspace), context)?;
-    let mut with_indexes = false;
+    let (mut with_indexes, mut with_comments, mut with_labels) = (false, false, false);
     for option in &ast.options {
         match option.name.as_str() {
             "indexes" => with_indexes = true,
+            "comments" => with_comments = true,
+            SECURITY_LABELS => with_labels = true,
             other => {
                 return Err(ExecError::unsupported(format_args!("CREATE TABLE ... LIKE ... WITH {other}")));
             }
@@ -47,6 +49,14 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     builder.dropped_columns.clear();
     builder.triggers.clear();
     builder.derivation = None;
+    builder.security_label = builder.security_label.filter(|_| with_labels);
+    for column in builder.columns_mut() {
+        let said = column.description.take().map(|said| Description {
+            comment: said.comment.filter(|_| with_comments),
+            security_label: said.security_label.filter(|_| with_labels),
+        });
+        column.description = said.filter(|said| !said.is_empty()).map(Box::new);
+    }
     let indexes = std::mem::take(&mut builder.indexes);
     options::apply(&mut builder.options, &ast.properties, source.is_counter())?;
     options::check_table(&builder.options)?;

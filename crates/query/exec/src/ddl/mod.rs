@@ -2,7 +2,9 @@
 
 mod cdc;
 mod compaction;
+mod constraints;
 mod copy;
+mod descriptions;
 mod functions;
 mod index;
 mod keyspace;
@@ -112,7 +114,8 @@ pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> 
         Statement::CreateTable(ast) => table::create(ast, context),
         Statement::CopyTable(ast) => copy::create(ast, context),
         Statement::AlterTable(ast) => table::alter(ast, context),
-        Statement::CommentOn(ast) => table::comment(ast, context),
+        Statement::CommentOn(ast) => descriptions::comment(ast, context),
+        Statement::SecurityLabel(ast) => descriptions::label(ast, context),
         Statement::DropTable(ast) => table::drop(ast, context),
         Statement::CreateType(ast) => user_type::create(ast, context),
         Statement::AlterType(ast) => user_type::alter(ast, context),
@@ -143,6 +146,7 @@ pub fn is_schema_change(statement: &Statement) -> bool {
             | Statement::CopyTable(_)
             | Statement::AlterTable(_)
             | Statement::CommentOn(_)
+            | Statement::SecurityLabel(_)
             | Statement::DropTable(_)
             | Statement::CreateType(_)
             | Statement::AlterType(_)

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{
-    AlterTable, AlterTableOperation, ColumnDefinition, CommentOn, CommentSubject, CreateTable, DataType,
-    Direction, DropTable, Ident, PrimaryKey,
+    AlterTable, AlterTableOperation, ColumnDefinition, CreateTable, DataType, Direction, DropTable, Ident,
+    PrimaryKey,
 };
-use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, Table, TableBuilder, TableId};
+use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, DroppedColumn, Table, TableBuilder, TableId};
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use super::{DdlContext, Outcome, cdc, check_name, check_not_system, option_value, options};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options};
 use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
@@ -90,12 +90,24 @@ fn alter_mask(
     Ok(Some((builder, views)))
 }
 
-fn refuse_extras(column: &ColumnDefinition, context: &DdlContext<'_>) -> Result<()> {
-    if column.mask.is_some() {
-        check_masking(context)?;
+/// Gives the columns of a new table their constraints.
+fn constrain(
+    builder: &mut TableBuilder,
+    columns: &[(&ColumnDefinition, CqlType)],
+    table: (&str, &str),
+) -> Result<()> {
+    let written = columns.iter().filter(|(column, _)| !column.constraints.is_empty());
+    let written: HashMap<&str, &ColumnDefinition> =
+        written.map(|(column, _)| (column.name.name.as_str(), *column)).collect();
+    if written.is_empty() {
+        return Ok(());
     }
-    if !column.constraints.is_empty() {
-        return Err(ExecError::unsupported(format_args!("CHECK and NOT NULL (column {})", column.name.name)));
+    let all = written.values().flat_map(|column| &column.constraints);
+    constraints::check_regexps(std::iter::empty(), all)?;
+    for column in builder.columns_mut() {
+        if let Some(definition) = written.get(column.name.as_str()) {
+            column.constraints = constraints::resolve(&definition.constraints, column, table)?;
+        }
     }
     Ok(())
 }
@@ -151,6 +163,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
             builder.set_mask(&column.name.name, Some(mask));
         }
     }
+    constrain(&mut builder, &columns, (keyspace, name))?;
     builder.options = table_options;
     builder.compact_storage = ast.compact_storage;
     if ast.compact_storage {
@@ -176,7 +189,9 @@ fn typed_columns<'a>(
     let mut columns = Vec::with_capacity(ast.columns.len());
     let mut names = HashSet::default();
     for column in &ast.columns {
-        refuse_extras(column, context)?;
+        if column.mask.is_some() {
+            check_masking(context)?;
+        }
         check_column_name(&column.name.name)?;
         if !names.insert(column.name.name.as_str()) {
             return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
@@ -416,7 +431,11 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             views = masked;
             changed
         }
-        AlterTableOperation::Constrain { .. } => return Err(ExecError::unsupported("ALTER TABLE ... CHECK")),
+        AlterTableOperation::Constrain { if_exists, column, constraints: written } => {
+            let altered = constraints::alter(written, &column.name, *if_exists, table)?;
+            let Some(changed) = altered else { return Ok(Outcome::nothing()) };
+            changed
+        }
         AlterTableOperation::Add { if_not_exists, columns } => {
             if table.compact_storage {
                 return invalid!("Cannot add new column to a COMPACT STORAGE table");
@@ -432,14 +451,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::Rename { if_exists, columns } => {
             rename(builder, (table, has_views), columns, *if_exists)?
         }
-        AlterTableOperation::DropCompactStorage => {
-            if !table.compact_storage {
-                return invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
-            }
-            let mut builder = builder;
-            builder.compact_storage = false;
-            builder
-        }
+        AlterTableOperation::DropCompactStorage => drop_compact_storage(builder)?,
         AlterTableOperation::With(properties) => {
             let mut builder = builder;
             if properties.iter().any(|property| property.name == "id") {
@@ -460,6 +472,14 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     Ok(outcome)
 }
 
+fn drop_compact_storage(mut builder: TableBuilder) -> Result<TableBuilder> {
+    if !builder.compact_storage {
+        return invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+    }
+    builder.compact_storage = false;
+    Ok(builder)
+}
+
 /// Refuses that deletions of a base of views are forgotten at once.
 fn check_grace(builder: &TableBuilder, has_views: bool) -> Result<()> {
     if has_views && builder.options.gc_grace_seconds == 0 {
@@ -470,32 +490,6 @@ fn check_grace(builder: &TableBuilder, has_views: bool) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// COMMENT ON TABLE, which is the table's option of that name. Nothing else has a comment to keep.
-pub(super) fn comment(ast: &CommentOn, context: &DdlContext<'_>) -> Result<Outcome> {
-    let what = match &ast.subject {
-        CommentSubject::Table(name) => {
-            let keyspace = keyspace_of(name, context.keyspace)?;
-            check_not_system(context, keyspace)?;
-            let Some(table) = existing(context, keyspace, &name.name, false)? else {
-                return Ok(Outcome::nothing());
-            };
-            let text = ast.comment.clone().unwrap_or_default();
-            option_value::check_len(&text, "comment")?;
-            let mut builder = table.to_builder();
-            builder.options.comment = text;
-            let changed = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
-            let mut outcome = table_outcome(ChangeType::Updated, keyspace, &name.name);
-            outcome.edits.push(SchemaEdit::PutTable(changed));
-            return Ok(outcome);
-        }
-        CommentSubject::Keyspace(_) => "KEYSPACE",
-        CommentSubject::Column(..) => "COLUMN",
-        CommentSubject::Type(_) => "TYPE",
-        CommentSubject::Field(..) => "FIELD",
-    };
-    Err(ExecError::unsupported(format_args!("COMMENT ON {what}")))
 }
 
 /// The views that show all columns of a table, with the regular columns that were added to it.
@@ -531,9 +525,13 @@ fn add(
             table.full_name()
         );
     }
+    let written = columns.iter().flat_map(|column| &column.constraints);
+    constraints::check_regexps(table.columns().iter(), written)?;
     let mut names: HashSet<String> = table.columns().iter().map(|column| column.name.clone()).collect();
     for column in columns {
-        refuse_extras(column, context)?;
+        if column.mask.is_some() {
+            check_masking(context)?;
+        }
         let name = &column.name.name;
         check_column_name(name)?;
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
@@ -561,22 +559,7 @@ fn add(
             };
         }
         if let Some(dropped) = table.dropped_columns.get(name) {
-            let was_static = if dropped.is_static { "static" } else { "regular" };
-            if dropped.is_static != column.is_static {
-                return invalid!(
-                    "Cannot re-add previously dropped {was_static} column '{name}' of another kind"
-                );
-            }
-            if dropped.ty.is_counter() {
-                return invalid!("Cannot re-add previously dropped counter column {name}");
-            }
-            if ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
-                return invalid!(
-                    "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
-                    ty.cql_name(),
-                    dropped.ty.cql_name()
-                );
-            }
+            check_added_again(column, &ty, dropped)?;
         }
         let mask = mask_of(column, &ty, (&table.keyspace, &table.name), context)?;
         builder = match column.is_static {
@@ -584,8 +567,32 @@ fn add(
             false => builder.regular(name, ty),
         };
         builder.set_mask(name, mask);
+        if let Some(added) = builder.columns_mut().last_mut() {
+            let place = (table.keyspace.as_str(), table.name.as_str());
+            added.constraints = constraints::resolve(&column.constraints, added, place)?;
+        }
     }
     Ok(builder)
+}
+
+/// Refuses a column that reads the cells of a dropped one of its name otherwise.
+fn check_added_again(column: &ColumnDefinition, ty: &CqlType, dropped: &DroppedColumn) -> Result<()> {
+    let name = &column.name.name;
+    let was_static = if dropped.is_static { "static" } else { "regular" };
+    if dropped.is_static != column.is_static {
+        return invalid!("Cannot re-add previously dropped {was_static} column '{name}' of another kind");
+    }
+    if dropped.ty.is_counter() {
+        return invalid!("Cannot re-add previously dropped counter column {name}");
+    }
+    if ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
+        return invalid!(
+            "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
+            ty.cql_name(),
+            dropped.ty.cql_name()
+        );
+    }
+    Ok(())
 }
 
 fn drop_columns(

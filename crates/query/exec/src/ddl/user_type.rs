@@ -9,7 +9,7 @@ use schema::{Keyspace, UserType};
 use stdx::HashSet;
 use types::CqlType;
 
-use super::{DdlContext, Outcome, check_not_system};
+use super::{DdlContext, Outcome, check_not_system, descriptions};
 use crate::error::{Result, invalid};
 use crate::lookup::keyspace_of;
 
@@ -126,7 +126,8 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
         }
     }
     let mut outcome = type_outcome(ChangeType::Updated, keyspace, name);
-    outcome.edits = rebuild(home, ty)?;
+    outcome.edits = rebuild(home, ty.clone())?;
+    outcome.edits.extend(descriptions::renamed(home, old, &ty));
     Ok(outcome)
 }
 

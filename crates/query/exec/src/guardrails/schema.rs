@@ -47,7 +47,9 @@ impl Guard<'_> {
             Statement::CreateTable(ast) => self.properties(&ast.properties)?,
             _ => {}
         }
-        for edit in edits {
+        // What people say of a keyspace changes nothing that has a limit.
+        let describes = matches!(statement, Statement::CommentOn(_) | Statement::SecurityLabel(_));
+        for edit in edits.iter().filter(|_| !describes) {
             match edit {
                 SchemaEdit::PutKeyspace(keyspace) => self.keyspace(keyspace, schema)?,
                 SchemaEdit::PutTable(table) if table.derivation.is_none() => self.table(table, schema)?,

@@ -2,6 +2,7 @@
 
 mod apply;
 pub mod batch;
+pub mod checks;
 pub mod condition;
 mod json;
 pub mod operation;
@@ -15,7 +16,7 @@ use mutation::{
     Timestamp,
 };
 use replica::{Partitions, ReadCommand};
-use schema::{Column, ColumnId, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, Constraint, Table};
 use smallvec::SmallVec;
 use stdx::HashMap;
 use types::CqlType;
@@ -34,8 +35,9 @@ use crate::where_clause::choice::{Choice, TupleChoice};
 use crate::where_clause::rows::RowRestriction;
 use crate::where_clause::{self, Restrictions, StatementKind};
 use apply::Stamp;
+use checks::Checks;
 use condition::Conditions;
-use operation::Operation;
+use operation::{Change, Operation};
 
 /// The last second at which something may expire: `nb` files hold it as a signed number, whose last value means never.
 const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
@@ -74,6 +76,8 @@ pub struct ModificationPlan {
     json: Option<(Expr, bool)>,
     /// For each partition key column the marker bound to it.
     pub key_markers: Vec<Option<u32>>,
+    /// The constraints of the columns of an INSERT or UPDATE; none for a table without.
+    checks: Option<Box<Checks>>,
     /// The IF clause.
     pub conditions: Conditions,
     /// The user-defined functions that it calls before it runs; those of a statement in the text of a BATCH are the batch's.
@@ -123,6 +127,7 @@ impl ModificationPlan {
             timeout: None,
             json: None,
             key_markers: Vec::new(),
+            checks: None,
             conditions: Conditions::None,
             calls: Vec::new(),
         }
@@ -224,7 +229,7 @@ impl ModificationPlan {
             }
         }
         plan.using(&ast.using, &mut resolver)?;
-        Ok(plan)
+        plan.with_checks()
     }
 
     /// Finds the key's values among those of an INSERT.
@@ -304,7 +309,7 @@ impl ModificationPlan {
         let restrictions = where_clause::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
         plan.check_rows(&restrictions, "UPDATE")?;
         plan.take(restrictions);
-        Ok(plan)
+        plan.with_checks()
     }
 
     /// Resolves a DELETE.
@@ -324,6 +329,7 @@ impl ModificationPlan {
         plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
         for target in &ast.targets {
             let operation = Operation::delete(target, &mut resolver)?;
+            check_nulled(&table, &operation)?;
             plan.push(operation);
         }
         plan.using(&ast.using, &mut resolver)?;
@@ -331,6 +337,16 @@ impl ModificationPlan {
         plan.check_deleted(&restrictions)?;
         plan.take(restrictions);
         Ok(plan)
+    }
+
+    /// This plan with the constraints of its table, if it gives every column that has to be given.
+    fn with_checks(mut self) -> Result<Self> {
+        self.checks = Checks::of(&self.table)?;
+        if let Some(checks) = &self.checks {
+            let is_given = |id| self.operations().any(|operation| operation.column.id == id);
+            checks.required(self.names_rows(), is_given)?;
+        }
+        Ok(self)
     }
 
     /// Takes an IF clause, unless it cannot stand in the statement.
@@ -617,9 +633,15 @@ impl ModificationPlan {
             self.delete_ranges(&slices, stamp, env, &mut update)?;
             return Ok(update);
         }
+        if let Some(checks) = &self.checks {
+            checks.key(&self.table, &update.key.key)?;
+        }
         if !self.statics.is_empty() {
             let before = existing.and_then(|partition| partition.0);
             let row = apply::row(Clustering::empty(), &self.statics, stamp, env, before)?;
+            if let Some(checks) = &self.checks {
+                checks.statics(&row)?;
+            }
             if !row.is_empty() {
                 update.add_static(row);
             }
@@ -650,6 +672,10 @@ impl ModificationPlan {
             Some(cells) => apply::bound_row(clustering, cells, stamp, env.binds),
             None => apply::row(clustering, &self.regulars, stamp, env, before)?,
         };
+        if let Some(checks) = &self.checks {
+            checks.clustering(&row.clustering)?;
+            checks.regulars(&row)?;
+        }
         if self.kind == ModificationKind::Insert {
             row.liveness = match stamp.ttl {
                 0 => LivenessInfo::forever(stamp.timestamp),
@@ -760,6 +786,16 @@ impl ModificationPlan {
             coordinator.read(&command, request.consistency, request.deadline(TimeoutKind::Read)).await?;
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
+    }
+}
+
+/// Refuses that DELETE takes a value away which each write has to give.
+fn check_nulled(table: &Table, operation: &Operation) -> Result<()> {
+    let column = table.column_by_id(operation.column.id);
+    let is_required = column.is_some_and(|column| column.constraints.contains(&Constraint::NotNull));
+    match is_required && matches!(operation.change, Change::Delete) {
+        true => invalid!("Column '{}' can not be set to null.", operation.name),
+        false => Ok(()),
     }
 }
 

@@ -75,6 +75,21 @@ const MASKS: &[&str] = &[
     "now()",
     "mask_inner(9223372036854775808, 1)",
 ];
+const CONSTRAINTS: &[&str] = &[
+    "NOT NULL",
+    "JSON",
+    "v > 3 AND v != 5",
+    "v < -1e400",
+    "> NaN",
+    "v = 9223372036854775808",
+    "LENGTH() < 3 AND OCTET_LENGTH() != -2147483648",
+    "LENGTH(v) >= 2147483648",
+    "REGEXP() = '(a|b)*c?'",
+    "REGEXP() != '('",
+    "REGEXP() = '(((a{99}){99}){99}){99}'",
+    "REGEXP() = '\\p{L}+' AND REGEXP() != '\u{e9}'",
+    "NOSUCH() = 1",
+];
 const PERMISSIONS: &[&str] = &[
     "ALL",
     "ALL PERMISSIONS",
@@ -142,7 +157,9 @@ pub const LOG_IN: &str = "@";
 
 /// A statement, or a change of the role that asks.
 pub fn object_statement(random: &mut Random) -> String {
-    match random.below(24) {
+    match random.below(26) {
+        23 => constraints(random),
+        24 => descriptions(random),
         0..=2 => roles(random),
         3 => permissions(random),
         4 => service_levels(random),
@@ -323,6 +340,26 @@ fn masks(random: &mut Random) -> String {
             random.of(TYPES)
         ),
     }
+}
+
+fn constraints(random: &mut Random) -> String {
+    let (table, column, check) = (*random.of(TABLES), *random.of(COLUMNS), *random.of(CONSTRAINTS));
+    match random.below(4) {
+        0 | 1 => format!("ALTER TABLE {table} ALTER {column} CHECK {check}"),
+        2 => format!("ALTER TABLE {table} ALTER {column} DROP CHECK"),
+        _ => format!("CREATE TABLE ks.n (k int PRIMARY KEY, v {} CHECK {check})", random.of(TYPES)),
+    }
+}
+
+fn descriptions(random: &mut Random) -> String {
+    let what = random.of(&["COMMENT", "SECURITY LABEL", "SECURITY LABEL FOR p"]);
+    let of = match random.below(4) {
+        0 => "KEYSPACE ks".to_owned(),
+        1 => format!("TABLE {}", random.of(TABLES)),
+        2 => format!("COLUMN {}.{}", random.of(TABLES), random.of(COLUMNS)),
+        _ => (*random.of(&["TYPE ks.u", "FIELD ks.u.x", "TYPE ks.nosuch"])).to_owned(),
+    };
+    format!("{what} ON {of} IS {}", random.of(&["NULL", "''", "'x'", "'it''s'", "$$;$$"]))
 }
 
 fn functions(random: &mut Random) -> String {

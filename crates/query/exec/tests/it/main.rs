@@ -1,6 +1,7 @@
 //! Statements against a table in memory: golden tables of statements and their results.
 
 mod cdc;
+mod constraints;
 mod functions;
 mod fuzz;
 mod golden;

@@ -77,6 +77,67 @@ fn names_of_types_and_fields_survive_the_log_and_describe_or_are_refused() {
     assert!(taken > 100, "{taken} names were accepted");
 }
 
+#[test]
+fn constraints_and_descriptions_survive_the_log_and_describe_or_are_refused() {
+    let node = node();
+    node.run("CREATE TYPE ks.u (f int)");
+    let mut taken = [0; 2];
+    for value in values() {
+        let text = quoted(&value);
+        let checks = [
+            ("text", format!("REGEXP() = {text}")),
+            ("text", format!("REGEXP() != {text}")),
+            ("text", format!("LENGTH() < {value}")),
+            ("double", format!("> {value}")),
+            ("decimal", format!("<= {value}")),
+            ("varint", format!("{} != {value}", identifier(&value))),
+            ("int", format!("{value} NOT NULL")),
+        ];
+        for (ty, check) in checks {
+            let create = format!("CREATE TABLE ks.t (k int PRIMARY KEY, v {ty} CHECK {check})");
+            if !accepted(&node, &create) {
+                continue;
+            }
+            taken[0] += 1;
+            let constraints = || {
+                let schema = node.cluster().schema();
+                schema.table("ks", "t").unwrap().column("v").unwrap().constraints.clone()
+            };
+            let (before, again) = (constraints(), described(&node, "TABLE ks.t"));
+            assert!(!before.is_empty(), "{}", start(&check));
+            accepted(&node, "INSERT INTO ks.t JSON '{\"k\": 1, \"v\": \"0\"}'");
+            node.run("DROP TABLE ks.t");
+            assert!(accepted(&node, &again), "DESCRIBE showed {}", start(&again));
+            assert_eq!(constraints(), before, "DESCRIBE showed {}", start(&again));
+            node.run("DROP TABLE ks.t");
+        }
+        let said = || {
+            let schema = node.cluster().schema();
+            let keyspace = schema.keyspace("ks").unwrap();
+            (keyspace.description.clone(), keyspace.type_descriptions.clone())
+        };
+        for element in ["KEYSPACE ks", "TYPE ks.u", "FIELD ks.u.f"] {
+            for what in ["COMMENT", "SECURITY LABEL"] {
+                if !accepted(&node, &format!("{what} ON {element} IS {text}")) {
+                    continue;
+                }
+                taken[1] += 1;
+                let before = said();
+                let shown = if element == "KEYSPACE ks" { "ONLY KEYSPACE ks" } else { "TYPE ks.u" };
+                let again = described(&node, shown);
+                node.run(&format!("{what} ON {element} IS NULL"));
+                assert_eq!(said(), Default::default());
+                // The statements behind CREATE.
+                let again = cql::split(&again).into_iter().skip(1);
+                again.for_each(|statement| assert!(accepted(&node, statement), "{}", start(statement)));
+                assert_eq!(said(), before, "{}", start(&value));
+                node.run(&format!("{what} ON {element} IS NULL"));
+            }
+        }
+    }
+    assert!(taken.iter().all(|taken| *taken > 50), "{taken:?} were accepted");
+}
+
 /// The statement that makes a role again, its password included.
 fn made_again(node: &Node, name: &str) -> String {
     let rows = node.rows("DESCRIBE SCHEMA WITH INTERNALS AND PASSWORDS");

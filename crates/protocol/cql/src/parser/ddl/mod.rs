@@ -9,7 +9,7 @@ mod views;
 use super::{Parser, Result};
 use crate::ast::{
     AlterKeyspace, CommentOn, CommentSubject, CreateKeyspace, CreateTrigger, DropKeyspace, DropTrigger,
-    Ident, QualifiedName, Statement,
+    Ident, QualifiedName, SecurityLabel, Statement,
 };
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
@@ -154,9 +154,24 @@ impl Parser<'_> {
         Ok(DropTrigger { if_exists, name, table: self.table_name()? })
     }
 
+    /// `SECURITY LABEL … ON … IS …`.
+    pub(in crate::parser) fn security_label(&mut self) -> Result<SecurityLabel> {
+        self.expect_keyword(Keyword::Security)?;
+        self.expect_keyword(Keyword::Label)?;
+        let provider = if self.eat_keyword(Keyword::For) { Some(self.ident()?) } else { None };
+        let (subject, label) = self.description()?;
+        Ok(SecurityLabel { provider, subject, label })
+    }
+
     /// `COMMENT ON … IS …`.
     pub(in crate::parser) fn comment_on(&mut self) -> Result<CommentOn> {
         self.expect_keyword(Keyword::Comment)?;
+        let (subject, comment) = self.description()?;
+        Ok(CommentOn { subject, comment })
+    }
+
+    /// `ON … IS …`.
+    fn description(&mut self) -> Result<(CommentSubject, Option<String>)> {
         self.expect_keyword(Keyword::On)?;
         let words = ["KEYSPACE", "SCHEMA", "TABLE", "COLUMNFAMILY", "COLUMN", "TYPE", "FIELD"];
         let element = self.kind_of_element(&words)?;
@@ -175,8 +190,8 @@ impl Parser<'_> {
             }
         };
         self.expect_keyword(Keyword::Is)?;
-        let comment = if self.eat_keyword(Keyword::Null) { None } else { Some(self.string()?) };
-        Ok(CommentOn { subject, comment })
+        let text = if self.eat_keyword(Keyword::Null) { None } else { Some(self.string()?) };
+        Ok((subject, text))
     }
 
     /// `[keyspace.]element.member`.

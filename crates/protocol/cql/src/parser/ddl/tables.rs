@@ -2,7 +2,8 @@
 
 use crate::ast::{
     AlterTable, AlterTableOperation, ColumnDefinition, Constraint, ConstraintArgument, CopyTable,
-    CreateTable, Direction, DropTable, Ident, Mask, PrimaryKey, QualifiedName, Statement, Term, TermKind,
+    CreateTable, Direction, DropTable, Ident, Mask, PrimaryKey, QualifiedName, SECURITY_LABELS, Statement,
+    Term, TermKind,
 };
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
@@ -107,8 +108,15 @@ impl Parser<'_> {
         let name = self.ident()?;
         let data_type = self.data_type()?;
         let is_static = self.eat_keyword(Keyword::Static);
+        let not_null = self.eat_keyword(Keyword::Not);
+        if not_null {
+            self.expect_keyword(Keyword::Null)?;
+        }
         let mask = self.mask()?;
-        let constraints = self.constraints()?;
+        let mut constraints = self.constraints()?;
+        if not_null {
+            constraints.insert(0, Constraint::NotNull);
+        }
         Ok(ColumnDefinition { name, data_type, is_static, mask, constraints })
     }
 
@@ -184,7 +192,10 @@ impl Parser<'_> {
         let mut properties = Properties::default();
         if self.eat_keyword(Keyword::With) {
             loop {
-                if self.kind().is_name() && self.next_kind() != Kind::Equal {
+                let pos = self.pos();
+                if self.eat_two(Keyword::Security, Keyword::Labels) {
+                    options.push(Ident { name: SECURITY_LABELS.to_owned(), pos });
+                } else if self.kind().is_name() && self.next_kind() != Kind::Equal {
                     options.push(self.ident()?);
                 } else {
                     self.property(&mut properties)?;

@@ -209,7 +209,7 @@ fn other_schema_statement(e: &mut Entropy) -> Statement {
 }
 
 fn program_statement(e: &mut Entropy) -> Statement {
-    match e.below(8) {
+    match e.below(9) {
         0 => Statement::CreateFunction(CreateFunction {
             or_replace: e.chance(),
             if_not_exists: e.chance(),
@@ -250,15 +250,11 @@ fn program_statement(e: &mut Entropy) -> Statement {
         5 => {
             Statement::DropTrigger(DropTrigger { if_exists: e.chance(), name: ident(e), table: qualified(e) })
         }
-        6 => Statement::CommentOn(CommentOn {
-            subject: match e.below(5) {
-                0 => CommentSubject::Keyspace(ident(e)),
-                1 => CommentSubject::Table(qualified(e)),
-                2 => CommentSubject::Column(qualified(e), ident(e)),
-                3 => CommentSubject::Type(qualified(e)),
-                _ => CommentSubject::Field(qualified(e), ident(e)),
-            },
-            comment: e.maybe(text),
+        6 => Statement::CommentOn(CommentOn { subject: described(e), comment: e.maybe(text) }),
+        7 => Statement::SecurityLabel(SecurityLabel {
+            provider: e.maybe(ident),
+            subject: described(e),
+            label: e.maybe(text),
         }),
         _ => {
             let (target, with_internals) = (describe_target(e), e.chance());
@@ -266,6 +262,16 @@ fn program_statement(e: &mut Entropy) -> Statement {
             let with_passwords = whole && with_internals && e.chance();
             Statement::Describe(Describe { target, with_internals, with_passwords })
         }
+    }
+}
+
+fn described(e: &mut Entropy) -> CommentSubject {
+    match e.below(5) {
+        0 => CommentSubject::Keyspace(ident(e)),
+        1 => CommentSubject::Table(qualified(e)),
+        2 => CommentSubject::Column(qualified(e), ident(e)),
+        3 => CommentSubject::Type(qualified(e)),
+        _ => CommentSubject::Field(qualified(e), ident(e)),
     }
 }
 
