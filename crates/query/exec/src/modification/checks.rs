@@ -81,6 +81,9 @@ impl Checks {
 
     /// Refuses a statement that leaves out a column which each write has to give, whatever it is bound to. `writes_rows` when it
     /// writes more than the static row.
+    ///
+    /// # Errors
+    /// The first column that is missing.
     pub fn required(&self, writes_rows: bool, is_given: impl Fn(ColumnId) -> bool) -> Result<()> {
         let regulars = self.regulars.iter().filter(|_| writes_rows);
         for (id, column) in self.statics.iter().chain(regulars) {
@@ -92,6 +95,9 @@ impl Checks {
     }
 
     /// Holds the partition key against the conditions of its columns.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
     pub fn key(&self, table: &Table, key: &Bytes) -> Result<()> {
         if self.partition.is_empty() {
             return Ok(());
@@ -104,6 +110,9 @@ impl Checks {
     }
 
     /// Holds a clustering key against the conditions of its columns.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
     pub fn clustering(&self, clustering: &Clustering) -> Result<()> {
         if self.clustering.is_empty() {
             return Ok(());
@@ -115,12 +124,18 @@ impl Checks {
         Ok(())
     }
 
-    /// Holds what is written of the static row against the conditions of its columns.
+    /// Holds the written cells of the static row against the conditions of their columns.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
     pub fn statics(&self, row: &Row) -> Result<()> {
         cells(&self.statics, row)
     }
 
-    /// Holds what is written of a row against the conditions of its columns.
+    /// Holds the written cells of a row against the conditions of their columns.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
     pub fn regulars(&self, row: &Row) -> Result<()> {
         cells(&self.regulars, row)
     }
