@@ -114,7 +114,17 @@ impl Coordinator {
             publishing: Semaphore::new(1),
             awaited: RefCell::default(),
         };
-        Self { context, operations: Rc::new(operations) }
+        let operations = Rc::new(operations);
+        let ending = Rc::downgrade(&operations);
+        context.rt().executor().on_shutdown(move || {
+            // The front end listens to the coordinator, and holds it.
+            if let Some(operations) = ending.upgrade() {
+                operations.schema_listeners.take();
+                operations.view_listeners.take();
+                operations.reads.forget_computed();
+            }
+        });
+        Self { context, operations }
     }
 
     pub(crate) fn context(&self) -> &Context {

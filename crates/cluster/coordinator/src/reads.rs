@@ -29,6 +29,11 @@ impl Reads {
         *self.computed.borrow_mut() = Some(tables);
     }
 
+    /// Drops what gives the content of computed tables, which may hold this shard.
+    pub(crate) fn forget_computed(&self) {
+        self.computed.take();
+    }
+
     /// Reads, those of computed tables apart.
     pub(crate) fn figures(&self) -> RequestFigures {
         self.counters.figures()

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rt::executor::TurnHook;
 use rt::sync::Notify;
 use rt::{Port, Rt};
 use stdx::HashMap;
@@ -102,22 +101,5 @@ impl Connections {
         self.shard.tasks.clear();
         drop(self.shard.on_lost.take());
         self.serving.clear_handlers();
-    }
-}
-
-/// Without this a node that ends without `stop` would keep its connections for ever: they and their tasks hold each other.
-impl TurnHook for Connections {
-    fn poll(&self) -> bool {
-        false
-    }
-
-    fn flush(&self) {}
-
-    fn has_input(&self) -> bool {
-        false
-    }
-
-    fn shutdown(&self) {
-        self.end();
     }
 }

@@ -6,7 +6,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rt::executor::TurnHook;
 use rt::sync::oneshot;
 use rt::{Instant, LocalBoxFuture, NetError, Rt, ShardId};
 use topology::HostId;
@@ -57,7 +56,9 @@ impl Messenger {
     /// [`Messenger::listen`].
     pub fn new(rt: &Rt, config: Arc<RpcConfig>, endpoint: HandoverEndpoint) -> Messenger {
         let connections = Connections::new(rt, config, endpoint);
-        rt.executor().add_hook(Rc::clone(&connections) as Rc<dyn TurnHook>);
+        // A node that ends without `stop` would keep its connections for ever: they and their tasks hold each other.
+        let ending = Rc::clone(&connections);
+        rt.executor().on_shutdown(move || ending.end());
         let weak = Rc::downgrade(&connections);
         connections.handover.serve(move |_, request| {
             let connections = Weak::upgrade(&weak);

@@ -295,6 +295,8 @@ pub(crate) struct Inner {
     ready: Cell<usize>,
     timers: Timers,
     hooks: RefCell<Vec<Rc<dyn TurnHook>>>,
+    /// Called once, when the executor ends.
+    endings: RefCell<Vec<Box<dyn FnOnce()>>>,
     current: Cell<Option<Group>>,
     turn_started: Cell<Instant>,
     quota_spent: Cell<bool>,
@@ -387,6 +389,7 @@ impl Executor {
             ready: Cell::new(0),
             timers: Timers::default(),
             hooks: RefCell::new(Vec::new()),
+            endings: RefCell::new(Vec::new()),
             current: Cell::new(None),
             turn_started: Cell::new(Instant::START),
             quota_spent: Cell::new(false),
@@ -411,6 +414,12 @@ impl Executor {
     /// Adds work for the edges of every turn.
     pub fn add_hook(&self, hook: Rc<dyn TurnHook>) {
         self.inner.hooks.borrow_mut().push(hook);
+    }
+
+    /// Calls `ending` when the executor has ended and its tasks are dropped: for parts of a shard that hold each other alive, such as a
+    /// listener and the part that it listens to.
+    pub fn on_shutdown(&self, ending: impl FnOnce() + 'static) {
+        self.inner.endings.borrow_mut().push(Box::new(ending));
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
@@ -798,6 +807,10 @@ impl Executor {
         let hooks = std::mem::take(&mut *inner.hooks.borrow_mut());
         for hook in hooks {
             hook.shutdown();
+        }
+        let endings = std::mem::take(&mut *inner.endings.borrow_mut());
+        for ending in endings {
+            ending();
         }
     }
 }

@@ -156,7 +156,8 @@ impl Inner {
     /// A shard's storage without tables, that is about to replay its log.
     pub(crate) fn new(rt: Rt, config: EngineConfig, log: CommitLog) -> Rc<Self> {
         let cache = Cache::new(config.cache_bytes_max);
-        Rc::new(Self {
+        let executor = rt.executor().clone();
+        let inner = Rc::new(Self {
             counters: CounterState::new(CounterIds::new(&rt, &config)),
             memory: Memory::new(config.memtable_bytes_max, config.canaries.unlimited_memtables),
             compactions: Compactions::new(Throttle::new(config.settings.compaction_bytes_per_second)),
@@ -175,7 +176,14 @@ impl Inner {
             replaying: Cell::new(true),
             truncated_latest: Cell::new(i64::MIN),
             tasks: RefCell::default(),
-        })
+        });
+        let ending = Rc::downgrade(&inner);
+        executor.on_shutdown(move || {
+            // Observers hold a coordinator, and that this engine.
+            let observers = ending.upgrade().map(|inner| inner.observers.all.take());
+            drop(observers);
+        });
+        inner
     }
 
     /// This shard, as SSTables name it.

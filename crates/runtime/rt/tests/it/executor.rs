@@ -212,7 +212,11 @@ fn shutdown_drops_every_task() {
     }
     executor.run_turn();
     assert_eq!(Rc::strong_count(&alive), 51);
+    let (seen, left) = (Rc::new(Cell::new(0)), Rc::downgrade(&alive));
+    let ended = seen.clone();
+    executor.on_shutdown(move || ended.set(ended.get() + left.strong_count()));
     executor.shutdown();
+    assert_eq!(seen.get(), 1, "an ending is called once, after the tasks were dropped");
     assert_eq!((Rc::strong_count(&alive), executor.task_count()), (1, 0));
     executor.spawn(Group::Statement, async { panic!("nothing starts after the end") }).detach();
     assert!(!executor.run_turn());

@@ -85,10 +85,7 @@ fn assert_flat(name: &str, times: u32, writes: u32, update: fn(&Arc<Table>, u32)
     for run in 0..RUNS {
         let sim = Simulation::new(run as u64, Config::default());
         let took = sim.block_on(move |rt| first_and_last(rt, writes, update)).expect("it ends");
-        println!(
-            "{name}: {BATCH} of the first {WRITES} writes in {:?}, of the last in {:?}",
-            took.0, took.1
-        );
+        println!("{name}: {BATCH} of the first {WRITES} writes in {:?}, of the last in {:?}", took.0, took.1);
         (first, last) = (first.min(took.0), last.min(took.1));
     }
     assert!(
