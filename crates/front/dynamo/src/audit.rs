@@ -8,9 +8,8 @@ use crate::permissions;
 use crate::request::Request;
 
 /// That of an operation; its category follows from the permissions that it needs.
-pub(crate) fn event(operation: &str, body: &[u8]) -> AuditEvent {
-    let request = Request::parse(body).ok();
-    let needed = request.as_ref().and_then(|request| permissions::needed(operation, request));
+pub(crate) fn event(operation: &str, request: Option<&Request>) -> AuditEvent {
+    let needed = request.and_then(|request| permissions::needed(operation, request));
     let needed = needed.unwrap_or_default();
     let has = |permission: Permission| needed.iter().any(|(one, _)| *one == permission);
     let changes = [Permission::Create, Permission::Alter, Permission::Drop];
@@ -46,7 +45,7 @@ mod tests {
     #[test]
     fn categories_follow_from_what_an_operation_does() {
         let of = |operation: &str, body: &str| {
-            let event = event(operation, body.as_bytes());
+            let event = event(operation, Request::parse(body.as_bytes()).ok().as_ref());
             (event.category, event.scope)
         };
         let table = r#"{"TableName": "music"}"#;

@@ -223,7 +223,7 @@ impl<C: Coordinator> Dynamo<C> {
         let result = self.run(operation, body, host, role).await;
         if let Some(operation) = known {
             self.metrics.end(operation, self.executor.clock().now().duration_since(began));
-            self.executor.end(watched, || described(operation, body));
+            self.executor.end(watched, || described(operation, Request::parse(body).ok().as_ref()));
         }
         if let Some(address) = source.filter(|_| self.executor.is_audited()) {
             let outcome = audit::outcome(&result);
@@ -237,8 +237,10 @@ impl<C: Coordinator> Dynamo<C> {
 
     /// Adds a request that has ended to the audit log.
     async fn audit(&self, (operation, body): (&str, &[u8]), principal: Principal<'_>, outcome: AuditOutcome) {
-        let event = audit::event(operation, body);
-        self.executor.audit(&principal, Some(event), || described(operation, body), outcome).await;
+        let request = Request::parse(body).ok();
+        let event = audit::event(operation, request.as_ref());
+        let text = || described(operation, request.as_ref());
+        self.executor.audit(&principal, Some(event), text, outcome).await;
     }
 
     /// Adds a request whose signature is not right to the audit log.
@@ -440,9 +442,8 @@ impl<C: Coordinator> Dynamo<C> {
 }
 
 /// A slow request for the log: its operation and its tables, and nothing of its items.
-fn described(operation: &str, body: &[u8]) -> String {
-    let request = Request::parse(body).ok();
-    let needed = request.as_ref().and_then(|request| permissions::needed(operation, request));
+fn described(operation: &str, request: Option<&Request>) -> String {
+    let needed = request.and_then(|request| permissions::needed(operation, request));
     let mut tables: BTreeSet<String> = needed
         .into_iter()
         .flatten()
@@ -451,7 +452,7 @@ fn described(operation: &str, body: &[u8]) -> String {
             _ => None,
         })
         .collect();
-    let named = request.as_ref().and_then(|request| request.table_name().ok());
+    let named = request.and_then(|request| request.table_name().ok());
     tables.extend(named);
     match tables.is_empty() {
         true => format!("DynamoDB {operation}"),

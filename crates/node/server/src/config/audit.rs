@@ -1,11 +1,8 @@
 //! The options of the audit log: what is wrong with them, and which requests are audited.
 
 use super::auth::is_class;
+use super::options::refused;
 use super::{Config, ConfigError};
-
-fn refused(name: &str, value: String, expected: &str) -> ConfigError {
-    ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() }
-}
 
 impl Config {
     /// Which requests are audited.

@@ -359,7 +359,7 @@ options! {
 }
 
 /// A value that an option does not take.
-fn refused(name: &str, value: impl Into<String>, expected: impl Into<String>) -> ConfigError {
+pub(super) fn refused(name: &str, value: impl Into<String>, expected: impl Into<String>) -> ConfigError {
     ConfigError::Value { name: name.to_owned(), value: value.into(), expected: expected.into() }
 }
 

@@ -3,7 +3,8 @@
 use clap::Arg;
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, escape};
+use super::api::Failure;
+use super::settings::{change, setter, setting};
 use super::{Verb, silent};
 
 /// The lists of names that an audit log goes by: the option of the verb, and the end of the setting's name.
@@ -16,13 +17,10 @@ const LISTS: &[(&str, &str, &str)] = &[
     ("excluded-users", "excluded_users", "Roles that are not audited"),
 ];
 
-pub(super) const DISABLEAUDITLOG: Verb = Verb {
-    name: "disableauditlog",
-    about: "Disable the audit log",
-    arguments: Vec::new,
-    ask: |api, _| change(api, "enabled", "false"),
-    show: silent,
-};
+pub(super) const DISABLEAUDITLOG: Verb =
+    setter("disableauditlog", "Disable the audit log", Vec::new, |api, _| {
+        change(api, &full("enabled"), "false")
+    });
 
 pub(super) const ENABLEAUDITLOG: Verb = Verb {
     name: "enableauditlog",
@@ -35,10 +33,10 @@ pub(super) const ENABLEAUDITLOG: Verb = Verb {
     ask: |api, arguments| {
         for (name, setting, _) in LISTS {
             if let Some(list) = arguments.get_one::<String>(name) {
-                change(api, setting, list)?;
+                change(api, &full(setting), list)?;
             }
         }
-        change(api, "enabled", "true")
+        change(api, &full("enabled"), "true")
     },
     show: silent,
 };
@@ -50,7 +48,7 @@ pub(super) const GETAUDITLOG: Verb = Verb {
     ask: |api, _| {
         let names = ["enabled", "logger", "audit_logs_dir", "max_log_size"].into_iter();
         let names = names.chain(LISTS.iter().map(|(_, setting, _)| *setting));
-        let one = |name: &str| Ok((name.to_owned(), api.get(&format!("/v2/config/{}", full(name)))?));
+        let one = |name: &str| Ok((name.to_owned(), setting(api, &full(name))?));
         let all: Result<serde_json::Map<String, Value>, Failure> = names.map(one).collect();
         Ok(json!(all?))
     },
@@ -63,8 +61,4 @@ pub(super) const GETAUDITLOG: Verb = Verb {
 
 fn full(name: &str) -> String {
     format!("audit_logging_options_{name}")
-}
-
-fn change(api: &Api, name: &str, value: &str) -> Result<Value, Failure> {
-    api.post(&format!("/v2/config/{}?value={}", full(name), escape(value)))
 }

@@ -1,9 +1,9 @@
 //! Verbs about the level of the log: of the whole process, and of modules.
 
 use clap::Arg;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::api::{Api, Failure, escape};
+use super::settings::change;
 use super::{Verb, silent};
 
 /// The name of the level that modules without one of their own have.
@@ -50,14 +50,10 @@ pub(super) const SETLOGGINGLEVEL: Verb = Verb {
         }
         let mut levels = Levels::parse(&api.text("/v2/config/log_level")?);
         levels.set(logger, &level);
-        change(api, &levels.to_string())
+        change(api, "log_level", &levels.to_string())
     },
     show: silent,
 };
-
-fn change(api: &Api, levels: &str) -> Result<Value, Failure> {
-    api.post(&format!("/v2/config/log_level?value={}", escape(levels)))
-}
 
 /// Levels by logger, as the option `log_level` has them; that of the process first.
 struct Levels(Vec<(String, String)>);

@@ -209,7 +209,7 @@ pub(super) const STATUSHANDOFF: Verb = Verb {
 };
 
 /// A verb that changes a setting, and prints nothing.
-const fn setter(
+pub(super) const fn setter(
     name: &'static str,
     about: &'static str,
     arguments: fn() -> Vec<Arg>,
@@ -218,11 +218,11 @@ const fn setter(
     Verb { name, about, arguments, ask, show: silent }
 }
 
-fn setting(api: &Api, name: &str) -> Result<Value, Failure> {
+pub(super) fn setting(api: &Api, name: &str) -> Result<Value, Failure> {
     api.get(&format!("/v2/config/{name}"))
 }
 
-fn change(api: &Api, name: &str, value: &str) -> Result<Value, Failure> {
+pub(super) fn change(api: &Api, name: &str, value: &str) -> Result<Value, Failure> {
     api.post(&format!("/v2/config/{name}?value={}", escape(value)))
 }
 

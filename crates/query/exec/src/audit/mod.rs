@@ -144,7 +144,7 @@ impl std::fmt::Display for Plain<'_> {
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditOutcome {
-    /// It did what was asked.
+    /// The request was carried out.
     Succeeded,
     /// Its role may not do that.
     Unauthorized(String),
