@@ -19,6 +19,8 @@ pub struct PartitionCursor {
     last: Option<Clustering>,
     /// The data that was written since the reading began, from the end of the first batch on.
     snapshot: Option<Rc<Snapshot>>,
+    /// The only row of the partition, of a reader that stopped before it: no snapshot keeps what is written to an only row.
+    only: Option<Row>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,
     /// The rest of its range tombstones; none where it has none.
@@ -187,18 +189,21 @@ impl PartitionCursor {
         if low >= high {
             return true;
         }
+        let within = |row: &Row| low < row.clustering.position() && row.clustering.position() < high;
+        if let Some(row) = self.only.take() {
+            let is_passed = !within(&row) || self.only_row(&row, slices, reversed, out, budget);
+            self.only = Some(row);
+            return is_passed;
+        }
         let snapshot = self.snapshot.clone();
         match &partition.rows {
             Rows::None => true,
             Rows::One(row) => {
-                let position = row.clustering.position();
-                if low < position && position < high {
-                    // Nobody keeps later rows from a reader that stops before an only one.
-                    let mut unbounded = usize::MAX;
-                    self.changes_before(Some(row), slices, reversed, out, &mut unbounded);
-                    self.row(row, out, budget);
+                let is_passed = !within(row) || self.only_row(row, slices, reversed, out, budget);
+                if !is_passed {
+                    self.only = Some(row.clone());
                 }
-                true
+                is_passed
             }
             Rows::Many(many) => {
                 let written = snapshot.as_ref().map(|snapshot| snapshot.written());
@@ -258,6 +263,22 @@ impl PartitionCursor {
             out.push_back(change);
         }
         true
+    }
+
+    /// Hands on the only row of the partition; false when the batch is full before it.
+    fn only_row(
+        &mut self,
+        row: &Row,
+        slices: &Slices,
+        reversed: bool,
+        out: &mut FragmentBuffer,
+        budget: &mut usize,
+    ) -> bool {
+        let is_reached = self.changes_before(Some(row), slices, reversed, out, budget);
+        if is_reached {
+            self.row(row, out, budget);
+        }
+        is_reached
     }
 
     fn row(&mut self, row: &Row, out: &mut FragmentBuffer, budget: &mut usize) {

@@ -124,9 +124,20 @@ impl RangeTombstones {
         if new.start >= new.end || new.deletion.is_live() {
             return;
         }
+        let bytes = size(&new);
+        let new = match &mut self.ranges {
+            Ranges::Many(ranges) => match ranges.insert_apart(new) {
+                Ok(()) => {
+                    self.bytes += bytes;
+                    return;
+                }
+                Err(new) => new,
+            },
+            Ranges::Few(_) => new,
+        };
         let (first, met) = self.ranges.take(&new.start, &new.end);
         if met.is_empty() {
-            self.bytes += size(&new);
+            self.bytes += bytes;
             return self.ranges.put(first, [new]);
         }
         let mut pieces: Vec<RangeTombstone> = Vec::with_capacity(met.len() * 2 + 1);

@@ -19,6 +19,9 @@ pub(crate) struct RangeTree {
     len: usize,
 }
 
+/// The right half of a node that was full, with the start of its first range.
+type Split = Option<(Bound, Arc<Node>)>;
+
 #[derive(Clone, Debug)]
 enum Node {
     Leaf(Entries<RangeTombstone>),
@@ -31,22 +34,34 @@ enum Node {
 struct Entries<T> {
     /// The first bytes of each start: most searches are decided by them, without a look at the memory of each bound.
     heads: Vec<u64>,
+    /// The first bytes of each end, where the items have ends.
+    end_heads: Vec<u64>,
     items: Vec<T>,
 }
 
-trait Start {
+trait Entry {
     fn start(&self) -> &Bound;
+    /// None for a node, whose end is that of another entry.
+    fn end(&self) -> Option<&Bound>;
 }
 
-impl Start for RangeTombstone {
+impl Entry for RangeTombstone {
     fn start(&self) -> &Bound {
         &self.start
     }
+
+    fn end(&self) -> Option<&Bound> {
+        Some(&self.end)
+    }
 }
 
-impl Start for (Bound, Arc<Node>) {
+impl Entry for (Bound, Arc<Node>) {
     fn start(&self) -> &Bound {
         &self.0
+    }
+
+    fn end(&self) -> Option<&Bound> {
+        None
     }
 }
 
@@ -58,9 +73,9 @@ fn head(position: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-impl<T: Start> Entries<T> {
+impl<T: Entry> Entries<T> {
     const fn new() -> Self {
-        Self { heads: Vec::new(), items: Vec::new() }
+        Self { heads: Vec::new(), end_heads: Vec::new(), items: Vec::new() }
     }
 
     fn len(&self) -> usize {
@@ -69,11 +84,17 @@ impl<T: Start> Entries<T> {
 
     fn insert(&mut self, at: usize, item: T) {
         self.heads.insert(at, head(item.start().position()));
+        if let Some(end) = item.end() {
+            self.end_heads.insert(at, head(end.position()));
+        }
         self.items.insert(at, item);
     }
 
     fn remove(&mut self, at: usize) -> T {
         self.heads.remove(at);
+        if !self.end_heads.is_empty() {
+            self.end_heads.remove(at);
+        }
         self.items.remove(at)
     }
 
@@ -96,11 +117,13 @@ impl<T: Start> Entries<T> {
             at if at + 1 == self.len() => at,
             _ => self.len() / 2,
         };
-        Some(Self { heads: self.heads.split_off(at), items: self.items.split_off(at) })
+        let end_heads = if self.end_heads.is_empty() { Vec::new() } else { self.end_heads.split_off(at) };
+        Some(Self { heads: self.heads.split_off(at), end_heads, items: self.items.split_off(at) })
     }
 
     fn extend(&mut self, other: Self) {
         self.heads.extend(other.heads);
+        self.end_heads.extend(other.end_heads);
         self.items.extend(other.items);
     }
 }
@@ -146,10 +169,27 @@ impl RangeTree {
         self.len
     }
 
-    /// Adds a range whose start is not in the tree.
+    /// Adds a range that overlaps none of the tree.
     pub(crate) fn insert(&mut self, range: RangeTombstone) {
-        self.len += 1;
-        if let Some(right) = Arc::make_mut(&mut self.root).insert(range) {
+        let inserted = self.insert_if(range, |one, next| one <= next);
+        assert!(inserted.is_ok(), "ranges of a tree do not overlap");
+    }
+
+    /// Adds a range unless it overlaps or touches another one, which leaves the tree as it was. One descent does both.
+    ///
+    /// # Errors
+    /// The range, where it is not apart from the others.
+    pub(crate) fn insert_apart(&mut self, range: RangeTombstone) -> Result<(), RangeTombstone> {
+        self.insert_if(range, |one, next| one < next)
+    }
+
+    /// Adds a range if `is_apart` says so of the end of each range and the start of the next one.
+    fn insert_if(
+        &mut self,
+        range: RangeTombstone,
+        is_apart: fn(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RangeTombstone> {
+        if let Some(right) = Arc::make_mut(&mut self.root).insert(range, None, is_apart)? {
             let first = self.root.first().expect("a node that was split is not empty").clone();
             let left = Arc::clone(&self.root);
             let mut children = Entries::new();
@@ -157,6 +197,8 @@ impl RangeTree {
             children.insert(1, right);
             self.root = Arc::new(Node::Inner(children));
         }
+        self.len += 1;
+        Ok(())
     }
 
     /// Removes the range with this start, which is in the tree.
@@ -205,8 +247,8 @@ impl RangeTree {
 impl Node {
     fn first(&self) -> Option<&Bound> {
         match self {
-            Self::Leaf(ranges) => ranges.items.first().map(Start::start),
-            Self::Inner(children) => children.items.first().map(Start::start),
+            Self::Leaf(ranges) => ranges.items.first().map(Entry::start),
+            Self::Inner(children) => children.items.first().map(Entry::start),
         }
     }
 
@@ -217,24 +259,49 @@ impl Node {
         }
     }
 
-    /// Adds a range; the right half of this node when it was full.
-    fn insert(&mut self, range: RangeTombstone) -> Option<(Bound, Arc<Self>)> {
+    /// Adds a range; the right half of this node when it was full. `next` is the start of the first range behind this node. The range
+    /// comes back where it is not apart from its neighbours.
+    fn insert(
+        &mut self,
+        range: RangeTombstone,
+        next: Option<&Bound>,
+        is_apart: fn(&[u8], &[u8]) -> bool,
+    ) -> Result<Split, RangeTombstone> {
         match self {
             Self::Leaf(ranges) => {
                 let at = ranges.upto(range.start.position());
+                // The range before is in this leaf: only the first leaf has ranges before its first.
+                let is_behind = match at.checked_sub(1) {
+                    Some(before) if ranges.end_heads[before] < head(range.start.position()) => true,
+                    Some(before) => is_apart(ranges.items[before].end.position(), range.start.position()),
+                    None => true,
+                };
+                let is_before = match ranges.items.get(at).map(Entry::start).or(next) {
+                    Some(_) if ranges.heads.get(at).is_some_and(|next| head(range.end.position()) < *next) => true,
+                    Some(next) => is_apart(range.end.position(), next.position()),
+                    None => true,
+                };
+                if !is_behind || !is_before {
+                    return Err(range);
+                }
                 ranges.insert(at, range);
-                let right = ranges.split(at)?;
-                Some((right.items[0].start.clone(), Arc::new(Self::Leaf(right))))
+                let right = ranges.split(at);
+                Ok(right.map(|right| (right.items[0].start.clone(), Arc::new(Self::Leaf(right)))))
             }
             Self::Inner(children) => {
                 let at = children.child_of(range.start.position());
-                if range.start < children.items[at].0 {
-                    children.set_start(at, &range.start);
+                // The only child that may begin behind the range is the first one of the tree.
+                let start = (at == 0 && range.start < children.items[0].0).then(|| range.start.clone());
+                let (upto, behind) = children.items.split_at_mut(at + 1);
+                let next = behind.first().map(Entry::start).or(next);
+                let right = Arc::make_mut(&mut upto[at].1).insert(range, next, is_apart)?;
+                if let Some(start) = start {
+                    children.set_start(0, &start);
                 }
-                let new = Arc::make_mut(&mut children.items[at].1).insert(range)?;
-                children.insert(at + 1, new);
-                let right = children.split(at + 1)?;
-                Some((right.items[0].0.clone(), Arc::new(Self::Inner(right))))
+                let Some(right) = right else { return Ok(None) };
+                children.insert(at + 1, right);
+                let right = children.split(at + 1);
+                Ok(right.map(|right| (right.items[0].0.clone(), Arc::new(Self::Inner(right)))))
             }
         }
     }

@@ -22,8 +22,8 @@ use crate::model::{key, read};
 const BATCH: u32 = 100;
 /// The first and the last of so many writes are compared.
 const WRITES: usize = 1_000;
-/// Runs, of all of which the fastest batch counts: other work on the machine leaves some alone.
-const RUNS: usize = 3;
+/// Runs at most, of all of which the fastest batch counts: other work on the machine leaves some alone.
+const RUNS_MAX: usize = 8;
 
 fn schema() -> Arc<Schema> {
     let map = CqlType::Map { key: Arc::new(CqlType::Int), value: Arc::new(CqlType::Blob), frozen: false };
@@ -80,24 +80,24 @@ async fn first_and_last(
     (best(&times[..batches]), best(&times[times.len() - batches..]))
 }
 
-fn assert_flat(name: &str, times: u32, writes: u32, update: fn(&Arc<Table>, u32) -> PartitionUpdate) {
+/// The last writes cost less than twice the first.
+fn assert_flat(name: &str, writes: u32, update: fn(&Arc<Table>, u32) -> PartitionUpdate) {
     let (mut first, mut last) = (Duration::MAX, Duration::MAX);
-    for run in 0..RUNS {
+    for run in 0..RUNS_MAX {
         let sim = Simulation::new(run as u64, Config::default());
         let took = sim.block_on(move |rt| first_and_last(rt, writes, update)).expect("it ends");
         println!("{name}: {BATCH} of the first {WRITES} writes in {:?}, of the last in {:?}", took.0, took.1);
         (first, last) = (first.min(took.0), last.min(took.1));
+        if last < 2 * first {
+            return;
+        }
     }
-    assert!(
-        last < times * first,
-        "{name}: {BATCH} of the first {WRITES} writes in {first:?}, of the last in {last:?}"
-    );
+    panic!("{name}: {BATCH} of the first {WRITES} writes in {first:?}, of the last in {last:?}");
 }
 
 #[test]
 fn range_deletions_in_no_order_cost_the_same_however_many_there_are() {
-    // The processor's cache holds the first ones and not the last: 2.1 times were measured.
-    assert_flat("range deletions", 3, 100_000, |table, n| {
+    assert_flat("range deletions", 100_000, |table, n| {
         // A number of `0..2^20`, each once.
         let place = (n.wrapping_mul(2_654_435_761) >> 12) as i32;
         let bound = |side| Bound::new(table, &[Some(&place.to_be_bytes())], side);
@@ -110,7 +110,7 @@ fn range_deletions_in_no_order_cost_the_same_however_many_there_are() {
 
 #[test]
 fn map_entries_cost_the_same_however_many_there_are() {
-    assert_flat("map entries", 2, 64_000, |table, n| {
+    assert_flat("map entries", 64_000, |table, n| {
         let column = table.column("m").expect("it has a map").id;
         let cell = Cell::live(2, Bytes::from_static(b"value"));
         let element = ComplexCell { path: Bytes::copy_from_slice(&n.to_be_bytes()), cell };

@@ -74,3 +74,29 @@ proptest! {
         }
     }
 }
+
+/// A batch that held all of them would be one poll of a read.
+#[test]
+fn a_batch_is_bounded_before_an_only_row_too() {
+    let table = table();
+    let memtable = Memtable::new(table.clone());
+    for n in 0..1_000 {
+        let (from, upto) = (2 * n, 2 * n);
+        memtable.apply(update(&table, &Op::Range { pk: 0, from, upto, ts: 1 }));
+    }
+    memtable.apply(update(&table, &Op::Row { pk: 0, ck: 2_001, ts: 1 }));
+    for reversed in [false, true] {
+        let (mut cursor, mut batches) = (PartitionCursor::default(), 0);
+        loop {
+            let mut out = FragmentBuffer::new();
+            let progress =
+                memtable.read_partition(&key(0), &Slices::all(), reversed, &mut cursor, &mut out, 4_096);
+            assert!(out.len() <= 100, "{} fragments in a batch", out.len());
+            batches += 1;
+            if progress != Progress::More {
+                break;
+            }
+        }
+        assert!(batches > 20, "{batches}");
+    }
+}
