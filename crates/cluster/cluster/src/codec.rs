@@ -21,6 +21,7 @@ use crate::objects::{
     StoredIndex, StoredMask, StoredRole, StoredServiceLevel, StoredTrigger, StoredTypeDescription,
 };
 use crate::stored_value::{load_type, parse_id};
+use crate::written::{self, Steps};
 
 /// Written by [`crate::written`], in the form that `serde_json` gives it.
 #[cfg_attr(test, derive(Serialize))]
@@ -196,14 +197,39 @@ pub(crate) fn store(schema: &Schema) -> StoredSchema {
     }
 }
 
+impl StoredSchema {
+    /// Adds tables to the keyspaces, in the order of these; false when there are more or fewer.
+    pub(crate) fn add_tables(&mut self, tables: Vec<Vec<StoredTable>>) -> bool {
+        let is_complete = tables.len() == self.keyspaces.len();
+        self.keyspaces.iter_mut().zip(tables).for_each(|(keyspace, tables)| keyspace.tables.extend(tables));
+        is_complete
+    }
+}
+
 /// Adds the user-made part of a schema to `base`.
 pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaCodecError> {
+    written::at_once(load_with(stored, base, &mut Steps::none()))
+}
+
+/// [`load`] a table at a time.
+pub(crate) async fn load_with(
+    stored: StoredSchema,
+    base: Schema,
+    steps: &mut Steps,
+) -> Result<Schema, SchemaCodecError> {
     if stored.format > FORMAT_VERSION {
         return Err(SchemaCodecError::Newer { found: stored.format });
     }
     let mut schema = base;
-    for keyspace in stored.keyspaces {
-        schema = schema.with_keyspace(load_keyspace(keyspace)?);
+    for mut keyspace in stored.keyspaces {
+        let tables = std::mem::take(&mut keyspace.tables);
+        let mut keyspace = load_keyspace(keyspace)?;
+        for table in tables {
+            let table = load_table(&keyspace.name, table)?;
+            keyspace.tables.insert(table.name.clone(), Arc::new(table));
+            steps.made(0).await;
+        }
+        schema = schema.with_keyspace(keyspace);
     }
     for role in stored.roles {
         schema = schema.with_role(objects::load_role(role));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schema::{Keyspace, Schema, Signature};
+use schema::{Keyspace, Schema, Signature, differences};
 
 /// How something changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,20 +57,27 @@ pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
     out
 }
 
-/// How the values of a map changed.
+/// How the values of a map changed: those that are gone come last.
 fn map_events<K: Ord, V: PartialEq>(
-    before: &BTreeMap<K, V>,
-    after: &BTreeMap<K, V>,
+    before: &BTreeMap<K, Arc<V>>,
+    after: &BTreeMap<K, Arc<V>>,
+    is_same: impl Fn(&V, &V) -> bool,
     mut push: impl FnMut(Change, &K),
 ) {
-    for (key, value) in after {
-        match before.get(key) {
-            None => push(Change::Created, key),
-            Some(old) if old != value => push(Change::Updated, key),
-            Some(_) => {}
+    let mut gone = Vec::new();
+    for (key, difference) in differences(before, after) {
+        match difference {
+            (None, _) => push(Change::Created, key),
+            (Some(_), None) => gone.push(key),
+            (Some(old), Some(new)) if !is_same(old, new) => {
+                push(Change::Dropped, key);
+                push(Change::Created, key);
+            }
+            (Some(old), Some(new)) if old != new => push(Change::Updated, key),
+            (Some(_), Some(_)) => {}
         }
     }
-    before.keys().filter(|key| !after.contains_key(key)).for_each(|key| push(Change::Dropped, key));
+    gone.into_iter().for_each(|key| push(Change::Dropped, key));
 }
 
 fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &mut Vec<SchemaEvent>) {
@@ -95,33 +102,36 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
     if before.replication != after.replication || before.durable_writes != after.durable_writes {
         push(Change::Updated, ChangedObject::Keyspace);
     }
-    for (name, ty) in &after.types {
-        match before.types.get(name) {
-            None => push(Change::Created, ChangedObject::Type(name.clone())),
-            Some(old) if old != ty => push(Change::Updated, ChangedObject::Type(name.clone())),
-            Some(_) => {}
-        }
-    }
-    for (name, table) in &after.tables {
-        match before.tables.get(name) {
-            None => push(Change::Created, ChangedObject::Table(name.clone())),
-            Some(old) if Arc::ptr_eq(old, table) => {}
-            Some(old) if old.id != table.id => {
-                push(Change::Dropped, ChangedObject::Table(name.clone()));
-                push(Change::Created, ChangedObject::Table(name.clone()));
-            }
-            Some(old) if old != table => push(Change::Updated, ChangedObject::Table(name.clone())),
-            Some(_) => {}
-        }
-    }
-    map_events(&before.functions, &after.functions, |change, name| {
-        push(change, ChangedObject::Function(name.clone()));
-    });
-    map_events(&before.aggregates, &after.aggregates, |change, name| {
-        push(change, ChangedObject::Aggregate(name.clone()));
-    });
-    let gone = before.tables.keys().filter(|name| !after.tables.contains_key(*name));
-    gone.for_each(|name| push(Change::Dropped, ChangedObject::Table(name.clone())));
-    let gone = before.types.keys().filter(|name| !after.types.contains_key(*name));
-    gone.for_each(|name| push(Change::Dropped, ChangedObject::Type(name.clone())));
+    map_events(
+        &before.types,
+        &after.types,
+        |_, _| true,
+        |change, name| {
+            push(change, ChangedObject::Type(name.clone()));
+        },
+    );
+    map_events(
+        &before.tables,
+        &after.tables,
+        |old, new| old.id == new.id,
+        |change, name| {
+            push(change, ChangedObject::Table(name.clone()));
+        },
+    );
+    map_events(
+        &before.functions,
+        &after.functions,
+        |_, _| true,
+        |change, name| {
+            push(change, ChangedObject::Function(name.clone()));
+        },
+    );
+    map_events(
+        &before.aggregates,
+        &after.aggregates,
+        |_, _| true,
+        |change, name| {
+            push(change, ChangedObject::Aggregate(name.clone()));
+        },
+    );
 }

@@ -37,7 +37,7 @@ impl Steps {
     }
 
     /// Counts an object of so many bytes, and yields when the interval has passed.
-    async fn made(&mut self, bytes: usize) {
+    pub(crate) async fn made(&mut self, bytes: usize) {
         let Some(pace) = &mut self.0 else { return };
         pace.steps(1 + bytes / STEP_BYTES).await;
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use cdc::{Log, StreamId, stream_of};
 use mutation::{PartitionUpdate, Timestamp};
-use replica::{Derivation, Derived, Engine, Origin, WriteError, WriteObserver};
+use replica::{Derivation, Derived, Engine, Origin, TakenOver, WriteError, WriteObserver};
+use rt::preempt::Pace;
 use schema::{CdcGeneration, Schema, Table, TableId};
 use stdx::HashMap;
 use topology::Sharder;
@@ -40,17 +41,29 @@ struct State {
 
 impl State {
     fn of(schema: &Schema) -> Self {
-        let mut logs = HashMap::default();
-        for base in schema.tables().filter(|table| table.options.cdc.enabled) {
-            let Some(log) = schema.cdc_log_of(base) else { continue };
-            match Log::new(base, log.clone()) {
-                Ok(log) => {
-                    logs.insert(base.id, Rc::new(log));
-                }
-                Err(error) => tracing::error!("changes of a table are not captured: {error}"),
-            }
-        }
+        let logs = schema.tables().filter_map(|base| log_of(schema, base)).collect();
         Self { logs, generations: schema.cdc_generations().to_vec() }
+    }
+
+    /// Whether a change of the schema changes it.
+    fn is_affected(&self, before: &Schema, schema: &Schema) -> bool {
+        let mut tables = schema.table_differences(before).flat_map(|(old, new)| old.into_iter().chain(new));
+        schema.cdc_generations() != self.generations
+            || tables.any(|it| it.options.cdc.enabled || it.is_cdc_log() || self.logs.contains_key(&it.id))
+    }
+}
+
+/// The log of a table whose changes are captured, by the table's id.
+fn log_of(schema: &Schema, base: &Arc<Table>) -> Option<(TableId, Rc<Log>)> {
+    if !base.options.cdc.enabled {
+        return None;
+    }
+    match Log::new(base, schema.cdc_log_of(base)?.clone()) {
+        Ok(log) => Some((base.id, Rc::new(log))),
+        Err(error) => {
+            tracing::error!("changes of a table are not captured: {error}");
+            None
+        }
     }
 }
 
@@ -121,6 +134,26 @@ fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate {
     changed
 }
 
+impl ChangeObserver {
+    /// Takes over the changes of a schema, all in the last step.
+    async fn take_over(&self, before: &Schema, schema: &Schema) {
+        if !self.state.borrow().is_affected(before, schema) {
+            return;
+        }
+        let mut state = State { logs: HashMap::default(), generations: schema.cdc_generations().to_vec() };
+        let mut pace = Pace::new();
+        for base in schema.tables() {
+            state.logs.extend(log_of(schema, base));
+            pace.step().await;
+        }
+        let is_known = |(start, ..): &StreamPlace, _: &mut StreamId| {
+            state.generations.iter().any(|generation| generation.start_millis == *start)
+        };
+        self.streams.borrow_mut().retain(is_known);
+        *self.state.borrow_mut() = state;
+    }
+}
+
 impl WriteObserver for ChangeObserver {
     /// Data that moves between replicas is no change.
     fn observes(&self, table: &Table, origin: Origin) -> bool {
@@ -137,12 +170,7 @@ impl WriteObserver for ChangeObserver {
         !self.state.borrow().logs.is_empty()
     }
 
-    fn use_schema(&self, schema: &Schema) {
-        let state = State::of(schema);
-        let is_known = |(start, ..): &StreamPlace, _: &mut StreamId| {
-            state.generations.iter().any(|generation| generation.start_millis == *start)
-        };
-        self.streams.borrow_mut().retain(is_known);
-        *self.state.borrow_mut() = state;
+    fn use_schema<'a>(&'a self, before: &'a Schema, schema: &'a Schema) -> TakenOver<'a> {
+        Box::pin(self.take_over(before, schema))
     }
 }

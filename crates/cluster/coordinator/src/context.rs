@@ -210,12 +210,11 @@ impl Context {
         old
     }
 
-    /// Takes over a changed schema; the one before.
-    pub(crate) fn use_schema(&self, schema: &Arc<Schema>) -> Arc<Schema> {
+    /// Takes over a changed schema.
+    pub(crate) fn use_schema(&self, schema: &Arc<Schema>) {
         let old = self.0.schema.replace(schema.clone());
         self.0.erms.borrow_mut().clear();
         self.0.placements.use_schema(&old, schema);
-        old
     }
 
     /// Reaches the other nodes through `messenger` from now on.

@@ -173,13 +173,12 @@ impl Coordinator {
     }
 
     /// Takes over a changed schema on this shard.
-    pub(crate) fn use_schema(&self, schema: Arc<Schema>) {
-        let old = self.context.use_schema(&schema);
-        self.operations.batchlog.use_schema(&schema);
-        let events = cluster::events(&old, &schema);
+    pub(crate) fn use_schema(&self, schema: &Arc<Schema>, events: &[SchemaEvent]) {
+        self.context.use_schema(schema);
+        self.operations.batchlog.use_schema(schema);
         let listeners = self.operations.schema_listeners.borrow().clone();
         for listener in listeners {
-            listener(&schema, &events);
+            listener(schema, events);
         }
     }
 

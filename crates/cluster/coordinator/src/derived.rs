@@ -7,14 +7,18 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Seconds, Slices};
-use replica::{Derivation, Derived, Engine, EngineRead, FollowUp, Origin, WriteError, WriteObserver};
+use replica::{
+    Derivation, Derived, Engine, EngineRead, FollowUp, Origin, TakenOver, WriteError, WriteObserver,
+};
+use rt::preempt::Pace;
 use rt::sync::{Permit, Semaphore};
 use rt::{Group, Rt};
 use schema::{Schema, Table, TableId};
-use stdx::HashMap;
+use stdx::{HashMap, HashSet};
 use views::View;
 
 use crate::batch_row;
@@ -46,29 +50,72 @@ impl Coordinator {
         let observer = ViewObserver {
             rt: self.context().rt().clone(),
             coordinator: self.downgrade(),
-            views: RefCell::new(views_of(&self.schema())),
+            views: Views::of(&self.schema()),
             intents: Intents::default(),
         };
         self.replica().engine().observe(Rc::new(observer));
     }
 }
 
-type Views = HashMap<TableId, Rc<[View]>>;
-
 /// The views of a schema, by the tables that they follow.
-fn views_of(schema: &Schema) -> Views {
-    let mut views: HashMap<TableId, Vec<View>> = HashMap::default();
-    for table in schema.keyspaces().flat_map(|keyspace| keyspace.tables.values()) {
-        let Some(derivation) = table.derivation.as_ref().filter(|derivation| derivation.is_view()) else {
-            continue;
-        };
-        let Some(base) = schema.table_by_id(derivation.base()) else { continue };
-        match View::new(base, table.clone()) {
-            Ok(view) => views.entry(base.id).or_default().push(view),
-            Err(error) => tracing::error!("a materialized view does not follow its base: {error}"),
-        }
+#[derive(Default)]
+struct Views(RefCell<HashMap<TableId, Rc<[View]>>>);
+
+impl Views {
+    fn of(schema: &Schema) -> Self {
+        let mut views = HashMap::default();
+        schema.tables().for_each(|table| add_view(&mut views, schema, table));
+        Self(RefCell::new(shared(views).collect()))
     }
-    views.into_iter().map(|(base, views)| (base, views.into())).collect()
+
+    /// The views that follow a table.
+    fn following(&self, table: TableId) -> Option<Rc<[View]>> {
+        self.0.borrow().get(&table).cloned()
+    }
+
+    /// Takes over the changes of a schema, all in the last step.
+    async fn take_over(&self, before: &Schema, schema: &Schema) {
+        let mut bases = HashSet::default();
+        for table in schema.table_differences(before).flat_map(|(old, new)| old.into_iter().chain(new)) {
+            match view_base(table) {
+                Some(base) => drop(bases.insert(base)),
+                // A table that gets its first view differs in that view.
+                None if self.0.borrow().contains_key(&table.id) => drop(bases.insert(table.id)),
+                None => {}
+            }
+        }
+        if bases.is_empty() {
+            return;
+        }
+        let (mut views, mut pace) = (HashMap::default(), Pace::new());
+        for table in schema.tables() {
+            if view_base(table).is_some_and(|base| bases.contains(&base)) {
+                add_view(&mut views, schema, table);
+            }
+            pace.step().await;
+        }
+        let mut all = self.0.borrow_mut();
+        all.retain(|base, _| !bases.contains(base));
+        all.extend(shared(views));
+    }
+}
+
+/// The table that a view follows; none of a table that is no view.
+fn view_base(table: &Table) -> Option<TableId> {
+    table.derivation.as_ref().filter(|derivation| derivation.is_view()).map(|derivation| derivation.base())
+}
+
+/// Adds a table to the views of its base, if it is one.
+fn add_view(views: &mut HashMap<TableId, Vec<View>>, schema: &Schema, table: &Arc<Table>) {
+    let Some(base) = view_base(table).and_then(|base| schema.table_by_id(base)) else { return };
+    match View::new(base, table.clone()) {
+        Ok(view) => views.entry(base.id).or_default().push(view),
+        Err(error) => tracing::error!("a materialized view does not follow its base: {error}"),
+    }
+}
+
+fn shared(views: HashMap<TableId, Vec<View>>) -> impl Iterator<Item = (TableId, Rc<[View]>)> {
+    views.into_iter().map(|(base, views)| (base, views.into()))
 }
 
 /// Derives the updates of views.
@@ -76,7 +123,7 @@ struct ViewObserver {
     rt: Rt,
     /// It holds the engine, which holds this.
     coordinator: WeakCoordinator,
-    views: RefCell<Views>,
+    views: Views,
     intents: Intents,
 }
 
@@ -196,8 +243,7 @@ impl FollowUp for Pending {
 
 impl ViewObserver {
     async fn derive(&self, engine: &Engine, update: &PartitionUpdate) -> Result<Derivation, WriteError> {
-        let views = self.views.borrow().get(&update.table.id).cloned();
-        let Some(views) = views else { return Ok(Derivation::default()) };
+        let Some(views) = self.views.following(update.table.id) else { return Ok(Derivation::default()) };
         let Some(coordinator) = self.coordinator.upgrade() else { return Err(WriteError::Stopped) };
         let context = coordinator.context();
         if !context.is_complete(&update.table, update.key.token) {
@@ -230,7 +276,7 @@ impl ViewObserver {
 
 impl WriteObserver for ViewObserver {
     fn observes(&self, table: &Table, _: Origin) -> bool {
-        self.views.borrow().contains_key(&table.id)
+        self.views.0.borrow().contains_key(&table.id)
     }
 
     fn derive<'a>(&'a self, engine: &'a Engine, _: Origin, update: &'a PartitionUpdate) -> Derived<'a> {
@@ -238,11 +284,11 @@ impl WriteObserver for ViewObserver {
     }
 
     fn is_needed(&self) -> bool {
-        !self.views.borrow().is_empty()
+        !self.views.0.borrow().is_empty()
     }
 
-    fn use_schema(&self, schema: &Schema) {
-        *self.views.borrow_mut() = views_of(schema);
+    fn use_schema<'a>(&'a self, before: &'a Schema, schema: &'a Schema) -> TakenOver<'a> {
+        Box::pin(self.views.take_over(before, schema))
     }
 }
 
@@ -280,4 +326,62 @@ pub(crate) async fn read_before(
         }
     }
     Ok(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use schema::{HIDDEN, Keyspace, Replication, TableBuilder};
+    use types::CqlType;
+
+    use super::*;
+
+    fn base(id: u8, regular: &str) -> Table {
+        let table = TableBuilder::new("ks", format!("base{id}"), TableId([id; 16]))
+            .partition_key("k", CqlType::Int)
+            .regular(regular, CqlType::Text)
+            .regular("v", CqlType::Text);
+        table.build().expect("a table")
+    }
+
+    fn view(id: u8, of: u8) -> Table {
+        let mut view = TableBuilder::new("ks", format!("view{id}"), TableId([id; 16]))
+            .partition_key("v", CqlType::Text)
+            .clustering("k", CqlType::Int, false)
+            .regular(HIDDEN, CqlType::Text);
+        let (where_clause, conditions) = (String::new(), Vec::new());
+        let base = TableId([of; 16]);
+        view.derivation =
+            Some(schema::Derivation::View { base, all_columns: false, where_clause, conditions });
+        view.build().expect("a table")
+    }
+
+    fn shown(views: &Views) -> Vec<String> {
+        let views = views.0.borrow();
+        let mut shown: Vec<String> = views.iter().map(|entry| format!("{entry:?}")).collect();
+        shown.sort();
+        shown
+    }
+
+    /// Each change results in the views that a start with the schema finds.
+    #[test]
+    fn changes_of_bases_and_views_are_taken_over() {
+        let empty = Schema::default().with_keyspace(Keyspace::new("ks", Replication::Local));
+        let two = empty.clone().with_table(base(1, "a")).with_table(base(2, "a"));
+        let viewed = two.clone().with_table(view(11, 1)).with_table(view(21, 2));
+        let more = viewed.clone().with_table(view(12, 1));
+        let altered = more.clone().with_table(base(1, "b"));
+        let fewer = altered.clone().without_table("ks", "view21");
+        let schemas = [empty.clone(), two, viewed, more, altered, fewer, empty];
+        let (views, mut counts) = (Views::default(), Vec::new());
+        for pair in schemas.windows(2) {
+            views
+                .take_over(&pair[0], &pair[1])
+                .now_or_never()
+                .expect("nothing yields outside of an executor");
+            assert_eq!(shown(&views), shown(&Views::of(&pair[1])));
+            counts.push(views.0.borrow().values().map(|views| views.len()).sum::<usize>());
+        }
+        assert_eq!(counts, [0, 2, 3, 3, 2, 0]);
+    }
 }

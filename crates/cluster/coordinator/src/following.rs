@@ -117,7 +117,8 @@ impl Coordinator {
             tracing::error!("a schema change is not applied yet, and is retried: {error}");
             self.context().rt().sleep(RETRY_PAUSE).await;
         }
-        join_all(self.context().port().ask_each(UseSchema { schema: schema.clone() })).await;
+        let events: Arc<[_]> = cluster::events(&old, schema).into();
+        join_all(self.context().port().ask_each(UseSchema { schema: schema.clone(), events })).await;
         let used = self.context().schema().version();
         assert_eq!(used, schema.version(), "schemas are taken over one after the other");
         self.remove_tables(removals, dropped_tables(&old, schema)).await;
@@ -167,7 +168,8 @@ fn agreed(behind: &[HostId], live: usize) -> Result<(), SchemaChangeError> {
 }
 
 fn dropped_tables(old: &Schema, new: &Schema) -> Vec<TableId> {
-    old.tables().map(|table| table.id).filter(|id| new.table_by_id(*id).is_none()).collect()
+    let before = new.table_differences(old).filter_map(|(before, _)| before);
+    before.map(|table| table.id).filter(|id| new.table_by_id(*id).is_none()).collect()
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ rt::shard_calls! {
         MigrateVote { vote: Box<messages::MigratedVote> } -> Result<(), ReplicaError>,
         /// To every shard: use this schema.
         #[derive(Clone)]
-        UseSchema { schema: Arc<Schema> } -> (),
+        UseSchema { schema: Arc<Schema>, events: Arc<[cluster::SchemaEvent]> } -> (),
         /// To every shard: these are the cluster's nodes.
         #[derive(Clone)]
         UseView { view: Arc<ClusterView> } -> (),

@@ -48,7 +48,7 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
             let run = operate(replica.engine().clone(), table, operation);
             replica.rt().uncancelled(Group::Maintenance, run).await
         },
-        SetSchema { schema } => replica.engine().set_schema(schema),
+        SetSchema { schema } => replica.engine().set_schema(schema).await,
         SetRepaired { table, repaired } => replica.engine().set_repaired(table, repaired),
         TakeMark { table, flush } => {
             let engine = replica.engine().clone();

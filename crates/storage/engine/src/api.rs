@@ -34,9 +34,12 @@ impl Engine {
     }
 
     /// Makes stores for tables that are new in `schema` and takes over changed definitions. Tables that are gone stay
-    /// until [`Engine::drop_table`].
-    pub fn set_schema(&self, schema: Arc<Schema>) {
-        self.0.set_schema(&schema);
+    /// until [`Engine::drop_table`]. Costs what has changed, and yields meanwhile.
+    ///
+    /// # Panics
+    /// When it is called before an earlier call has ended.
+    pub async fn set_schema(&self, schema: Arc<Schema>) {
+        self.0.set_schema(&schema).await;
     }
 
     /// Sets the repair times of a table's ranges.

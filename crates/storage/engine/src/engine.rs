@@ -60,6 +60,9 @@ impl From<Updates> for Derivation {
 /// A derivation under way.
 pub type Derived<'a> = Pin<Box<dyn Future<Output = Result<Derivation, WriteError>> + 'a>>;
 
+/// A schema that is being taken over.
+pub type TakenOver<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// Derives updates from the updates of base tables, before they are applied. Replaying the log does not observe again: the entry holds
 /// the derived updates. SSTables that are adopted from other nodes are not observed.
 pub trait WriteObserver {
@@ -74,8 +77,10 @@ pub trait WriteObserver {
     /// Nothing of the write is applied then.
     fn derive<'a>(&'a self, engine: &'a Engine, origin: Origin, update: &'a PartitionUpdate) -> Derived<'a>;
 
-    /// Takes over a changed schema, in the step in which the shard's tables do.
-    fn use_schema(&self, _schema: &Schema) {}
+    /// Takes over a changed schema, after the shard's tables have. The change takes effect in the last step.
+    fn use_schema<'a>(&'a self, _before: &'a Schema, _schema: &'a Schema) -> TakenOver<'a> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Whether it observes any table of the schema. While none does, writes ask nothing else.
     fn is_needed(&self) -> bool {
@@ -100,11 +105,14 @@ impl Observers {
         self.all.borrow_mut().push(observer);
     }
 
-    fn use_schema(&self, schema: &Schema) {
-        let observers = self.all.borrow();
-        observers.iter().for_each(|observer| observer.use_schema(schema));
-        self.some.set(observers.iter().any(|observer| observer.is_needed()));
-        self.changes.set(self.changes.get() + 1);
+    async fn use_schema(&self, before: &Schema, schema: &Schema) {
+        let observers = self.all.borrow().clone();
+        for observer in &observers {
+            observer.use_schema(before, schema).await;
+            // In the step in which it has changed, and so where its last await is.
+            self.some.set(observers.iter().any(|observer| observer.is_needed()));
+            self.changes.set(self.changes.get() + 1);
+        }
     }
 
     /// Whether nobody observes this write.
@@ -204,9 +212,9 @@ impl Inner {
         self.tables.in_order()
     }
 
-    pub(crate) fn set_schema(&self, schema: &Arc<Schema>) {
-        self.tables.set_schema(&self.config.data_directory, schema);
-        self.observers.use_schema(schema);
+    pub(crate) async fn set_schema(&self, schema: &Arc<Schema>) {
+        let before = self.tables.set_schema(&self.config.data_directory, schema).await;
+        self.observers.use_schema(&before, schema).await;
         self.index_check.notify_one();
     }
 

@@ -65,7 +65,7 @@ pub use adopt::{Adopted, AwaitedFiles, Incoming};
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use compaction::OwnedRanges;
 pub use config::{Canaries, EngineConfig, EngineSettings, FailurePolicy};
-pub use engine::{Derivation, Derived, Engine, FollowUp, WriteObserver};
+pub use engine::{Derivation, Derived, Engine, FollowUp, TakenOver, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use index::{

@@ -62,7 +62,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
             inner.commit_log_failed(error);
         }
     });
-    inner.set_schema(&schema);
+    inner.set_schema(&schema).await;
     for store in inner.stores_in_order() {
         open_sstables(&inner, &store).await?;
     }

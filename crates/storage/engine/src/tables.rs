@@ -3,7 +3,9 @@
 use std::cell::{Ref, RefCell};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use rt::preempt::Pace;
 use schema::{Schema, TableId};
 use sstable::table_dir;
 use stdx::{HashMap, HashSet};
@@ -14,6 +16,8 @@ use crate::store::Store;
 #[derive(Default)]
 pub(crate) struct Tables {
     stores: RefCell<HashMap<TableId, Rc<Store>>>,
+    /// The schema that they were taken from.
+    schema: RefCell<Arc<Schema>>,
     /// Those that are in no schema any more and whose files are not all removed.
     dropping: RefCell<HashSet<TableId>>,
 }
@@ -37,18 +41,32 @@ impl Tables {
         stores
     }
 
-    /// Makes stores for tables that are new in a schema, and takes over changed definitions. `data` is the directory of tables.
-    pub(crate) fn set_schema(&self, data: &Path, schema: &Schema) {
-        let mut stores = self.stores.borrow_mut();
+    /// Makes stores for tables that are new in a schema, and takes over changed definitions; the schema before. `data` is the
+    /// directory of tables. Schemas are taken over one after the other.
+    pub(crate) async fn set_schema(&self, data: &Path, schema: &Arc<Schema>) -> Arc<Schema> {
+        let before = self.schema.borrow().clone();
+        let mut pace = Pace::new();
         for keyspace in schema.keyspaces() {
+            if before.keyspace(&keyspace.name).is_some_and(|before| Arc::ptr_eq(before, keyspace)) {
+                continue;
+            }
             for table in keyspace.tables.values() {
-                let store = stores.entry(table.id).or_insert_with(|| {
-                    Store::new(table.clone(), table_dir(data, table), keyspace.durable_writes)
-                });
+                let store = self
+                    .stores
+                    .borrow_mut()
+                    .entry(table.id)
+                    .or_insert_with(|| {
+                        Store::new(table.clone(), table_dir(data, table), keyspace.durable_writes)
+                    })
+                    .clone();
                 store.durable.set(keyspace.durable_writes);
                 store.set_table(table);
+                pace.step().await;
             }
         }
+        let replaced = self.schema.replace(schema.clone());
+        assert!(Arc::ptr_eq(&replaced, &before), "schemas are taken over one after the other");
+        before
     }
 
     /// A table is gone for everybody; its files are not yet.

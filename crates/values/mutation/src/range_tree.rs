@@ -277,7 +277,11 @@ impl Node {
                     None => true,
                 };
                 let is_before = match ranges.items.get(at).map(Entry::start).or(next) {
-                    Some(_) if ranges.heads.get(at).is_some_and(|next| head(range.end.position()) < *next) => true,
+                    Some(_)
+                        if ranges.heads.get(at).is_some_and(|next| head(range.end.position()) < *next) =>
+                    {
+                        true
+                    }
                     Some(next) => is_apart(range.end.position(), next.position()),
                     None => true,
                 };

@@ -153,7 +153,7 @@ impl Keyspace {
 /// A snapshot of all keyspaces. Cheap to clone; changes go through the `with_*` methods, which return a new one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    keyspaces: BTreeMap<String, Arc<Keyspace>>,
+    pub(crate) keyspaces: BTreeMap<String, Arc<Keyspace>>,
     tables: HashMap<TableId, Arc<Table>>,
     roles: BTreeMap<String, Arc<Role>>,
     service_levels: BTreeMap<String, Arc<ServiceLevel>>,

@@ -8,6 +8,7 @@ mod cdc;
 mod constraint;
 mod derived;
 mod description;
+mod difference;
 mod function;
 mod keyspace;
 mod mask;
@@ -24,6 +25,7 @@ pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,
 };
 pub use description::{Description, TypeDescription};
+pub use difference::{Difference, differences};
 pub use function::{Signature, UserAggregate, UserFunction};
 pub use keyspace::{Keyspace, Replication, Schema};
 pub use mask::{ColumnMask, MaskArgument};

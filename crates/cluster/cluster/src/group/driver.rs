@@ -84,7 +84,7 @@ impl Driver {
         let mut index = 0;
         if let Some(snapshot) = &stored.snapshot {
             index = snapshot.index;
-            let read = state.decode_after(&snapshot.data);
+            let read = state.decode_after_in_steps(&snapshot.data).await;
             state = Arc::new(read.map_err(|error| GroupError::Snapshot { index, error })?);
         }
         let snapshot_entries = inner.config.snapshot_entries;
@@ -291,7 +291,7 @@ impl Driver {
             }
             if let Some(snapshot) = effects.install {
                 tracing::info!("the cluster's state arrives as a snapshot of entry {}", snapshot.index);
-                let read = self.state.decode_after(&snapshot.data);
+                let read = self.state.decode_after_in_steps(&snapshot.data).await;
                 let next = read.map_err(|error| GroupError::Snapshot { index: snapshot.index, error })?;
                 assert!(snapshot.index >= self.index, "a snapshot contains the entries that are applied");
                 self.replace(next).await?;

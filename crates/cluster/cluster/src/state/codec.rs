@@ -14,6 +14,7 @@ use topology::HostId;
 
 use super::command::{Command, CommandId, Outcome, Proposal};
 use super::member::{Member, MemberInfo, MemberStatus};
+use super::split::{Split, split};
 use super::topology_change::{ChangeStep, TopologyChange};
 use super::{ClusterState, Recovery, text};
 use crate::cdc::StoredCdcGeneration;
@@ -481,7 +482,33 @@ impl ClusterState {
     /// Bytes that are no state, or one to which no commands lead, from nothing or from `self`: the next command could not be applied
     /// to it.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
-        let stored: StoredState = decode(bytes)?;
+        written::at_once(self.decode_with(bytes, &mut Steps::none()))
+    }
+
+    /// [`ClusterState::decode_after`] for asynchronous callers: yields to other tasks between the tables.
+    ///
+    /// # Errors
+    /// As [`ClusterState::decode_after`].
+    pub async fn decode_after_in_steps(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
+        self.decode_with(bytes, &mut Steps::new()).await
+    }
+
+    async fn decode_with(&self, bytes: &[u8], steps: &mut Steps) -> Result<Self, StateCodecError> {
+        let Split { rest, tables: texts } = split(bytes, steps).await;
+        let mut stored: StoredState = decode(&rest)?;
+        let mut tables: Vec<Vec<StoredTable>> = Vec::with_capacity(texts.len());
+        for texts in texts {
+            let mut of_keyspace = Vec::with_capacity(texts.len());
+            for text in texts {
+                of_keyspace.push(serde_json::from_slice(text)?);
+                steps.made(text.len()).await;
+            }
+            tables.push(of_keyspace);
+        }
+        if !stored.schema.add_tables(tables) {
+            // Written in another way than [`ClusterState::encode`] does.
+            stored = decode(bytes)?;
+        }
         stored.check_numbers()?;
         for (what, known, found) in [
             ("schema_number", self.schema_number, stored.schema_number),
@@ -491,12 +518,13 @@ impl ClusterState {
                 return Err(StateCodecError::Impossible { what, found });
             }
         }
-        let schema = codec::load(stored.schema, self.own.clone())?;
+        let schema = codec::load_with(stored.schema, self.own.clone(), steps).await?;
+        let schema = keep_ids(schema, &self.schema, steps).await;
         Ok(Self {
             cluster_name: stored.cluster_name,
             cluster_id: stored.cluster_id,
             recovery: stored.recovery,
-            schema: Arc::new(crate::store::stamp_at_once(keep_ids(schema, &self.schema))),
+            schema: Arc::new(crate::store::stamp(schema, steps).await),
             schema_number: stored.schema_number,
             members: stored.members.into_iter().map(|stored| (stored.host, stored.member)).collect(),
             topology_version: stored.topology_version,
@@ -517,9 +545,9 @@ impl ClusterState {
 }
 
 /// `schema` with the column ids of `old`, and its values where nothing differs.
-fn keep_ids(schema: Schema, old: &Schema) -> Schema {
+async fn keep_ids(mut schema: Schema, old: &Schema, steps: &mut Steps) -> Schema {
     let keyspaces: Vec<Arc<Keyspace>> = schema.keyspaces().cloned().collect();
-    keyspaces.into_iter().fold(schema, |schema, keyspace| {
+    for keyspace in keyspaces {
         let mut keyspace = Keyspace::clone(&keyspace);
         for table in keyspace.tables.values_mut() {
             if let Some(known) = old.table_by_id(table.id) {
@@ -527,7 +555,9 @@ fn keep_ids(schema: Schema, old: &Schema) -> Schema {
                 assert_eq!(kept.columns().len(), table.columns().len(), "ids of columns change no column");
                 *table = if kept == **known { known.clone() } else { Arc::new(kept) };
             }
+            steps.made(0).await;
         }
-        schema.with_keyspace(keyspace)
-    })
+        schema = schema.with_keyspace(keyspace);
+    }
+    schema
 }

@@ -9,6 +9,7 @@ mod change;
 mod codec;
 mod command;
 mod member;
+mod split;
 pub(crate) mod text;
 mod topology_change;
 mod transition;

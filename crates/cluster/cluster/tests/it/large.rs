@@ -169,6 +169,20 @@ fn a_change_of_one_of_20_000_tables_gives_way() {
             least = least.min(longest);
         }
         assert!(least < POLL_MAX, "a snapshot: {least:?} in one poll");
+        // By a node that joins, and by one that has been away and has all tables.
+        let blank = ClusterState::unknown("test", own_schema());
+        for (what, before) in [("blank", &blank), ("away", &state)] {
+            let mut least = Duration::MAX;
+            for _ in 0..3 {
+                let decoded = before.decode_after_in_steps(&expected);
+                let (longest, polls, found) = longest_poll(decoded).await;
+                println!("a snapshot is decoded, {what}: {polls} polls, the longest {longest:?}");
+                assert!(polls > 500, "a decoded snapshot: {polls} polls");
+                assert!(found.expect("it was encoded") == state, "{what}: steps change nothing");
+                least = least.min(longest);
+            }
+            assert!(least < POLL_MAX, "a decoded snapshot, {what}: {least:?} in one poll");
+        }
     };
     sim.block_on(|_| work).expect("it ends");
 }

@@ -43,7 +43,7 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         AcquireLock { table, key, request } => coordinator.lwt().lease_lock(table, &key, request).await,
         ReleaseLock { request } => coordinator.lwt().release_lock(request),
         MigrateVote { vote } => coordinator.lwt().remember_vote(*vote).await,
-        UseSchema { schema } => coordinator.use_schema(schema),
+        UseSchema { schema, events } => coordinator.use_schema(&schema, &events),
         UseView { view } => coordinator.use_view(view),
         StoredHints {  } => context.stored_hints(),
         Gossiped {  } => context.gossiped().map(Box::new),

@@ -1,9 +1,11 @@
 //! One shard's part of a node's streaming, for which the shards share the ranges out, and of its cleanup.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use coordinator::PullStats;
 use engine::OwnedRanges;
+use futures_util::stream::{self, StreamExt};
 use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
@@ -14,6 +16,9 @@ use crate::{MembershipError, RetainedRanges};
 
 /// A table's range that a shard fetches.
 type Piece = (Arc<Table>, TokenRange);
+
+/// Pieces that a shard fetches at once: most hold little, and cost the round trips to their replicas.
+const PIECES_AT_ONCE: usize = 8;
 
 impl RangeStreamer {
     /// Drops the ranges that the node does not own from these tables of this shard.
@@ -108,13 +113,17 @@ impl RangeStreamer {
         had: &FetchedRanges,
     ) -> Result<PullStats, MembershipError> {
         let mut stats = PullStats::default();
-        for (table, range) in pieces {
+        let pulls = stream::iter(pieces).map(|(table, range)| async move {
             self.check_wanted(reason)?;
             let have = had_from(had, table.id, *range);
             let pulled = self.coordinator.pull_rest(table, *range, reason.from(), have).await;
-            stats += pulled.map_err(|error| {
+            pulled.map_err(|error| {
                 MembershipError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
-            })?;
+            })
+        });
+        let mut pulls = pin!(pulls.buffer_unordered(PIECES_AT_ONCE));
+        while let Some(pulled) = pulls.next().await {
+            stats += pulled?;
             let mut figures = self.fetch.get();
             figures.ranges_done += 1;
             (figures.partitions, figures.bytes) = (stats.partitions, stats.bytes);

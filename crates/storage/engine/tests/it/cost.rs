@@ -121,3 +121,61 @@ fn map_entries_cost_the_same_however_many_there_are() {
         update
     });
 }
+
+/// Tables of the schema that a shard takes over.
+const TABLES: u32 = 20_000;
+/// Tables that it takes over in one poll at most, when every look at the clock says that it should yield.
+const TABLES_A_POLL_MAX: u64 = 128;
+
+#[test]
+fn a_schema_of_20_000_tables_is_taken_over_in_steps_and_what_is_the_same_not_again() {
+    let config = Config { preempt_per_million: 1_000_000, ..Config::default() };
+    let sim = Simulation::new(1, config);
+    let keyspaces = |names: std::ops::Range<u32>| {
+        let each = TABLES / 10;
+        let tables = move |name: &str, from: u32| {
+            let mut keyspace = Keyspace::new(name, Replication::Local);
+            for n in from..from + each {
+                let mut id = [7; 16];
+                id[..4].copy_from_slice(&n.to_be_bytes());
+                let table =
+                    TableBuilder::new(name, format!("t{n}"), TableId(id)).partition_key("pk", CqlType::Int);
+                keyspace.tables.insert(format!("t{n}"), table.build_known());
+            }
+            keyspace
+        };
+        names.fold(Schema::default(), |schema, n| schema.with_keyspace(tables(&format!("ks{n}"), n * each)))
+    };
+    let (whole, small) = (keyspaces(0..10), keyspaces(10..11).keyspaces().next().expect("one").clone());
+    let taken = sim.block_on(|rt| async move {
+        let (engine, _) = open(&rt).await;
+        let mut polls = Vec::new();
+        for schema in [whole.clone(), whole.with_keyspace(Keyspace::clone(&small))] {
+            rt.executor().take_longest_poll();
+            let (taken, other) = (std::cell::Cell::new(false), std::cell::Cell::new(0));
+            let take = async {
+                engine.set_schema(Arc::new(schema)).await;
+                taken.set(true);
+            };
+            let count = async {
+                while !taken.get() {
+                    other.set(other.get() + 1);
+                    rt.yield_now().await;
+                }
+            };
+            futures_util::future::join(take, count).await;
+            polls.push((rt.executor().take_longest_poll(), other.get()));
+        }
+        polls
+    });
+    let [(longest, polls), (longest_of_few, polls_of_few)] = taken.expect("it ends")[..] else {
+        panic!("two")
+    };
+    println!("{polls} polls of {longest} tables at most, and {polls_of_few} of {longest_of_few}");
+    assert!(
+        longest.max(longest_of_few) <= TABLES_A_POLL_MAX,
+        "{longest} and {longest_of_few} tables in a poll"
+    );
+    assert!(polls >= u64::from(TABLES) / TABLES_A_POLL_MAX, "{polls} polls");
+    assert!(polls_of_few <= polls / 5, "{polls_of_few} polls for a tenth more, after {polls}");
+}

@@ -32,7 +32,7 @@ async fn life(rt: Rt, drops: Arc<Mutex<u32>>) {
         own.sleep(Duration::from_micros(own.random_below(3_000))).await;
         flushing.flush(id).await
     });
-    engine.set_schema(schema(&[2]));
+    engine.set_schema(schema(&[2])).await;
     engine.drop_table(dropped.id, 1).await.unwrap();
     if engine.remove_dropped_dir("ks", "t1", dropped.id).await.unwrap() {
         *drops.lock().unwrap() += 1;
@@ -91,7 +91,7 @@ async fn follow(rt: Rt, engine: Engine, decided: Arc<Mutex<Decided>>) {
     loop {
         let now = decided.lock().unwrap().tables.clone();
         if now != had {
-            engine.set_schema(schema_of(&now));
+            engine.set_schema(schema_of(&now)).await;
             for gone in had.iter().filter(|id| !now.contains(id)) {
                 engine.drop_table(id_of(*gone), rt.wall_micros()).await.expect("the disk works");
             }
@@ -179,7 +179,7 @@ async fn side_by_side(rt: Rt) -> (u32, u32, u32) {
         task.await;
     }
     // The storage works as on the first day.
-    engine.set_schema(schema_of(&[200]));
+    engine.set_schema(schema_of(&[200])).await;
     let last = schema_of(&[200]).table("ks", "t200").unwrap().clone();
     let op = Op { number: 0, changes: vec![Change::Cell { pk: 1, ck: 1, b: false, ts: 1 }], large: false };
     engine

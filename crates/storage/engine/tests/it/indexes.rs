@@ -363,7 +363,7 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
             4 => {
                 let indexes = if rt.random_below(4) == 0 { 0 } else { INDEXES.len().min(indexes + 2) };
                 world.lock().unwrap().indexes = indexes;
-                engine.set_schema(schema(indexes));
+                engine.set_schema(schema(indexes)).await;
             }
             5 => rt.sleep(Duration::from_secs(2)).await,
             _ => {}
@@ -492,7 +492,7 @@ fn a_damaged_file_is_made_again() {
         let engine = Engine::open(rt.clone(), config.clone(), schema(0)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         assert!(rt.disk().list(&folder).await.unwrap().is_empty());
-        engine.set_schema(schema(1));
+        engine.set_schema(schema(1)).await;
         wait_for(&rt, &engine, &table, &query(1)).await;
         assert!(!rt.disk().list(&folder).await.unwrap().is_empty());
         engine.stop().await.unwrap();
