@@ -20,8 +20,8 @@ use crate::objects::{
     self, StoredAggregate, StoredConstraint, StoredDerivation, StoredDescription, StoredFunction,
     StoredIndex, StoredMask, StoredRole, StoredServiceLevel, StoredTrigger, StoredTypeDescription,
 };
+use crate::steps::{self, Steps};
 use crate::stored_value::{load_type, parse_id};
-use crate::written::{self, Steps};
 
 /// Written by [`crate::written`], in the form that `serde_json` gives it.
 #[cfg_attr(test, derive(Serialize))]
@@ -208,7 +208,7 @@ impl StoredSchema {
 
 /// Adds the user-made part of a schema to `base`.
 pub(crate) fn load(stored: StoredSchema, base: Schema) -> Result<Schema, SchemaCodecError> {
-    written::at_once(load_with(stored, base, &mut Steps::none()))
+    steps::at_once(load_with(stored, base, &mut Steps::none()))
 }
 
 /// [`load`] a table at a time.

@@ -17,6 +17,7 @@ mod objects;
 mod own;
 pub mod rollback;
 pub mod state;
+mod steps;
 mod store;
 mod stored_value;
 mod written;

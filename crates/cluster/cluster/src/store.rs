@@ -12,7 +12,8 @@ use crate::codec;
 use crate::dropped::{DropLog, DroppedTable};
 use crate::edit::{self, EditError, SchemaEdit};
 use crate::error::StoreError;
-use crate::written::{self, Steps};
+use crate::steps::{self, Steps};
+use crate::written;
 
 pub(crate) const FILE_NAME: &str = "schema.json";
 const BYTES_MAX: usize = 256 << 20;
@@ -129,5 +130,5 @@ pub(crate) async fn stamp(schema: Schema, steps: &mut Steps) -> Schema {
 
 /// [`stamp`] in one step.
 pub(crate) fn stamp_at_once(schema: Schema) -> Schema {
-    written::at_once(stamp(schema, &mut Steps::none()))
+    steps::at_once(stamp(schema, &mut Steps::none()))
 }

@@ -4,8 +4,6 @@
 
 use std::io;
 
-use futures_util::FutureExt;
-use rt::preempt::Pace;
 use schema::{Keyspace, Schema};
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
@@ -18,35 +16,7 @@ use crate::objects::{
     store_aggregate, store_description, store_function, store_role, store_service_level,
     store_type_description,
 };
-
-/// So many bytes count as a step, beside the object that they belong to.
-const STEP_BYTES: usize = 1024;
-
-/// Whether work on a schema yields between its steps.
-pub(crate) struct Steps(Option<Pace>);
-
-impl Steps {
-    /// Never: for callers that cannot wait ([`at_once`]).
-    pub(crate) const fn none() -> Self {
-        Self(None)
-    }
-
-    /// Where another task is due.
-    pub(crate) const fn new() -> Self {
-        Self(Some(Pace::new()))
-    }
-
-    /// Counts an object of so many bytes, and yields when the interval has passed.
-    pub(crate) async fn made(&mut self, bytes: usize) {
-        let Some(pace) = &mut self.0 else { return };
-        pace.steps(1 + bytes / STEP_BYTES).await;
-    }
-}
-
-/// The result of work with [`Steps::none`].
-pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> T {
-    work.now_or_never().expect("without steps nothing yields")
-}
+use crate::steps::Steps;
 
 /// The user-made part of a schema as JSON for people: the file of a node's schema.
 pub(crate) async fn encode(schema: &Schema, steps: &mut Steps) -> Vec<u8> {
@@ -230,6 +200,7 @@ mod tests {
 
     use super::*;
     use crate::codec;
+    use crate::steps::at_once;
 
     /// The version's bytes and those of a snapshot as they were made before they were made in steps.
     fn check(schema: &Schema) {

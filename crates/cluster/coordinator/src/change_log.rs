@@ -150,6 +150,7 @@ impl ChangeObserver {
             state.generations.iter().any(|generation| generation.start_millis == *start)
         };
         self.streams.borrow_mut().retain(is_known);
+        assert!(state.logs.keys().all(|base| schema.table_by_id(*base).is_some()), "logs are of tables");
         *self.state.borrow_mut() = state;
     }
 }

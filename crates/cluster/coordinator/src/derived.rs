@@ -94,6 +94,7 @@ impl Views {
             }
             pace.step().await;
         }
+        assert!(views.keys().all(|base| bases.contains(base)), "views of other tables stay as they are");
         let mut all = self.0.borrow_mut();
         all.retain(|base, _| !bases.contains(base));
         all.extend(shared(views));
@@ -109,7 +110,10 @@ fn view_base(table: &Table) -> Option<TableId> {
 fn add_view(views: &mut HashMap<TableId, Vec<View>>, schema: &Schema, table: &Arc<Table>) {
     let Some(base) = view_base(table).and_then(|base| schema.table_by_id(base)) else { return };
     match View::new(base, table.clone()) {
-        Ok(view) => views.entry(base.id).or_default().push(view),
+        Ok(view) => {
+            assert_eq!(view.table().id, table.id, "a view's rows are in its table");
+            views.entry(base.id).or_default().push(view);
+        }
         Err(error) => tracing::error!("a materialized view does not follow its base: {error}"),
     }
 }

@@ -118,6 +118,11 @@ impl Coordinator {
             self.context().rt().sleep(RETRY_PAUSE).await;
         }
         let events: Arc<[_]> = cluster::events(&old, schema).into();
+        assert_eq!(
+            self.context().schema().version(),
+            old.version(),
+            "nothing else changes the schema meanwhile"
+        );
         join_all(self.context().port().ask_each(UseSchema { schema: schema.clone(), events })).await;
         let used = self.context().schema().version();
         assert_eq!(used, schema.version(), "schemas are taken over one after the other");

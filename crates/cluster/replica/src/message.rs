@@ -35,6 +35,11 @@ pub enum TableOperation {
         /// Now, microseconds since the epoch; names the automatic snapshot.
         at_micros: i64,
     },
+    /// Make indexes anew.
+    RebuildIndexes {
+        /// Of these names, or all.
+        names: Vec<String>,
+    },
     /// Hard-link the SSTables.
     Snapshot {
         /// Name of the snapshot.

@@ -76,6 +76,7 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
             engine.truncate(table, at_micros, expires).await?;
         }
         TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
+        TableOperation::RebuildIndexes { names } => engine.rebuild_indexes(table, &names).await?,
         TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
         TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
     }

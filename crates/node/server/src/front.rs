@@ -4,17 +4,22 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Facts;
-use coordinator::{Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent};
+use coordinator::{
+    Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent, ViewBuildStatus,
+};
+use futures_util::stream::{self, StreamExt};
 use replica::ReadCommand;
 use rt::mesh::Mesh;
 use rt::{Rt, Task};
+use schema::TableId;
 use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
+use topology::HostId;
 use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
@@ -26,6 +31,10 @@ use crate::{Config, NodeError};
 
 /// How long requests under way may take when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The time that nodes have to report their progress of view builds, and the views that they are asked for at once.
+const VIEW_BUILDS_TIMEOUT: Duration = Duration::from_secs(2);
+const VIEW_BUILDS_AT_ONCE: usize = 16;
 
 /// Bytes of answers for which there is room however little memory there is.
 const ANSWER_BYTES_LEAST: usize = 16 << 20;
@@ -350,6 +359,8 @@ fn no_facts(boot: &Boot, coordinator: &Coordinator) -> Facts {
         options: Vec::new(),
         runtime: Vec::new(),
         large: Vec::new(),
+        built_indexes: Vec::new(),
+        view_builds: Vec::new(),
         requests: Vec::new(),
         gossip: Vec::new(),
     }
@@ -403,6 +414,10 @@ impl ComputedTables for Tables {
                 "large_partitions" | "large_rows" | "large_cells" => {
                     facts.large = facts::large(&coordinator.replica().stats().await);
                 }
+                "IndexInfo" => {
+                    facts.built_indexes = facts::built_indexes(&coordinator.replica().stats().await);
+                }
+                "view_build_status" => facts.view_builds = view_builds(&rt, &coordinator).await,
                 "config" => facts.options = facts::options(&boot.settings.current()),
                 "runtime_info" => {
                     let shards = coordinator.replica().stats().await;
@@ -421,6 +436,21 @@ impl ComputedTables for Tables {
             ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
     }
+}
+
+/// How far nodes are with building the materialized views; of those that have begun. Each node that is up is queried for each view.
+async fn view_builds(rt: &Rt, coordinator: &Coordinator) -> Vec<(TableId, HostId, &'static str)> {
+    let (schema, deadline) = (coordinator.schema(), rt.now() + VIEW_BUILDS_TIMEOUT);
+    let views = stream::iter(schema.tables().filter(|table| table.is_view()).map(|table| table.id));
+    let asked =
+        views.map(|view| async move { (view, coordinator.view_build_statuses(view, deadline).await) });
+    let mut asked = pin!(asked.buffered(VIEW_BUILDS_AT_ONCE));
+    let mut builds = Vec::new();
+    while let Some((view, nodes)) = asked.next().await {
+        let begun = nodes.iter().filter(|(_, status)| *status != ViewBuildStatus::Unknown);
+        builds.extend(begun.map(|(node, status)| (view, node.host, status.name())));
+    }
+    builds
 }
 
 async fn snapshots(rt: &Rt, boot: &Boot) -> Vec<catalog::SnapshotFacts> {

@@ -251,4 +251,8 @@ pub struct Facts {
     pub requests: Vec<RequestFacts>,
     /// Large partitions, rows and cells of SSTables.
     pub large: Vec<LargeFacts>,
+    /// How far nodes are with building materialized views; of those that have begun.
+    pub view_builds: Vec<(TableId, HostId, &'static str)>,
+    /// The indexes that all shards can query, by table and name.
+    pub built_indexes: Vec<(TableId, String)>,
 }

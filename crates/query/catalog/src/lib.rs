@@ -54,7 +54,9 @@ pub async fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec
     match (table.keyspace.as_str(), table.name.as_str()) {
         ("system_auth", _) => auth_tables::fill(&mut rows, schema).await,
         ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema).await,
-        ("system_distributed", _) => cdc_tables::fill(&mut rows, schema).await,
+        ("system_distributed", name) if name != "view_build_status" => {
+            cdc_tables::fill(&mut rows, schema).await
+        }
         ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema).await,
         _ => return None,
     }

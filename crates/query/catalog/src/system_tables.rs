@@ -60,8 +60,35 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) 
         | "local_write_latency"
         | "rows_per_read"
         | "tombstones_per_read" => requests::fill(rows, schema, &facts.requests).await,
+        "view_build_status" => {
+            rows.each(&facts.view_builds, |rows, build| view_build(rows, schema, build)).await;
+        }
+        "IndexInfo" => rows.each(&facts.built_indexes, |rows, built| index_info(rows, schema, built)).await,
         "large_partitions" | "large_rows" | "large_cells" => large::fill(rows, schema, &facts.large).await,
         _ => running::fill(rows, facts).await,
+    }
+}
+
+/// A built index, under the name of its keyspace: the column's name has been wrong since Cassandra's first version of it.
+fn index_info(rows: &mut RowBuilder, schema: &Schema, (table, index): &(schema::TableId, String)) {
+    if let Some(table) = schema.table_by_id(*table) {
+        rows.row([("table_name", table.keyspace.as_str().into()), ("index_name", index.as_str().into())]);
+    }
+}
+
+/// `system_distributed.view_build_status`: how far a node is with building a view.
+fn view_build(
+    rows: &mut RowBuilder,
+    schema: &Schema,
+    (view, host, status): &(schema::TableId, topology::HostId, &'static str),
+) {
+    if let Some(view) = schema.table_by_id(*view) {
+        rows.row([
+            ("keyspace_name", view.keyspace.as_str().into()),
+            ("view_name", view.name.as_str().into()),
+            ("host_id", host.0.into()),
+            ("status", (*status).into()),
+        ]);
     }
 }
 

@@ -335,6 +335,16 @@ impl Engine {
         crate::links::clear_snapshot(&self.0, &store, name).await
     }
 
+    /// Makes these indexes of a table anew, or all of them, from its rows. Queries of an index fail meanwhile.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`], also when it is dropped meanwhile; [`MaintenanceError::UnknownIndex`];
+    /// [`MaintenanceError::Stopped`]. An index that cannot be written is tried again until it can.
+    pub async fn rebuild_indexes(&self, table: TableId, names: &[String]) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        self.0.rebuild_indexes(&store, names).await
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> EngineStats {
         crate::figures::collect(&self.0)

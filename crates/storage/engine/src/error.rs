@@ -145,6 +145,8 @@ pub enum MaintenanceError {
     Source(SourceError),
     /// A snapshot of that name exists.
     SnapshotExists(String),
+    /// The table has no index of that name.
+    UnknownIndex(String),
     /// The table was truncated after the files were asked for that are to be taken over.
     Truncated,
     /// Files that are to be adopted hold partitions that do not belong to this shard.
@@ -164,6 +166,7 @@ impl fmt::Display for MaintenanceError {
             Self::Disk(error) => error.fmt(f),
             Self::Source(error) => error.fmt(f),
             Self::SnapshotExists(name) => write!(f, "Snapshot {name} already exists."),
+            Self::UnknownIndex(name) => write!(f, "there is no index {name} on this table"),
             Self::Truncated => f.write_str("the table was truncated meanwhile"),
             Self::NotWanted(what) => write!(f, "{what} does not belong to this shard"),
             Self::Cancelled => f.write_str("it was stopped on request"),

@@ -6,12 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use index::{Definition, IndexBuilder, IndexFile, IndexFileError, SstableIdentity};
 use mutation::{Fragment, FragmentBuffer, PartitionRange};
 use rt::{Disk, DiskError};
+use schema::TableId;
 use sstable::{Component, Descriptor, Generation, SstableError};
 
+use crate::MaintenanceError;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::store::Store;
@@ -20,6 +23,8 @@ use crate::store::Store;
 const FOLDER: &str = "indexes";
 /// Of so many data bytes on, building an index is worth a line of the log.
 const BYTES_WORTH_A_LINE: u64 = 64 << 20;
+/// Between two looks at whether an index is built anew.
+const REBUILD_PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of one index of one SSTable.
 fn path(dir: &Path, descriptor: &Descriptor, definition: &Definition) -> Option<PathBuf> {
@@ -60,7 +65,60 @@ impl LiveSstable {
     }
 }
 
+impl Store {
+    /// Whether each memtable and each SSTable that can be read has an index of this definition.
+    fn has_index(&self, definition: &Definition) -> bool {
+        let readable = |live: &&Rc<LiveSstable>| !live.suspect.get();
+        self.memtables.indexes(definition).is_some()
+            && self.set().iter().filter(readable).all(|live| live.index(definition).is_some())
+    }
+
+    /// The indexes that can be queried, by table and name.
+    pub(crate) fn built_indexes(&self) -> Vec<(TableId, String)> {
+        let definitions = self.memtables.definitions();
+        let built = definitions.iter().filter(|definition| self.has_index(definition));
+        built.map(|definition| (self.id, definition.name.clone())).collect()
+    }
+}
+
 impl Inner {
+    /// Makes these indexes of a table anew, or all; queries of them fail until that is done.
+    pub(crate) async fn rebuild_indexes(
+        &self,
+        store: &Store,
+        names: &[String],
+    ) -> Result<(), MaintenanceError> {
+        let definitions = store.memtables.definitions();
+        let is_named = |definition: &Definition| names.is_empty() || names.contains(&definition.name);
+        if let Some(unknown) = names.iter().find(|name| !definitions.iter().any(|it| it.name == **name)) {
+            return Err(MaintenanceError::UnknownIndex(unknown.clone()));
+        }
+        for live in store.set().iter() {
+            let files = live.indexes.borrow().clone();
+            for file in files.iter().filter(|file| is_named(file.definition())) {
+                live.drop_index(file);
+                if let Some(path) = path(&store.dir, live.sstable.descriptor(), file.definition()) {
+                    // What cannot be removed is replaced.
+                    let _ = self.rt.disk().remove(path).await;
+                }
+            }
+        }
+        loop {
+            let definitions = store.memtables.definitions();
+            if definitions.iter().filter(|it| is_named(it)).all(|it| store.has_index(it)) {
+                return Ok(());
+            }
+            if store.dropped.get() {
+                return Err(MaintenanceError::UnknownTable(store.id));
+            }
+            if self.health.is_stopped() {
+                return Err(MaintenanceError::Stopped);
+            }
+            self.index_check.notify_one();
+            self.rt.sleep(REBUILD_PAUSE).await;
+        }
+    }
+
     /// Indexes SSTables that are about to enter the set. Failures are left to the builder: rows are not to wait for their indexes.
     pub(crate) async fn index_new(&self, store: &Store, added: &[Rc<LiveSstable>]) {
         for definition in store.memtables.definitions().iter() {

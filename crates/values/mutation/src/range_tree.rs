@@ -183,7 +183,7 @@ impl RangeTree {
         self.insert_if(range, |one, next| one < next)
     }
 
-    /// Adds a range if `is_apart` says so of the end of each range and the start of the next one.
+    /// Adds a range if `is_apart` is true of the end of each range and the start of the next one.
     fn insert_if(
         &mut self,
         range: RangeTombstone,

@@ -12,14 +12,14 @@ use super::member::{Member, MemberInfo, MemberStatus};
 use super::topology_change::ChangeStep;
 use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION, transition};
 use crate::edit::{self, EditError, SchemaEdit};
+use crate::steps::{self, Steps};
 use crate::store;
-use crate::written::{self, Steps};
 
 impl ClusterState {
     /// The state after a command, and the outcome. A command that was applied already changes nothing and has the outcome
     /// of then.
     pub fn apply(&self, proposal: Proposal) -> (Self, Outcome) {
-        written::at_once(self.apply_with(proposal, &mut Steps::none()))
+        steps::at_once(self.apply_with(proposal, &mut Steps::none()))
     }
 
     /// [`ClusterState::apply`] for asynchronous callers: yields to other tasks while the version of a large schema is computed.

@@ -24,7 +24,8 @@ use crate::error::SchemaCodecError;
 use crate::objects::{
     self, StoredAggregate, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
 };
-use crate::written::{self, Steps};
+use crate::steps::{self, Steps};
+use crate::written;
 
 /// The version of the forms here.
 const FORMAT: u8 = 1;
@@ -427,7 +428,7 @@ fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
 impl ClusterState {
     /// The bytes of a snapshot.
     pub fn encode(&self) -> Vec<u8> {
-        written::at_once(self.encode_with(&mut Steps::none()))
+        steps::at_once(self.encode_with(&mut Steps::none()))
     }
 
     /// [`ClusterState::encode`] for asynchronous callers: yields to other tasks between the tables.
@@ -482,7 +483,7 @@ impl ClusterState {
     /// Bytes that are no state, or one to which no commands lead, from nothing or from `self`: the next command could not be applied
     /// to it.
     pub fn decode_after(&self, bytes: &[u8]) -> Result<Self, StateCodecError> {
-        written::at_once(self.decode_with(bytes, &mut Steps::none()))
+        steps::at_once(self.decode_with(bytes, &mut Steps::none()))
     }
 
     /// [`ClusterState::decode_after`] for asynchronous callers: yields to other tasks between the tables.

@@ -3,7 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
-use crate::written::Steps;
+use crate::steps::Steps;
 
 /// Bytes between two preemption points.
 const CHUNK: usize = 16 << 10;
@@ -159,10 +159,10 @@ impl<'a> Scan<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::written;
+    use crate::steps;
 
     fn split_now(json: &str) -> (String, Vec<Vec<&str>>) {
-        let split = written::at_once(split(json.as_bytes(), &mut Steps::none()));
+        let split = steps::at_once(split(json.as_bytes(), &mut Steps::none()));
         let rest = String::from_utf8(split.rest).expect("it was text");
         let tables = split.tables.into_iter();
         let tables =
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(split_now(json), (rest.to_owned(), tables));
     }
 
-    /// What is wrong stays wrong: a part that is no JSON.
+    /// Invalid JSON has a part that is invalid.
     #[test]
     fn what_is_no_json_is_none_in_parts() {
         for wrong in [

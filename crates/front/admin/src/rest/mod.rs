@@ -109,6 +109,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         ("POST", ["storage_service", "keyspace_compaction", keyspace]) => {
             tables::operate(&node, &call, keyspace, TableOperation::Compact).await
         }
+        ("POST", ["torc", "rebuild_index", keyspace, table]) => {
+            tables::rebuild_indexes(&node, &call, keyspace, table).await
+        }
         ("POST", ["storage_service", "flush"]) => {
             for keyspace in node.schema().keyspaces() {
                 tables::operate(&node, &call, &keyspace.name, TableOperation::Flush).await?;

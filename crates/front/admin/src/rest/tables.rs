@@ -105,6 +105,29 @@ pub(super) async fn operate(
     Ok(Answer::json(&Value::Null))
 }
 
+/// Makes the indexes of a table anew that the call names in `index`, or all.
+pub(super) async fn rebuild_indexes(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    keyspace: &str,
+    table: &str,
+) -> Result<Answer, Answer> {
+    let schema = node.schema();
+    let Some(table) = schema.table(keyspace, table) else {
+        return Err(Answer::error(404, format!("there is no table {keyspace}.{table}")));
+    };
+    let names = call.parameter("index").filter(|names| !names.is_empty());
+    let names: Vec<String> =
+        names.map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect());
+    if let Some(unknown) = names.iter().find(|name| !table.indexes.contains_key(*name)) {
+        let (unknown, table) = (unknown.as_str(), table.full_name());
+        return Err(Answer::error(404, format!("there is no index {unknown} on table {table}")));
+    }
+    let done = node.operate(table.id, TableOperation::RebuildIndexes { names }).await;
+    done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
+    Ok(Answer::json(&Value::Null))
+}
+
 /// Keyspaces that a call names in `kn`, or all of the users'.
 fn named_keyspaces(node: &Rc<dyn Node>, call: &Call) -> Vec<String> {
     match call.parameter("kn").filter(|names| !names.is_empty()) {

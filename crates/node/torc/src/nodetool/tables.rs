@@ -1,4 +1,4 @@
-//! Verbs about tables: tablestats, flush, compact.
+//! Verbs about tables: tablestats, flush, compact, rebuild_index.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
@@ -39,6 +39,34 @@ pub(super) const COMPACT: Verb = Verb {
     ask: |api, arguments| maintain(api, arguments, "keyspace_compaction"),
     show: silent,
 };
+
+pub(super) const REBUILD_INDEX: Verb = Verb {
+    name: "rebuild_index",
+    about: "A full rebuild of native secondary indexes for a given table",
+    arguments: || {
+        let name = |name: &'static str, help: &'static str| Arg::new(name).required(true).help(help);
+        let indexes = Arg::new("indexes").num_args(1..).required(true);
+        vec![
+            name("keyspace", "The keyspace"),
+            name("table", "The table"),
+            indexes.help("The indexes; each may have its table before it, as <table>.<index>"),
+        ]
+    },
+    ask: rebuild_index,
+    show: silent,
+};
+
+fn rebuild_index(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
+    let name = |name: &str| arguments.get_one::<String>(name).expect("it is required");
+    let (keyspace, table) = (name("keyspace"), name("table"));
+    let own = format!("{table}.");
+    let indexes = given(arguments, "indexes");
+    let indexes: Vec<String> =
+        indexes.iter().map(|index| escape(index.strip_prefix(own.as_str()).unwrap_or(index))).collect();
+    let (keyspace, table) = (escape(keyspace), escape(table));
+    api.post(&format!("/torc/rebuild_index/{keyspace}/{table}?index={}", indexes.join(",")))?;
+    Ok(Value::Null)
+}
 
 fn maintain(api: &Api, arguments: &ArgMatches, path: &str) -> Result<Value, Failure> {
     let names = given(arguments, "names");

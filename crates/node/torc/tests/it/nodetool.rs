@@ -212,6 +212,45 @@ fn settings_change_by_cql() {
     assert!(refused("log_level", "info,engine=loud").contains("error, warn, info"));
 }
 
+/// A built index is in `system."IndexInfo"`, and can be made anew.
+#[test]
+fn indexes_are_shown_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.client(0, Version::V4);
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int)");
+    for k in 0..50 {
+        client.query(&format!("INSERT INTO ks.t (k, v, w) VALUES ({k}, {}, {k})", k % 5));
+    }
+    asked.say(&["flush", "ks"]);
+    client.query("CREATE INDEX by_v ON ks.t (v)");
+    client.query("CREATE CUSTOM INDEX by_w ON ks.t (w) USING 'sai'");
+    let shown = "SELECT table_name, index_name FROM system.\"IndexInfo\"";
+    let both = [["ks", "by_v"], ["ks", "by_w"]];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while client.texts(shown) != both {
+        assert!(std::time::Instant::now() < deadline, "{:?}", client.texts(shown));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    client.query(
+        "CREATE MATERIALIZED VIEW ks.by_w_view AS SELECT * FROM ks.t WHERE w IS NOT NULL AND k IS NOT NULL PRIMARY KEY (w, k)",
+    );
+    let built = "SELECT view_name, status FROM system_distributed.view_build_status";
+    while client.texts(built) != [["by_w_view", "SUCCESS"]] {
+        assert!(std::time::Instant::now() < deadline, "{:?}", client.texts(built));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(asked.say(&["rebuild_index", "ks", "t", "by_v", "t.by_w"]), "");
+    assert_eq!(client.texts(shown), both);
+    assert_eq!(client.texts("SELECT k FROM ks.t WHERE v = 3").len(), 10);
+    let refused = |arguments: &[&str]| asked.try_say(arguments).unwrap_err();
+    assert!(refused(&["rebuild_index", "ks", "t", "by_x"]).contains("there is no index by_x on table ks.t"));
+    assert!(refused(&["rebuild_index", "ks", "u", "by_v"]).contains("there is no table ks.u"));
+}
+
 /// Two nodes may share an address, with ports of their own.
 #[test]
 fn nodes_that_share_an_address_are_distinguished() {

@@ -366,6 +366,11 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
                 engine.set_schema(schema(indexes)).await;
             }
             5 => rt.sleep(Duration::from_secs(2)).await,
+            6 if rt.random_below(4) == 0 => {
+                engine.rebuild_indexes(table.id, &[]).await.expect("nobody drops the table");
+                let built = engine.stats().built_indexes;
+                assert_eq!(built.len(), table.indexes.len(), "all are there again: {built:?}");
+            }
             _ => {}
         }
         let table = self::table(world.lock().unwrap().indexes);
@@ -429,6 +434,38 @@ async fn wait_for(rt: &Rt, engine: &Engine, table: &Table, query: &IndexQuery) -
         }
     }
     panic!("the index is not made again");
+}
+
+#[test]
+fn an_index_is_made_anew_on_request() {
+    on_a_node(5, |rt| async move {
+        const COUNT: u64 = 400;
+        let table = table(2);
+        let query = IndexQuery { index: "i0".to_owned(), predicate: Predicate::Equal(varint(1)) };
+        let engine = Engine::open(rt.clone(), config(), schema(2)).await.unwrap();
+        many(&rt, &engine, &table, COUNT).await;
+        engine.flush(table.id).await.unwrap();
+        let expected = wait_for(&rt, &engine, &table, &query).await;
+        let both = || engine.stats().built_indexes.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(both(), ["i0", "i1"]);
+        // Meanwhile it cannot be queried, and the other one can.
+        let (names, began) = (["i0".to_owned()], rt.now());
+        let seen = std::cell::RefCell::new(Vec::new());
+        let look = async {
+            rt.yield_now().await;
+            seen.replace(both());
+        };
+        let rebuilt = engine.rebuild_indexes(table.id, &names);
+        let (done, ()) = futures_util::future::join(rebuilt, look).await;
+        done.unwrap();
+        assert_eq!(*seen.borrow(), ["i1"]);
+        assert_eq!(both(), ["i0", "i1"]);
+        assert_eq!(places(&engine, &table, &query, &PartitionRange::all()).await.unwrap(), expected);
+        assert!(rt.now() - began < Duration::from_secs(1), "it does not wait for the builder's next look");
+        let unknown = engine.rebuild_indexes(table.id, &["i9".to_owned()]).await.unwrap_err();
+        assert!(unknown.to_string().contains("no index i9"), "{unknown}");
+        engine.stop().await.unwrap();
+    });
 }
 
 #[test]
