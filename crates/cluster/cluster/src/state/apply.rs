@@ -10,7 +10,7 @@ use super::change::replicas_move;
 use super::command::{Command, Outcome, Proposal, Refused};
 use super::member::{Member, MemberInfo, MemberStatus};
 use super::topology_change::ChangeStep;
-use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, STATE_VERSION, transition};
+use super::{ClusterState, OUTCOMES_MAX, REMOVED_MAX, transition};
 use crate::edit::{self, EditError, SchemaEdit};
 use crate::steps::{self, Steps};
 use crate::store;
@@ -287,9 +287,12 @@ impl ClusterState {
         self.members.iter().filter(move |(_, member)| owns(member)).map(|(host, _)| *host)
     }
 
+    /// Every node must find the same, whichever version it runs: a node that applies an entry again after an upgrade, too. So what is
+    /// needed follows from the members, and not from the code.
     fn check_info(&self, host: HostId, info: &MemberInfo, replaces: Option<HostId>) -> Result<(), Refused> {
-        if info.state_version < STATE_VERSION {
-            return Err(Refused::TooOld { found: info.state_version, needed: STATE_VERSION });
+        let needed = self.members.values().map(|member| member.info.state_version).min().unwrap_or(0);
+        if info.state_version < needed {
+            return Err(Refused::TooOld { found: info.state_version, needed });
         }
         let address = info.internode;
         let mut others =

@@ -82,7 +82,7 @@ fn expected(random: &mut Random, right: u64) -> u64 {
     if random.one_in(8) { *random.of(NUMBERS) } else { right }
 }
 
-fn command(random: &mut Random, state: &ClusterState, edits: &BoxedStrategy<SchemaEdit>) -> Command {
+pub fn command(random: &mut Random, state: &ClusterState, edits: &BoxedStrategy<SchemaEdit>) -> Command {
     let (host, change) = (host(random), expected(random, state.last_change()));
     match random.below(14) {
         0..=3 => {
@@ -122,7 +122,7 @@ fn command(random: &mut Random, state: &ClusterState, edits: &BoxedStrategy<Sche
     }
 }
 
-fn founded() -> ClusterState {
+pub fn founded() -> ClusterState {
     let info = MemberInfo {
         internode: ([10, 0, 0, 1], 7000).into(),
         native: ([10, 0, 0, 1], 9042).into(),
@@ -134,7 +134,7 @@ fn founded() -> ClusterState {
     ClusterState::found("test", own_schema(), own_schema(), HostId([1; 16]), info, vec![-5, 5])
 }
 
-fn id(random: &mut Random) -> CommandId {
+pub fn id(random: &mut Random) -> CommandId {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&random.next().to_be_bytes());
     CommandId(id)

@@ -8,6 +8,7 @@ mod group;
 mod group_faults;
 mod group_real;
 mod group_world;
+mod history;
 mod identity;
 mod large;
 mod liveness;
