@@ -24,7 +24,7 @@ use crate::expr::Env;
 use crate::expr::bind::Binds;
 use crate::expr::calls::{self, UserCall};
 use crate::functions::{CallContext, TimeUuids};
-use crate::guardrails::{Guard, Guardrails};
+use crate::guardrails::Guard;
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
@@ -75,7 +75,7 @@ impl<C: Coordinator> Executor<C> {
             change_settings: RefCell::default(),
             audit: RefCell::default(),
             access: Access::new(limits.authorizes, limits.data_masking),
-            is_guarded: Cell::new(limits.guardrails != Guardrails::default()),
+            is_guarded: Cell::new(limits.guardrails.binds_requests()),
             limits: RefCell::new(Rc::new(limits)),
             default_service_level: Rc::default(),
             last_timestamp: Cell::new(0),
@@ -97,7 +97,7 @@ impl<C: Coordinator> Executor<C> {
     pub fn set_limits(&self, limits: ExecLimits) {
         self.watch.configure(&limits);
         self.functions.set_limits(limits.functions.clone());
-        self.is_guarded.set(limits.guardrails != Guardrails::default());
+        self.is_guarded.set(limits.guardrails.binds_requests());
         self.limits.replace(Rc::new(limits));
     }
 
@@ -330,9 +330,11 @@ impl<C: Coordinator> Executor<C> {
 
     /// The guardrails over a request, where there are any and they bind its role.
     fn guard<'r>(&self, request: &'r Request<'_>) -> Option<Guard<'r>> {
-        if !self.is_guarded.get() {
-            return None;
-        }
+        if self.is_guarded.get() { self.guard_of_role(request) } else { None }
+    }
+
+    /// The guardrails over a request, if they bind its role.
+    fn guard_of_role<'r>(&self, request: &'r Request<'_>) -> Option<Guard<'r>> {
         let performer = self.access.performer(&self.coordinator.schema(), &request.caller.principal)?;
         (!performer.access.is_superuser).then(|| Guard::new(&request.limits.guardrails))
     }
@@ -348,12 +350,16 @@ impl<C: Coordinator> Executor<C> {
         let Some(mut guard) = self.guard(request) else { return Ok(()) };
         match plan {
             Plan::Select(plan) => guard.select(plan, request, &Env::new(binds, &self.call))?,
-            Plan::Modification(plan) => guard.modification(plan, request)?,
+            Plan::Modification(plan) => {
+                guard.modification(plan, request, &Env::new(binds, &self.call), self.clock.wall_micros())?;
+            }
             Plan::Batch(plan) => {
                 if plan.has_timestamp() {
                     guard.timestamp()?;
                 }
-                plan.statements.iter().try_for_each(|statement| guard.modification(statement, request))?;
+                let (env, now) = (Env::new(binds, &self.call), self.clock.wall_micros());
+                let check = |statement: &ModificationPlan| guard.modification(statement, request, &env, now);
+                plan.statements.iter().try_for_each(check)?;
             }
             Plan::Truncate(_) => guard.drop_or_truncate()?,
             Plan::Prune(_) | Plan::Setting(_) | Plan::Other(_) => {}
@@ -393,7 +399,10 @@ impl<C: Coordinator> Executor<C> {
             statements.iter().try_for_each(check)?;
         }
         if let Some(mut guard) = self.guard(request) {
-            statements.iter().try_for_each(|(plan, _)| guard.modification(plan, request))?;
+            let now = self.clock.wall_micros();
+            for (plan, binds) in statements {
+                guard.modification(plan, request, &Env::new(binds, &self.call), now)?;
+            }
             guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         }
         batch::check(kind, statements.iter().map(|(plan, _)| *plan))?;
@@ -720,7 +729,7 @@ impl<C: Coordinator> Executor<C> {
                 data_masking: request.limits.data_masking,
             };
             let mut outcome = ddl::plan(statement, &context)?;
-            if let Some(mut guard) = self.guard(request) {
+            if let Some(mut guard) = self.guard_of_role(request) {
                 guard.schema_change(statement, &schema, &outcome.edits)?;
                 outcome.warnings.splice(..0, guard.warnings);
             }

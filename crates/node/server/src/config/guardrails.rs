@@ -1,6 +1,7 @@
 //! Guardrails as the options give them, checked as Cassandra checks them.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use exec::{Guardrails, RefusedValues, Thresholds};
 
@@ -34,6 +35,8 @@ impl Config {
             allow_filtering_enabled: self.allow_filtering_enabled,
             simplestrategy_enabled: self.simplestrategy_enabled,
             vector_type_enabled: self.vector_type_enabled,
+            zero_ttl_on_twcs_warned: self.zero_ttl_on_twcs_warned,
+            zero_ttl_on_twcs_enabled: self.zero_ttl_on_twcs_enabled,
             ..Guardrails::default()
         };
         self.schema_bounds(&mut all)?;
@@ -122,6 +125,16 @@ impl Config {
             self.column_value_size_warn_threshold,
             self.column_value_size_fail_threshold,
         )?;
+        into.maximum_timestamp = spans(
+            "maximum_timestamp",
+            self.maximum_timestamp_warn_threshold,
+            self.maximum_timestamp_fail_threshold,
+        )?;
+        into.minimum_timestamp = spans(
+            "minimum_timestamp",
+            self.minimum_timestamp_warn_threshold,
+            self.minimum_timestamp_fail_threshold,
+        )?;
         Ok(())
     }
 
@@ -162,6 +175,13 @@ fn bounds(name: &str, warn: i32, fail: i32, side: Side) -> Result<Thresholds, Co
 fn sizes(name: &str, warn: Option<Size>, fail: Option<Size>) -> Result<Thresholds, ConfigError> {
     let bounds = Thresholds { warn: warn.map(|size| size.0), fail: fail.map(|size| size.0) };
     ordered(name, bounds, Side::Most)
+}
+
+/// Bounds in microseconds; zero is none.
+fn spans(name: &str, warn: Duration, fail: Duration) -> Result<Thresholds, ConfigError> {
+    let bound =
+        |span: Duration| (!span.is_zero()).then(|| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    ordered(name, Thresholds { warn: bound(warn), fail: bound(fail) }, Side::Most)
 }
 
 /// Refuses bounds of which nobody would ever be warned.
@@ -222,7 +242,12 @@ mod tests {
             }
             config.guardrails()
         };
-        assert_eq!(set(&[]), Ok(Guardrails::default()));
+        assert_eq!(set(&[("zero_ttl_on_twcs_warned", "false")]), Ok(Guardrails::default()));
+        let spans =
+            set(&[("maximum_timestamp_warn_threshold", "1d"), ("minimum_timestamp_fail_threshold", "1h")]);
+        let spans = spans.unwrap();
+        assert_eq!(spans.maximum_timestamp, Thresholds { warn: Some(86_400_000_000), fail: None });
+        assert_eq!(spans.minimum_timestamp, Thresholds { warn: None, fail: Some(3_600_000_000) });
         let some = set(&[
             ("tables_warn_threshold", "5"),
             ("tables_fail_threshold", "9"),

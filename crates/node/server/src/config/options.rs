@@ -290,6 +290,10 @@ options! {
     collection_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
     column_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
     column_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
+    maximum_timestamp_warn_threshold: Duration = Duration::ZERO, live "Guardrail: time after now of USING TIMESTAMP beyond which an ordinary role is warned; 0 for none.";
+    maximum_timestamp_fail_threshold: Duration = Duration::ZERO, live "Guardrail: time after now of USING TIMESTAMP beyond which an ordinary role is refused; 0 for none.";
+    minimum_timestamp_warn_threshold: Duration = Duration::ZERO, live "Guardrail: time before now of USING TIMESTAMP beyond which an ordinary role is warned; 0 for none.";
+    minimum_timestamp_fail_threshold: Duration = Duration::ZERO, live "Guardrail: time before now of USING TIMESTAMP beyond which an ordinary role is refused; 0 for none.";
     table_properties_warned: String = String::new(), live "Guardrail: options of tables that an ordinary role is warned of.";
     table_properties_disallowed: String = String::new(), live "Guardrail: options of tables that an ordinary role may not use.";
     read_consistency_levels_warned: String = String::new(), live "Guardrail: consistency levels of reads that an ordinary role is warned of.";
@@ -307,6 +311,8 @@ options! {
     read_before_write_list_operations_enabled: bool = true, live "Guardrail: whether an ordinary role may change lists by index or by value, which reads them first.";
     allow_filtering_enabled: bool = true, live "Guardrail: whether an ordinary role may use ALLOW FILTERING.";
     simplestrategy_enabled: bool = true, live "Guardrail: whether an ordinary role may use SimpleStrategy.";
+    zero_ttl_on_twcs_warned: bool = true, live "Guardrail: whether an ordinary role is warned of TimeWindowCompactionStrategy with a default_time_to_live of 0.";
+    zero_ttl_on_twcs_enabled: bool = true, live "Guardrail: whether an ordinary role may use TimeWindowCompactionStrategy with a default_time_to_live of 0.";
     vector_type_enabled: bool = true, live "Guardrail: whether an ordinary role may use vectors.";
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, live "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]

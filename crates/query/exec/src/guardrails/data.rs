@@ -2,29 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use mutation::{ColumnData, PartitionUpdate, Row};
+use mutation::{ColumnData, PartitionUpdate, Row, Timestamp};
 use schema::{Column, Table};
 use types::CqlType;
 use types::elements::Elements;
 
 use super::{Guard, Thresholds, Words, exceeds};
 use crate::error::Result;
+use crate::expr::Env;
 use crate::modification::ModificationPlan;
 use crate::modification::operation::Change;
 use crate::request::Request;
 
 impl Guard<'_> {
-    /// Looks at a statement that writes.
+    /// Looks at a statement that writes, of which `env` has the values. `now` is in microseconds.
     ///
     /// # Errors
     /// The limit that it breaks.
-    pub fn modification(&mut self, plan: &ModificationPlan, request: &Request<'_>) -> Result<()> {
+    pub fn modification(
+        &mut self,
+        plan: &ModificationPlan,
+        request: &Request<'_>,
+        env: &Env<'_>,
+        now: Timestamp,
+    ) -> Result<()> {
         let limits = self.limits;
         let level = BTreeSet::from([request.consistency.name().to_owned()]);
         let levels = &limits.write_consistency_levels;
         self.values("write_consistency_levels", levels, &level, "write consistency levels")?;
         if plan.has_timestamp() {
             self.timestamp()?;
+            self.written_at(&plan.table, plan.timestamp(env, now)?, now)?;
         }
         for operation in plan.operations() {
             let what = match &operation.change {
@@ -40,6 +48,31 @@ impl Guard<'_> {
             )?;
         }
         Ok(())
+    }
+
+    /// Looks at the timestamp that USING TIMESTAMP gives.
+    fn written_at(&mut self, table: &Table, timestamp: Timestamp, now: Timestamp) -> Result<()> {
+        let text = |side: &'static str, most: &'static str, kind: &'static str, bound: i64| {
+            let name = &table.name;
+            format!(
+                "The modification to table {name} has a timestamp {timestamp} {side} the {most} allowable {kind} threshold {bound}"
+            )
+        };
+        let micros = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
+        let after = |bound| now.saturating_add(micros(bound));
+        let before = |bound| now.saturating_sub(micros(bound));
+        let most = Words {
+            warn: &|bound| text("after", "maximum", "warning", after(bound)),
+            fail: &|bound| text("after", "maximum", "failure", after(bound)),
+        };
+        let ahead = u64::try_from(timestamp.saturating_sub(now)).unwrap_or(0);
+        self.at_most("maximum_timestamp", self.limits.maximum_timestamp, ahead, &most)?;
+        let least = Words {
+            warn: &|bound| text("before", "minimum", "warning", before(bound)),
+            fail: &|bound| text("before", "minimum", "failure", before(bound)),
+        };
+        let behind = u64::try_from(now.saturating_sub(timestamp)).unwrap_or(0);
+        self.at_most("minimum_timestamp", self.limits.minimum_timestamp, behind, &least)
     }
 
     /// Looks at USING TIMESTAMP.

@@ -48,6 +48,10 @@ pub struct Guardrails {
     pub items_per_collection: Thresholds,
     pub collection_size: Thresholds,
     pub column_value_size: Thresholds,
+    /// Microseconds after now, of USING TIMESTAMP.
+    pub maximum_timestamp: Thresholds,
+    /// Microseconds before now, of USING TIMESTAMP.
+    pub minimum_timestamp: Thresholds,
     pub table_properties: RefusedValues,
     pub read_consistency_levels: RefusedValues,
     pub write_consistency_levels: RefusedValues,
@@ -63,6 +67,16 @@ pub struct Guardrails {
     pub allow_filtering_enabled: bool,
     pub simplestrategy_enabled: bool,
     pub vector_type_enabled: bool,
+    pub zero_ttl_on_twcs_warned: bool,
+    pub zero_ttl_on_twcs_enabled: bool,
+}
+
+impl Guardrails {
+    /// Whether one of them binds requests other than changes of the schema.
+    pub fn binds_requests(&self) -> bool {
+        let zero_ttl_on_twcs_warned = Self::default().zero_ttl_on_twcs_warned;
+        Self { zero_ttl_on_twcs_warned, ..self.clone() } != Self::default()
+    }
 }
 
 impl Default for Guardrails {
@@ -85,6 +99,8 @@ impl Default for Guardrails {
             items_per_collection: none,
             collection_size: none,
             column_value_size: none,
+            maximum_timestamp: none,
+            minimum_timestamp: none,
             table_properties: RefusedValues::default(),
             read_consistency_levels: RefusedValues::default(),
             write_consistency_levels: RefusedValues::default(),
@@ -100,6 +116,8 @@ impl Default for Guardrails {
             allow_filtering_enabled: true,
             simplestrategy_enabled: true,
             vector_type_enabled: true,
+            zero_ttl_on_twcs_warned: false,
+            zero_ttl_on_twcs_enabled: true,
         }
     }
 }

@@ -140,6 +140,14 @@ impl Guard<'_> {
             let enabled = limits.uncompressed_tables_enabled;
             self.enabled("uncompressed_tables_enabled", enabled, "Uncompressed table")?;
         }
+        let expires_by_window = |table: &Table| {
+            let class = table.options.compaction.get("class");
+            table.options.default_time_to_live == 0
+                && class.is_some_and(|class| class.ends_with("TimeWindowCompactionStrategy"))
+        };
+        if expires_by_window(table) && before.is_none_or(|before| !expires_by_window(before)) {
+            self.zero_ttl_on_twcs()?;
+        }
         for column in table.columns() {
             let is_new = before.is_none_or(|before| before.column(&column.name).is_none());
             if let (true, Some(dimensions)) = (is_new, vector_dimensions(&column.ty)) {
@@ -148,6 +156,21 @@ impl Guard<'_> {
             }
         }
         self.indexes(table, before)
+    }
+
+    fn zero_ttl_on_twcs(&mut self) -> Result<()> {
+        const NAME: &str = "zero_ttl_on_twcs";
+        let feature =
+            "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy";
+        self.enabled(NAME, self.limits.zero_ttl_on_twcs_enabled, feature)?;
+        if self.limits.zero_ttl_on_twcs_warned {
+            self.warn(
+                NAME,
+                "default_time_to_live is 0 with TimeWindowCompactionStrategy: rows of the table do not expire unless INSERT or \
+                 UPDATE give them a TTL, and windows are not dropped as a whole",
+            );
+        }
+        Ok(())
     }
 
     fn new_table(&mut self, table: &Table, schema: &Schema) -> Result<()> {

@@ -486,7 +486,7 @@ impl ModificationPlan {
     }
 
     /// The timestamp that USING gives, or the default.
-    fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
+    pub(crate) fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
         let Some(expr) = &self.timestamp else { return Ok(default) };
         match expr.eval(env)? {
             Value::Unset => Ok(default),
