@@ -274,6 +274,7 @@ mod tests {
                 arguments: vec![CqlType::Int; n],
                 state_function: text(n),
                 state_type: CqlType::Int,
+                reduce_function: (n % 2 == 1).then(|| text(n)),
                 final_function: None,
                 initial_condition: Some(text(n + 1)),
                 returns: CqlType::Int,

@@ -127,6 +127,9 @@ pub fn create_aggregate(aggregate: &UserAggregate) -> String {
         quote_identifier(&aggregate.state_function),
         aggregate.state_type.cql_name_unfrozen()
     );
+    if let Some(function) = &aggregate.reduce_function {
+        out.push_str(&format!("\n    REDUCEFUNC {}", quote_identifier(function)));
+    }
     if let Some(function) = &aggregate.final_function {
         out.push_str(&format!("\n    FINALFUNC {}", quote_identifier(function)));
     }

@@ -205,7 +205,7 @@ fn function() -> impl Strategy<Value = UserFunction> {
 
 fn aggregate() -> impl Strategy<Value = UserAggregate> {
     let arguments = prop::collection::vec(cql_type(), 0..3);
-    let functions = (text(), prop::option::of(text()), prop::option::of(text()));
+    let functions = (text(), prop::option::of(text()), prop::option::of(text()), prop::option::of(text()));
     (text(), text(), arguments, functions, cql_type(), cql_type()).prop_map(
         |(keyspace, name, arguments, functions, state_type, returns)| UserAggregate {
             keyspace,
@@ -215,6 +215,7 @@ fn aggregate() -> impl Strategy<Value = UserAggregate> {
             state_type,
             final_function: functions.1,
             initial_condition: functions.2,
+            reduce_function: functions.3,
             returns,
         },
     )
