@@ -106,6 +106,11 @@ impl SchemaEdit {
         matches!(self, Self::PutAggregate(aggregate) if aggregate.reduce_function.is_some())
     }
 
+    /// Whether it names the column by which rows expire, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_row_ttl(&self) -> bool {
+        matches!(self, Self::PutTable(table) if table.ttl_column.is_some())
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

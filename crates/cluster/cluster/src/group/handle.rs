@@ -20,7 +20,7 @@ use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
     STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS,
-    STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -97,6 +97,7 @@ fn unreadable_for<'m>(
         .or_else(|| {
             lacks("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions)
         })
+        .or_else(|| lacks("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl))
 }
 
 impl Group {
@@ -549,6 +550,9 @@ mod tests {
         let why = unreadable_for(&aggregate(Some("r")), members.iter()).expect("one would forget it");
         assert!(why.contains("REDUCEFUNC"), "{why}");
         assert_eq!(unreadable_for(&aggregate(None), members.iter()), None);
+        let expiring = constrained(|table| table.ttl_column = Some("v".to_owned()));
+        let why = unreadable_for(&expiring, members.iter()).expect("one would forget it");
+        assert!(why.contains("TTL columns"), "{why}");
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

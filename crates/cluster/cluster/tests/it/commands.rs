@@ -334,6 +334,7 @@ fn table() -> impl Strategy<Value = Table> {
             builder.set_mask(&format!("p{column}"), mask);
             builder.set_constraints(&format!("c{column}"), constraints);
             builder.set_description(&format!("r{column}"), description.unwrap_or_default());
+            builder.ttl_column = security_label.as_ref().map(|_| format!("r{column}"));
             builder.security_label = security_label;
             builder.options = options;
             for (name, dropped_micros) in dropped {
