@@ -1,5 +1,10 @@
 //! Aggregates whose states can be merged (`REDUCEFUNC`): which reads are split by token, and the merging of two states.
 
+use std::collections::VecDeque;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{PartitionRange, RingPosition};
 use replica::{Partitions, ReadCommand};
 
@@ -51,6 +56,22 @@ fn split(range: &PartitionRange) -> Vec<PartitionRange> {
     (0..RANGES).map(|part| PartitionRange { start: start_of(part), end: end_of(part + 1) }).collect()
 }
 
+/// Awaits work on a page while reads go on; those that end meanwhile are put into `arrived`, one a range at most.
+pub(super) async fn beside_reads<T, R: Future>(
+    work: impl Future<Output = T>,
+    reads: &mut FuturesUnordered<R>,
+    arrived: &mut VecDeque<R::Output>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        match select(work.as_mut(), reads.next()).await {
+            Either::Left((result, _)) => return result,
+            Either::Right((Some(read), _)) => arrived.push_back(read),
+            Either::Right((None, _)) => return work.await,
+        }
+    }
+}
+
 /// Merges the states of rows with those of rows behind them. A null state stands for no rows where the function is not called on null.
 ///
 /// # Errors
@@ -80,6 +101,28 @@ pub(super) async fn merge(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_go_on_beside_work() {
+        use std::cell::Cell;
+        use std::task::{Context, Poll, Waker};
+        let (read, polls) = (Cell::new(false), Cell::new(0));
+        // It ends only when the read has ended.
+        let work = std::future::poll_fn(|_| if read.get() { Poll::Ready(()) } else { Poll::Pending });
+        let reading = std::future::poll_fn(|context| {
+            polls.set(polls.get() + 1);
+            read.set(polls.get() == 3);
+            context.waker().wake_by_ref();
+            if read.get() { Poll::Ready(7) } else { Poll::Pending }
+        });
+        let (mut reads, mut arrived) = (FuturesUnordered::from_iter([reading]), VecDeque::new());
+        let mut beside = Box::pin(beside_reads(work, &mut reads, &mut arrived));
+        let mut context = Context::from_waker(Waker::noop());
+        let ended = (0..10).any(|_| beside.as_mut().poll(&mut context).is_ready());
+        assert!(ended, "the read was not polled");
+        drop(beside);
+        assert_eq!((arrived, polls.get()), (VecDeque::from([7]), 3));
+    }
 
     #[test]
     fn the_parts_of_a_range_are_the_range() {

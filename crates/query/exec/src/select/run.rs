@@ -1,5 +1,7 @@
 //! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and handed to the sink as they come.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
@@ -663,16 +665,26 @@ impl<R: RowSink> Emitter<'_, R> {
         let mut groups: Vec<Group> = ranges.iter().map(|_| Group::new(self.plan)).collect();
         let parts = ranges.into_iter().map(|range| pages.of_range(range)).enumerate();
         let mut reads: FuturesUnordered<_> = parts.map(|(at, part)| part.next_of(at)).collect();
-        let mut tombstones = 0;
-        while let Some((at, part, page)) = reads.next().await {
+        let (mut tombstones, mut arrived) = (0, VecDeque::new());
+        loop {
+            let read = match arrived.pop_front() {
+                Some(read) => Some(read),
+                None => reads.next().await,
+            };
+            let Some((at, part, page)) = read else { break };
             let Some(page) = page? else {
                 tombstones += part.tombstones();
                 continue;
             };
             reads.push(part.next_of(at));
-            for partition in &page.partitions {
-                self.add_partition_calling(&mut groups[at], partition).await?;
-            }
+            let add = async {
+                for partition in &page.partitions {
+                    self.add_partition_calling(&mut groups[at], partition).await?;
+                }
+                Ok::<(), ExecError>(())
+            };
+            // Functions may run for longer than a read has time.
+            reduce::beside_reads(add, &mut reads, &mut arrived).await?;
             let held = groups.iter().flat_map(|group| &group.states).map(AggregateState::held_bytes).sum();
             crate::sink::check_result_bytes(held)?;
         }
