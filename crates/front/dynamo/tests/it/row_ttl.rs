@@ -62,21 +62,8 @@ impl World {
 
     /// Writes rows, each with the value of `e`, or none.
     fn write(&self, table: &Arc<Table>, rows: &[(i32, i32, Option<Vec<u8>>)]) {
-        let id = |name: &str| table.column(name).expect("a column").id;
-        let timestamp = self.clock.wall_micros();
-        for (p, c, ends) in rows {
-            let key = DecoratedKey::new(p.to_be_bytes().to_vec().into());
-            let mut update = PartitionUpdate::new(table.clone(), key);
-            let column = |name: &str, value: &[u8]| {
-                let cell = Cell::live(timestamp, Bytes::copy_from_slice(value));
-                (id(name), ColumnData::Simple(cell))
-            };
-            let mut columns = vec![column("v", &c.to_be_bytes())];
-            columns.extend(ends.as_ref().map(|ends| column("e", ends)));
-            update.add_row(Row::from_columns(clustering(table, *c), columns));
-            if table.has_static() {
-                update.add_static(Row::from_columns(Clustering::empty(), vec![column("s", &[0; 4])]));
-            }
+        for row in rows {
+            let update = self.update(table, row);
             let options = WriteOptions {
                 consistency: Consistency::One,
                 kind: WriteKind::Simple,
@@ -84,6 +71,23 @@ impl World {
             };
             ready(self.memory.write(vec![update], options)).expect("the write");
         }
+    }
+
+    fn update(&self, table: &Arc<Table>, (p, c, ends): &(i32, i32, Option<Vec<u8>>)) -> PartitionUpdate {
+        let timestamp = self.clock.wall_micros();
+        let column = |name: &str, value: &[u8]| {
+            let cell = Cell::live(timestamp, Bytes::copy_from_slice(value));
+            (table.column(name).expect("a column").id, ColumnData::Simple(cell))
+        };
+        let key = DecoratedKey::new(p.to_be_bytes().to_vec().into());
+        let mut update = PartitionUpdate::new(table.clone(), key);
+        let mut columns = vec![column("v", &c.to_be_bytes())];
+        columns.extend(ends.as_ref().map(|ends| column("e", ends)));
+        update.add_row(Row::from_columns(clustering(table, *c), columns));
+        if table.has_static() {
+            update.add_static(Row::from_columns(Clustering::empty(), vec![column("s", &[0; 4])]));
+        }
+        update
     }
 
     /// The rows as partition and clustering key, and the partitions with a static row.
@@ -159,4 +163,17 @@ fn the_definition_of_the_table_decides() {
     world.change(vec![SchemaEdit::PutTable(changed.build().expect("a table"))]);
     assert_eq!(ready(world.api.expire()), Ok(1));
     assert_eq!(world.rows(&table).0, []);
+}
+
+#[test]
+fn a_row_that_is_given_more_time_before_its_deletion_stays() {
+    let world = World::new();
+    let bigint = |seconds: i64| Some(seconds.to_be_bytes().to_vec());
+    let table = world.table("a", (true, CqlType::Bigint), true);
+    world.write(&table, &[(1, 1, bigint(NOW - 1))]);
+    // The page that finds the row has been read by then.
+    *world.memory.between.borrow_mut() = Some(world.update(&table, &(1, 1, bigint(NOW + 100))));
+    assert_eq!(ready(world.api.expire()), Ok(0));
+    assert!(world.memory.between.borrow().is_none(), "the row was to be deleted");
+    assert_eq!(world.rows(&table).0, [(1, 1)]);
 }
