@@ -84,6 +84,8 @@ pub(crate) struct StoredTable {
     derivation: Option<StoredDerivation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     security_label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ttl_column: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -352,6 +354,7 @@ pub(crate) fn store_table(table: &Table) -> StoredTable {
         triggers: table.triggers.values().map(objects::store_trigger).collect(),
         derivation: table.derivation.as_ref().map(objects::store_derivation),
         security_label: table.security_label.clone(),
+        ttl_column: table.ttl_column.clone(),
     }
 }
 
@@ -362,6 +365,7 @@ pub(crate) fn load_table(keyspace: &str, stored: StoredTable) -> Result<Table, S
     builder.options = load_options(stored.options);
     builder.compact_storage = stored.compact_storage;
     builder.security_label = stored.security_label;
+    builder.ttl_column = stored.ttl_column;
     let mut masks = Vec::new();
     for column in stored.columns {
         let ty = load_type(&column.class, || format!("column {} of {}", column.name, stored.name))?;

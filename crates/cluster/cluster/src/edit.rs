@@ -101,6 +101,16 @@ impl SchemaEdit {
         }
     }
 
+    /// Whether it is of an aggregate that merges states, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_reduce_functions(&self) -> bool {
+        matches!(self, Self::PutAggregate(aggregate) if aggregate.reduce_function.is_some())
+    }
+
+    /// Whether it names the column by which rows expire, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_row_ttl(&self) -> bool {
+        matches!(self, Self::PutTable(table) if table.ttl_column.is_some())
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

@@ -36,6 +36,8 @@ pub(crate) struct StoredAggregate {
     state_function: String,
     state_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    reduce_function: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     final_function: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     initial_condition: Option<String>,
@@ -222,6 +224,7 @@ pub(crate) fn store_aggregate(aggregate: &UserAggregate) -> StoredAggregate {
         arguments: aggregate.arguments.iter().map(|ty| ty.class_name(false)).collect(),
         state_function: aggregate.state_function.clone(),
         state_type: aggregate.state_type.class_name(false),
+        reduce_function: aggregate.reduce_function.clone(),
         final_function: aggregate.final_function.clone(),
         initial_condition: aggregate.initial_condition.clone(),
         returns: aggregate.returns.class_name(false),
@@ -241,6 +244,7 @@ pub(crate) fn load_aggregate(
         arguments,
         state_function: stored.state_function,
         state_type,
+        reduce_function: stored.reduce_function,
         final_function: stored.final_function,
         initial_condition: stored.initial_condition,
         returns,
@@ -495,4 +499,21 @@ pub(crate) fn load_service_level(stored: StoredServiceLevel) -> Result<ServiceLe
             StoredWorkload::Interactive => WorkloadType::Interactive,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aggregate_without_a_reduce_function_is_stored_as_before_there_were_any() {
+        let earlier = r#"{"name":"a","arguments":["org.apache.cassandra.db.marshal.Int32Type"],"state_function":"f","state_type":"org.apache.cassandra.db.marshal.Int32Type","final_function":"g","returns":"org.apache.cassandra.db.marshal.Int32Type"}"#;
+        let mut aggregate = load_aggregate("ks", serde_json::from_str(earlier).unwrap()).unwrap();
+        assert_eq!(aggregate.reduce_function, None);
+        assert_eq!(serde_json::to_string(&store_aggregate(&aggregate)).unwrap(), earlier);
+        aggregate.reduce_function = Some("r".to_owned());
+        let text = serde_json::to_string(&store_aggregate(&aggregate)).unwrap();
+        assert!(text.contains(r#""reduce_function":"r""#), "{text}");
+        assert_eq!(load_aggregate("ks", serde_json::from_str(&text).unwrap()).unwrap(), aggregate);
+    }
 }

@@ -248,6 +248,7 @@ mod tests {
             table.options.comment = text(n + 1);
             table.set_constraints(&text(n), vec![schema::Constraint::NotNull; n % 2]);
             table.security_label = texts.first().cloned();
+            table.ttl_column = texts.get(1).cloned();
             table.options.extensions.insert(text(n), text(n + 2).into_bytes());
             let index = Index { name: text(n), targets: vec![], class: None, options: Default::default() };
             table.indexes.extend((0..n % 3).map(|at| (format!("i{at}"), index.clone())));
@@ -274,6 +275,7 @@ mod tests {
                 arguments: vec![CqlType::Int; n],
                 state_function: text(n),
                 state_type: CqlType::Int,
+                reduce_function: (n % 2 == 1).then(|| text(n)),
                 final_function: None,
                 initial_condition: Some(text(n + 1)),
                 returns: CqlType::Int,

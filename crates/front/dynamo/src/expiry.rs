@@ -1,14 +1,20 @@
-//! Items whose time is over (UpdateTimeToLive) are deleted, now and then, by the nodes that are the first replicas of their partitions. Until
-//! then they are read as any others, as AWS says.
+//! Items whose time is over (UpdateTimeToLive), and rows of CQL with a TTL column, are deleted, now and then, by the nodes that are the first
+//! replicas of their partitions. Until then they are read as any others, as AWS and ScyllaDB say.
 
+use std::sync::Arc;
+
+use coordinator::Consistency;
 use exec::backend::Coordinator;
 use futures_util::stream::{self, StreamExt};
 use items::{Item, Value};
+use mutation::ColumnSelection;
 use replica::ReadPage;
 use rt::preempt::Pace;
+use schema::{Schema, Table};
 
 use crate::error::Result;
 use crate::ranges::OwnPages;
+use crate::row_ttl::RowTtl;
 use crate::store::Store;
 use crate::table::{self, ApiTable, RowKey, RowWrite};
 
@@ -26,43 +32,100 @@ fn is_over(item: &Item, attribute: &str, now: i64) -> bool {
     ends.is_some_and(|ends| ends < now && ends > now - PAST_MAX)
 }
 
-impl<C: Coordinator> Store<'_, C> {
-    /// Deletes the items whose time is over, in the ranges of which this node is the first replica; how many there were.
-    pub(crate) async fn expire(&self) -> Result<u64> {
-        let names = table::names(&self.executor.coordinator().schema());
-        let (mut count, mut pace) = (0, Pace::default());
-        for name in names {
-            // It may have been dropped or changed meanwhile.
-            let Ok(table) = table::find(&self.executor.coordinator().schema(), &name) else { continue };
-            let Some(attribute) = table.details().expires_by else { continue };
-            let mut pages = OwnPages::new(self, table.table.clone());
-            while let Some(page) = pages.next(self).await? {
-                let over = self.over(&table, &attribute, &page, &mut pace).await?;
-                let ends = over.iter().map(|key| self.delete_over(&table, key, &attribute));
-                let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
-                while let Some(result) = ends.next().await {
-                    count += u64::from(result?);
-                }
-            }
-        }
-        Ok(count)
+/// A table whose rows end.
+enum Expiring {
+    /// Items of the API, by an attribute.
+    Items { table: ApiTable, attribute: String },
+    /// Rows of a table of CQL, by a column.
+    Rows(RowTtl),
+}
+
+impl Expiring {
+    /// The tables of the API with a time to live, then those of CQL.
+    fn tables(schema: &Schema) -> Vec<Self> {
+        let items = table::names(schema).into_iter().filter_map(|name| {
+            let table = table::find(schema, &name).ok()?;
+            let attribute = table.details().expires_by?;
+            Some(Self::Items { table, attribute })
+        });
+        let rows = schema.keyspaces().flat_map(|keyspace| keyspace.tables.values());
+        items.chain(rows.filter_map(RowTtl::of).map(Self::Rows)).collect()
     }
 
-    /// The items of a page whose time is over.
-    async fn over(
-        &self,
-        table: &ApiTable,
-        attribute: &str,
-        page: &ReadPage,
-        pace: &mut Pace,
-    ) -> Result<Vec<RowKey>> {
+    fn table(&self) -> &Arc<Table> {
+        match self {
+            Self::Items { table, .. } => &table.table,
+            Self::Rows(ttl) => &ttl.table,
+        }
+    }
+
+    /// As it is under another schema; none when it has gone, or its rows do not end any longer.
+    fn again(&self, schema: &Schema) -> Option<Self> {
+        let table = schema.table_by_id(self.table().id)?;
+        match self {
+            Self::Items { .. } => {
+                let table = ApiTable::of(table)?;
+                let attribute = table.details().expires_by?;
+                Some(Self::Items { table, attribute })
+            }
+            Self::Rows(_) => RowTtl::of(table).map(Self::Rows),
+        }
+    }
+
+    /// The columns that tell which rows are over.
+    fn columns(&self) -> ColumnSelection {
+        match self {
+            Self::Items { .. } => ColumnSelection::All,
+            Self::Rows(ttl) => ColumnSelection::Some([ttl.column.id].into_iter().collect()),
+        }
+    }
+}
+
+impl<C: Coordinator> Store<'_, C> {
+    /// Deletes the items and rows whose time is over, in the ranges of which this node is the first replica; how many there were. A table that
+    /// fails does not keep the others from it.
+    pub(crate) async fn expire(&self) -> Result<u64> {
+        let (mut count, mut failure) = (0, None);
+        for expiring in Expiring::tables(&self.executor.coordinator().schema()) {
+            // It may have been dropped or changed meanwhile.
+            let Some(expiring) = expiring.again(&self.executor.coordinator().schema()) else { continue };
+            if let Err(error) = self.expire_table(&expiring, &mut count).await {
+                tracing::debug!("{}: {}", expiring.table().full_name(), error.message);
+                failure = Some(error);
+            }
+        }
+        failure.map_or(Ok(count), Err)
+    }
+
+    async fn expire_table(&self, expiring: &Expiring, count: &mut u64) -> Result<()> {
+        let mut pages = OwnPages::new(self, expiring.table().clone()).of_columns(expiring.columns());
+        let mut pace = Pace::default();
+        while let Some(page) = pages.next(self).await? {
+            let over = self.over(expiring, &page, &mut pace).await?;
+            let mut ends = stream::iter(over.iter().map(|key| self.delete_over(expiring, key)))
+                .buffer_unordered(AT_ONCE);
+            while let Some(result) = ends.next().await {
+                *count += u64::from(result?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a page whose time is over.
+    async fn over(&self, expiring: &Expiring, page: &ReadPage, pace: &mut Pace) -> Result<Vec<RowKey>> {
         let (now, mut over) = (self.now(), Vec::new());
         for partition in &page.partitions {
             for row in partition.rows.iter().filter(|row| row.is_live(now)) {
                 pace.step().await;
                 let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
-                let item = table.state(&key, row, now)?.item;
-                if item.is_some_and(|item| is_over(&item, attribute, self.seconds())) {
+                let is_over = match expiring {
+                    Expiring::Items { table, attribute } => {
+                        let item = table.state(&key, row, now)?.item;
+                        item.is_some_and(|item| is_over(&item, attribute, self.seconds()))
+                    }
+                    Expiring::Rows(ttl) => ttl.is_over(row, self.millis()),
+                };
+                if is_over {
                     over.push(key);
                 }
             }
@@ -70,24 +133,50 @@ impl<C: Coordinator> Store<'_, C> {
         Ok(over)
     }
 
-    /// Deletes an item unless it was given more time meanwhile; whether it was deleted.
-    async fn delete_over(&self, table: &ApiTable, key: &RowKey, attribute: &str) -> Result<bool> {
+    /// Deletes a row unless it was given more time meanwhile; whether it was deleted.
+    async fn delete_over(&self, expiring: &Expiring, key: &RowKey) -> Result<bool> {
+        let deleted = match expiring {
+            Expiring::Items { table, attribute } => self.delete_item(table, key, attribute).await,
+            Expiring::Rows(ttl) => self.delete_row(ttl, key).await,
+        };
+        match deleted {
+            // It is left for the next time.
+            Err(error) if error.is_reason() => Ok(false),
+            deleted => deleted,
+        }
+    }
+
+    async fn delete_item(&self, table: &ApiTable, key: &RowKey, attribute: &str) -> Result<bool> {
         let now = self.seconds();
         let mut deleted = false;
         let mut decide = |item: Option<&Item>| {
             deleted = item.is_some_and(|item| is_over(item, attribute, now));
             Ok(deleted.then_some(RowWrite::Expire))
         };
-        match self.agree(table, key, &mut decide).await {
-            Ok(()) => Ok(deleted),
-            // It is left for the next time.
-            Err(error) if error.is_reason() => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.agree(table, key, &mut decide).await?;
+        Ok(deleted)
+    }
+
+    /// Agreed on by all datacenters, as conditional statements of CQL are unless they ask for less.
+    async fn delete_row(&self, ttl: &RowTtl, key: &RowKey) -> Result<bool> {
+        let (now, millis) = (self.now(), self.millis());
+        let mut deleted = false;
+        let mut decide = |page: &ReadPage, ballot| {
+            let partition = page.partitions.iter().find(|one| one.key == key.partition);
+            let row = partition.and_then(|one| one.rows.iter().find(|row| row.clustering == key.clustering));
+            deleted = row.is_some_and(|row| row.is_live(now) && ttl.is_over(row, millis));
+            Ok(deleted.then(|| ttl.deletion(key, ballot, now)))
+        };
+        self.transact_at(&ttl.read(key, now), Consistency::Serial, &mut decide).await?;
+        Ok(deleted)
     }
 
     fn seconds(&self) -> i64 {
         self.executor.clock().wall_micros() / 1_000_000
+    }
+
+    fn millis(&self) -> i64 {
+        self.executor.clock().wall_micros() / 1_000
     }
 }
 

@@ -21,6 +21,7 @@ mod permissions;
 mod ranges;
 mod record;
 mod request;
+mod row_ttl;
 mod secondary;
 mod secure;
 mod server;

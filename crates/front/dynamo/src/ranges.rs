@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coordinator::Consistency;
 use exec::backend::Coordinator;
-use mutation::{PartitionRange, RingPosition};
+use mutation::{ColumnSelection, PartitionRange, RingPosition};
 use replica::{Limits, Partitions, ReadCommand, ReadPage};
 use schema::Table;
 
@@ -31,6 +31,7 @@ fn ranges(after: i64, upto: i64) -> Vec<PartitionRange> {
 /// The pages of the rows of which this node is the first replica.
 pub(crate) struct OwnPages {
     table: Arc<Table>,
+    columns: ColumnSelection,
     /// Ranges that are not read, and the page that is next in the last of them.
     left: Vec<PartitionRange>,
     resume: Option<replica::Resume>,
@@ -47,7 +48,12 @@ impl OwnPages {
             let own = placement.now().primary_ranges_of(view.own());
             left = own.flat_map(|range| ranges(range.after, range.upto)).collect();
         }
-        Self { table, left, resume: None }
+        Self { table, columns: ColumnSelection::All, left, resume: None }
+    }
+
+    /// The same with these columns only.
+    pub(crate) fn of_columns(self, columns: ColumnSelection) -> Self {
+        Self { columns, ..self }
     }
 
     /// The next page, read at LOCAL_QUORUM; none behind the last.
@@ -59,6 +65,7 @@ impl OwnPages {
         let command = ReadCommand {
             limits: Limits { rows: PAGE_ROWS, bytes: PAGE_BYTES, ..Limits::NONE },
             resume: self.resume.clone(),
+            columns: self.columns.clone(),
             ..ReadCommand::all_of(self.table.clone(), Partitions::Range(range.clone()), store.now())
         };
         let mut page = store.read(&command, Consistency::LocalQuorum).await?;

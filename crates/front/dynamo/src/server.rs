@@ -119,6 +119,14 @@ impl<C: Coordinator> Server<C> {
         let service = self.0.service.clone();
         let sweeping = rt.spawn(Group::Maintenance, async move { service.dynamo.sweep(&service.rt).await });
         *self.0.sweeping.borrow_mut() = Some(sweeping);
+    }
+
+    /// Starts to delete items and rows of CQL whose time to live is over, once; also on a node that does not serve the API.
+    pub fn expire(&self) {
+        if self.0.expiring.borrow().is_some() {
+            return;
+        }
+        let rt = &self.0.service.rt;
         let (service, period) = (self.0.service.clone(), self.0.ttl_period);
         let expiring = rt
             .spawn(Group::Maintenance, async move { service.dynamo.expire_every(&service.rt, period).await });

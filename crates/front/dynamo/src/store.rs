@@ -94,6 +94,16 @@ impl<C: Coordinator> Store<'_, C> {
         command: &ReadCommand,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>>,
     ) -> Result<()> {
+        self.transact_at(command, Consistency::LocalSerial, decide).await
+    }
+
+    /// [`Store::transact`] with this agreement.
+    pub(crate) async fn transact_at(
+        &self,
+        command: &ReadCommand,
+        serial: Consistency,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>>,
+    ) -> Result<()> {
         let mut refusal: Option<ApiError> = None;
         let mut decided =
             |page: &ReadPage, ballot: Timestamp| -> Result<Option<PartitionUpdate>, ExecError> {
@@ -109,7 +119,7 @@ impl<C: Coordinator> Store<'_, C> {
         let (limits, now) = (self.executor.limits(), self.executor.clock().now());
         let deadline = self.deadline(limits.write_timeout);
         let options = CasOptions {
-            serial: Consistency::LocalSerial,
+            serial,
             commit: Consistency::LocalQuorum,
             deadline,
             contention_deadline: deadline.min(now + limits.cas_contention_timeout),

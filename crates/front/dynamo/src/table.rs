@@ -148,7 +148,7 @@ pub(crate) fn names(schema: &Schema) -> Vec<String> {
 }
 
 impl ApiTable {
-    fn of(table: &Arc<Table>) -> Option<Self> {
+    pub(crate) fn of(table: &Arc<Table>) -> Option<Self> {
         if !table.options.extensions.contains_key(EXTENSION) {
             return None;
         }

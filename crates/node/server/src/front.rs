@@ -168,6 +168,7 @@ impl Front {
             "the port of the DynamoDB API with TLS",
             "alternator_https_port",
         );
+        self.alternator.expire();
         for (port, tls, what, option) in [plain, with_tls] {
             let Some(address) = config.alternator_on(port) else { continue };
             let listening = self.alternator.listen(address, tls).await;

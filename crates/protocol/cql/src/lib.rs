@@ -15,7 +15,7 @@
 //! - of Cassandra 6: `BETWEEN`, `NOT IN`, `NOT CONTAINS`, `CREATE TABLE … LIKE`, `CHECK`, `COMMENT ON`,
 //!   transactions, generated passwords, `LIST SUPERUSERS`;
 //! - of ScyllaDB: `USING TIMEOUT`, `BYPASS CACHE`, `PRUNE MATERIALIZED VIEW`, `MUTATION_FRAGMENTS`, local indexes,
-//!   `REDUCEFUNC`, service levels.
+//!   `REDUCEFUNC`, TTL columns, service levels.
 //!
 //! The words that only these need are not keywords: they stay ordinary names.
 

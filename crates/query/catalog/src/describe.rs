@@ -127,6 +127,9 @@ pub fn create_aggregate(aggregate: &UserAggregate) -> String {
         quote_identifier(&aggregate.state_function),
         aggregate.state_type.cql_name_unfrozen()
     );
+    if let Some(function) = &aggregate.reduce_function {
+        out.push_str(&format!("\n    REDUCEFUNC {}", quote_identifier(function)));
+    }
     if let Some(function) = &aggregate.final_function {
         out.push_str(&format!("\n    FINALFUNC {}", quote_identifier(function)));
     }
@@ -297,7 +300,8 @@ fn columns(table: &Table, with_dropped: bool, out: &mut String) {
             let of_static = if column.kind == ColumnKind::Static { " static" } else { "" };
             let key = if alone && column.kind == ColumnKind::PartitionKey { " PRIMARY KEY" } else { "" };
             let (name, ty) = (quote_identifier(&column.name), column.ty.cql_name());
-            format!("    {name} {ty}{of_static}{}{}{key}", masked(column), checked(column))
+            let of_ttl = if table.ttl_column.as_ref() == Some(&column.name) { " TTL" } else { "" };
+            format!("    {name} {ty}{of_ttl}{of_static}{}{}{key}", masked(column), checked(column))
         })
         .collect();
     if with_dropped {

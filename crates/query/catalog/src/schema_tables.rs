@@ -164,6 +164,18 @@ pub(crate) fn aggregate(rows: &mut RowBuilder, aggregate: &UserAggregate) {
     ]);
 }
 
+/// The row of an aggregate that merges states; the others have none.
+pub(crate) fn scylla_aggregate(rows: &mut RowBuilder, aggregate: &UserAggregate) {
+    let Some(reduce_function) = &aggregate.reduce_function else { return };
+    rows.row([
+        ("keyspace_name", aggregate.keyspace.as_str().into()),
+        ("aggregate_name", aggregate.name.as_str().into()),
+        ("argument_types", Datum::list(aggregate.arguments.iter().map(CqlType::cql_name))),
+        ("reduce_func", reduce_function.as_str().into()),
+        ("state_type", aggregate.state_type.cql_name().into()),
+    ]);
+}
+
 fn kind_name(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::PartitionKey => "partition_key",

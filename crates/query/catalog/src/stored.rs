@@ -12,8 +12,8 @@ use schema::{Keyspace, Schema, Table};
 
 use crate::rows::RowBuilder;
 use crate::schema_tables::{
-    aggregate, columns, constraints, dropped, function, indexes, keyspace, masks, table, triggers, user_type,
-    view,
+    aggregate, columns, constraints, dropped, function, indexes, keyspace, masks, scylla_aggregate, table,
+    triggers, user_type, view,
 };
 
 /// Columns, functions or aggregates that become rows in one step.
@@ -116,10 +116,13 @@ impl StoredSchema {
                 some.for_each(|one| function(rows, one));
                 (places.end, all)
             }
-            "aggregates" => {
+            name @ ("aggregates" | "scylla_aggregates") => {
                 let (places, all) = (places(keyspace.aggregates.len()), keyspace.aggregates.len());
                 let some = keyspace.aggregates.values().take(places.end).skip(places.start);
-                some.for_each(|one| aggregate(rows, one));
+                match name {
+                    "aggregates" => some.for_each(|one| aggregate(rows, one)),
+                    _ => some.for_each(|one| scylla_aggregate(rows, one)),
+                }
                 (places.end, all)
             }
             "types" => {

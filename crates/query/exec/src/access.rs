@@ -381,6 +381,9 @@ fn parts_of_aggregate(
     let keyspace = keyspace_of(&ast.name, session)?;
     let state: Vec<&DataType> = std::iter::once(&ast.state_type).chain(&ast.args).collect();
     let mut parts = vec![function(keyspace, &ast.state_function, &state, lookup)?];
+    if let Some(name) = &ast.reduce_function {
+        parts.push(function(keyspace, name, &[&ast.state_type; 2], lookup)?);
+    }
     if let Some(name) = &ast.final_function {
         parts.push(function(keyspace, name, &state[..1], lookup)?);
     }

@@ -93,7 +93,8 @@ fn select(plan: &SelectPlan, out: &mut String) {
                 Aggregate::Native(function) => format!("{}({input})", function.full_name()),
                 Aggregate::First => format!("first({input})"),
                 Aggregate::User(user) => {
-                    format!("{}.{}({input})", user.definition.keyspace, user.definition.name)
+                    let merged = if user.merges.is_some() { ", by ranges where it can" } else { "" };
+                    format!("{}.{}({input}){merged}", user.definition.keyspace, user.definition.name)
                 }
             }
         });

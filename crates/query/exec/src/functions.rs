@@ -225,6 +225,8 @@ pub struct UserAggregation {
     pub definition: Arc<UserAggregate>,
     /// Adds a row.
     pub adds: Arc<UserFunction>,
+    /// Merges two states.
+    pub merges: Option<Arc<UserFunction>>,
     /// Makes the result of the last state.
     pub ends: Option<Arc<UserFunction>>,
     /// The first state.
@@ -245,9 +247,11 @@ impl UserAggregation {
         };
         let state = || std::iter::once(&definition.state_type);
         let adds = find(Signature::new(&definition.state_function, state().chain(&definition.arguments)))?;
+        let merges = definition.reduce_function.as_ref();
+        let merges = merges.map(|name| find(Signature::new(name, state().chain(state())))).transpose()?;
         let ends = definition.final_function.as_ref().map(|name| find(Signature::new(name, state())));
         let ends = ends.transpose()?;
-        Ok(Self { adds, ends, initial, definition })
+        Ok(Self { adds, merges, ends, initial, definition })
     }
 }
 

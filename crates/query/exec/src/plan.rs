@@ -250,7 +250,7 @@ impl Plan {
         }
         for aggregate in self.user_aggregates() {
             visit(&aggregate.adds);
-            aggregate.ends.iter().for_each(&mut *visit);
+            aggregate.merges.iter().chain(&aggregate.ends).for_each(&mut *visit);
         }
     }
 

@@ -68,6 +68,9 @@ pub struct UserAggregate {
     pub state_function: String,
     /// Type of the state.
     pub state_type: CqlType,
+    /// Name of the function that merges the states of two disjoint sets of rows (ScyllaDB's `REDUCEFUNC`); without one the rows are
+    /// added to one state, one after another.
+    pub reduce_function: Option<String>,
     /// Name of the function of the last state to the result; without one the last state is the result.
     pub final_function: Option<String>,
     /// The first state as a CQL term; null without one.
@@ -86,8 +89,10 @@ impl UserAggregate {
     pub fn calls(&self, function: &Signature) -> bool {
         let state = std::iter::once(&self.state_type);
         let adds = Signature::new(self.state_function.clone(), state.clone().chain(&self.arguments));
+        let merges = self.reduce_function.as_ref();
+        let merges = merges.map(|name| Signature::new(name.clone(), state.clone().chain([&self.state_type])));
         let ends = self.final_function.as_ref().map(|name| Signature::new(name.clone(), state));
-        *function == adds || ends.is_some_and(|ends| *function == ends)
+        *function == adds || [merges, ends].iter().flatten().any(|part| function == part)
     }
 
     /// Whether an argument, the state or the result has the user type as a part.

@@ -94,6 +94,8 @@ pub struct Table {
     pub options: TableOptions,
     /// Its security label; its comment is an option.
     pub security_label: Option<String>,
+    /// The name of the column whose values are the times at which rows expire; none for rows that live for ever.
+    pub ttl_column: Option<String>,
     /// `WITH COMPACT STORAGE` was said when it was made.
     pub compact_storage: bool,
     /// Former columns by name.
@@ -161,6 +163,11 @@ impl Table {
     /// A static or regular column by id; ids of dropped columns give none.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
         self.by_id.get(&id).map(|at| &self.columns[*at])
+    }
+
+    /// The column of [`Table::ttl_column`].
+    pub fn row_ttl(&self) -> Option<&Column> {
+        self.column(self.ttl_column.as_deref()?)
     }
 
     /// Whether its non-key columns are counters.
@@ -253,6 +260,7 @@ impl Table {
             name: self.name.clone(),
             options: self.options.clone(),
             security_label: self.security_label.clone(),
+            ttl_column: self.ttl_column.clone(),
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns.clone(),
             indexes: self.indexes.clone(),
@@ -277,6 +285,8 @@ pub struct TableBuilder {
     pub options: TableOptions,
     /// See [`Table::security_label`].
     pub security_label: Option<String>,
+    /// See [`Table::ttl_column`].
+    pub ttl_column: Option<String>,
     /// See [`Table::compact_storage`].
     pub compact_storage: bool,
     /// See [`Table::dropped_columns`].
@@ -301,6 +311,7 @@ impl TableBuilder {
             name: name.into(),
             options: TableOptions::default(),
             security_label: None,
+            ttl_column: None,
             compact_storage: false,
             dropped_columns: BTreeMap::new(),
             indexes: BTreeMap::new(),
@@ -492,6 +503,7 @@ impl TableBuilder {
             name: self.name,
             options: self.options,
             security_label: self.security_label,
+            ttl_column: self.ttl_column,
             compact_storage: self.compact_storage,
             dropped_columns: self.dropped_columns,
             indexes: self.indexes,

@@ -19,7 +19,8 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS,
+    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -93,6 +94,10 @@ fn unreadable_for<'m>(
             let what = "constraints, comments and security labels";
             lacks(what, STATE_VERSION_OF_CONSTRAINTS, SchemaEdit::is_about_constraints)
         })
+        .or_else(|| {
+            lacks("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions)
+        })
+        .or_else(|| lacks("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl))
 }
 
 impl Group {
@@ -528,6 +533,26 @@ mod tests {
             assert!(why.contains("constraints, comments and security labels"), "{why}");
             assert_eq!(unreadable_for(&edit, members[..1].iter()), None);
         }
+        let aggregate = |reduce_function: Option<&str>| {
+            [SchemaEdit::PutAggregate(schema::UserAggregate {
+                keyspace: "ks".to_owned(),
+                name: "a".to_owned(),
+                arguments: Vec::new(),
+                state_function: "f".to_owned(),
+                state_type: types::CqlType::Int,
+                reduce_function: reduce_function.map(str::to_owned),
+                final_function: None,
+                initial_condition: None,
+                returns: types::CqlType::Int,
+            })]
+        };
+        let members = [member(STATE_VERSION, MemberStatus::Normal), member(5, MemberStatus::Normal)];
+        let why = unreadable_for(&aggregate(Some("r")), members.iter()).expect("one would forget it");
+        assert!(why.contains("REDUCEFUNC"), "{why}");
+        assert_eq!(unreadable_for(&aggregate(None), members.iter()), None);
+        let expiring = constrained(|table| table.ttl_column = Some("v".to_owned()));
+        let why = unreadable_for(&expiring, members.iter()).expect("one would forget it");
+        assert!(why.contains("TTL columns"), "{why}");
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

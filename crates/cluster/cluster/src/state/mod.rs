@@ -28,8 +28,9 @@ pub use text::uuid as host_text;
 pub use topology_change::{ChangeStep, TopologyChange};
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
-/// changes and of masks, since 5 of constraints and descriptions, which older versions cannot all decode: a node with such a version is not let in.
-pub const STATE_VERSION: u32 = 5;
+/// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions and TTL
+/// columns, which older versions cannot all decode: a node with such a version is not let in.
+pub const STATE_VERSION: u32 = 6;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
@@ -42,6 +43,12 @@ pub const STATE_VERSION_OF_MASKS: u32 = 4;
 
 /// The first version that stores constraints of columns, comments and security labels.
 pub const STATE_VERSION_OF_CONSTRAINTS: u32 = 5;
+
+/// The first version that stores which column is the time at which a row expires.
+pub const STATE_VERSION_OF_ROW_TTL: u32 = 6;
+
+/// The first version that stores functions that merge the states of an aggregate.
+pub const STATE_VERSION_OF_REDUCE_FUNCTIONS: u32 = 6;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -205,7 +205,7 @@ fn function() -> impl Strategy<Value = UserFunction> {
 
 fn aggregate() -> impl Strategy<Value = UserAggregate> {
     let arguments = prop::collection::vec(cql_type(), 0..3);
-    let functions = (text(), prop::option::of(text()), prop::option::of(text()));
+    let functions = (text(), prop::option::of(text()), prop::option::of(text()), prop::option::of(text()));
     (text(), text(), arguments, functions, cql_type(), cql_type()).prop_map(
         |(keyspace, name, arguments, functions, state_type, returns)| UserAggregate {
             keyspace,
@@ -215,6 +215,7 @@ fn aggregate() -> impl Strategy<Value = UserAggregate> {
             state_type,
             final_function: functions.1,
             initial_condition: functions.2,
+            reduce_function: functions.3,
             returns,
         },
     )
@@ -333,6 +334,7 @@ fn table() -> impl Strategy<Value = Table> {
             builder.set_mask(&format!("p{column}"), mask);
             builder.set_constraints(&format!("c{column}"), constraints);
             builder.set_description(&format!("r{column}"), description.unwrap_or_default());
+            builder.ttl_column = security_label.as_ref().map(|_| format!("r{column}"));
             builder.security_label = security_label;
             builder.options = options;
             for (name, dropped_micros) in dropped {

@@ -276,7 +276,7 @@ impl<C: Coordinator> Dynamo<C> {
         self.store().sweep().await
     }
 
-    /// Deletes the items whose time to live is over, in the ranges of which this node is the first replica; how many there were.
+    /// Deletes the items, and rows of CQL, whose time to live is over, in the ranges of which this node is the first replica; how many there were.
     ///
     /// # Errors
     /// When a table cannot be read or written.
@@ -291,11 +291,11 @@ impl<C: Coordinator> Dynamo<C> {
             match self.expire().await {
                 Ok(0) => {}
                 Ok(count) => {
-                    tracing::info!("deleted {count} items of the DynamoDB API whose time to live is over")
+                    tracing::info!("deleted {count} items and rows whose time to live is over")
                 }
                 Err(error) => {
                     tracing::warn!(
-                        "items whose time to live is over were not all deleted: {}",
+                        "items and rows whose time to live is over were not all deleted: {}",
                         error.message
                     );
                 }

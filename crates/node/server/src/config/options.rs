@@ -201,7 +201,7 @@ options! {
     alternator_describe_endpoints: String = String::new(), "Endpoint that DescribeEndpoints of the DynamoDB API gives; nothing for the one that the client used, disabled to refuse the operation.";
     alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
     #[alias("alternator_ttl_period_in_seconds", "s")]
-    alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API whose time to live is over; 10s with torc dev.";
+    alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API, and rows of tables with a TTL column, whose time to live is over; 10s with torc dev.";
     #[alias("alternator_streams_time_window_s", "s")]
     alternator_streams_time_window: Duration = Duration::from_secs(10), "Age of changes before streams of the DynamoDB API show them; 1s with torc dev. Longer than write_request_timeout with the difference of the nodes' clocks: readers do not see a change that is stored later.";
     alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";

@@ -94,6 +94,8 @@ pub struct ColumnDefinition {
     pub name: Ident,
     /// The type.
     pub data_type: DataType,
+    /// `TTL` (ScyllaDB): its values are the times at which rows expire.
+    pub is_ttl: bool,
     /// `STATIC`.
     pub is_static: bool,
     /// `MASKED WITH`.
@@ -236,6 +238,8 @@ pub enum AlterTableOperation {
         /// Old and new names, not empty.
         columns: Vec<(Ident, Ident)>,
     },
+    /// `TTL column` (ScyllaDB); none for `TTL NULL`.
+    Ttl(Option<Ident>),
     /// `DROP COMPACT STORAGE`.
     DropCompactStorage,
     /// `WITH …`, not empty.

@@ -193,6 +193,7 @@ impl Printer {
         self.ident(&column.name);
         self.push(" ");
         self.data_type(&column.data_type);
+        self.push_if(column.is_ttl, " TTL");
         self.push_if(column.is_static, " STATIC");
         if let Some(mask) = &column.mask {
             self.mask(mask);
@@ -271,6 +272,13 @@ impl Printer {
                 match mask {
                     Some(mask) => self.mask(mask),
                     None => self.push(" DROP MASKED"),
+                }
+            }
+            AlterTableOperation::Ttl(column) => {
+                self.push(" TTL ");
+                match column {
+                    Some(column) => self.ident(column),
+                    None => self.push("NULL"),
                 }
             }
             AlterTableOperation::Constrain { if_exists, column, constraints } => {

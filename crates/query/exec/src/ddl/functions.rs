@@ -144,12 +144,6 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
     check_clauses(ast.or_replace, ast.if_not_exists)?;
     check_enabled(context.functions)?;
     check_size(keyspace, name, ast.args.len())?;
-    if let Some(reduce) = &ast.reduce_function {
-        return invalid!(
-            "REDUCEFUNC {reduce} is not supported: aggregates are computed by the coordinator, and states are never merged. \
-             Leave the clause out"
-        );
-    }
     let home = existing_home(keyspace, home)?;
     let argument = |ty: &DataType| unfrozen("Argument", ty, keyspace, context);
     let arguments = ast.args.iter().map(argument).collect::<Result<Vec<_>>>()?;
@@ -166,6 +160,15 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
             "State function {state_text} return type must be the same as the first argument type - check STYPE, argument \
              and return types"
         );
+    }
+    if let Some(merges) = &ast.reduce_function {
+        let text = shown(keyspace, merges, &[&ast.state_type; 2]);
+        let merges = part("Reduce", home, (merges, &[&state_type; 2]), &text)?;
+        if !is_compatible(&merges.returns, &state_type) {
+            return invalid!(
+                "Reduce function {text} return type must be the same as its argument types - check STYPE and return type"
+            );
+        }
     }
     let mut returns = adds.returns.clone();
     if let Some(end) = &ast.final_function {
@@ -190,6 +193,7 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
         arguments,
         state_function: ast.state_function.clone(),
         state_type,
+        reduce_function: ast.reduce_function.clone(),
         final_function: ast.final_function.clone(),
         initial_condition,
         returns,

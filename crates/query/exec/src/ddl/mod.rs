@@ -11,6 +11,7 @@ mod keyspace;
 mod objects;
 mod option_value;
 pub mod options;
+mod row_ttl;
 mod table;
 mod unified;
 mod user_type;

@@ -12,7 +12,7 @@ use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, DroppedColumn, Tab
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options, row_ttl};
 use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
@@ -164,6 +164,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         }
     }
     constrain(&mut builder, &columns, (keyspace, name))?;
+    row_ttl::define(&mut builder, columns.iter().map(|(column, _)| *column))?;
     builder.options = table_options;
     builder.compact_storage = ast.compact_storage;
     if ast.compact_storage {
@@ -440,7 +441,9 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             if table.compact_storage {
                 return invalid!("Cannot add new column to a COMPACT STORAGE table");
             }
-            let changed = add(builder, table, columns, *if_not_exists, context)?;
+            let mut changed = add(builder, table, columns, *if_not_exists, context)?;
+            let new = columns.iter().filter(|column| table.column(&column.name.name).is_none());
+            row_ttl::define(&mut changed, new)?;
             views = widened_views(table, &changed, context)?;
             changed
         }
@@ -451,6 +454,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
         AlterTableOperation::Rename { if_exists, columns } => {
             rename(builder, (table, has_views), columns, *if_exists)?
         }
+        AlterTableOperation::Ttl(column) => row_ttl::alter(builder, column.as_ref())?,
         AlterTableOperation::DropCompactStorage => drop_compact_storage(builder)?,
         AlterTableOperation::With(properties) => {
             let mut builder = builder;
@@ -617,6 +621,7 @@ fn drop_columns(
         if table.compact_storage {
             return invalid!("Cannot drop columns from a COMPACT STORAGE table");
         }
+        row_ttl::check_drop(table, name)?;
         if let Some(indexes) = indexes_of(table, name) {
             return invalid!(
                 "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"

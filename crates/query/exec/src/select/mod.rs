@@ -5,6 +5,7 @@ pub mod nearest_plan;
 mod pages;
 mod places;
 mod read;
+mod reduce;
 pub mod run;
 pub mod selection;
 mod sort;

@@ -1,10 +1,11 @@
 //! The reads of one SELECT, page after page: of its partitions and ranges, or by way of an index.
 
-use replica::{IndexQuery, ReadCommand, ReadPage};
+use mutation::PartitionRange;
+use replica::{IndexQuery, Partitions, ReadCommand, ReadPage};
 
 use super::SelectPlan;
 use super::places::Places;
-use super::read::read;
+use super::read::{SCAN_ROWS, read};
 use crate::backend::Coordinator;
 use crate::error::Result;
 use crate::expr::Env;
@@ -44,6 +45,20 @@ impl<'a, C: Coordinator> Pages<'a, C> {
             places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
         }
         Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places })
+    }
+
+    /// The pages of a token range of these, which are read by no index.
+    pub(super) fn of_range(&self, range: PartitionRange) -> Self {
+        assert!(self.places.is_none(), "places of an index are read in their order");
+        let command = ReadCommand { partitions: Partitions::Range(range), ..self.command.clone() };
+        let Self { coordinator, request, timeout, .. } = *self;
+        Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places: None }
+    }
+
+    /// The next page, for one that reads several ranges at once: it gets the number of the range back, and its pages.
+    pub(super) async fn next_of(mut self, range: usize) -> (usize, Self, Result<Option<ReadPage>>) {
+        let page = self.next(SCAN_ROWS).await;
+        (range, self, page)
     }
 
     /// The next page of at most `rows` rows; none when everything was read.

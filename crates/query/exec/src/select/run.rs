@@ -1,6 +1,9 @@
 //! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and handed to the sink as they come.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup};
 use rt::preempt::Pace;
@@ -9,6 +12,7 @@ use super::SelectPlan;
 use super::nearest::Nearest;
 use super::pages::Pages;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
+use super::reduce;
 use super::sort::Sorted;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
@@ -401,7 +405,10 @@ impl<R: RowSink> Emitter<'_, R> {
             return Ok(tombstones);
         }
         if self.plan.selection.is_aggregate() {
-            self.groups(pages).await
+            match reduce::ranges(self.plan, &pages.command) {
+                Some(ranges) => Box::pin(self.reduced(pages, ranges)).await,
+                None => self.groups(pages).await,
+            }
         } else if !self.plan.sort.is_empty() {
             self.sorted(pages).await
         } else {
@@ -616,13 +623,9 @@ impl<R: RowSink> Emitter<'_, R> {
     /// Groups of rows, or all rows as one group.
     async fn groups<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
         let mut group = Group {
-            states: new_states(self.plan),
-            key: None,
-            last: None,
             in_partition: self.place.as_ref().map_or(0, |place| place.rows_in_partition),
             partition: self.place.as_ref().map(|place| place.key.clone()),
-            sort_key: Vec::new(),
-            held: Vec::new(),
+            ..Group::new(self.plan)
         };
         while let Some(page) = pages.next(SCAN_ROWS).await? {
             for partition in &page.partitions {
@@ -650,6 +653,49 @@ impl<R: RowSink> Emitter<'_, R> {
         }
         self.write_held(group.held).await?;
         Ok(pages.tombstones())
+    }
+
+    /// All rows as one group, whose token ranges are read at once and aggregated apart; their states are merged in token order, so that
+    /// the result does not depend on which range is read first.
+    async fn reduced<C: Coordinator>(
+        &mut self,
+        pages: &mut Pages<'_, C>,
+        ranges: Vec<PartitionRange>,
+    ) -> Result<u64> {
+        let mut groups: Vec<Group> = ranges.iter().map(|_| Group::new(self.plan)).collect();
+        let parts = ranges.into_iter().map(|range| pages.of_range(range)).enumerate();
+        let mut reads: FuturesUnordered<_> = parts.map(|(at, part)| part.next_of(at)).collect();
+        let (mut tombstones, mut arrived) = (0, VecDeque::new());
+        loop {
+            let read = match arrived.pop_front() {
+                Some(read) => Some(read),
+                None => reads.next().await,
+            };
+            let Some((at, part, page)) = read else { break };
+            let Some(page) = page? else {
+                tombstones += part.tombstones();
+                continue;
+            };
+            reads.push(part.next_of(at));
+            let add = async {
+                for partition in &page.partitions {
+                    self.add_partition_calling(&mut groups[at], partition).await?;
+                }
+                Ok::<(), ExecError>(())
+            };
+            // Functions may run for longer than a read has time.
+            reduce::beside_reads(add, &mut reads, &mut arrived).await?;
+            let held = groups.iter().flat_map(|group| &group.states).map(AggregateState::held_bytes).sum();
+            crate::sink::check_result_bytes(held)?;
+        }
+        let mut groups = groups.into_iter().filter(|group| group.has_rows);
+        let mut whole = groups.next().unwrap_or_else(|| Group::new(self.plan));
+        for group in groups {
+            reduce::merge(&mut self.caller, &mut whole.states, &group.states).await?;
+            self.pace.step().await;
+        }
+        self.end_group_calling(&mut whole).await?;
+        Ok(tombstones)
     }
 
     /// Adds a partition's rows, from the one at `at` on, to groups. Full when the page is, and a further group has begun.
@@ -742,6 +788,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 Admitted::Add | Admitted::EndGroup => {}
             }
             add_row(plan, &self.env.with_row(&view), &mut self.caller, &mut group.states).await?;
+            group.has_rows = true;
             self.pace.count(self.env.call.take_steps());
             if plan.group_width.is_some() {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));
@@ -877,6 +924,23 @@ struct Group {
     /// The keys that the group under way is sorted by, where groups of several partitions are put in one order.
     sort_key: Vec<Option<Bytes>>,
     held: Vec<HeldGroup>,
+    /// Whether a row was added whose functions may wait.
+    has_rows: bool,
+}
+
+impl Group {
+    fn new(plan: &SelectPlan) -> Self {
+        Self {
+            states: new_states(plan),
+            key: None,
+            last: None,
+            in_partition: 0,
+            partition: None,
+            sort_key: Vec::new(),
+            held: Vec::new(),
+            has_rows: false,
+        }
+    }
 }
 
 /// Sort key of a group, the results of its aggregates, and those of the calls that ended it.

@@ -93,6 +93,8 @@ pub struct Memory {
     behind: u32,
     /// Reads of places.
     index_reads: Rc<StdCell<u64>>,
+    /// A write of another client that comes just before the next conditional one.
+    pub between: Rc<RefCell<Option<PartitionUpdate>>>,
 }
 
 impl Memory {
@@ -130,6 +132,7 @@ impl Memory {
             deadline: Rc::default(),
             behind: 0,
             index_reads: Rc::default(),
+            between: Rc::default(),
         }
     }
 
@@ -428,6 +431,8 @@ impl Coordinator for Memory {
         options: CasOptions,
         decide: Decide<'_>,
     ) -> Result<CasOutcome, ExecError> {
+        let other = self.between.take();
+        other.into_iter().for_each(|update| self.put(update));
         let page = self.read(command, options.commit, options.deadline).await?;
         // Later than the times that the test's clock has given out.
         self.versions.set(self.versions.get() + 1);

@@ -46,6 +46,7 @@ fn aggregate(
         arguments: arguments.to_vec(),
         state_function: state_function.to_owned(),
         state_type,
+        reduce_function: None,
         final_function: final_function.map(str::to_owned),
         initial_condition: initial_condition.map(str::to_owned),
         returns,

@@ -9,6 +9,11 @@ fn schema_statements() {
 }
 
 #[test]
+fn columns_by_which_rows_expire() {
+    check("row_ttl.txt");
+}
+
+#[test]
 fn modifications() {
     check("modification.txt");
 }

@@ -107,6 +107,7 @@ impl Parser<'_> {
     fn column_definition(&mut self) -> Result<ColumnDefinition> {
         let name = self.ident()?;
         let data_type = self.data_type()?;
+        let is_ttl = self.eat_keyword(Keyword::Ttl);
         let is_static = self.eat_keyword(Keyword::Static);
         let not_null = self.eat_keyword(Keyword::Not);
         if not_null {
@@ -117,7 +118,7 @@ impl Parser<'_> {
         if not_null {
             constraints.insert(0, Constraint::NotNull);
         }
-        Ok(ColumnDefinition { name, data_type, is_static, mask, constraints })
+        Ok(ColumnDefinition { name, data_type, is_ttl, is_static, mask, constraints })
     }
 
     /// `MASKED WITH …`, or nothing.
@@ -217,13 +218,19 @@ impl Parser<'_> {
         self.advance();
         let if_exists = self.if_exists()?;
         let name = self.table_name()?;
-        let operation = match self.kind_of_element(&["ALTER", "ADD", "DROP", "RENAME", "WITH"])? {
+        let operation = match self.kind_of_element(&["ALTER", "ADD", "DROP", "RENAME", "TTL", "WITH"])? {
             Keyword::Alter => self.alter_column()?,
             Keyword::Add => self.add_columns()?,
             Keyword::Drop => self.drop_columns()?,
             Keyword::Rename => {
                 self.advance();
                 AlterTableOperation::Rename { if_exists: self.if_exists()?, columns: self.renames()? }
+            }
+            Keyword::Ttl => {
+                self.advance();
+                self.want("NULL");
+                let is_off = self.eat_keyword(Keyword::Null);
+                AlterTableOperation::Ttl(if is_off { None } else { Some(self.column()?) })
             }
             _ => {
                 self.advance();

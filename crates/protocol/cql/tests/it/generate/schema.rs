@@ -79,6 +79,7 @@ fn column_definition(e: &mut Entropy) -> ColumnDefinition {
     ColumnDefinition {
         name: ident(e),
         data_type: data_type(e),
+        is_ttl: e.below(4) == 3,
         is_static: e.chance(),
         mask: e.maybe(mask),
         constraints: if e.below(5) == 4 { e.list(1, constraint) } else { Vec::new() },
@@ -113,7 +114,7 @@ fn table_statement(e: &mut Entropy) -> Statement {
 }
 
 fn alter_table_operation(e: &mut Entropy) -> AlterTableOperation {
-    match e.below(8) {
+    match e.below(9) {
         0 => AlterTableOperation::AlterType { column: column(e), data_type: data_type(e) },
         1 => AlterTableOperation::Mask { if_exists: e.chance(), column: column(e), mask: e.maybe(mask) },
         2 => AlterTableOperation::Constrain {
@@ -132,6 +133,7 @@ fn alter_table_operation(e: &mut Entropy) -> AlterTableOperation {
             columns: e.list(1, |e| (ident(e), ident(e))),
         },
         6 => AlterTableOperation::DropCompactStorage,
+        7 => AlterTableOperation::Ttl(e.maybe(column)),
         _ => AlterTableOperation::With(properties(e, 1)),
     }
 }
