@@ -8,7 +8,6 @@ use cluster::SchemaEdit;
 use cluster::group::ChangeSchemaError;
 use cluster::state::{ClusterState, host_text};
 use futures_util::future::{join_all, join3};
-use replica::ReplicaError;
 use rt::{Group, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
@@ -21,8 +20,6 @@ use crate::{ClusterView, Coordinator, SchemaChangeError};
 
 /// How long a schema change is waited for, at this node and at the others.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before a schema that the engines did not take over is given to them again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Makes the view of a state, given the view before; none when this node has no place in it.
 pub type ViewMaker = Box<dyn Fn(&ClusterState, &ClusterView) -> Option<ClusterView>>;
@@ -110,13 +107,7 @@ impl Coordinator {
         let old = self.context().schema();
         self.context().rt().buggify("schema: a change is taken over").await;
         // Engines first: a shard must be able to store rows that another shard's client may write at once.
-        while let Err(error) = self.context().replica().set_schema(&Arc::new(schema.stored())).await {
-            if error == ReplicaError::Stopped {
-                return;
-            }
-            tracing::error!("a schema change is not applied yet, and is retried: {error}");
-            self.context().rt().sleep(RETRY_PAUSE).await;
-        }
+        self.context().replica().set_schema(&Arc::new(schema.stored())).await;
         let events: Arc<[_]> = cluster::events(&old, schema).into();
         assert_eq!(
             self.context().schema().version(),

@@ -307,12 +307,8 @@ impl Replica {
     }
 
     /// Hands a schema to all shards and returns when every one uses it.
-    ///
-    /// # Errors
-    /// None today: every shard takes the schema over.
-    pub async fn set_schema(&self, schema: &Arc<Schema>) -> Result<(), ReplicaError> {
+    pub async fn set_schema(&self, schema: &Arc<Schema>) {
         join_all(self.0.port.ask_each(message::SetSchema { schema: schema.clone() })).await;
-        Ok(())
     }
 
     /// Gives all shards the repair times of a table's ranges.

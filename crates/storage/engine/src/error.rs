@@ -101,11 +101,6 @@ pub enum OpenError {
         /// Its content.
         found: String,
     },
-    /// An SSTable holds keys of several shards: [`crate::prepare`] must run before the shards open.
-    NotPrepared {
-        /// Its data file.
-        path: PathBuf,
-    },
 }
 
 impl fmt::Display for OpenError {
@@ -119,9 +114,6 @@ impl fmt::Display for OpenError {
                  directory",
                 path.display()
             ),
-            Self::NotPrepared { path } => {
-                write!(f, "{} holds keys of several shards and was not split at start", path.display())
-            }
         }
     }
 }
