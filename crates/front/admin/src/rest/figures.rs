@@ -23,6 +23,12 @@ pub(super) async fn compactions_pending(node: &Rc<dyn Node>) -> Value {
     json!(shards.iter().map(pending).sum::<u64>())
 }
 
+/// A figure of the compactions of all shards.
+pub(super) async fn compactions(node: &Rc<dyn Node>, of: fn(&engine::EngineStats) -> u64) -> Value {
+    let shards = node.figures().await;
+    json!(shards.iter().map(|shard| of(&shard.engine)).sum::<u64>())
+}
+
 /// A figure of a cache; none when there is no such figure or cache.
 pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Option<Value> {
     let shards = node.figures().await;

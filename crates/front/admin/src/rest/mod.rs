@@ -165,6 +165,16 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         }
         ["column_family", "metrics", figure, name] => tables::table_figure(node, figure, name).await?,
         ["compaction_manager", "compaction_history"] => tables::compaction_history(node).await,
+        ["compaction_manager", "compactions"] => tables::compactions(node).await,
+        ["compaction_manager", "metrics", "completed_tasks"] => {
+            figures::compactions(node, |engine| engine.compactions_done).await
+        }
+        ["compaction_manager", "metrics", "failed_tasks"] => {
+            figures::compactions(node, |engine| engine.compactions_failed).await
+        }
+        ["compaction_manager", "metrics", "bytes_compacted"] => {
+            figures::compactions(node, |engine| engine.compaction_bytes_in).await
+        }
         ["compaction_manager", "metrics", "pending_tasks"] => figures::compactions_pending(node).await,
         ["cache_service", "metrics", cache, figure] => {
             figures::cache(node, cache, figure).await.ok_or_else(|| unknown(call))?

@@ -55,6 +55,28 @@ pub(super) async fn table_figure(node: &Rc<dyn Node>, figure: &str, name: &str) 
     Ok(json!(total))
 }
 
+/// Partitions by the number of SSTables that they were merged from.
+fn merged(record: &engine::CompactionRecord) -> Value {
+    let counts = (1..).zip(&record.rows_merged).filter(|(_, count)| **count > 0);
+    json!(
+        counts
+            .map(|(sources, count): (u64, _)| json!({ "key": sources, "value": count }))
+            .collect::<Vec<_>>()
+    )
+}
+
+/// The compactions that run.
+pub(super) async fn compactions(node: &Rc<dyn Node>) -> Value {
+    let one = |task: engine::TaskRecord| {
+        json!({
+            "id": uuid(&task.id), "ks": task.keyspace, "cf": task.table, "task_type": "COMPACTION", "unit": "bytes",
+            "completed": task.bytes_done, "total": task.bytes_total,
+        })
+    };
+    let shards = node.figures().await;
+    json!(shards.into_iter().flat_map(|shard| shard.engine.compaction_tasks).map(one).collect::<Vec<_>>())
+}
+
 pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
     let mut records = Vec::new();
     for figures in node.figures().await {
@@ -66,6 +88,7 @@ pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
             "id": uuid(&record.id), "ks": record.keyspace, "cf": record.table,
             "compacted_at": record.ended_micros / 1_000,
             "bytes_in": record.bytes_in, "bytes_out": record.bytes_out,
+            "rows_merged": merged(record), "compaction_type": record.properties,
         })
     };
     json!(records.iter().map(one).collect::<Vec<_>>())

@@ -6,6 +6,7 @@
 mod api;
 mod audit;
 mod cluster;
+mod compactions;
 mod grid;
 mod load;
 mod logging;
@@ -48,6 +49,8 @@ const VERBS: &[Verb] = &[
     topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
     tables::COMPACT,
+    compactions::COMPACTIONHISTORY,
+    compactions::COMPACTIONSTATS,
     topology::DECOMMISSION,
     cluster::DESCRIBECLUSTER,
     ring::DESCRIBERING,
@@ -91,7 +94,10 @@ const VERBS: &[Verb] = &[
     snapshots::SNAPSHOT,
     ring::STATUS,
     settings::STATUSBACKUP,
+    node::STATUSBINARY,
+    node::STATUSGOSSIP,
     settings::STATUSHANDOFF,
+    node::STOPDAEMON,
     tables::TABLESTATS,
     samples::TOPPARTITIONS,
     load::TPSTATS,
@@ -261,6 +267,7 @@ mod tests {
             "setstreamthroughput",
             "settimeout",
             "settraceprobability",
+            "stopdaemon",
         ];
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();

@@ -43,6 +43,35 @@ pub(super) const DRAIN: Verb = Verb {
     show: silent,
 };
 
+pub(super) const STATUSBINARY: Verb = Verb {
+    name: "statusbinary",
+    about: "Status of native transport (binary protocol)",
+    arguments: Vec::new,
+    ask: |api, _| Ok(json!({ "running": api.get("/storage_service/native_transport")? })),
+    show: is_running,
+};
+
+pub(super) const STATUSGOSSIP: Verb = Verb {
+    name: "statusgossip",
+    about: "Status of gossip",
+    arguments: Vec::new,
+    ask: |api, _| Ok(json!({ "running": api.get("/storage_service/gossiping")? })),
+    show: is_running,
+};
+
+fn is_running(answer: &Value) -> String {
+    let status = if answer["running"] == true { "running" } else { "not running" };
+    format!("{status}\n")
+}
+
+pub(super) const STOPDAEMON: Verb = Verb {
+    name: "stopdaemon",
+    about: "Stop the node",
+    arguments: Vec::new,
+    ask: |api, _| api.post("/storage_service/stop_daemon"),
+    show: silent,
+};
+
 pub(super) const GETTRACEPROBABILITY: Verb = Verb {
     name: "gettraceprobability",
     about: "Print the current trace probability value",

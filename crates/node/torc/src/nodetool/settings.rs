@@ -227,7 +227,7 @@ pub(super) fn change(api: &Api, name: &str, value: &str) -> Result<Value, Failur
 }
 
 /// A setting that is a size, in bytes.
-fn bytes(api: &Api, name: &str) -> Result<f64, Failure> {
+pub(super) fn bytes(api: &Api, name: &str) -> Result<f64, Failure> {
     Ok(Size::parse(&api.text(&format!("/v2/config/{name}"))?)?.0 as f64)
 }
 

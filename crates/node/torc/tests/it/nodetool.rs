@@ -251,6 +251,37 @@ fn indexes_are_shown_and_made_anew() {
     assert!(refused(&["rebuild_index", "ks", "u", "by_v"]).contains("there is no table ks.u"));
 }
 
+/// The compactions that have ended, and their figures; and a node that is stopped.
+#[test]
+fn compactions_are_shown_and_the_node_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).shards(1).start();
+    let asked = Asked::of(node.address);
+    assert!(asked.say(&["compactionstats"]).contains("pending tasks                 0"));
+    let mut client = node.client(0, Version::V4);
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+    for v in 0..2 {
+        client.query(&format!("INSERT INTO ks.t (k, v) VALUES (1, {v})"));
+        asked.say(&["flush", "ks", "t"]);
+    }
+    asked.say(&["compact", "ks", "t"]);
+    let history = asked.say(&["compactionhistory"]);
+    let line = history.lines().find(|line| line.contains(" ks ")).unwrap_or_else(|| panic!("{history}"));
+    assert!(line.contains(" t ") && line.contains("{2:1}"), "{history}");
+    let stats = asked.say(&["compactionstats", "-H"]);
+    assert!(!stats.contains("compactions completed         0"), "{stats}");
+    assert_eq!(asked.say(&["statusbinary"]), "running\n");
+    assert_eq!(asked.say(&["statusgossip"]), "running\n");
+    assert_eq!(asked.say(&["stopdaemon"]), "");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while asked.try_say(&["version"]).is_ok() {
+        assert!(std::time::Instant::now() < deadline, "it still runs");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 /// Two nodes may share an address, with ports of their own.
 #[test]
 fn nodes_that_share_an_address_are_distinguished() {
