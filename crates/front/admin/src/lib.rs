@@ -22,7 +22,7 @@ pub use guard::{Access, Changes};
 pub use http::HttpServer;
 pub use http_config::HttpServerConfig;
 pub use metrics::exposition;
-pub use node::{Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures, TransportFigures};
+pub use node::{ClientFigures, Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures, TransportFigures};
 pub use rest::{MetricsService, RestService, load};
 
 use rt::LocalBoxFuture;

@@ -1,6 +1,6 @@
 //! The interface of administration to a node.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,6 +188,25 @@ pub enum SettingKind {
     Float,
 }
 
+/// A connection of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFigures {
+    /// The client's address.
+    pub address: SocketAddr,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    /// Number of the protocol version; 0 until it is agreed on.
+    pub protocol_version: u8,
+    /// Name of the role; `anonymous` without a login.
+    pub username: String,
+    /// The keyspace in use.
+    pub keyspace: Option<String>,
+    /// Requests since the connection began.
+    pub requests: u64,
+    /// `DRIVER_NAME` and `DRIVER_VERSION` of STARTUP.
+    pub driver: [Option<String>; 2],
+}
+
 /// A node as administration sees it.
 pub trait Node {
     /// The facts that do not change.
@@ -214,6 +233,10 @@ pub trait Node {
     /// # Errors
     /// [`ReplicaError`] of the first shard whose memtables cannot be written.
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// The connections of clients to all shards.
+    fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
     /// All snapshots on disk.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    Access, Changes, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo, RestService,
-    Service, Setting, SettingKind, ShardFigures,
+    Access, Changes, ClientFigures, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo,
+    RestService, Service, Setting, SettingKind, ShardFigures,
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
@@ -21,6 +21,7 @@ use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, TableId};
+use session::ConnectionInfo;
 
 use crate::boot::Boot;
 use crate::orders::{ChangeSetting, Figures, Order, Quiesce, Report};
@@ -242,6 +243,22 @@ impl Node for View {
             }
             mode.set(Mode::Drained);
             Ok(())
+        })
+    }
+
+    fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {
+        let sessions = self.shard.front().sessions().clone();
+        Box::pin(async move {
+            let one = |info: ConnectionInfo| ClientFigures {
+                address: info.address,
+                encrypted: info.encrypted,
+                protocol_version: info.protocol_version.unwrap_or(0),
+                username: info.username.unwrap_or_else(|| "anonymous".to_owned()),
+                keyspace: info.keyspace_name,
+                requests: info.request_count,
+                driver: [info.driver_name, info.driver_version],
+            };
+            sessions.connections().await.into_iter().map(one).collect()
         })
     }
 

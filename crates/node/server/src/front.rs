@@ -189,6 +189,11 @@ impl Front {
         self.executor.executor().audit_with(self.audit.log());
     }
 
+    /// The sessions of clients.
+    pub(crate) fn sessions(&self) -> &Sessions<Processor> {
+        &self.sessions
+    }
+
     /// Figures of this moment.
     pub(crate) fn figures(&self) -> admin::TransportFigures {
         let metrics = self.sessions.metrics();

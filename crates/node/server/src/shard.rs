@@ -126,6 +126,11 @@ impl RunningShard {
         &self.boot.settings
     }
 
+    /// The part that serves clients.
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
+    }
+
     /// Lets clients change settings by CQL from now on.
     pub(crate) fn change_settings_with(&self, change: exec::SettingChange) {
         self.front.change_settings_with(change);

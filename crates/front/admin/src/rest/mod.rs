@@ -180,6 +180,7 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
             figures::cache(node, cache, figure).await.ok_or_else(|| unknown(call))?
         }
         ["torc", "tables"] => tables::table_figures(node, call).await?,
+        ["torc", "clients"] => nodes::clients(node).await,
         ["torc", "groups"] => figures::groups(node).await,
         ["torc", "storage"] => figures::storage(node).await,
         ["torc", "messages"] => figures::messages(node).await,

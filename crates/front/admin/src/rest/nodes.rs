@@ -8,7 +8,20 @@ use serde_json::{Value, json};
 
 use super::{figures, ring};
 use crate::uuid;
-use crate::{Answer, Node};
+use crate::{Answer, ClientFigures, Node};
+
+/// The connections of clients.
+pub(super) async fn clients(node: &Rc<dyn Node>) -> Value {
+    let one = |client: ClientFigures| {
+        let [driver_name, driver_version] = client.driver;
+        json!({
+            "address": client.address.to_string(), "ssl": client.encrypted, "protocol_version": client.protocol_version,
+            "username": client.username, "keyspace": client.keyspace, "requests": client.requests,
+            "driver_name": driver_name, "driver_version": driver_version,
+        })
+    };
+    json!(node.clients().await.into_iter().map(one).collect::<Vec<_>>())
+}
 
 /// Every member, and those that are about to become one: address, state, load. `owns` is its part of the ring's
 /// tokens without a keyspace, of the keyspace's replicas with one.

@@ -5,6 +5,7 @@
 
 mod api;
 mod audit;
+mod clients;
 mod cluster;
 mod compactions;
 mod grid;
@@ -48,6 +49,7 @@ const VERBS: &[Verb] = &[
     topology::BOOTSTRAP,
     topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
+    clients::CLIENTSTATS,
     tables::COMPACT,
     compactions::COMPACTIONHISTORY,
     compactions::COMPACTIONSTATS,
@@ -68,6 +70,7 @@ const VERBS: &[Verb] = &[
     ring::GETENDPOINTS,
     logging::GETLOGGINGLEVELS,
     settings::GETMAXHINTWINDOW,
+    settings::GETSEEDS,
     settings::GETSTREAMTHROUGHPUT,
     settings::GETTIMEOUT,
     node::GETTRACEPROBABILITY,

@@ -77,6 +77,31 @@ pub(super) const GETCONCURRENTCOMPACTORS: Verb = Verb {
     },
 };
 
+pub(super) const GETSEEDS: Verb = Verb {
+    name: "getseeds",
+    about: "Get the currently in use seed node IP list excluding the node IP",
+    arguments: Vec::new,
+    ask: |api, _| {
+        let own = api.text("/v2/config/broadcast_address").unwrap_or_default();
+        let own =
+            if own.is_empty() { api.text("/v2/config/listen_address").unwrap_or_default() } else { own };
+        Ok(json!({ "seeds": setting(api, "seeds")?, "own": own }))
+    },
+    show: |answer| {
+        let own = answer["own"].as_str().unwrap_or_default();
+        let seeds = answer["seeds"].as_str().unwrap_or_default().split(',').map(str::trim);
+        let host = |seed: &str| seed.rsplit_once(':').map_or(seed.to_owned(), |(host, _)| host.to_owned());
+        let others: Vec<&str> = seeds.filter(|seed| !seed.is_empty() && host(seed) != own).collect();
+        match others.is_empty() {
+            true => "Seed node list does not contain any remote node IPs\n".to_owned(),
+            false => format!(
+                "Current list of seed node IPs, excluding the current node's IP: {}\n",
+                others.join(" ")
+            ),
+        }
+    },
+};
+
 pub(super) const GETMAXHINTWINDOW: Verb = Verb {
     name: "getmaxhintwindow",
     about: "Print the max hint window in ms",

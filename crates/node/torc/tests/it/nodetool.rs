@@ -272,6 +272,11 @@ fn compactions_are_shown_and_the_node_is_stopped() {
     assert!(line.contains(" t ") && line.contains("{2:1}"), "{history}");
     let stats = asked.say(&["compactionstats", "-H"]);
     assert!(!stats.contains("compactions completed         0"), "{stats}");
+    let clients = asked.say(&["clientstats", "--all"]);
+    assert!(clients.contains("Total connected clients: 1\n"), "{clients}");
+    assert!(clients.contains(" false undefined undefined 4       anonymous"), "{clients}");
+    assert!(asked.say(&["clientstats"]).starts_with("Total connected clients: 1\n"));
+    assert!(asked.say(&["getseeds"]).ends_with("any remote node IPs\n"));
     assert_eq!(asked.say(&["statusbinary"]), "running\n");
     assert_eq!(asked.say(&["statusgossip"]), "running\n");
     assert_eq!(asked.say(&["stopdaemon"]), "");
