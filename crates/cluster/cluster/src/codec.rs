@@ -223,15 +223,8 @@ pub(crate) async fn load_with(
         return Err(SchemaCodecError::Newer { found: stored.format });
     }
     let mut schema = base;
-    for mut keyspace in stored.keyspaces {
-        let tables = std::mem::take(&mut keyspace.tables);
-        let mut keyspace = load_keyspace(keyspace)?;
-        for table in tables {
-            let table = load_table(&keyspace.name, table)?;
-            keyspace.tables.insert(table.name.clone(), Arc::new(table));
-            steps.made(0).await;
-        }
-        schema = schema.with_keyspace(keyspace);
+    for keyspace in stored.keyspaces {
+        schema = schema.with_keyspace(load_keyspace_with(keyspace, steps).await?);
     }
     for role in stored.roles {
         schema = schema.with_role(objects::load_role(role));
@@ -285,6 +278,10 @@ pub(crate) fn store_keyspace(keyspace: &Keyspace) -> StoredKeyspace {
 }
 
 pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCodecError> {
+    steps::at_once(load_keyspace_with(stored, &mut Steps::none()))
+}
+
+async fn load_keyspace_with(stored: StoredKeyspace, steps: &mut Steps) -> Result<Keyspace, SchemaCodecError> {
     let mut keyspace = Keyspace::new(stored.name, load_replication(stored.replication));
     keyspace.durable_writes = stored.durable_writes;
     keyspace.description = objects::load_description(stored.description);
@@ -297,6 +294,7 @@ pub(crate) fn load_keyspace(stored: StoredKeyspace) -> Result<Keyspace, SchemaCo
     for table in stored.tables {
         let table = load_table(&keyspace.name, table)?;
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
+        steps.made(0).await;
     }
     for function in stored.functions {
         let function = objects::load_function(&keyspace.name, function)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schema::{Keyspace, Schema, Signature, differences};
+use schema::{Keyspace, Schema, Signature, Table, differences};
 
 /// How something changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,27 +57,28 @@ pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
     out
 }
 
-/// How the values of a map changed: those that are gone come last.
-fn map_events<K: Ord, V: PartialEq>(
-    before: &BTreeMap<K, Arc<V>>,
-    after: &BTreeMap<K, Arc<V>>,
+/// How the values of a map changed: those that are gone come last. A value with another identity (`is_same`) is dropped and made.
+fn map_events<K: Ord + Clone, V: PartialEq>(
+    (before, after): (&BTreeMap<K, Arc<V>>, &BTreeMap<K, Arc<V>>),
     is_same: impl Fn(&V, &V) -> bool,
-    mut push: impl FnMut(Change, &K),
+    object: impl Fn(K) -> ChangedObject,
+    push: &mut impl FnMut(Change, ChangedObject),
 ) {
     let mut gone = Vec::new();
     for (key, difference) in differences(before, after) {
+        let mut push = |change| push(change, object(key.clone()));
         match difference {
-            (None, _) => push(Change::Created, key),
+            (None, _) => push(Change::Created),
             (Some(_), None) => gone.push(key),
             (Some(old), Some(new)) if !is_same(old, new) => {
-                push(Change::Dropped, key);
-                push(Change::Created, key);
+                push(Change::Dropped);
+                push(Change::Created);
             }
-            (Some(old), Some(new)) if old != new => push(Change::Updated, key),
+            (Some(old), Some(new)) if old != new => push(Change::Updated),
             (Some(_), Some(_)) => {}
         }
     }
-    gone.into_iter().for_each(|key| push(Change::Dropped, key));
+    gone.into_iter().for_each(|key| push(Change::Dropped, object(key.clone())));
 }
 
 fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &mut Vec<SchemaEvent>) {
@@ -102,36 +103,10 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
     if before.replication != after.replication || before.durable_writes != after.durable_writes {
         push(Change::Updated, ChangedObject::Keyspace);
     }
-    map_events(
-        &before.types,
-        &after.types,
-        |_, _| true,
-        |change, name| {
-            push(change, ChangedObject::Type(name.clone()));
-        },
-    );
-    map_events(
-        &before.tables,
-        &after.tables,
-        |old, new| old.id == new.id,
-        |change, name| {
-            push(change, ChangedObject::Table(name.clone()));
-        },
-    );
-    map_events(
-        &before.functions,
-        &after.functions,
-        |_, _| true,
-        |change, name| {
-            push(change, ChangedObject::Function(name.clone()));
-        },
-    );
-    map_events(
-        &before.aggregates,
-        &after.aggregates,
-        |_, _| true,
-        |change, name| {
-            push(change, ChangedObject::Aggregate(name.clone()));
-        },
-    );
+    let push = &mut push;
+    map_events((&before.types, &after.types), |_, _| true, ChangedObject::Type, push);
+    let is_same = |old: &Table, new: &Table| old.id == new.id;
+    map_events((&before.tables, &after.tables), is_same, ChangedObject::Table, push);
+    map_events((&before.functions, &after.functions), |_, _| true, ChangedObject::Function, push);
+    map_events((&before.aggregates, &after.aggregates), |_, _| true, ChangedObject::Aggregate, push);
 }

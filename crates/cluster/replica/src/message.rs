@@ -93,6 +93,9 @@ rt::shard_calls! {
         /// Count the partitions of a table that are asked for, in so many places, or end that with none.
         #[derive(Clone, Debug)]
         Sample { table: TableId, places: Option<usize> } -> Option<Box<Sampled>>,
+        /// The indexes that can be queried.
+        #[derive(Clone, Debug)]
+        BuiltIndexes {} -> Vec<(TableId, String)>,
         /// The requests of each table.
         #[derive(Clone, Debug)]
         LocalFiguresOfShard {} -> Vec<(TableId, LocalFigures)>,

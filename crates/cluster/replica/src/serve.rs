@@ -6,8 +6,8 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    Apply, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, RangeRepaired, Read, Sample,
-    SetRepaired, SetRepairedUpto, SetSchema, Stats, TakeMark,
+    Apply, BuiltIndexes, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, RangeRepaired, Read,
+    Sample, SetRepaired, SetRepairedUpto, SetSchema, Stats, TakeMark,
 };
 use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
 
@@ -63,6 +63,7 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
         },
         MakeDurable { table } => replica.engine().make_durable(table).await.map_err(ReplicaError::from),
         Sample { table, places } => replica.engine().sample(table, places).map(Box::new),
+        BuiltIndexes {  } => replica.engine().built_indexes(),
         LocalFiguresOfShard {  } => replica.engine().local_figures(),
         Stats {  } => Box::new(replica.engine().stats()),
     })

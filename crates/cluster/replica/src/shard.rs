@@ -366,6 +366,14 @@ impl Replica {
         join_all(self.0.port.ask_each(message::Stats {})).await.into_iter().map(|stats| *stats).collect()
     }
 
+    /// The indexes that can be queried on every shard, by table and name.
+    pub async fn built_indexes(&self) -> Vec<(TableId, String)> {
+        let shards = join_all(self.0.port.ask_each(message::BuiltIndexes {})).await;
+        let Some((first, others)) = shards.split_first() else { return Vec::new() };
+        let is_everywhere = |built: &&(TableId, String)| others.iter().all(|shard| shard.contains(built));
+        first.iter().filter(is_everywhere).cloned().collect()
+    }
+
     /// The requests of each table that had any, on all shards together.
     pub async fn local_figures(&self) -> BTreeMap<TableId, LocalFigures> {
         let mut sums: BTreeMap<TableId, LocalFigures> = BTreeMap::new();

@@ -335,14 +335,6 @@ pub(crate) fn local(name: &str, figures: &BTreeMap<TableId, LocalFigures>) -> Ve
     figures.iter().map(one).collect()
 }
 
-/// The indexes that can be queried on every shard.
-pub(crate) fn built_indexes(shards: &[EngineStats]) -> Vec<(TableId, String)> {
-    let Some((first, others)) = shards.split_first() else { return Vec::new() };
-    let is_everywhere =
-        |built: &&(TableId, String)| others.iter().all(|shard| shard.built_indexes.contains(built));
-    first.built_indexes.iter().filter(is_everywhere).cloned().collect()
-}
-
 /// Large partitions, rows and cells of the SSTables of all shards.
 pub(crate) fn large(shards: &[EngineStats]) -> Vec<LargeFacts> {
     let one = |sstable: &engine::LargeSstable, record: &engine::LargeRecord| LargeFacts {

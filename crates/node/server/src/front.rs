@@ -420,9 +420,7 @@ impl ComputedTables for Tables {
                 "large_partitions" | "large_rows" | "large_cells" => {
                     facts.large = facts::large(&coordinator.replica().stats().await);
                 }
-                "IndexInfo" => {
-                    facts.built_indexes = facts::built_indexes(&coordinator.replica().stats().await);
-                }
+                "IndexInfo" => facts.built_indexes = coordinator.replica().built_indexes().await,
                 "view_build_status" => facts.view_builds = view_builds(&rt, &coordinator).await,
                 "config" => facts.options = facts::options(&boot.settings.current()),
                 "runtime_info" => {

@@ -54,7 +54,7 @@ pub async fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec
     match (table.keyspace.as_str(), table.name.as_str()) {
         ("system_auth", _) => auth_tables::fill(&mut rows, schema).await,
         ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema).await,
-        ("system_distributed", name) if name != "view_build_status" => {
+        ("system_distributed", "cdc_generation_timestamps" | "cdc_streams_descriptions_v2") => {
             cdc_tables::fill(&mut rows, schema).await
         }
         ("system_virtual_schema", _) => schema_tables::computed(&mut rows, schema).await,

@@ -345,6 +345,11 @@ impl Engine {
         self.0.rebuild_indexes(&store, names).await
     }
 
+    /// The indexes that can be queried, by table and name.
+    pub fn built_indexes(&self) -> Vec<(TableId, String)> {
+        self.0.stores_in_order().iter().flat_map(|store| store.built_indexes()).collect()
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> EngineStats {
         crate::figures::collect(&self.0)

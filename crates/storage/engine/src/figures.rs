@@ -39,7 +39,6 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         compaction_tasks: inner.compactions.tasks(),
         compaction_history: inner.compactions.history(),
         large: stores.iter().flat_map(|store| crate::large::of_table(store)).collect(),
-        built_indexes: stores.iter().flat_map(|store| store.built_indexes()).collect(),
     }
 }
 

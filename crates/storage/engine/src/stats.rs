@@ -176,8 +176,6 @@ pub struct EngineStats {
     pub compaction_history: Vec<CompactionRecord>,
     /// SSTables in service with large partitions, rows or cells.
     pub large: Vec<LargeSstable>,
-    /// The indexes that can be queried, by table and name.
-    pub built_indexes: Vec<(TableId, String)>,
 }
 
 /// How many ended compactions are remembered.

@@ -14,15 +14,6 @@ pub async fn load(node: &Rc<dyn Node>) -> u64 {
     shards.iter().flat_map(|shard| &shard.engine.tables).map(|(_, table)| table.disk_bytes).sum()
 }
 
-/// Compactions that wait.
-pub(super) async fn compactions_pending(node: &Rc<dyn Node>) -> Value {
-    let shards = node.figures().await;
-    let pending = |figures: &ShardFigures| {
-        figures.engine.tables.iter().map(|(_, table)| table.compactions_pending).sum::<u64>()
-    };
-    json!(shards.iter().map(pending).sum::<u64>())
-}
-
 /// A figure of the compactions of all shards.
 pub(super) async fn compactions(node: &Rc<dyn Node>, of: fn(&engine::EngineStats) -> u64) -> Value {
     let shards = node.figures().await;

@@ -175,7 +175,12 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         ["compaction_manager", "metrics", "bytes_compacted"] => {
             figures::compactions(node, |engine| engine.compaction_bytes_in).await
         }
-        ["compaction_manager", "metrics", "pending_tasks"] => figures::compactions_pending(node).await,
+        ["compaction_manager", "metrics", "pending_tasks"] => {
+            figures::compactions(node, |engine| {
+                engine.tables.iter().map(|(_, table)| table.compactions_pending).sum()
+            })
+            .await
+        }
         ["cache_service", "metrics", cache, figure] => {
             figures::cache(node, cache, figure).await.ok_or_else(|| unknown(call))?
         }

@@ -81,14 +81,7 @@ fn show_history(answer: &Value) -> String {
 
 /// Milliseconds since 1970 as `2026-11-26T13:06:58.391`.
 fn time(millis: i64) -> String {
-    let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let date = types::calendar::date_of(days);
-    let (seconds, millis) = (rest / 1_000, rest % 1_000);
-    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}",
-        date.year, date.month, date.day
-    )
+    types::CqlType::Timestamp.to_text(&millis.to_be_bytes()).trim_end_matches('Z').to_owned()
 }
 
 fn ask_stats(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Failure, escape};
 use super::grid::size;
 use super::ring::text;
+use super::settings::status;
 use super::{Verb, silent, texts};
 
 pub(super) const INFO: Verb = Verb {
@@ -48,7 +49,7 @@ pub(super) const STATUSBINARY: Verb = Verb {
     about: "Status of native transport (binary protocol)",
     arguments: Vec::new,
     ask: |api, _| Ok(json!({ "running": api.get("/storage_service/native_transport")? })),
-    show: is_running,
+    show: |answer| format!("{}\n", status(answer)),
 };
 
 pub(super) const STATUSGOSSIP: Verb = Verb {
@@ -56,13 +57,8 @@ pub(super) const STATUSGOSSIP: Verb = Verb {
     about: "Status of gossip",
     arguments: Vec::new,
     ask: |api, _| Ok(json!({ "running": api.get("/storage_service/gossiping")? })),
-    show: is_running,
+    show: |answer| format!("{}\n", status(answer)),
 };
-
-fn is_running(answer: &Value) -> String {
-    let status = if answer["running"] == true { "running" } else { "not running" };
-    format!("{status}\n")
-}
 
 pub(super) const STOPDAEMON: Verb = Verb {
     name: "stopdaemon",

@@ -219,7 +219,7 @@ pub(super) const STATUSBACKUP: Verb = Verb {
     about: "Status of incremental backup",
     arguments: Vec::new,
     ask: |api, _| Ok(json!({ "running": setting(api, "incremental_backups")? })),
-    show: |answer| if answer["running"] == true { "running\n" } else { "not running\n" }.to_owned(),
+    show: |answer| format!("{}\n", status(answer)),
 };
 
 pub(super) const STATUSHANDOFF: Verb = Verb {
@@ -227,11 +227,13 @@ pub(super) const STATUSHANDOFF: Verb = Verb {
     about: "Status of storing future hints on the current node",
     arguments: Vec::new,
     ask: |api, _| Ok(json!({ "running": setting(api, "hinted_handoff_enabled")? })),
-    show: |answer| {
-        let running = if answer["running"] == true { "running" } else { "not running" };
-        format!("Hinted handoff is {running}\n")
-    },
+    show: |answer| format!("Hinted handoff is {}\n", status(answer)),
 };
+
+/// Whether the thing that a verb is about runs.
+pub(super) fn status(answer: &Value) -> &'static str {
+    if answer["running"] == true { "running" } else { "not running" }
+}
 
 /// A verb that changes a setting, and prints nothing.
 pub(super) const fn setter(

@@ -368,7 +368,7 @@ async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
             5 => rt.sleep(Duration::from_secs(2)).await,
             6 if rt.random_below(4) == 0 => {
                 engine.rebuild_indexes(table.id, &[]).await.expect("nobody drops the table");
-                let built = engine.stats().built_indexes;
+                let built = engine.built_indexes();
                 assert_eq!(built.len(), table.indexes.len(), "all are there again: {built:?}");
             }
             _ => {}
@@ -446,7 +446,7 @@ fn an_index_is_made_anew_on_request() {
         many(&rt, &engine, &table, COUNT).await;
         engine.flush(table.id).await.unwrap();
         let expected = wait_for(&rt, &engine, &table, &query).await;
-        let both = || engine.stats().built_indexes.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        let both = || engine.built_indexes().iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
         assert_eq!(both(), ["i0", "i1"]);
         // Meanwhile it cannot be queried, and the other one can.
         let (names, began) = (["i0".to_owned()], rt.now());
