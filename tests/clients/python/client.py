@@ -528,6 +528,10 @@ def test_indexes():
     session.execute("CREATE INDEX ON ix (v)")
     session.execute("CREATE INDEX ix_n ON ix (n) USING 'sai'")
     session.execute("CREATE INDEX ix_m ON ix (entries(m)) USING 'sai'")
+    session.execute("CREATE TABLE near (k int, c int, v text, PRIMARY KEY (k, c))")
+    session.execute("CREATE INDEX ON near ((k), v)")
+    for c in range(2000):
+        session.execute("INSERT INTO near (k, c, v) VALUES (1, %s, %s)", (c, "rare" if c % 500 == 7 else "often"))
     raises(InvalidRequest, lambda: session.execute("CREATE INDEX again ON ix (v)"), "duplicate of existing index ix_v_idx")
     found = cluster.metadata.keyspaces[KEYSPACE].tables["ix"].indexes
     equal(sorted(found), ["ix_m", "ix_n", "ix_v_idx"], "indexes in the driver's metadata")
@@ -545,6 +549,10 @@ def test_indexes():
             return False
 
     wait_until(ready, "the indexes to be built")
+    equal([row[0] for row in rows("SELECT c FROM near WHERE k = 1 AND v = 'rare'")], [7, 507, 1007, 1507], "a local index")
+    raises(InvalidRequest, lambda: session.execute("SELECT c FROM near WHERE v = 'rare'"), "ALLOW FILTERING")
+    target = session.execute(f"SELECT options FROM system_schema.indexes WHERE keyspace_name = '{KEYSPACE}' AND table_name = 'near'")
+    equal(target.one()[0]["target"], '{"pk":["k"],"ck":["v"]}', "target of a local index")
     equal(sorted(row[0] for row in rows("SELECT c FROM ix WHERE n > 17")), [18] * 10 + [19] * 10, "a range")
     equal(len(rows("SELECT c FROM ix WHERE m['k'] = 4")), 20, "entries")
     paged = session.execute(SimpleStatement("SELECT k, c FROM ix WHERE v = 'odd'", fetch_size=7))

@@ -111,6 +111,11 @@ impl SchemaEdit {
         matches!(self, Self::PutTable(table) if table.ttl_column.is_some())
     }
 
+    /// Whether it is of a table with a local index, which older versions of the log's readers would take for one of the whole table.
+    pub(crate) fn is_about_local_indexes(&self) -> bool {
+        matches!(self, Self::PutTable(table) if table.indexes.values().any(|index| index.local))
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

@@ -59,6 +59,8 @@ pub(crate) struct StoredIndex {
     class: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     options: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    local: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -272,6 +274,7 @@ pub(crate) fn store_index(index: &Index) -> StoredIndex {
         targets: index.targets.iter().map(|target| (target.column.clone(), part(target.part))).collect(),
         class: index.class.clone(),
         options: index.options.clone(),
+        local: index.local,
     }
 }
 
@@ -289,6 +292,7 @@ pub(crate) fn load_index(stored: StoredIndex) -> Index {
         targets: stored.targets.into_iter().map(target).collect(),
         class: stored.class,
         options: stored.options,
+        local: stored.local,
     }
 }
 

@@ -250,7 +250,8 @@ mod tests {
             table.security_label = texts.first().cloned();
             table.ttl_column = texts.get(1).cloned();
             table.options.extensions.insert(text(n), text(n + 2).into_bytes());
-            let index = Index { name: text(n), targets: vec![], class: None, options: Default::default() };
+            let (name, options) = (text(n), Default::default());
+            let index = Index { name, targets: vec![], class: None, options, local: n % 2 == 1 };
             table.indexes.extend((0..n % 3).map(|at| (format!("i{at}"), index.clone())));
             let trigger = Trigger { name: text(n), class: text(n + 1) };
             table.triggers.extend((0..n % 2).map(|at| (format!("g{at}"), trigger.clone())));

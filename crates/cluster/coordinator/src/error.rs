@@ -101,6 +101,14 @@ pub enum RequestError {
     Invalid(String),
 }
 
+impl RequestError {
+    /// Whether a replica has refused a read because it does not have the index that the read asks, or has not built it yet.
+    pub fn is_index_unavailable(&self) -> bool {
+        let is_reason = |failure: &ReplicaFailure| failure.code == ReplicaFailure::INDEX_NOT_AVAILABLE;
+        matches!(self, Self::ReadFailure { failures, .. } if failures.iter().any(is_reason))
+    }
+}
+
 /// Why one replica failed (v5 `<reasonmap>`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaFailure {
@@ -112,12 +120,18 @@ pub struct ReplicaFailure {
     pub message: String,
 }
 
+impl ReplicaFailure {
+    /// The code of an index that is not there, or not built yet.
+    pub const INDEX_NOT_AVAILABLE: u16 = 6;
+}
+
 impl std::fmt::Display for ReplicaFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let reason = match self.code {
             1 => "READ_TOO_MANY_TOMBSTONES",
             2 => "INCOMPATIBLE_SCHEMA",
             3 => "TIMEOUT",
+            Self::INDEX_NOT_AVAILABLE => "INDEX_NOT_AVAILABLE",
             _ => "UNKNOWN",
         };
         write!(f, ": {reason} from {} ({})", self.address, self.message)

@@ -49,7 +49,6 @@ mod reason {
     pub(super) const UNKNOWN: u16 = 0;
     pub(super) const TOO_MANY_TOMBSTONES: u16 = 1;
     pub(super) const INCOMPATIBLE_SCHEMA: u16 = 2;
-    pub(super) const INDEX_NOT_AVAILABLE: u16 = 6;
 }
 
 impl PeerError {
@@ -86,7 +85,7 @@ impl From<ReplicaError> for PeerError {
                 Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message }
             }
             ReplicaError::IndexUnavailable(_) => {
-                Self::Failed { reason: reason::INDEX_NOT_AVAILABLE, message }
+                Self::Failed { reason: ReplicaFailure::INDEX_NOT_AVAILABLE, message }
             }
             ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
             ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
@@ -108,7 +107,7 @@ impl From<RpcError> for PeerError {
         match code {
             Refusal::EXPIRED => Self::Silent(message),
             code::TOO_MANY_TOMBSTONES => Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message },
-            code::INDEX_UNAVAILABLE => Self::Failed { reason: reason::INDEX_NOT_AVAILABLE, message },
+            code::INDEX_UNAVAILABLE => Self::Failed { reason: ReplicaFailure::INDEX_NOT_AVAILABLE, message },
             // The schemas of two nodes may differ for a moment.
             code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),

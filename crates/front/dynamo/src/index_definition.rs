@@ -87,7 +87,8 @@ pub(crate) fn attach(
             (ATTRIBUTES.to_owned(), IndexedPart::Entries, options)
         };
         let targets = vec![IndexTarget { column, part }];
-        attached.insert(name.clone(), Index { name, targets, class: Some(CLASS.to_owned()), options });
+        let class = Some(CLASS.to_owned());
+        attached.insert(name.clone(), Index { name, targets, class, options, local: false });
     }
 }
 

@@ -142,7 +142,11 @@ pub fn create_aggregate(aggregate: &UserAggregate) -> String {
 
 /// `CREATE INDEX …;`
 pub fn create_index(index: &Index, table: &Table) -> String {
-    let (name, target) = (quote_identifier(&index.name), index.target());
+    let name = quote_identifier(&index.name);
+    let target = match index.local {
+        true => format!("({}), {}", names(table.partition_key().iter()), index.target()),
+        false => index.target(),
+    };
     let table = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
     let Some(class) = &index.class else { return format!("CREATE INDEX {name} ON {table} ({target});") };
     let options = match index.options.is_empty() {

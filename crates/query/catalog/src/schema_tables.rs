@@ -114,16 +114,30 @@ pub(crate) fn indexes(rows: &mut RowBuilder, table: &Table) {
             ("table_name", table.name.as_str().into()),
             ("index_name", index.name.as_str().into()),
             ("kind", index.kind().into()),
-            ("options", (&index_options(index)).into()),
+            ("options", (&index_options(index, table)).into()),
         ]);
     }
 }
 
 /// The options with the target and the class among them.
-fn index_options(index: &Index) -> BTreeMap<String, String> {
+fn index_options(index: &Index, table: &Table) -> BTreeMap<String, String> {
     let class = index.class.iter().map(|class| ("class_name".to_owned(), class.clone()));
-    let target = [("target".to_owned(), index.target())];
+    let target = [("target".to_owned(), target(index, table))];
     index.options.clone().into_iter().chain(class).chain(target).collect()
+}
+
+/// The targets as drivers read them: as in statements, of a local index as ScyllaDB's JSON of partition key and targets.
+fn target(index: &Index, table: &Table) -> String {
+    if !index.local {
+        return index.target();
+    }
+    let names: Vec<&str> = table.partition_key().iter().map(|column| column.name.as_str()).collect();
+    let targets: Vec<&str> = index.targets.iter().map(|target| target.column.as_str()).collect();
+    format!("{{\"pk\":{},\"ck\":{}}}", json_array(&names), json_array(&targets))
+}
+
+fn json_array(texts: &[&str]) -> String {
+    serde_json::Value::from(texts).to_string()
 }
 
 pub(crate) fn triggers(rows: &mut RowBuilder, table: &Table) {

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::select::SelectPlan;
 use crate::select::selection::Outputs;
 use crate::where_clause::access::{AccessPath, KeyAccess, RangeAccess};
-use crate::where_clause::access::{IndexAccess, Wanted};
+use crate::where_clause::access::{IndexAccess, IndexScope, Wanted};
 use crate::where_clause::choice::{Choice, TupleChoice, TupleValue};
 use crate::where_clause::filter::{Filter, Test};
 use crate::where_clause::rows::{RowRestriction, SliceEnd, TokenRange};
@@ -224,7 +224,10 @@ fn index(access: &IndexAccess, table: &Table) -> Vec<String> {
     };
     let places = if access.partitions { "partitions" } else { "rows" };
     let mut parts = vec![format!("{places} of {} where {wanted}", access.index)];
-    parts.extend(range(&access.range, table));
+    parts.extend(match &access.within {
+        IndexScope::Range(access) => range(access, table),
+        IndexScope::Partition(access) => keys(access, table),
+    });
     parts
 }
 

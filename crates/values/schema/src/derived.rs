@@ -82,6 +82,8 @@ pub struct Index {
     pub class: Option<String>,
     /// `WITH OPTIONS`.
     pub options: BTreeMap<String, String>,
+    /// Whether only statements that name one partition are answered by it: a local index of ScyllaDB, `((p), v)`.
+    pub local: bool,
 }
 
 impl Index {

@@ -19,8 +19,8 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS,
-    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
+    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS,
+    STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -98,6 +98,9 @@ fn unreadable_for<'m>(
             lacks("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions)
         })
         .or_else(|| lacks("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl))
+        .or_else(|| {
+            lacks("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes)
+        })
 }
 
 impl Group {
@@ -553,6 +556,29 @@ mod tests {
         let expiring = constrained(|table| table.ttl_column = Some("v".to_owned()));
         let why = unreadable_for(&expiring, members.iter()).expect("one would forget it");
         assert!(why.contains("TTL columns"), "{why}");
+        let indexed = |local| {
+            constrained(|table| {
+                let index = schema::Index {
+                    name: "i".to_owned(),
+                    targets: Vec::new(),
+                    class: None,
+                    options: Default::default(),
+                    local: true,
+                };
+                table.indexes.insert("i".to_owned(), index);
+            })
+            .map(|edit| match edit {
+                SchemaEdit::PutTable(table) => {
+                    let mut table = table.to_builder();
+                    table.indexes.get_mut("i").expect("it was put there").local = local;
+                    SchemaEdit::PutTable(table.build().expect("a table"))
+                }
+                other => other,
+            })
+        };
+        let why = unreadable_for(&indexed(true), members.iter()).expect("one would take it for another");
+        assert!(why.contains("local indexes"), "{why}");
+        assert_eq!(unreadable_for(&indexed(false), members.iter()), None);
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

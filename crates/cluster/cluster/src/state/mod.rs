@@ -28,8 +28,8 @@ pub use text::uuid as host_text;
 pub use topology_change::{ChangeStep, TopologyChange};
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
-/// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions and TTL
-/// columns, which older versions cannot all decode: a node with such a version is not let in.
+/// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions, TTL
+/// columns and local indexes, which older versions cannot all decode: a node with such a version is not let in.
 pub const STATE_VERSION: u32 = 6;
 
 /// The first version that decodes edits of roles and service levels.
@@ -46,6 +46,9 @@ pub const STATE_VERSION_OF_CONSTRAINTS: u32 = 5;
 
 /// The first version that stores which column is the time at which a row expires.
 pub const STATE_VERSION_OF_ROW_TTL: u32 = 6;
+
+/// The first version that stores whether an index is local.
+pub const STATE_VERSION_OF_LOCAL_INDEXES: u32 = 6;
 
 /// The first version that stores functions that merge the states of an aggregate.
 pub const STATE_VERSION_OF_REDUCE_FUNCTIONS: u32 = 6;

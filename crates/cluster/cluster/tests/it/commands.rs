@@ -159,8 +159,8 @@ fn cql_type() -> impl Strategy<Value = CqlType> {
 fn index() -> impl Strategy<Value = Index> {
     let target = (text(), prop::sample::select(IndexedPart::ALL.to_vec()));
     let target = target.prop_map(|(column, part)| IndexTarget { column, part });
-    (text(), prop::collection::vec(target, 0..3), prop::option::of(text()), map())
-        .prop_map(|(name, targets, class, options)| Index { name, targets, class, options })
+    (text(), prop::collection::vec(target, 0..3), prop::option::of(text()), map(), any::<bool>())
+        .prop_map(|(name, targets, class, options, local)| Index { name, targets, class, options, local })
 }
 
 fn derivation() -> impl Strategy<Value = Derivation> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cluster::SchemaEdit;
-use cql::ast::{CreateIndex, IndexTarget as TargetAst};
+use cql::ast::{CreateIndex, Ident, IndexTarget as TargetAst};
 use replica::ANALYSIS_OPTIONS;
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
 use types::CqlType;
@@ -79,16 +79,14 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
     if table.is_cdc_log() {
         return invalid!("Secondary indexes on logs of changes aren't supported");
     }
-    let targets = targets(ast, &implementation, table)?;
+    let (local, targets) = targets(ast, &implementation, table)?;
     let name = match &ast.name {
         Some(name) => name.name.clone(),
         None => free_name(home, table, &targets),
     };
-    let index =
-        Index { name, targets, class: implementation.class.clone(), options: implementation.options.clone() };
-    let same = |other: &&Index| {
-        (&other.class, &other.targets, &other.options) == (&index.class, &index.targets, &index.options)
-    };
+    let (class, options) = (implementation.class.clone(), implementation.options.clone());
+    let index = Index { name, targets, class, options, local };
+    let same = |other: &&Index| **other == Index { name: other.name.clone(), ..index.clone() };
     if let Some(other) = table.indexes.values().find(same) {
         let text = format!("Index {} is a duplicate of existing index {}", index.name, other.name);
         return exists(ast, text);
@@ -157,21 +155,31 @@ pub(super) fn free_name_among(
     name
 }
 
-/// The targets, which fit their columns.
-fn targets(ast: &CreateIndex, implementation: &Implementation, table: &Table) -> Result<Vec<IndexTarget>> {
+/// Whether the index is local, and its targets, which fit their columns.
+fn targets(
+    ast: &CreateIndex,
+    implementation: &Implementation,
+    table: &Table,
+) -> Result<(bool, Vec<IndexTarget>)> {
     let custom = implementation.class.is_some();
     if ast.targets.is_empty() && !custom {
         return invalid!("Only CUSTOM indexes can be created without specifying a target column");
     }
-    if ast.targets.len() > 1 && !custom {
-        let local = ast.targets.iter().any(|target| matches!(target, TargetAst::PartitionKey(_)));
-        if local {
-            return Err(ExecError::unsupported("A local index (with the partition key as a target)"));
+    let (local, asts) = match ast.targets.as_slice() {
+        [TargetAst::PartitionKey(names), targets @ ..] => {
+            if custom {
+                return Err(ExecError::unsupported("A local index with a class"));
+            }
+            check_local(names, targets, table)?;
+            (true, targets)
         }
+        targets => (false, targets),
+    };
+    if asts.len() > 1 && !custom {
         return invalid!("Only CUSTOM indexes support multiple columns");
     }
-    let mut out: Vec<IndexTarget> = Vec::with_capacity(ast.targets.len());
-    for target in &ast.targets {
+    let mut out: Vec<IndexTarget> = Vec::with_capacity(asts.len());
+    for target in asts {
         let (column, part) = match target {
             TargetAst::Column(column) => (column, None),
             TargetAst::Values(column) => (column, Some(IndexedPart::Values)),
@@ -179,7 +187,7 @@ fn targets(ast: &CreateIndex, implementation: &Implementation, table: &Table) ->
             TargetAst::Entries(column) => (column, Some(IndexedPart::Entries)),
             TargetAst::Full(column) => (column, Some(IndexedPart::Full)),
             TargetAst::PartitionKey(_) => {
-                return Err(ExecError::unsupported("A local index (with the partition key as a target)"));
+                return invalid!("Multi-column index targets are currently only supported for partition key");
             }
         };
         if out.iter().any(|other| other.column == column.name) {
@@ -188,9 +196,51 @@ fn targets(ast: &CreateIndex, implementation: &Implementation, table: &Table) ->
         let Some(found) = table.column(&column.name) else {
             return invalid!("Undefined column name {} in table {}", column.name, table.full_name());
         };
+        if local {
+            check_local_target(found)?;
+        }
         out.push(IndexTarget { column: column.name.clone(), part: part_of(found, part, table)? });
     }
-    Ok(out)
+    Ok((local, out))
+}
+
+/// The rules of ScyllaDB for the partition key of a local index.
+fn check_local(names: &[Ident], targets: &[TargetAst], table: &Table) -> Result<()> {
+    let mut expected = table.partition_key().iter();
+    for Ident { name, .. } in names {
+        let column = table.column(name).filter(|column| column.kind == ColumnKind::PartitionKey);
+        let Some(column) = column else {
+            return invalid!(
+                "Local index definition must contain full partition key only. Redundant column: {name}"
+            );
+        };
+        match expected.clone().next() {
+            None => return invalid!("Duplicate column definition in local index: {name}"),
+            Some(next) if next.id != column.id => break,
+            Some(_) => _ = expected.next(),
+        }
+    }
+    if let Some(missing) = expected.next() {
+        return invalid!(
+            "Local index definition must contain full partition key only. Missing column: {}",
+            missing.name
+        );
+    }
+    if targets.is_empty() {
+        return invalid!("Local index definition must provide an indexed column, not just partition key");
+    }
+    Ok(())
+}
+
+fn check_local_target(column: &Column) -> Result<()> {
+    match column.kind {
+        ColumnKind::Static => invalid!("Local indexes containing static columns are not supported."),
+        ColumnKind::PartitionKey => invalid!(
+            "Local indexing based on partition key column is not allowed, since whole base partition key must be used \
+             in queries anyway. Use global indexing instead."
+        ),
+        ColumnKind::Clustering | ColumnKind::Regular => Ok(()),
+    }
 }
 
 /// The part of a column's value that a target means.

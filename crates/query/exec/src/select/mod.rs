@@ -219,11 +219,9 @@ impl SelectPlan {
             return None;
         }
         match &self.access {
-            AccessPath::Range(_) | AccessPath::Full(_) | AccessPath::Index(_) => {
-                Some("Aggregation query used without partition key")
-            }
             AccessPath::Keys(_) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
-            AccessPath::Key(_) | AccessPath::Slice(_) => None,
+            access if access.names_partitions() => None,
+            _ => Some("Aggregation query used without partition key"),
         }
     }
 }

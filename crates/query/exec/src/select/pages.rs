@@ -35,7 +35,11 @@ impl<'a, C: Coordinator> Pages<'a, C> {
     ) -> Result<Self> {
         let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
         let mut places = None;
-        if let AccessPath::Index(access) = &plan.access {
+        // Places and rows are read one after the other, which is no one moment of a partition: a serial read needs one.
+        let is_whole = request.consistency.is_serial() && plan.access.names_partitions();
+        if let AccessPath::Index(access) = &plan.access
+            && !is_whole
+        {
             let table = &plan.table;
             request.note(|| format!("Executing read on {} using index {}", table.full_name(), access.index));
             let query = IndexQuery { index: access.index.clone(), predicate: access.predicate(env)? };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::read::{READ_BYTES_MAX, read};
 use crate::backend::Coordinator;
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::request::{Request, TimeoutKind};
 
 /// The most places that one read fetches.
@@ -58,7 +58,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The rows of `command`, a read of a range, that the index finds; about `wanted` are needed.
+    /// The rows of `command`, a read of a range or of one partition, that the index finds; about `wanted` are needed.
     pub(super) fn new(command: &ReadCommand, query: IndexQuery, partitions: bool, wanted: u64) -> Self {
         let mut queue = VecDeque::new();
         let mut resume = command.resume.clone();
@@ -122,7 +122,28 @@ impl Places {
     }
 
     async fn fetch_places<C: Coordinator>(&mut self, coordinator: &C, request: &Request<'_>) -> Result<()> {
-        let page = read(coordinator, request, &self.query, request.deadline(TimeoutKind::Range)).await?;
+        let timeout = match self.query.partitions {
+            Partitions::Keys(_) => TimeoutKind::Read,
+            Partitions::Range(_) => TimeoutKind::Range,
+        };
+        let read = read(coordinator, request, &self.query, request.deadline(timeout)).await;
+        let page = match (read, &self.query.partitions) {
+            (Ok(page), _) => page,
+            // A partition is read and filtered until the index is built.
+            (Err(ExecError::Request(error)), Partitions::Keys(keys)) if error.is_index_unavailable() => {
+                request
+                    .note(|| format!("Index {} is not available: reading the partition", self.index_name()));
+                let resume = self.query.resume.take();
+                self.queue.extend(keys.iter().map(|key| Place {
+                    key: key.clone(),
+                    rows: None,
+                    resume: resume.clone(),
+                }));
+                self.exhausted = true;
+                return Ok(());
+            }
+            (Err(error), _) => return Err(error),
+        };
         self.exhausted = page.more.is_none();
         self.query.resume = page.more.map(|more| match self.partitions {
             // All of the partition is read, regardless of its other places.

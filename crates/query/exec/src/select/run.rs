@@ -22,7 +22,7 @@ use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
 use crate::request::{Request, TimeoutKind};
 use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
-use crate::where_clause::access::AccessPath;
+use crate::where_clause::access::{AccessPath, IndexScope};
 use crate::where_clause::bounds;
 use crate::where_clause::filter::BoundFilter;
 use crate::where_clause::rows::TokenRange;
@@ -206,7 +206,10 @@ pub(crate) fn partitions(
         AccessPath::Range(access) | AccessPath::Full(access) => {
             return Ok(range(&access.token)?.map(Partitions::Range));
         }
-        AccessPath::Index(access) => return Ok(range(&access.range.token)?.map(Partitions::Range)),
+        AccessPath::Index(access) => match &access.within {
+            IndexScope::Range(access) => return Ok(range(&access.token)?.map(Partitions::Range)),
+            IndexScope::Partition(access) => access,
+        },
         AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => access,
     };
     let mut keys = bounds::partition_keys(&plan.table, &access.keys, env)?;

@@ -71,7 +71,26 @@ pub struct IndexAccess {
     /// Whether it finds partitions and not rows: of a static or a partition key column.
     pub partitions: bool,
     /// Where.
-    pub range: RangeAccess,
+    pub within: IndexScope,
+}
+
+/// The part of a table in which an index is queried.
+#[derive(Clone, Debug)]
+pub enum IndexScope {
+    /// A token range.
+    Range(RangeAccess),
+    /// The partition that the key names.
+    Partition(KeyAccess),
+}
+
+impl IndexScope {
+    /// The restrictions of clustering columns.
+    pub fn rows(&self) -> &[RowRestriction] {
+        match self {
+            Self::Range(access) => &access.rows,
+            Self::Partition(access) => &access.rows,
+        }
+    }
 }
 
 impl IndexAccess {
@@ -158,7 +177,8 @@ impl AccessPath {
     pub fn names_partitions(&self) -> bool {
         match self {
             Self::Key(_) | Self::Keys(_) | Self::Slice(_) => true,
-            Self::Range(_) | Self::Full(_) | Self::Index(_) => false,
+            Self::Index(access) => matches!(access.within, IndexScope::Partition(_)),
+            Self::Range(_) | Self::Full(_) => false,
         }
     }
 
@@ -167,13 +187,13 @@ impl AccessPath {
         match self {
             Self::Key(access) | Self::Keys(access) | Self::Slice(access) => &access.rows,
             Self::Range(access) | Self::Full(access) => &access.rows,
-            Self::Index(access) => &access.range.rows,
+            Self::Index(access) => access.within.rows(),
         }
     }
 }
 
 /// Whether every clustering column is given by `=`.
-fn names_one_row(rows: &[RowRestriction], table: &Table) -> bool {
+pub(super) fn names_one_row(rows: &[RowRestriction], table: &Table) -> bool {
     let width = rows.iter().try_fold(0, |width, row| match row {
         RowRestriction::Single(choice) if choice.is_one() => Some(width + 1),
         RowRestriction::Multi(n, TupleChoice::One(_)) => Some(width + n),

@@ -9,7 +9,7 @@ use replica::Analysis;
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
-use super::access::{IndexAccess, RangeAccess, Wanted};
+use super::access::{IndexAccess, IndexScope, Wanted};
 use super::choice::{Choice, TupleChoice, TupleValue};
 use super::filter::{Filter, Test};
 use super::relation::{Multi, MultiKind, Single, is_start};
@@ -238,8 +238,8 @@ impl<'a> Restriction<'a> {
     }
 
     /// Whether an index finds it, or a part of it.
-    pub(super) fn has_index(&self, table: &Table) -> bool {
-        table.indexes.values().any(|index| self.wanted(index).next().is_some())
+    pub(super) fn has_index(&self, indexes: &[&'a Index]) -> bool {
+        indexes.iter().any(|index| self.wanted(index).next().is_some())
     }
 
     fn wanted(&self, index: &'a Index) -> impl Iterator<Item = (&'a Column, Wanted)> {
@@ -265,38 +265,49 @@ impl<'a> Restriction<'a> {
     }
 }
 
-/// Whether the indexes of a table that are asked together find everything that these restrictions ask for.
-pub(super) fn covers<'a>(table: &Table, restrictions: impl Iterator<Item = &'a Restriction<'a>>) -> bool {
+/// Whether those of these indexes that are asked together find everything that these restrictions ask for.
+pub(super) fn covers<'a>(
+    indexes: &[&'a Index],
+    restrictions: impl Iterator<Item = &'a Restriction<'a>>,
+) -> bool {
     let restrictions: Vec<&Restriction<'_>> = restrictions.collect();
-    let (attached, others): (Vec<&Index>, Vec<&Index>) = table
-        .indexes
-        .values()
+    let (attached, others): (Vec<&Index>, Vec<&Index>) = indexes
+        .iter()
         .partition(|index| Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached));
     let covers = |group: &[&Index]| restrictions.iter().all(|one| one.is_covered(group));
     covers(&attached) || others.iter().any(|index| covers(std::slice::from_ref(index)))
 }
 
-/// The index for a plan: one that finds a value before one that finds a range, and the first by name of those.
+/// The index for a plan: one that finds a value before one that finds a range, and the first by name of those. In a partition only one that
+/// finds rows by a value: the places of several values would have to be searched in all partitions.
 pub(super) fn choose(
-    table: &Table,
+    indexes: &[&Index],
     restrictions: &[Restriction<'_>],
-    range: RangeAccess,
+    within: IndexScope,
 ) -> Option<IndexAccess> {
-    let candidates = table.indexes.values().flat_map(|index| {
+    let finds_partitions =
+        |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static);
+    let candidates = indexes.iter().flat_map(|index| {
         let found = restrictions.iter().flat_map(move |one| {
             one.parts.iter().filter_map(move |(column, condition)| {
-                Some((index, *column, condition.wanted(index, column)?))
+                Some((*index, *column, condition.wanted(index, column)?))
             })
         });
         found.collect::<Vec<_>>()
     });
-    let (index, column, wanted) = candidates.min_by_key(|(_, _, wanted)| wanted.rank())?;
+    let is_fit = |(_, column, wanted): &(&Index, &Column, Wanted)| match &within {
+        IndexScope::Range(_) => true,
+        IndexScope::Partition(_) => {
+            !finds_partitions(column) && matches!(wanted, Wanted::Equal(_) | Wanted::Entry(..))
+        }
+    };
+    let (index, column, wanted) = candidates.filter(is_fit).min_by_key(|(_, _, wanted)| wanted.rank())?;
     Some(IndexAccess {
         index: index.name.clone(),
         column: column.name.clone(),
         wanted,
-        partitions: matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static),
-        range,
+        partitions: finds_partitions(column),
+        within,
     })
 }
 

@@ -14,10 +14,10 @@ mod relation;
 pub mod rows;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
-use schema::{Column, ColumnKind, IndexedPart, Table};
+use schema::{Column, ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
-use self::access::{AccessPath, IndexAccess, KeyAccess, RangeAccess};
+use self::access::{AccessPath, IndexAccess, IndexScope, KeyAccess, RangeAccess};
 use self::choice::{Choice, TupleChoice, TupleValue};
 use self::filter::{Filter, Test};
 use self::index::Restriction;
@@ -50,7 +50,7 @@ pub struct Restrictions {
     pub key_markers: Vec<Option<u32>>,
     /// Whether a secondary index finds some of the rows, so that Cassandra would use it.
     pub uses_index: bool,
-    /// The index that finds the rows of partitions that no key names.
+    /// The index that finds the rows.
     pub index: Option<IndexAccess>,
 }
 
@@ -58,8 +58,10 @@ impl Restrictions {
     /// The path by which the rows are found.
     pub fn access_path(&self, table: &Table) -> AccessPath {
         let (token, rows) = (self.token.clone(), self.rows.clone());
+        if let Some(index) = &self.index {
+            return AccessPath::Index(index.clone());
+        }
         match self.keys.clone() {
-            None if let Some(index) = &self.index => AccessPath::Index(index.clone()),
             Some(keys) => AccessPath::of_keys(KeyAccess { keys, rows, token }, table),
             None if rows.is_empty() && self.filters.is_empty() => {
                 AccessPath::Range(RangeAccess { token, rows })
@@ -412,7 +414,11 @@ impl<'a> Collector<'_, 'a> {
             true => Restriction::collect(table, &self.singles, &self.multis, &self.filters),
             false => Vec::new(),
         };
-        self.has_index = restrictions.iter().any(|one| one.has_index(table));
+        let key_singles = &self.singles[..table.partition_key().len()];
+        let is_key_whole = key_singles.iter().all(|singles| matches!(singles.as_slice(), [Single::Equal(_)]));
+        let indexes = table.indexes.values().filter(|index| is_key_whole || !index.local);
+        let indexes: Vec<&Index> = indexes.collect();
+        self.has_index = restrictions.iter().any(|one| one.has_index(&indexes));
         let key_in = self.singles[..table.partition_key().len()].iter().any(|singles| index::is_in(singles));
         self.partition_key(&mut out)?;
         self.clustering(&mut out)?;
@@ -434,7 +440,7 @@ impl<'a> Collector<'_, 'a> {
         {
             return invalid!("Vector indexes only support ANN queries");
         }
-        let by_index = self.by_index(&mut out, &restrictions);
+        let by_index = self.by_index(&mut out, &restrictions, &indexes);
         if out.uses_index && key_in {
             return invalid!(
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
@@ -450,16 +456,34 @@ impl<'a> Collector<'_, 'a> {
             }
             return filtering_needed();
         }
-        if out.uses_index && out.keys.is_none() {
-            let range = RangeAccess { token: out.token.clone(), rows: out.rows.clone() };
-            out.index = index::choose(table, &restrictions, range);
+        if out.uses_index
+            && let Some(within) = self.index_scope(&out)
+        {
+            out.index = index::choose(&indexes, &restrictions, within);
         }
         Ok(out)
     }
 
+    /// Where an index is queried, if it is: not for a row that its key names, nor where the nearest vectors are looked for in a partition.
+    fn index_scope(&self, out: &Restrictions) -> Option<IndexScope> {
+        let (token, rows) = (out.token.clone(), out.rows.clone());
+        let Some(keys) = out.keys.clone() else {
+            return Some(IndexScope::Range(RangeAccess { token, rows }));
+        };
+        let is_nearest = matches!(self.statement, StatementKind::Select { nearest: true, .. });
+        let is_one_row = access::names_one_row(&rows, self.table);
+        let is_plain = !is_nearest && !is_one_row && token.is_none();
+        is_plain.then(|| IndexScope::Partition(KeyAccess { keys, rows, token }))
+    }
+
     /// Whether an index is used, in Cassandra's order of decisions, and whether indexes alone find the rows then:
     /// a clustering column counts where its restriction filters.
-    fn by_index(&self, out: &mut Restrictions, restrictions: &[Restriction<'_>]) -> bool {
+    fn by_index<'t>(
+        &self,
+        out: &mut Restrictions,
+        restrictions: &[Restriction<'t>],
+        indexes: &[&'t Index],
+    ) -> bool {
         if !self.has_index {
             return false;
         }
@@ -469,7 +493,7 @@ impl<'a> Collector<'_, 'a> {
         let keys_filter = uses;
         let gap = out.filters.iter().any(|filter| filter.column.kind == ColumnKind::Clustering);
         uses |= gap;
-        uses |= out.keys.is_none() && of(ColumnKind::Clustering).any(|one| one.has_index(self.table));
+        uses |= out.keys.is_none() && of(ColumnKind::Clustering).any(|one| one.has_index(indexes));
         let rows_filter = uses;
         uses |= out.restricts_values;
         out.uses_index = uses;
@@ -478,7 +502,7 @@ impl<'a> Collector<'_, 'a> {
             Some(ColumnKind::Clustering) => rows_filter,
             Some(ColumnKind::Static | ColumnKind::Regular) | None => true,
         });
-        index::covers(self.table, filters)
+        index::covers(indexes, filters)
     }
 
     fn partition_key(&mut self, out: &mut Restrictions) -> Result<()> {

@@ -178,7 +178,12 @@ impl Node {
 
     /// A query that must succeed with rows.
     pub fn rows(&self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
-        match self.query(text).body {
+        self.rows_at(text, wire::Consistency::One)
+    }
+
+    /// [`Node::rows`] at a consistency level.
+    pub fn rows_at(&self, text: &str, level: wire::Consistency) -> Vec<Vec<Option<Vec<u8>>>> {
+        match self.request(|request| request.query(text, &Parameters::new(level, &[]))).body {
             AnswerBody::Result(ResultBody::Rows(rows)) => rows.to_vec().unwrap(),
             other => panic!("{text}: {other:?}"),
         }

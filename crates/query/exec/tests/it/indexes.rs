@@ -32,6 +32,7 @@ fn filled(seed: u64) -> (Node, Memory) {
     for target in ["v", "w", "s", "k", "d", "l", "st", "m", "keys(m)", "entries(m)", "full(f)"] {
         node.run(&format!("CREATE INDEX ON ks.t ({target}) USING 'sai'"));
     }
+    node.run("CREATE INDEX ON ks.t ((k, k2), x)");
     node.run(
         "CREATE CUSTOM INDEX prefixes ON ks.t (w) USING 'org.apache.cassandra.index.sasi.SASIIndex' \
          WITH OPTIONS = {'mode': 'PREFIX'}",
@@ -77,7 +78,7 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Cells> {
 }
 
 /// Conditions that an index finds.
-const CONDITIONS: [&str; 24] = [
+const CONDITIONS: [&str; 32] = [
     "v = 1",
     "v = 1 AND w = 'ab'",
     "v = 1 AND x = 7",
@@ -102,6 +103,14 @@ const CONDITIONS: [&str; 24] = [
     "m['x'] = 1 AND m['y'] = 0",
     "f = [1]",
     "token(k, k2) > 0 AND v = 1 AND c IN (1, 2)",
+    "k = 1 AND k2 = 2 AND v = 1",
+    "k = 1 AND k2 = 2 AND v = 1 AND w = 'ab'",
+    "k = 1 AND k2 = 2 AND c > 1 AND v = 1",
+    "k = 1 AND k2 = 2 AND c IN (1, 3, 4) AND v > 0 AND st CONTAINS 2",
+    "k = 1 AND k2 = 2 AND d = 'ab'",
+    "k = 2 AND k2 = 0 AND m['x'] = 1 AND s = 1",
+    "k = 2 AND k2 = 0 AND x = 3",
+    "k = 2 AND k2 = 0 AND s >= 0 AND l CONTAINS 1",
 ];
 
 #[test]
@@ -139,6 +148,39 @@ fn an_index_returns_the_rows_of_a_filter() {
         }
         assert!(rows > 1000, "{rows} rows make no test");
     }
+}
+
+/// A row that its key names needs no index, and a serial read sees a partition at one time.
+#[test]
+fn partitions_that_are_read_as_a_whole() {
+    let (node, memory) = filled(3);
+    for (condition, reads) in [
+        ("k = 1 AND k2 = 2 AND v = 1", 1),
+        ("k = 1 AND k2 = 2 AND c = 1 AND d = 'a' AND v = 1", 0),
+        ("k = 1 AND k2 = 2 AND v > 1", 0),
+        ("k = 1 AND k2 = 2 AND s = 1", 0),
+        ("k = 1 AND k2 = 2 AND token(k, k2) > 0 AND v = 1", 0),
+    ] {
+        node.rows(&format!("SELECT c FROM ks.t WHERE {condition} ALLOW FILTERING"));
+        assert_eq!(memory.index_reads(), reads, "{condition}");
+    }
+    let mut rows = 0;
+    for k in 0..6 {
+        let text = format!("SELECT c, d FROM ks.t WHERE k = {k} AND k2 = 2 AND v = 1 ALLOW FILTERING");
+        let expected = node.rows(&text);
+        memory.indexes_building.set(true);
+        for size in [1, 2, 100] {
+            assert_eq!(paged(&node, &text, size), expected, "before the index is built, in pages of {size}");
+        }
+        memory.indexes_building.set(false);
+        rows += expected.len();
+    }
+    assert!(rows > 6, "{rows} rows make no test");
+    memory.index_reads();
+    let text =
+        |table: &str| format!("SELECT c, d FROM ks.{table} WHERE k = 1 AND k2 = 2 AND v = 1 ALLOW FILTERING");
+    assert_eq!(node.rows_at(&text("t"), wire::Consistency::Serial), node.rows(&text("plain")));
+    assert_eq!(memory.index_reads(), 0, "a serial read");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use cdc::Log;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, RequestError, SchemaChangeError,
-    ViewNode, WriteOptions, read_computed,
+    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, ReplicaFailure, RequestError,
+    SchemaChangeError, ViewNode, WriteOptions, read_computed,
 };
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
@@ -93,6 +93,8 @@ pub struct Memory {
     behind: u32,
     /// Reads of places.
     index_reads: Rc<StdCell<u64>>,
+    /// Whether indexes are not built yet.
+    pub indexes_building: Rc<StdCell<bool>>,
     /// A write of another client that comes just before the next conditional one.
     pub between: Rc<RefCell<Option<PartitionUpdate>>>,
 }
@@ -132,6 +134,7 @@ impl Memory {
             deadline: Rc::default(),
             behind: 0,
             index_reads: Rc::default(),
+            indexes_building: Rc::default(),
             between: Rc::default(),
         }
     }
@@ -236,6 +239,21 @@ impl Memory {
         out.extend(rows);
         out.push(Fragment::PartitionEnd);
         out
+    }
+}
+
+fn unavailable_index() -> RequestError {
+    let failure = ReplicaFailure {
+        address: [127, 0, 0, 1].into(),
+        code: ReplicaFailure::INDEX_NOT_AVAILABLE,
+        message: "The secondary index is not yet available".to_owned(),
+    };
+    RequestError::ReadFailure {
+        consistency: Consistency::One,
+        received: 0,
+        required: 1,
+        data_present: false,
+        failures: vec![failure],
     }
 }
 
@@ -355,6 +373,9 @@ impl Coordinator for Memory {
             None => table,
             Some(query) => {
                 assert!(!command.reversed, "places come in ring order");
+                if self.indexes_building.get() {
+                    return Err(unavailable_index());
+                }
                 let places = table.values().filter_map(|held| places(&command.table, query, held));
                 found = places.map(|update| (update.key.clone(), update)).collect();
                 self.index_reads.set(self.index_reads.get() + 1);

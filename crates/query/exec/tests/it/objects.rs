@@ -55,7 +55,7 @@ fn aggregate(
 
 fn index(name: &str, column: &str, part: IndexedPart) -> Index {
     let targets = vec![IndexTarget { column: column.to_owned(), part }];
-    Index { name: name.to_owned(), targets, class: None, options: BTreeMap::new() }
+    Index { name: name.to_owned(), targets, class: None, options: BTreeMap::new(), local: false }
 }
 
 fn custom(name: &str, class: &str, options: &[(&str, &str)]) -> Index {

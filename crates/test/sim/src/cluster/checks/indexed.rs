@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wire::Consistency;
 
-use crate::cluster::clients::indexed::{VALUES, shown, shown_nearest};
+use crate::cluster::clients::indexed::{VALUES, Way};
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::indexed::TABLE;
 
@@ -15,19 +15,15 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> {
     let begun = director.sim.now();
     for nth in director.present() {
-        for (level, value, by_nearness) in [Consistency::Quorum, Consistency::All]
+        for (level, value, way) in [Consistency::Quorum, Consistency::All]
             .into_iter()
             .flat_map(|level| (0..VALUES).map(move |value| (level, value)))
-            .flat_map(|(level, value)| [false, true].map(|by_nearness| (level, value, by_nearness)))
+            .flat_map(|(level, value)| Way::ALL.map(|way| (level, value, way)))
         {
             let mut connection = director.connect(nth).await?;
             connection.consistency = level;
             let found = loop {
-                let shown = match by_nearness {
-                    true => shown_nearest(&mut connection, value as i32).await,
-                    false => shown(&mut connection, value as i32, 7).await,
-                };
-                match shown {
+                match way.shown(&mut connection, value as i32, 7).await {
                     Ok(found) => break found,
                     Err(failure)
                         if failure.to_string().contains("not yet available")
@@ -38,7 +34,7 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             };
             if let Some(problem) = director.indexed.borrow().problem(value as i32, &found) {
                 return Err(format!(
-                    "of {TABLE} where v = {value} (by nearness: {by_nearness}), read by node {nth} at {level:?}, {problem}"
+                    "of {TABLE} where v = {value} ({way:?}), read by node {nth} at {level:?}, {problem}"
                 ));
             }
         }

@@ -86,16 +86,11 @@ impl Indexer {
         connection.consistency = *pick(&mut self.rng, &self.plan.levels.strong_reads);
         let value = self.rng.below(VALUES) as i32;
         let page = *pick(&mut self.rng, &[1, 3, 100]);
-        let by_nearness = self.indexed.borrow().timestamp % 2 == 0;
-        let shown = match by_nearness {
-            true => shown_nearest(connection, value).await,
-            false => shown(connection, value, page).await,
-        };
-        match shown {
+        let way = Way::ALL[self.indexed.borrow().timestamp as usize % Way::ALL.len()];
+        match way.shown(connection, value, page).await {
             Ok(found) => {
                 if let Some(problem) = self.indexed.borrow().problem(value, &found) {
-                    let how = if by_nearness { "near" } else { "where v =" };
-                    let text = format!("checker indexed: of {TABLE} {how} {value}, {problem}");
+                    let text = format!("checker indexed: of {TABLE} {way:?} where v = {value}, {problem}");
                     self.world.borrow_mut().fail(text);
                 }
                 Ok(())
@@ -111,21 +106,50 @@ impl Indexer {
     }
 }
 
+/// How the rows of a value are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    /// By the index of the value.
+    Everywhere,
+    /// By the same index, in one partition after the other.
+    EachPartition,
+    /// By nearness to the vector of the value.
+    Nearness,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Everywhere, Self::EachPartition, Self::Nearness];
+
+    /// The rows of a value.
+    pub(crate) async fn shown(
+        self,
+        connection: &mut Connection,
+        value: i32,
+        page: i32,
+    ) -> Result<Vec<(Key, i32)>, Failure> {
+        match self {
+            Self::Everywhere => shown(connection, value, page).await,
+            Self::EachPartition => {
+                let mut found = Vec::new();
+                for p in 0..PARTITIONS {
+                    let text = format!("SELECT p, c, v FROM {TABLE} WHERE p = {p} AND v = {value}");
+                    found.extend(rows(connection, text, page).await?);
+                }
+                Ok(found)
+            }
+            Self::Nearness => shown_nearest(connection, value).await,
+        }
+    }
+}
+
 /// The rows of a value, by its index.
-pub(crate) async fn shown(
-    connection: &mut Connection,
-    value: i32,
-    page: i32,
-) -> Result<Vec<(Key, i32)>, Failure> {
+async fn shown(connection: &mut Connection, value: i32, page: i32) -> Result<Vec<(Key, i32)>, Failure> {
     let text = format!("SELECT p, c, v FROM {TABLE} WHERE v = {value}");
     rows(connection, text, page).await
 }
 
 /// The rows that are as near to the vector of a value as those of the value are. They come first.
-pub(crate) async fn shown_nearest(
-    connection: &mut Connection,
-    value: i32,
-) -> Result<Vec<(Key, i32)>, Failure> {
+async fn shown_nearest(connection: &mut Connection, value: i32) -> Result<Vec<(Key, i32)>, Failure> {
     let limit = PARTITIONS * ROWS;
     let text = format!("SELECT p, c, v FROM {TABLE} ORDER BY near ANN OF [{value}, 1] LIMIT {limit}");
     let found = rows(connection, text, 1_000).await?;
