@@ -3,6 +3,8 @@
 //! One test a function, in order; each prints `ok NAME` or `FAIL NAME: why`. With `torc`, the driver must find every
 //! shard and send each request to the one that owns the token.
 
+mod cdc;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -371,6 +373,7 @@ async fn main() {
     check!("compression_snappy", suite.compression(Compression::Snappy));
     if suite.is_torc {
         check!("shards", suite.shards());
+        check!("cdc_library", async { cdc::consume(connect(&suite.node, None).await?, &format!("{}_cdc", suite.keyspace)).await });
     }
     if let Err(error) = suite.run(&format!("DROP KEYSPACE IF EXISTS {}", suite.keyspace)).await {
         println!("could not clean up: {error}");
