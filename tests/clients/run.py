@@ -43,13 +43,13 @@ def java():
     return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
 
 
-def go():
+def go(folder):
     names = ("go.mod", "go.sum", "client.go")
 
     def make(path):
-        environment.run(["go", "build", "-o", os.path.join(path, "client"), "."], "go build", cwd=os.path.join(HERE, "go"))
+        environment.run(["go", "build", "-o", os.path.join(path, "client"), "."], "go build", cwd=os.path.join(HERE, folder))
 
-    path = environment.folder("clients/go", [read("tests/clients/go", name) for name in names], make)
+    path = environment.folder(f"clients/{folder}", [read(f"tests/clients/{folder}", name) for name in names], make)
     return [os.path.join(path, "client")], {}
 
 
@@ -85,7 +85,8 @@ CLIENTS = {
     "cdc": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cdc.py"),
     "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),
     "java": java,
-    "go": go,
+    "go": lambda: go("go"),
+    "go-cdc": lambda: go("go-cdc"),
     "node": node,
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
@@ -190,7 +191,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "cdc", "https", "logins", "streams", "views")
+    torc_only = ("boto3", "cdc", "go-cdc", "https", "logins", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

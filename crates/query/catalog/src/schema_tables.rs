@@ -11,10 +11,15 @@ use types::{CqlType, UserType, quote_identifier};
 
 use crate::rows::{Datum, RowBuilder};
 
+/// Whether drivers look for a keyspace in `system_virtual_schema`, and for all others in `system_schema`: Cassandra stores the tables of
+/// those in files, also where they are computed here.
+pub(crate) fn is_virtual(keyspace: &Keyspace) -> bool {
+    matches!(keyspace.name.as_str(), "system_views" | "system_virtual_schema")
+}
+
 /// Rows of one table of `system_virtual_schema`.
 pub(crate) async fn computed(rows: &mut RowBuilder, schema: &Schema) {
-    let listed = |k: &&std::sync::Arc<Keyspace>| k.computed && k.name.starts_with("system_v");
-    for keyspace in schema.keyspaces().filter(listed) {
+    for keyspace in schema.keyspaces().filter(|keyspace| is_virtual(keyspace)) {
         let (name, tables) = (keyspace.name.as_str(), keyspace.tables.values());
         match rows.table().name.clone().as_str() {
             "keyspaces" => rows.row([("keyspace_name", name.into())]),
@@ -105,6 +110,22 @@ pub(crate) fn view(rows: &mut RowBuilder, schema: &Schema, table: &Table) {
         ("where_clause", where_clause.as_str().into()),
     ];
     rows.row(own.into_iter().chain(options(table)));
+}
+
+/// All tables have the partitioner of the cluster: no row names one.
+pub(crate) fn scylla_table(rows: &mut RowBuilder, table: &Table) {
+    let options = &table.options;
+    let cdc = options.cdc.to_map().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let cdc: BTreeMap<String, String> = cdc.collect();
+    let limits = options.per_partition_rate_limit.named();
+    let limits: Vec<(Datum, Datum)> = limits.map(|(name, limit)| (name.into(), int(limit))).collect();
+    rows.row([
+        ("keyspace_name", table.keyspace.as_str().into()),
+        ("table_name", table.name.as_str().into()),
+        ("cdc", options.cdc.enabled.then_some(&cdc).into()),
+        ("paxos_grace_seconds", options.paxos_grace_seconds.map(int).into()),
+        ("per_partition_rate_limit", if limits.is_empty() { Datum::Null } else { Datum::Map(limits) }),
+    ]);
 }
 
 pub(crate) fn indexes(rows: &mut RowBuilder, table: &Table) {

@@ -12,8 +12,8 @@ use schema::{Keyspace, Schema, Table};
 
 use crate::rows::RowBuilder;
 use crate::schema_tables::{
-    aggregate, columns, constraints, dropped, function, indexes, keyspace, masks, scylla_aggregate, table,
-    triggers, user_type, view,
+    aggregate, columns, constraints, dropped, function, indexes, is_virtual, keyspace, masks,
+    scylla_aggregate, scylla_table, table, triggers, user_type, view,
 };
 
 /// Columns, functions or aggregates that become rows in one step.
@@ -54,10 +54,7 @@ impl StoredSchema {
         if table.keyspace != "system_schema" {
             return None;
         }
-        // Cassandra stores these in files, so drivers look for them here.
-        let listed = |k: &&Arc<Keyspace>| {
-            !k.computed || matches!(k.name.as_str(), "system" | "system_auth" | "system_schema")
-        };
+        let listed = |k: &&Arc<Keyspace>| !is_virtual(k);
         let place = |keyspace: &Arc<Keyspace>| place(&command.partitions, &key_of(keyspace));
         let resumes_at = command.resume.as_ref().map(|resume| self::place(&command.partitions, &resume.key));
         let finished = command.resume.as_ref().is_some_and(|resume| resume.clustering.is_none());
@@ -110,6 +107,8 @@ impl StoredSchema {
                 self::keyspace(rows, keyspace);
                 return Step::Keyspace;
             }
+            // Readers take a row without `initial_tablets` for one of a keyspace with tablets.
+            "scylla_keyspaces" => return Step::Keyspace,
             "functions" => {
                 let (places, all) = (places(keyspace.functions.len()), keyspace.functions.len());
                 let some = keyspace.functions.values().take(places.end).skip(places.start);
@@ -199,6 +198,7 @@ fn of_table(name: &str, rows: &mut RowBuilder, schema: &Schema, table: &Table) {
         "tables" if !table.is_view() => self::table(rows, table),
         "dropped_columns" => dropped(rows, table),
         "views" => view(rows, schema, table),
+        "scylla_tables" => scylla_table(rows, table),
         "indexes" => indexes(rows, table),
         "triggers" => triggers(rows, table),
         "column_constraints" => constraints(rows, table),

@@ -56,7 +56,7 @@ struct Model {
 }
 
 impl Model {
-    /// The statement of a write, after which the model has it.
+    /// The statement of a write, which the model contains from then on.
     fn write(&mut self, n: i32) -> String {
         let (k, c) = (n % PARTITIONS, n * 3 % ROWS);
         let changes = self.changes.entry(k).or_default();

@@ -182,7 +182,8 @@ fn keyspaces_come_in_the_order_of_the_read() {
     let names = ["b", "aa", "ccc"];
     let schema = schema(names.map(|name| keyspace(name, 3, 1)));
     let listed = names.iter().chain(["nobody"].iter()).map(|name| key(name)).collect();
-    let mut ring: Vec<&str> = [&names[..], &["system", "system_auth", "system_schema"]].concat();
+    let mut ring: Vec<&str> =
+        [&names[..], &["system", "system_auth", "system_distributed", "system_schema"]].concat();
     ring.sort_by_key(|name| key(name));
     for (partitions, expected) in
         [(Partitions::Keys(listed), names.to_vec()), (Partitions::Range(PartitionRange::all()), ring)]
