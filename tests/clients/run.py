@@ -83,6 +83,7 @@ CLIENTS = {
     "vectors": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/vectors.py"),
     "views": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/views.py"),
     "cdc": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cdc.py"),
+    "cqlengine": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cqlengine.py"),
     "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),
     "java": java,
     "go": lambda: go("go"),
@@ -90,6 +91,7 @@ CLIENTS = {
     "node": node,
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
@@ -191,7 +193,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "cdc", "go-cdc", "https", "logins", "streams", "views")
+    torc_only = ("boto3", "cdc", "go-cdc", "https", "logins", "pynamo", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

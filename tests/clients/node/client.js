@@ -289,6 +289,45 @@ for (const version of [3, 4]) {
   });
 }
 
+test('mapper', async () => {
+  const { Mapper, q, UnderscoreCqlToCamelCaseMappings } = cassandra.mapping;
+  const columns = 'user_id uuid, name text, added timestamp';
+  await run(
+    `CREATE TABLE ${keyspace}.videos (video_id uuid PRIMARY KEY, ${columns}, tags set<text>, ratings map<text, int>, preview list<text>, views bigint)`,
+  );
+  await run(
+    `CREATE TABLE ${keyspace}.user_videos (video_id uuid, ${columns}, PRIMARY KEY (user_id, added, video_id))` +
+      ' WITH CLUSTERING ORDER BY (added DESC, video_id ASC)',
+  );
+  const video = { tables: ['videos', 'user_videos'], keyspace, columns: { video_id: 'id' }, mappings: new UnderscoreCqlToCamelCaseMappings() };
+  const mapper = new Mapper(client, { models: { Video: video } });
+  const videos = mapper.forModel('Video');
+  const userId = types.Uuid.random();
+  const ids = Array.from({ length: 10 }, () => types.Uuid.random());
+  for (const [n, id] of ids.entries()) {
+    const added = new Date(1e12 + n * 1000);
+    await videos.insert({ id, userId, name: `n${n}`, tags: ['a'], ratings: { x: n }, preview: ['p'], added, views: types.Long.fromNumber(n) });
+  }
+  assert.strictEqual((await videos.get({ id: ids[3] })).ratings.x, 3);
+  const names = async (keys, options) => (await videos.find(keys, options)).toArray().map((one) => one.name);
+  assert.deepStrictEqual((await names({ userId })).slice(0, 2), ['n9', 'n8']);
+  const span = q.and(q.gte(new Date(1e12 + 2000)), q.lt(new Date(1e12 + 5000)));
+  const options = { fields: ['name', 'id'], limit: 2, orderBy: { added: 'asc' } };
+  assert.deepStrictEqual(await names({ userId, added: span }, options), ['n2', 'n3']);
+  assert.strictEqual((await names({ id: q.in_(ids.slice(0, 4)) })).length, 4);
+  await videos.update({ id: ids[1], tags: q.append(['b']), preview: q.prepend(['q']) });
+  assert.deepStrictEqual((await videos.get({ id: ids[1] })).preview, ['q', 'p']);
+  const applied = async (change) => (await change).wasApplied();
+  assert.ok(!(await applied(videos.insert({ id: ids[1], name: 'z' }, { ifNotExists: true }))));
+  const renamed = (views) => videos.update({ id: ids[1], name: 'z' }, { when: { views: types.Long.fromNumber(views) } });
+  assert.ok(!(await applied(renamed(99))));
+  assert.ok(await applied(renamed(1)));
+  const changed = { id: ids[0], userId, name: 'b', added: new Date(5) };
+  await mapper.batch([videos.batching.insert(changed), videos.batching.remove({ id: ids[2] })]);
+  assert.strictEqual(await videos.get({ id: ids[2] }), null);
+  assert.strictEqual((await videos.findAll({ limit: 3 })).toArray().length, 3);
+});
+
 async function main() {
   client = connect();
   try {
