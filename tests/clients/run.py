@@ -53,17 +53,17 @@ def go(folder):
     return [os.path.join(path, "client")], {}
 
 
-def node():
+def node(folder):
     names = ("package.json", "package-lock.json")
 
     def make(path):
         for name in names:
             with open(os.path.join(path, name), "w", encoding="utf-8") as file:
-                file.write(read("tests/clients/node", name))
+                file.write(read(f"tests/clients/{folder}", name))
         environment.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], "npm ci", cwd=path)
 
-    path = environment.folder("clients/node", [read("tests/clients/node", name) for name in names], make)
-    return ["node", os.path.join(HERE, "node", "client.js")], {"NODE_PATH": os.path.join(path, "node_modules")}
+    path = environment.folder(f"clients/{folder}", [read(f"tests/clients/{folder}", name) for name in names], make)
+    return ["node", os.path.join(HERE, folder, "client.js")], {"NODE_PATH": os.path.join(path, "node_modules")}
 
 
 def rust():
@@ -88,9 +88,10 @@ CLIENTS = {
     "java": java,
     "go": lambda: go("go"),
     "go-cdc": lambda: go("go-cdc"),
-    "node": node,
+    "node": lambda: node("node"),
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "aws-js": lambda: node("aws-js"),
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
@@ -193,7 +194,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("boto3", "cdc", "go-cdc", "https", "logins", "pynamo", "streams", "views")
+    torc_only = ("aws-js", "boto3", "cdc", "go-cdc", "https", "logins", "pynamo", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
