@@ -44,7 +44,7 @@ def java():
 
 
 def go(folder):
-    names = ("go.mod", "go.sum", "client.go")
+    names = sorted(name for name in os.listdir(os.path.join(HERE, folder)) if name.endswith((".go", ".mod", ".sum")))
 
     def make(path):
         environment.run(["go", "build", "-o", os.path.join(path, "client"), "."], "go build", cwd=os.path.join(HERE, folder))
@@ -87,7 +87,7 @@ CLIENTS = {
     "scylla-python": lambda: python("scylla-driver", ["scylla-driver==3.29.12", *COMPRESSION], "python/client.py"),
     "java": java,
     "go": lambda: go("go"),
-    "go-cdc": lambda: go("go-cdc"),
+    "scylla-go": lambda: go("scylla-go"),
     "node": lambda: node("node"),
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
@@ -194,7 +194,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "go-cdc", "https", "logins", "pynamo", "streams", "views")
+    torc_only = ("aws-js", "boto3", "cdc", "https", "logins", "pynamo", "scylla-go", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

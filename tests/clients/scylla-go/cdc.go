@@ -1,8 +1,7 @@
-// ScyllaDB's Go driver and its library for consumers of change data capture: `client HOST PORT torc`.
-//
-// Each change comes once, in the order of its partition, with the images before and after it, also when a second reader continues
-// from the progress that the first one has saved.
 package main
+
+// ScyllaDB's library for consumers of change data capture: each change comes once, in the order of its partition, with the images
+// before and after it, also when a second reader continues from the progress that the first one has saved.
 
 import (
 	"context"
@@ -149,21 +148,6 @@ func read(session *gocql.Session, keyspace string, into *collector) error {
 	return reader.Run(ctx)
 }
 
-func connect(keyspace string) (*gocql.Session, error) {
-	port, err := strconv.Atoi(os.Args[2])
-	if err != nil {
-		return nil, err
-	}
-	cluster := gocql.NewCluster(os.Args[1])
-	cluster.Port = port
-	cluster.Keyspace = keyspace
-	cluster.Timeout = 30 * time.Second
-	cluster.ConnectTimeout = 20 * time.Second
-	cluster.Consistency = gocql.Quorum
-	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
-	return cluster.CreateSession()
-}
-
 func consume() error {
 	replicas, err := strconv.Atoi(os.Getenv("TEST_NODES"))
 	if err != nil {
@@ -220,14 +204,4 @@ func consume() error {
 		}
 	}
 	return session.Query("DROP KEYSPACE " + keyspace).Exec()
-}
-
-func main() {
-	if err := consume(); err != nil {
-		fmt.Println("FAIL cdc_library:", err)
-		fmt.Println("0 passed, 1 failed")
-		os.Exit(1)
-	}
-	fmt.Println("ok cdc_library")
-	fmt.Println("1 passed, 0 failed")
 }
