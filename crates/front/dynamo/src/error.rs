@@ -162,6 +162,11 @@ impl ApiError {
         }
     }
 
+    /// Whether the condition of a write did not hold.
+    pub fn is_failed_condition(&self) -> bool {
+        matches!(self.kind, ErrorKind::ConditionalCheckFailed | ErrorKind::DuplicateItem)
+    }
+
     /// Whether it is a reason to cancel a transaction, and not a failure to carry it out.
     pub fn is_reason(&self) -> bool {
         let reasons = [

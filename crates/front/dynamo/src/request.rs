@@ -179,8 +179,13 @@ impl Request {
         if !allowed.contains(&value) {
             return invalid!("{refusal}");
         }
-        self.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        self.item_collections()?;
         Ok(value)
+    }
+
+    /// Whether the sizes of the written item collections are to be shown.
+    pub(crate) fn item_collections(&self) -> Result<bool> {
+        Ok(self.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])? == Some("SIZE"))
     }
 
     /// Whether the item is to be shown when its condition fails.

@@ -244,6 +244,8 @@ impl Front {
             filtered_rows_read: figures.filtered_rows_read,
             filtered_rows_matched: figures.filtered_rows_matched,
             batch_items: named(figures.batch_items),
+            read_half_units: figures.read_half_units,
+            write_units: named(figures.write_units),
             errors: named(figures.errors),
             connections_shed: figures.connections_shed,
             tls_handshake_failures: figures.tls_handshake_failures,

@@ -8,11 +8,13 @@ mod delete_item;
 mod delete_table;
 mod describe_stream;
 mod describe_table;
+mod estimate;
 mod execute_statement;
 mod execute_transaction;
 mod get_item;
 mod get_records;
 mod get_shard_iterator;
+mod item_collection;
 mod key_schema;
 mod limits;
 mod list_streams;
@@ -49,7 +51,7 @@ use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use exec::{Executor, Principal};
 use hyper::http::request::Parts;
-use items::{Item, json};
+use items::{Item, item_size, json};
 use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -70,6 +72,7 @@ use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
 use names::{OPERATIONS, UNSUPPORTED};
+use size::write_units;
 use write::{Decided, ItemWrite};
 
 /// How old changes are that streams show, unless something else is configured.
@@ -363,7 +366,7 @@ impl<C: Coordinator> Dynamo<C> {
             "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeStream" => self.describe_stream(request),
-            "DescribeTable" => self.describe_table(request),
+            "DescribeTable" => self.describe_table(request).await,
             "DescribeTimeToLive" => self.describe_time_to_live(request),
             "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
             "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
@@ -400,13 +403,43 @@ impl<C: Coordinator> Dynamo<C> {
         let store = self.store();
         let reads = looks || write.reads();
         let is_blind = !reads && store.writes_blindly(&write.table);
-        let mut decided = Decided::default();
+        let (mut decided, mut bytes) = (Decided::default(), 0);
         let mut decide = |old: Option<&Item>| {
+            bytes = old.map_or(0, item_size);
             decided = write.decide(old)?;
             Ok(if is_blind { write.blind() } else { write.row_write(&decided) })
         };
-        store.modify(&write.table, &write.key, reads, &mut decide).await?;
+        let done = store.modify(&write.table, &write.key, reads, &mut decide).await;
+        match &done {
+            Ok(()) => self.metrics.wrote(write.operation(), decided.units()),
+            // A write whose condition does not hold consumes units of the item that it has looked at.
+            Err(error) if error.is_failed_condition() => {
+                self.metrics.wrote(write.operation(), write_units(bytes));
+            }
+            Err(_) => {}
+        }
+        done?;
         Ok(decided)
+    }
+
+    /// The answer to a write of one item; `shown` are the attributes that were asked for.
+    async fn written(
+        &self,
+        request: &Request,
+        write: &ItemWrite,
+        decided: &Decided,
+        (shown, asked): (Option<&Option<Item>>, Capacity),
+    ) -> Result<Json> {
+        let mut answer = Map::new();
+        if let Some(Some(item)) = shown {
+            answer.insert("Attributes".to_owned(), json::item(item));
+        }
+        add_capacity(&mut answer, &write.table, asked, decided.units());
+        let mut answer = Json::Object(answer);
+        if request.item_collections()? {
+            self.add_item_collection(&mut answer, &write.table, &write.key_item).await;
+        }
+        Ok(answer)
     }
 
     fn schema(&self) -> Arc<Schema> {
@@ -498,14 +531,4 @@ fn capacity(table: &str, asked: Capacity, units: f64) -> Json {
         members.insert("Table".to_owned(), to_json!({ "CapacityUnits": units }));
     }
     out
-}
-
-/// The answer to a write of one item; `shown` are the attributes that were asked for.
-fn written(write: &ItemWrite, decided: &Decided, shown: Option<&Option<Item>>, asked: Capacity) -> Json {
-    let mut answer = Map::new();
-    if let Some(Some(item)) = shown {
-        answer.insert("Attributes".to_owned(), json::item(item));
-    }
-    add_capacity(&mut answer, &write.table, asked, decided.units());
-    Json::Object(answer)
 }

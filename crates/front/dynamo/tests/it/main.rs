@@ -8,6 +8,7 @@ mod levels;
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
 mod row_ttl;
+mod sizes;
 mod streams;
 mod transactions;
 
