@@ -157,6 +157,12 @@ impl Request {
         }
     }
 
+    /// All members but one.
+    pub(crate) fn without(&self, name: &str) -> Json {
+        let others = self.members.iter().filter(|(member, _)| *member != name);
+        Json::Object(others.map(|(member, value)| (member.clone(), value.clone())).collect())
+    }
+
     pub(crate) fn table_name(&self) -> Result<String> {
         let Some(name) = self.get("TableName") else {
             return constraint("null", "tableName", "Member must not be null");

@@ -11,9 +11,11 @@ mod describe_table;
 mod estimate;
 mod execute_statement;
 mod execute_transaction;
+mod export_table;
 mod get_item;
 mod get_records;
 mod get_shard_iterator;
+mod import_table;
 mod item_collection;
 mod key_schema;
 mod limits;
@@ -34,12 +36,14 @@ mod tags;
 mod time_to_live;
 mod transact_get_items;
 mod transact_write_items;
+mod transfers;
 mod update_item;
 mod update_table;
 mod write;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +75,7 @@ use crate::store::Store;
 use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
+use crate::transfer::Transfers;
 use names::{OPERATIONS, UNSUPPORTED};
 use size::write_units;
 use write::{Decided, ItemWrite};
@@ -96,6 +101,8 @@ pub struct Dynamo<C> {
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
     endpoint: DescribedEndpoint,
+    /// Exports and imports; none where the operator allows no directory for them.
+    transfers: Option<Rc<Transfers>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
 }
@@ -108,6 +115,7 @@ impl<C> Clone for Dynamo<C> {
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
             endpoint: self.endpoint.clone(),
+            transfers: self.transfers.clone(),
             ..*self
         }
     }
@@ -127,6 +135,7 @@ impl<C: Coordinator> Dynamo<C> {
             streams,
             metrics,
             endpoint: DescribedEndpoint::Host,
+            transfers: None,
             timeout: None,
         }
     }
@@ -145,6 +154,13 @@ impl<C: Coordinator> Dynamo<C> {
     /// The same where DescribeEndpoints answers so.
     pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
         Self { endpoint, ..self }
+    }
+
+    /// The same with exports and imports, whose files lie in this directory.
+    pub fn with_export_directory(self, rt: &Rt, directory: PathBuf) -> Self {
+        let view = self.executor.coordinator().view();
+        let node = view.node(view.own()).host.to_string();
+        Self { transfers: Some(Rc::new(Transfers::new(rt, directory, node))), ..self }
     }
 
     /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
@@ -362,6 +378,12 @@ impl<C: Coordinator> Dynamo<C> {
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
+            "DescribeExport" => Box::pin(self.describe_export(request)).await,
+            "DescribeImport" => Box::pin(self.describe_import(request)).await,
+            "ExportTableToPointInTime" => Box::pin(self.export_table(request)).await,
+            "ImportTable" => Box::pin(self.import_table(request, role)).await,
+            "ListExports" => Box::pin(self.list_exports(request)).await,
+            "ListImports" => Box::pin(self.list_imports(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),

@@ -11,6 +11,7 @@ mod row_ttl;
 mod sizes;
 mod streams;
 mod transactions;
+mod transfers;
 
 use std::fmt::Write as _;
 use std::future::Future;
