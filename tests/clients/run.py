@@ -95,6 +95,7 @@ CLIENTS = {
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
+    "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
 
@@ -109,9 +110,17 @@ def with_https(folder, nodes):
     return options, {"TEST_TLS": folder}
 
 
+def with_exports(folder, _nodes):
+    """The directory of exports and imports, and where the client finds it."""
+    path = os.path.join(folder, "exports")
+    os.makedirs(path)
+    return ("--alternator-export-directory", path), {"TEST_EXPORTS": path}
+
+
 # The options of the node that a client needs, when it cannot share one with the others; or a function of the folder of the node's files and of
 # the number of nodes that gives them, and variables for the client.
 OPTIONS = {
+    "exports": with_exports,
     "https": with_https,
     "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer",
                "--dynamic-data-masking-enabled", "true"),  # fmt: skip
@@ -194,7 +203,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "https", "logins", "pynamo", "scylla-go", "streams", "views")
+    torc_only = ("aws-js", "boto3", "cdc", "exports", "https", "logins", "pynamo", "scylla-go", "streams", "views")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

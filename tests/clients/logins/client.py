@@ -191,7 +191,13 @@ def grants():
     item = {"p": {"S": "a"}}
     owner.put_item(TableName=table, Item=item)
     refused("AccessDeniedException", "SELECT", reader.get_item, TableName=table, Key=item)
+    arn = owner.describe_table(TableName=table)["Table"]["TableArn"]
+    refused("AccessDeniedException", "SELECT", reader.export_table_to_point_in_time, TableArn=arn, S3Bucket="any")
+    imported = {"S3BucketSource": {"S3Bucket": "any"}, "InputFormat": "CSV", "TableCreationParameters": create}
+    refused("AccessDeniedException", "CREATE", reader.import_table, **imported)
+    refused("ValidationException", "alternator_export_directory", owner.import_table, **imported)
     root.execute('GRANT SELECT ON "alternator_granted"."granted" TO reader')
+    refused("ValidationException", "alternator_export_directory", reader.export_table_to_point_in_time, TableArn=arn, S3Bucket="any")
     assert reader.get_item(TableName=table, Key=item)["Item"] == item
     refused("AccessDeniedException", "MODIFY", reader.put_item, TableName=table, Item=item)
     put = {"Put": {"TableName": table, "Item": item}}

@@ -29,7 +29,7 @@ pub use engine::{
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, LocalFigures, Marked, Origin, Read as EngineRead,
-    RepairedWatermark, TakenOver, TokenSpan, Updates, WriteError, WriteObserver,
+    RepairedWatermark, TableSize, TakenOver, TokenSpan, Updates, WriteError, WriteObserver,
 };
 
 pub use command::{

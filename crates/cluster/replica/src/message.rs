@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use engine::{
-    Candidate, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TokenSpan,
+    Candidate, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TableSize,
+    TokenSpan,
 };
 use mutation::{PartitionUpdate, Repaired};
 use rt::Instant;
@@ -99,6 +100,9 @@ rt::shard_calls! {
         /// The requests of each table.
         #[derive(Clone, Debug)]
         LocalFiguresOfShard {} -> Vec<(TableId, LocalFigures)>,
+        /// About how much a table holds.
+        #[derive(Clone, Debug)]
+        TableSizeOfShard { table: TableId } -> TableSize,
         /// Figures of this moment.
         #[derive(Clone, Debug)]
         Stats {} -> Box<EngineStats>,

@@ -7,7 +7,7 @@ use schema::TableId;
 
 use crate::message::{
     Apply, BuiltIndexes, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, RangeRepaired, Read,
-    Sample, SetRepaired, SetRepairedUpto, SetSchema, Stats, TakeMark,
+    Sample, SetRepaired, SetRepairedUpto, SetSchema, Stats, TableSizeOfShard, TakeMark,
 };
 use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
 
@@ -65,6 +65,7 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
         Sample { table, places } => replica.engine().sample(table, places).map(Box::new),
         BuiltIndexes {  } => replica.engine().built_indexes(),
         LocalFiguresOfShard {  } => replica.engine().local_figures(),
+        TableSizeOfShard { table } => replica.engine().table_size(table),
         Stats {  } => Box::new(replica.engine().stats()),
     })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TokenSpan};
+use engine::{Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TableSize, TokenSpan};
 use futures_util::future::{join_all, try_join_all};
 use mutation::{PartitionUpdate, Repaired, Row};
 use rt::mesh::Port;
@@ -364,6 +364,16 @@ impl Replica {
     /// Figures of all shards, in shard order.
     pub async fn stats(&self) -> Vec<EngineStats> {
         join_all(self.0.port.ask_each(message::Stats {})).await.into_iter().map(|stats| *stats).collect()
+    }
+
+    /// About how much a table holds on this node.
+    pub async fn table_size(&self, table: TableId) -> TableSize {
+        let mut size = TableSize::default();
+        join_all(self.0.port.ask_each(message::TableSizeOfShard { table }))
+            .await
+            .into_iter()
+            .for_each(|part| size.merge(part));
+        size
     }
 
     /// The indexes that can be queried on every shard, by table and name.

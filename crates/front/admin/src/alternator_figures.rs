@@ -27,6 +27,10 @@ pub struct AlternatorFigures {
     pub filtered_rows_matched: u64,
     /// Items of batches, by operation.
     pub batch_items: Vec<(String, u64)>,
+    /// Halves of units of capacity that reads consumed.
+    pub read_half_units: u64,
+    /// Units of capacity that writes consumed, by the operation of one item that they amount to.
+    pub write_units: Vec<(String, u64)>,
     /// Answers with an error, by its type.
     pub errors: Vec<(String, u64)>,
     /// Connections that were closed because there were too many.

@@ -120,6 +120,13 @@ pub(crate) fn write(out: &mut String, shards: &[ShardFigures]) {
     by_label(out, &serving, ("scylla_alternator_batch_item_count", "op"), "Items of batches.", |f| {
         &f.batch_items
     });
+    let name = "scylla_alternator_rcu_total";
+    head(out, name, "counter", "Units of capacity that reads of the DynamoDB API consumed.");
+    for (shard, figures) in &serving {
+        sample(out, name, &format!("shard=\"{shard}\""), figures.read_half_units as f64 / 2.0);
+    }
+    let help = "Units of capacity that writes of the DynamoDB API consumed.";
+    by_label(out, &serving, ("scylla_alternator_wcu_total", "op"), help, |f| &f.write_units);
     let help = "Requests of the DynamoDB API answered with an error, by its type.";
     by_label(out, &serving, ("torc_alternator_errors", "type"), help, |f| &f.errors);
 }
@@ -166,6 +173,8 @@ mod tests {
             filtered_rows_read: 19,
             filtered_rows_matched: 9,
             batch_items: vec![("BatchGetItem".to_owned(), 11)],
+            read_half_units: 21,
+            write_units: vec![("PutItem".to_owned(), 18)],
             errors: vec![("ValidationException".to_owned(), 12)],
             connections_shed: 13,
             tls_handshake_failures: 14,
@@ -191,6 +200,8 @@ mod tests {
             "scylla_alternator_filtered_rows_matched_total{shard=\"1\"} 9",
             "scylla_alternator_filtered_rows_dropped_total{shard=\"1\"} 10",
             "scylla_alternator_batch_item_count{shard=\"1\",op=\"BatchGetItem\"} 11",
+            "scylla_alternator_rcu_total{shard=\"1\"} 10.5",
+            "scylla_alternator_wcu_total{shard=\"1\",op=\"PutItem\"} 18",
             "torc_alternator_errors{shard=\"1\",type=\"ValidationException\"} 12",
             "torc_alternator_connections_shed{shard=\"1\"} 13",
             "torc_alternator_tls_handshake_failures{shard=\"1\"} 14",
@@ -206,6 +217,6 @@ mod tests {
         }
         assert!(!out.contains("shard=\"0\""), "that shard does not serve it");
         let heads = out.lines().filter(|line| line.starts_with("# TYPE")).count();
-        assert_eq!(heads, FIGURES.len() + 4);
+        assert_eq!(heads, FIGURES.len() + 6);
     }
 }

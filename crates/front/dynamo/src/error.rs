@@ -28,6 +28,12 @@ pub enum ErrorKind {
     LimitExceeded,
     ExpiredIterator,
     TrimmedDataAccess,
+    TableNotFound,
+    ExportNotFound,
+    ImportNotFound,
+    ExportConflict,
+    ImportConflict,
+    InvalidExportTime,
     InternalServer,
     ServiceUnavailable,
 }
@@ -62,6 +68,12 @@ impl ErrorKind {
             Self::LimitExceeded => "com.amazonaws.dynamodb.v20120810#LimitExceededException",
             Self::ExpiredIterator => "com.amazonaws.dynamodb.v20120810#ExpiredIteratorException",
             Self::TrimmedDataAccess => "com.amazonaws.dynamodb.v20120810#TrimmedDataAccessException",
+            Self::TableNotFound => "com.amazonaws.dynamodb.v20120810#TableNotFoundException",
+            Self::ExportNotFound => "com.amazonaws.dynamodb.v20120810#ExportNotFoundException",
+            Self::ImportNotFound => "com.amazonaws.dynamodb.v20120810#ImportNotFoundException",
+            Self::ExportConflict => "com.amazonaws.dynamodb.v20120810#ExportConflictException",
+            Self::ImportConflict => "com.amazonaws.dynamodb.v20120810#ImportConflictException",
+            Self::InvalidExportTime => "com.amazonaws.dynamodb.v20120810#InvalidExportTimeException",
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
         }
@@ -160,6 +172,22 @@ impl ApiError {
             ErrorKind::TransactionConflict => "TransactionConflict",
             _ => "ValidationError",
         }
+    }
+
+    /// Whether the same request may succeed a little later.
+    pub fn is_passing(&self) -> bool {
+        let passing = [
+            ErrorKind::InternalServer,
+            ErrorKind::RequestLimitExceeded,
+            ErrorKind::ServiceUnavailable,
+            ErrorKind::TransactionConflict,
+        ];
+        passing.contains(&self.kind)
+    }
+
+    /// Whether the condition of a write did not hold.
+    pub fn is_failed_condition(&self) -> bool {
+        matches!(self.kind, ErrorKind::ConditionalCheckFailed | ErrorKind::DuplicateItem)
     }
 
     /// Whether it is a reason to cancel a transaction, and not a failure to carry it out.

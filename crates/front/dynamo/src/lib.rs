@@ -32,6 +32,7 @@ mod streams;
 mod sweep;
 mod table;
 mod transaction;
+mod transfer;
 
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;

@@ -43,6 +43,10 @@ pub struct ApiFigures {
     pub filtered_rows_matched: u64,
     /// Items of batches, by operation.
     pub batch_items: BTreeMap<&'static str, u64>,
+    /// Halves of units of capacity that reads consumed.
+    pub read_half_units: u64,
+    /// Units of capacity that writes consumed, by the operation of one item that they amount to.
+    pub write_units: BTreeMap<&'static str, u64>,
     /// Answers with an error, by its type.
     pub errors: BTreeMap<&'static str, u64>,
     /// Connections that were closed because there were too many.
@@ -77,6 +81,16 @@ impl Metrics {
     /// An operation has been answered.
     pub(crate) fn end(&self, operation: &'static str, took: Duration) {
         self.count(|figures| figures.operations.entry(operation).or_default().latencies.add(took));
+    }
+
+    /// A read consumed units of capacity; the least are halves.
+    pub(crate) fn read(&self, units: f64) {
+        self.count(|figures| figures.read_half_units += (units * 2.0).round() as u64);
+    }
+
+    /// A write consumed whole units of capacity.
+    pub(crate) fn wrote(&self, operation: &'static str, units: f64) {
+        self.count(|figures| *figures.write_units.entry(operation).or_default() += units.round() as u64);
     }
 
     /// A request is answered with an error.

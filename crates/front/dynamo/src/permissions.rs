@@ -64,13 +64,18 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "BatchWriteItem" => batch(Modify),
         "TransactGetItems" => parts(|_| Select),
         "TransactWriteItems" => parts(|kind| if kind == "ConditionCheck" { Select } else { Modify }),
-        "CreateTable" => vec![(Create, Resource::Data)],
+        "ExportTableToPointInTime" => one(Select, "TableArn"),
+        "CreateTable" | "ImportTable" => vec![(Create, Resource::Data)],
         "DescribeContinuousBackups"
         | "DescribeEndpoints"
+        | "DescribeExport"
+        | "DescribeImport"
         | "DescribeLimits"
         | "DescribeStream"
         | "DescribeTable"
         | "DescribeTimeToLive"
+        | "ListExports"
+        | "ListImports"
         | "ListStreams"
         | "ListTables"
         | "ListTagsOfResource" => Vec::new(),
@@ -109,6 +114,11 @@ mod tests {
             shown("TagResource", r#"{"ResourceArn":"arn:aws:x:table/abc"}"#),
             "ALTER data/alternator_abc/abc"
         );
+        assert_eq!(
+            shown("ExportTableToPointInTime", r#"{"TableArn":"arn:aws:x:table/abc"}"#),
+            "SELECT data/alternator_abc/abc"
+        );
+        assert_eq!(shown("ImportTable", table), "CREATE data");
         assert_eq!(
             shown("BatchWriteItem", r#"{"RequestItems":{"abc":[],"def":[]}}"#),
             "MODIFY data/alternator_abc/abc, MODIFY data/alternator_def/def"

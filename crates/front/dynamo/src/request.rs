@@ -157,6 +157,12 @@ impl Request {
         }
     }
 
+    /// All members but one.
+    pub(crate) fn without(&self, name: &str) -> Json {
+        let others = self.members.iter().filter(|(member, _)| *member != name);
+        Json::Object(others.map(|(member, value)| (member.clone(), value.clone())).collect())
+    }
+
     pub(crate) fn table_name(&self) -> Result<String> {
         let Some(name) = self.get("TableName") else {
             return constraint("null", "tableName", "Member must not be null");
@@ -179,8 +185,13 @@ impl Request {
         if !allowed.contains(&value) {
             return invalid!("{refusal}");
         }
-        self.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        self.item_collections()?;
         Ok(value)
+    }
+
+    /// Whether the sizes of the written item collections are to be shown.
+    pub(crate) fn item_collections(&self) -> Result<bool> {
+        Ok(self.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])? == Some("SIZE"))
     }
 
     /// Whether the item is to be shown when its condition fails.

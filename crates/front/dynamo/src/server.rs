@@ -102,6 +102,9 @@ impl<C: Coordinator> Server<C> {
         tls: Option<Arc<Credentials>>,
     ) -> Result<SocketAddr, NetError> {
         let rt = &self.0.service.rt;
+        if self.0.accepting.borrow().is_empty() {
+            self.0.service.dynamo.fail_abandoned_transfers().await;
+        }
         let listener = rt.net().listen(address, ListenOptions::default()).await?;
         let address = listener.local_addr().unwrap_or(address);
         let accepting = rt.spawn(Group::Statement, accept(self.0.clone(), listener, tls));
@@ -170,6 +173,7 @@ impl<C: Coordinator> Server<C> {
             }
             rt.sleep(STOP_INTERVAL).await;
         }
+        self.0.service.dynamo.stop_transfers().await;
         let left = std::mem::take(&mut *self.0.open.borrow_mut());
         if !left.is_empty() {
             tracing::warn!("{} connections of the DynamoDB API were still busy and are cut", left.len());

@@ -111,14 +111,7 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        let isolation = dynamo::Isolation::from_name(&boot.config.alternator_write_isolation);
-        let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
-            .with_described_endpoint(dynamo::DescribedEndpoint::from_option(
-                &boot.config.alternator_describe_endpoints,
-            ))
-            .with_host_names(boot.config.host_names().collect())
-            .with_streams_window(boot.config.alternator_streams_time_window)
-            .enforcing_authorization(boot.config.alternator_enforce_authorization);
+        let api = alternator(rt, boot, &executor);
         let ttl_period = boot.config.alternator_ttl_period;
         let alternator = dynamo::Server::new(
             rt,
@@ -244,6 +237,8 @@ impl Front {
             filtered_rows_read: figures.filtered_rows_read,
             filtered_rows_matched: figures.filtered_rows_matched,
             batch_items: named(figures.batch_items),
+            read_half_units: figures.read_half_units,
+            write_units: named(figures.write_units),
             errors: named(figures.errors),
             connections_shed: figures.connections_shed,
             tls_handshake_failures: figures.tls_handshake_failures,
@@ -262,6 +257,22 @@ impl Front {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
         }
         self.audit.stop().await;
+    }
+}
+
+/// The DynamoDB API of this shard.
+fn alternator(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> dynamo::Dynamo<Coordinator> {
+    let config = &boot.config;
+    let isolation = dynamo::Isolation::from_name(&config.alternator_write_isolation);
+    let endpoint = dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints);
+    let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
+        .with_described_endpoint(endpoint)
+        .with_host_names(config.host_names().collect())
+        .with_streams_window(config.alternator_streams_time_window)
+        .enforcing_authorization(config.alternator_enforce_authorization);
+    match &config.alternator_export_directory {
+        Some(directory) => api.with_export_directory(rt, directory.clone()),
+        None => api,
     }
 }
 

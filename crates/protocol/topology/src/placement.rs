@@ -20,6 +20,17 @@ pub struct TokenRange {
     pub upto: i64,
 }
 
+impl TokenRange {
+    /// The part of all tokens that it has, 0–1.
+    pub fn share(self) -> f64 {
+        const RING: f64 = 18_446_744_073_709_551_616.0;
+        match self.upto.wrapping_sub(self.after) as u64 {
+            0 => 1.0,
+            tokens => tokens as f64 / RING,
+        }
+    }
+}
+
 /// Where the data of a keyspace lives: for every token range its replicas.
 #[derive(Clone, Debug)]
 pub struct Placement {

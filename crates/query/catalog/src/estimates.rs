@@ -9,16 +9,6 @@ use crate::rows::{Datum, RowBuilder};
 use crate::{Facts, SizeFacts};
 
 const PRIMARY: &str = "primary";
-/// Tokens of the whole ring.
-const RING: f64 = 18_446_744_073_709_551_616.0;
-
-/// How many tokens a range has.
-fn width(range: TokenRange) -> f64 {
-    match range.upto.wrapping_sub(range.after) as u64 {
-        0 => RING,
-        tokens => tokens as f64,
-    }
-}
 
 /// A range around the ring's end as the two ranges before and after it, the way that scans ask for them. The least token
 /// stands for both ends.
@@ -58,12 +48,12 @@ struct Part {
 fn parts(view: &ClusterView, replication: &Replication) -> Vec<Part> {
     let data_placement = view.place(replication);
     let placement = data_placement.now();
-    let kept: f64 = placement.ranges_of(view.own()).map(width).sum();
+    let kept: f64 = placement.ranges_of(view.own()).map(TokenRange::share).sum();
     let primary: Vec<TokenRange> = placement.primary_ranges_of(view.own()).collect();
     let mut parts = Vec::new();
     for (kind, ranges) in [(PRIMARY, primary), ("local_primary", local_primary(view))] {
         parts.extend(ranges.into_iter().flat_map(unwrap).map(|range| {
-            let share = if kept == 0.0 { 0.0 } else { (width(range) / kept).min(1.0) };
+            let share = if kept == 0.0 { 0.0 } else { (range.share() / kept).min(1.0) };
             Part { kind, range, share }
         }));
     }

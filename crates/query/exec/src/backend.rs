@@ -9,9 +9,9 @@ use coordinator::{
     CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
 };
 use mutation::{PartitionUpdate, Row, Timestamp};
-use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, RowLookup, TraceLog};
+use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize, TraceLog};
 use rt::Instant;
-use schema::{Schema, Table};
+use schema::{Schema, Table, TableId};
 
 use crate::error::ExecError;
 
@@ -25,6 +25,11 @@ pub trait Coordinator: Sized + 'static {
 
     /// The cluster as this shard sees it.
     fn view(&self) -> Arc<ClusterView>;
+
+    /// About how much of a table this node holds, by statistics.
+    fn table_size(&self, _table: TableId) -> impl Future<Output = TableSize> {
+        std::future::ready(TableSize::default())
+    }
 
     /// Reads one page.
     ///
@@ -145,6 +150,10 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         coordinator::Coordinator::read(self, command, consistency, deadline).await
+    }
+
+    async fn table_size(&self, table: TableId) -> TableSize {
+        self.replica().table_size(table).await
     }
 
     #[inline]

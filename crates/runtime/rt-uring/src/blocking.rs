@@ -66,6 +66,7 @@ pub(crate) fn path_op(op: &PathOp) -> io::Result<PathOutput> {
             let metadata = fs::metadata(path)?;
             return Ok(PathOutput::Stat { is_dir: metadata.is_dir(), len: metadata.len() });
         }
+        PathOp::Resolve(path) => return fs::canonicalize(path).map(PathOutput::Path),
         PathOp::Space(path) => return space(path),
     }
     Ok(PathOutput::Done)

@@ -131,6 +131,10 @@ impl MemoryDisk {
                 let (is_dir, len) = stat(tree.get(&path).ok_or_else(not_found)?);
                 return Ok(PathOutput::Stat { is_dir, len });
             }
+            PathOp::Resolve(path) => {
+                // No name is a link.
+                return tree.get(&path).map(|_| PathOutput::Path(path.clone())).ok_or_else(not_found);
+            }
             PathOp::SyncDir(_) => {}
             PathOp::Space(_) => return Ok(PathOutput::Space { free: SPACE_BYTES, total: SPACE_BYTES }),
         }

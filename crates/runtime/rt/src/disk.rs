@@ -383,6 +383,18 @@ impl Disk {
         Ok(self.stat(path.as_ref()).await?.1)
     }
 
+    /// The absolute path of a file or directory, without symbolic links on the way to it: whether it lies inside another one.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when it does not exist, or when the system refuses.
+    pub async fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, DiskError> {
+        let path = path.as_ref();
+        match self.path_op(DiskOp::Stat, path, PathOp::Resolve(path.into())).await? {
+            PathOutput::Path(resolved) => Ok(resolved),
+            _ => unreachable!("a backend answers the question for a path with one"),
+        }
+    }
+
     /// Makes the entries of a directory durable: files created, renamed and removed in it.
     ///
     /// # Errors

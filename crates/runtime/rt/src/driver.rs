@@ -75,6 +75,8 @@ pub enum PathOp {
     HardLink(PathBuf, PathBuf),
     /// Kind and length of a name.
     Stat(PathBuf),
+    /// The absolute path of a name without symbolic links.
+    Resolve(PathBuf),
     /// Make the entries of a directory durable.
     SyncDir(PathBuf),
     /// Room on the file system that holds a name.
@@ -94,6 +96,8 @@ pub enum PathOutput {
         /// Length in bytes.
         len: u64,
     },
+    /// Answer to [`PathOp::Resolve`].
+    Path(PathBuf),
     /// Answer to [`PathOp::Space`], bytes.
     Space {
         /// The space that this process may still use.

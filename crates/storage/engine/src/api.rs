@@ -18,7 +18,7 @@ use crate::read_request::Read;
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
     Candidate, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError, ReadError,
-    Sampled, TableStats, WriteError,
+    Sampled, TableSize, TableStats, WriteError,
 };
 
 impl Engine {
@@ -348,6 +348,11 @@ impl Engine {
     /// The indexes that can be queried, by table and name.
     pub fn built_indexes(&self) -> Vec<(TableId, String)> {
         self.0.stores_in_order().iter().flat_map(|store| store.built_indexes()).collect()
+    }
+
+    /// About how much a table holds on this shard; nothing of one that is not stored.
+    pub fn table_size(&self, table: TableId) -> TableSize {
+        self.0.store(table).map(|store| crate::figures::size(&store)).unwrap_or_default()
     }
 
     /// Figures of this moment.

@@ -4,7 +4,7 @@ use compaction::Strategy;
 
 use crate::engine::Inner;
 use crate::store::Store;
-use crate::{EngineStats, TableStats};
+use crate::{EngineStats, TableSize, TableStats};
 
 pub(crate) fn collect(inner: &Inner) -> EngineStats {
     let (log, cached) = (inner.log.stats(), inner.cache.stats());
@@ -110,6 +110,21 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         sstables_per_level: levels,
         metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),
     }
+}
+
+/// About how much a table holds.
+pub(crate) fn size(store: &Store) -> TableSize {
+    let memtable_bytes = store.memtables.bytes() as u64;
+    let memtable_rows = store.memtables.all().iter().map(|memtable| memtable.rows() as u64).sum();
+    let mut size =
+        TableSize { rows: memtable_rows, bytes: memtable_bytes, partition_bytes_max: memtable_bytes };
+    for live in store.set().iter() {
+        let stats = &live.sstable.metadata().stats;
+        size.rows += stats.total_rows;
+        size.bytes += live.sstable.uncompressed_len();
+        size.partition_bytes_max += stats.partition_sizes.percentile(1.0);
+    }
+    size
 }
 
 /// Microseconds between the oldest and the newest write of an SSTable; 0 for one that has none with a time.

@@ -84,5 +84,5 @@ pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};
-pub use stats::{CompactionRecord, EngineStats, LargeSstable, TableStats, TaskRecord};
+pub use stats::{CompactionRecord, EngineStats, LargeSstable, TableSize, TableStats, TaskRecord};
 pub use watermark::{Marked, RepairedWatermark};

@@ -104,6 +104,26 @@ pub struct TableStats {
     pub sstables_per_level: Vec<u64>,
 }
 
+/// About how much a table holds, by the statistics of its SSTables and memtables. Nothing is read for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Rows. One that lies in several SSTables or memtables, or that is deleted and not purged yet, counts for each of them.
+    pub rows: u64,
+    /// Bytes of data in SSTables before compression, and bytes of memory of memtables.
+    pub bytes: u64,
+    /// Bytes that no partition exceeds: the largest of each SSTable together, and all of the memtables.
+    pub partition_bytes_max: u64,
+}
+
+impl TableSize {
+    /// Adds the part of the table that another shard holds. Shards have no partition in common.
+    pub fn merge(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.partition_bytes_max = self.partition_bytes_max.max(other.partition_bytes_max);
+    }
+}
+
 /// An SSTable with large partitions, rows or cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeSstable {

@@ -110,6 +110,7 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let (table, item) = self.read_one(&select, consistent).await?;
         let units = read_units(item.as_ref().map_or(0, item_size), consistent);
+        self.metrics.read(units);
         let shown = match &select.projection {
             Some(projection) => item.map(|item| projection.apply(&item)),
             None => item,

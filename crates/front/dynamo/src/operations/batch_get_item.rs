@@ -66,6 +66,7 @@ impl<C: Coordinator> Dynamo<C> {
                 }
                 left.insert(name.to_owned(), rest);
             }
+            self.metrics.read(units);
             consumed.push(capacity(name, asked, units));
         }
         let mut answer = to_json!({ "Responses": responses, "UnprocessedKeys": left });

@@ -20,15 +20,24 @@ const REQUESTS_MAX: usize = 25;
 struct Write<'a> {
     table: ApiTable,
     key: RowKey,
+    /// The key attributes.
+    key_item: Item,
     write: RowWrite,
     json: &'a Json,
     units: f64,
 }
 
+impl Write<'_> {
+    /// The operation of one item that makes such a write; it counts the units.
+    fn operation(&self) -> &'static str {
+        if matches!(self.write, RowWrite::Delete) { "DeleteItem" } else { "PutItem" }
+    }
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn batch_write_item(&self, request: &Request) -> Result<Json> {
         let asked = request.capacity()?;
-        request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        let shows_collections = request.item_collections()?;
         let writes = self.parts_to_write(request)?;
         let count = writes.len() as u64;
         self.metrics.count(|figures| *figures.batch_items.entry("BatchWriteItem").or_default() += count);
@@ -46,10 +55,11 @@ impl<C: Coordinator> Dynamo<C> {
         let results = join_all(groups.iter().map(|group| self.write_group(group))).await;
         let failed = results.iter().filter(|result| result.is_err()).count();
         let mut left: Map<String, Json> = Map::new();
+        let mut done: Vec<&Write<'_>> = Vec::with_capacity(writes.len());
         let all_failed = failed == groups.len();
         for (group, result) in groups.iter().zip(results) {
             match result {
-                Ok(()) => {}
+                Ok(()) => done.extend(group),
                 Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
                 Err(_) => {
                     for write in group {
@@ -60,6 +70,9 @@ impl<C: Coordinator> Dynamo<C> {
                     }
                 }
             }
+        }
+        for write in &done {
+            self.metrics.wrote(write.operation(), write.units);
         }
         let mut answer = to_json!({ "UnprocessedItems": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
@@ -72,6 +85,10 @@ impl<C: Coordinator> Dynamo<C> {
             }
             let consumed = consumed.into_iter().map(|(name, units)| capacity(name, asked, units));
             members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
+        }
+        if let (true, Some(members)) = (shows_collections, answer.as_object_mut()) {
+            let done = done.iter().map(|write| (&write.table, &write.key_item));
+            self.add_item_collections(members, done).await;
         }
         Ok(answer)
     }
@@ -151,15 +168,16 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
             ),
         }
     };
-    let (key, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
+    let (key, key_item, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?)
+    {
         (Some(item), None) => {
             check_size(&item, "Item size has exceeded the maximum allowed size")?;
             let bytes = item_size(&item);
             let key = table.key_of_item(&item)?;
             secondary::check(table.indexes(), None, &item)?;
-            (key, RowWrite::Put(item), bytes)
+            (key, table.key_attributes(&item), RowWrite::Put(item), bytes)
         }
-        (None, Some(key)) => (table.key(&key)?, RowWrite::Delete, 0),
+        (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete, 0),
         (None, None) => {
             return invalid!(
                 "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
@@ -172,5 +190,5 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
             );
         }
     };
-    Ok(Write { table: table.clone(), key, write, json, units: write_units(bytes) })
+    Ok(Write { table: table.clone(), key, key_item, write, json, units: write_units(bytes) })
 }

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json as to_json};
 use types::CqlType;
 
 use super::describe_table::description;
+use super::estimate::Estimate;
 use super::key_schema::{Definitions, definitions, key_elements};
 use super::stream_specification::{self, Specification};
 use super::{Dynamo, refuse, secondary_indexes, tags};
@@ -158,7 +159,7 @@ impl<C: Coordinator> Dynamo<C> {
         };
         self.executor.change_schema_by(role, plan).await?;
         let table = table::find_named(&self.schema(), &name)?;
-        Ok(to_json!({ "TableDescription": description(&table, "ACTIVE") }))
+        Ok(to_json!({ "TableDescription": description(&table, "ACTIVE", Estimate::default()) }))
     }
 }
 

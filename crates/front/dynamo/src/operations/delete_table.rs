@@ -16,6 +16,7 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn delete_table(&self, request: &Request) -> Result<Json> {
         let name = request.table_name()?;
         let table = table::find_named(&self.schema(), &name)?;
+        let estimate = self.estimate(&table).await;
         let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
             let table = table::find_named(schema, &name)?;
             if table.details().protected {
@@ -27,6 +28,6 @@ impl<C: Coordinator> Dynamo<C> {
             Ok(vec![SchemaEdit::DropKeyspace(keyspace_name(&name))])
         };
         self.executor.change_schema_by(None, plan).await?;
-        Ok(json!({ "TableDescription": description(&table, "DELETING") }))
+        Ok(json!({ "TableDescription": description(&table, "DELETING", estimate) }))
     }
 }

@@ -3,6 +3,7 @@
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
+use super::estimate::Estimate;
 use super::{Dynamo, secondary_indexes, stream_specification};
 use crate::error::Result;
 use crate::request::Request;
@@ -17,8 +18,8 @@ pub(super) fn key_schema(table: &ApiTable) -> Vec<Json> {
         .collect()
 }
 
-/// A table as the API shows it. Items and bytes are not counted.
-pub(super) fn description(table: &ApiTable, status: &str) -> Json {
+/// A table as the API shows it.
+pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) -> Json {
     let details = table.details();
     let definitions: Vec<Json> = secondary_indexes::attributes(table)
         .into_iter()
@@ -37,8 +38,8 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
             "ReadCapacityUnits": details.read_units,
             "WriteCapacityUnits": details.write_units,
         },
-        "ItemCount": 0,
-        "TableSizeBytes": 0,
+        "ItemCount": estimate.items,
+        "TableSizeBytes": estimate.bytes,
         "DeletionProtectionEnabled": details.protected,
     });
     if let Some(members) = out.as_object_mut() {
@@ -49,7 +50,7 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
             });
             members.insert("BillingModeSummary".to_owned(), summary);
         }
-        secondary_indexes::describe(table, members);
+        secondary_indexes::describe(table, estimate, members);
         stream_specification::describe(table, members);
         if let Some(class) = details.class {
             members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
@@ -59,8 +60,8 @@ pub(super) fn description(table: &ApiTable, status: &str) -> Json {
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) fn describe_table(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn describe_table(&self, request: &Request) -> Result<Json> {
         let table = table::find_named(&self.schema(), &request.table_name()?)?;
-        Ok(json!({ "Table": description(&table, "ACTIVE") }))
+        Ok(json!({ "Table": description(&table, "ACTIVE", self.estimate(&table).await) }))
     }
 }

@@ -167,6 +167,7 @@ impl<C: Coordinator> Dynamo<C> {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
         let units = read_units(bytes, consistent);
+        self.metrics.read(units);
         add_read_capacity(&mut answer, &table, request.index(), (asked, units));
         Ok(Json::Object(answer))
     }

@@ -28,7 +28,9 @@ impl<C: Coordinator> Dynamo<C> {
             let item = projection.map_or_else(|| item.clone(), |projection| projection.apply(&item));
             answer.insert("Item".to_owned(), json::item(&item));
         }
-        add_capacity(&mut answer, &table, capacity, read_units(bytes, consistent));
+        let units = read_units(bytes, consistent);
+        self.metrics.read(units);
+        add_capacity(&mut answer, &table, capacity, units);
         Ok(Json::Object(answer))
     }
 }

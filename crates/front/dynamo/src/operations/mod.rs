@@ -8,11 +8,15 @@ mod delete_item;
 mod delete_table;
 mod describe_stream;
 mod describe_table;
+mod estimate;
 mod execute_statement;
 mod execute_transaction;
+mod export_table;
 mod get_item;
 mod get_records;
 mod get_shard_iterator;
+mod import_table;
+mod item_collection;
 mod key_schema;
 mod limits;
 mod list_streams;
@@ -32,12 +36,14 @@ mod tags;
 mod time_to_live;
 mod transact_get_items;
 mod transact_write_items;
+mod transfers;
 mod update_item;
 mod update_table;
 mod write;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +55,7 @@ use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use exec::{Executor, Principal};
 use hyper::http::request::Parts;
-use items::{Item, json};
+use items::{Item, item_size, json};
 use rt::Rt;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -69,7 +75,9 @@ use crate::store::Store;
 use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
+use crate::transfer::Transfers;
 use names::{OPERATIONS, UNSUPPORTED};
+use size::write_units;
 use write::{Decided, ItemWrite};
 
 /// How old changes are that streams show, unless something else is configured.
@@ -93,6 +101,8 @@ pub struct Dynamo<C> {
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
     endpoint: DescribedEndpoint,
+    /// Exports and imports; none where the operator allows no directory for them.
+    transfers: Option<Rc<Transfers>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
 }
@@ -105,6 +115,7 @@ impl<C> Clone for Dynamo<C> {
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
             endpoint: self.endpoint.clone(),
+            transfers: self.transfers.clone(),
             ..*self
         }
     }
@@ -124,6 +135,7 @@ impl<C: Coordinator> Dynamo<C> {
             streams,
             metrics,
             endpoint: DescribedEndpoint::Host,
+            transfers: None,
             timeout: None,
         }
     }
@@ -142,6 +154,13 @@ impl<C: Coordinator> Dynamo<C> {
     /// The same where DescribeEndpoints answers so.
     pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
         Self { endpoint, ..self }
+    }
+
+    /// The same with exports and imports, whose files lie in this directory.
+    pub fn with_export_directory(self, rt: &Rt, directory: PathBuf) -> Self {
+        let view = self.executor.coordinator().view();
+        let node = view.node(view.own()).host.to_string();
+        Self { transfers: Some(Rc::new(Transfers::new(rt, directory, node))), ..self }
     }
 
     /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
@@ -359,11 +378,17 @@ impl<C: Coordinator> Dynamo<C> {
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
+            "DescribeExport" => Box::pin(self.describe_export(request)).await,
+            "DescribeImport" => Box::pin(self.describe_import(request)).await,
+            "ExportTableToPointInTime" => Box::pin(self.export_table(request)).await,
+            "ImportTable" => Box::pin(self.import_table(request, role)).await,
+            "ListExports" => Box::pin(self.list_exports(request)).await,
+            "ListImports" => Box::pin(self.list_imports(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeStream" => self.describe_stream(request),
-            "DescribeTable" => self.describe_table(request),
+            "DescribeTable" => self.describe_table(request).await,
             "DescribeTimeToLive" => self.describe_time_to_live(request),
             "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
             "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
@@ -400,13 +425,43 @@ impl<C: Coordinator> Dynamo<C> {
         let store = self.store();
         let reads = looks || write.reads();
         let is_blind = !reads && store.writes_blindly(&write.table);
-        let mut decided = Decided::default();
+        let (mut decided, mut bytes) = (Decided::default(), 0);
         let mut decide = |old: Option<&Item>| {
+            bytes = old.map_or(0, item_size);
             decided = write.decide(old)?;
             Ok(if is_blind { write.blind() } else { write.row_write(&decided) })
         };
-        store.modify(&write.table, &write.key, reads, &mut decide).await?;
+        let done = store.modify(&write.table, &write.key, reads, &mut decide).await;
+        match &done {
+            Ok(()) => self.metrics.wrote(write.operation(), decided.units()),
+            // A write whose condition does not hold consumes units of the item that it has looked at.
+            Err(error) if error.is_failed_condition() => {
+                self.metrics.wrote(write.operation(), write_units(bytes));
+            }
+            Err(_) => {}
+        }
+        done?;
         Ok(decided)
+    }
+
+    /// The answer to a write of one item; `shown` are the attributes that were asked for.
+    async fn written(
+        &self,
+        request: &Request,
+        write: &ItemWrite,
+        decided: &Decided,
+        (shown, asked): (Option<&Option<Item>>, Capacity),
+    ) -> Result<Json> {
+        let mut answer = Map::new();
+        if let Some(Some(item)) = shown {
+            answer.insert("Attributes".to_owned(), json::item(item));
+        }
+        add_capacity(&mut answer, &write.table, asked, decided.units());
+        let mut answer = Json::Object(answer);
+        if request.item_collections()? {
+            self.add_item_collection(&mut answer, &write.table, &write.key_item).await;
+        }
+        Ok(answer)
     }
 
     fn schema(&self) -> Arc<Schema> {
@@ -498,14 +553,4 @@ fn capacity(table: &str, asked: Capacity, units: f64) -> Json {
         members.insert("Table".to_owned(), to_json!({ "CapacityUnits": units }));
     }
     out
-}
-
-/// The answer to a write of one item; `shown` are the attributes that were asked for.
-fn written(write: &ItemWrite, decided: &Decided, shown: Option<&Option<Item>>, asked: Capacity) -> Json {
-    let mut answer = Map::new();
-    if let Some(Some(item)) = shown {
-        answer.insert("Attributes".to_owned(), json::item(item));
-    }
-    add_capacity(&mut answer, &write.table, asked, decided.units());
-    Json::Object(answer)
 }

@@ -1,7 +1,7 @@
 //! The names of the operations.
 
 /// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 30] = [
+pub(crate) const OPERATIONS: [&str; 36] = [
     "BatchExecuteStatement",
     "BatchGetItem",
     "BatchWriteItem",
@@ -10,15 +10,21 @@ pub(crate) const OPERATIONS: [&str; 30] = [
     "DeleteTable",
     "DescribeContinuousBackups",
     "DescribeEndpoints",
+    "DescribeExport",
+    "DescribeImport",
     "DescribeLimits",
     "DescribeStream",
     "DescribeTable",
     "DescribeTimeToLive",
     "ExecuteStatement",
     "ExecuteTransaction",
+    "ExportTableToPointInTime",
     "GetItem",
     "GetRecords",
     "GetShardIterator",
+    "ImportTable",
+    "ListExports",
+    "ListImports",
     "ListStreams",
     "ListTables",
     "ListTagsOfResource",
@@ -49,29 +55,23 @@ pub(crate) fn of_target(target: &str) -> Option<&str> {
 }
 
 /// Operations of AWS that are refused by name.
-pub(super) const UNSUPPORTED: [&str; 31] = [
+pub(super) const UNSUPPORTED: [&str; 25] = [
     "CreateBackup",
     "CreateGlobalTable",
     "DeleteBackup",
     "DeleteResourcePolicy",
     "DescribeBackup",
     "DescribeContributorInsights",
-    "DescribeExport",
     "DescribeGlobalTable",
     "DescribeGlobalTableSettings",
-    "DescribeImport",
     "DescribeKinesisStreamingDestination",
     "DescribeTableReplicaAutoScaling",
     "DisableKinesisStreamingDestination",
     "EnableKinesisStreamingDestination",
-    "ExportTableToPointInTime",
     "GetResourcePolicy",
-    "ImportTable",
     "ListBackups",
     "ListContributorInsights",
-    "ListExports",
     "ListGlobalTables",
-    "ListImports",
     "PutResourcePolicy",
     "RestoreTableFromBackup",
     "RestoreTableToPointInTime",

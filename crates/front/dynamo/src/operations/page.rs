@@ -259,8 +259,14 @@ impl Page {
         is_full
     }
 
+    /// The units of capacity that it consumed.
+    fn units(&self, request: &PageRequest) -> f64 {
+        read_units(self.bytes, request.consistent)
+    }
+
     /// The answer to a Query or Scan.
     pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Json {
+        let units = self.units(request);
         let mut answer = Map::new();
         if !request.counts {
             answer.insert("Items".to_owned(), Json::Array(self.items));
@@ -270,15 +276,15 @@ impl Page {
         if let Some(last) = self.last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        let units = read_units(self.bytes, request.consistent);
         add_read_capacity(&mut answer, table, request.index(), (request.capacity, units));
         Json::Object(answer)
     }
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    /// Counts the work of a filter.
-    pub(super) fn count_filtered(&self, page: &Page, request: &PageRequest) {
+    /// Counts the work of a Query or Scan: the units that it consumed, and the work of its filter.
+    pub(super) fn count_page(&self, page: &Page, request: &PageRequest) {
+        self.metrics.read(page.units(request));
         if request.filter.is_some() {
             self.metrics.count(|figures| {
                 figures.filtered_rows_read += page.scanned as u64;

@@ -16,6 +16,7 @@ impl<C: Coordinator> Dynamo<C> {
         let capacity = request.capacity()?;
         let write = ItemWrite::put(request, || self.table(request))?;
         let decided = self.write_item(&write, returns == "ALL_OLD").await?;
-        Ok(super::written(&write, &decided, (returns == "ALL_OLD").then_some(&decided.before), capacity))
+        let shown = (returns == "ALL_OLD").then_some(&decided.before);
+        self.written(request, &write, &decided, (shown, capacity)).await
     }
 }

@@ -102,7 +102,7 @@ impl<C: Coordinator> Dynamo<C> {
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
         let start = start_key(request)?;
         let found = self.query_page(&table, &condition, start, reversed, &page).await?;
-        self.count_filtered(&found, &page);
+        self.count_page(&found, &page);
         Ok(found.answer(&table, &page))
     }
 

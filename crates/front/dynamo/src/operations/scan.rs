@@ -64,7 +64,7 @@ impl<C: Coordinator> Dynamo<C> {
         let page = page.of_index(&table, request.string("IndexName")?)?;
         let start = start_key(request)?;
         let found = self.scan_page(&table, (segment, total), start, &page).await?;
-        self.count_filtered(&found, &page);
+        self.count_page(&found, &page);
         Ok(found.answer(&table, &page))
     }
 

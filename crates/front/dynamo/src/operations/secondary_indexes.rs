@@ -3,6 +3,7 @@
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::estimate::Estimate;
 use super::key_schema::{self, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
@@ -322,17 +323,18 @@ pub(super) fn attributes(table: &ApiTable) -> Vec<(&str, &'static str)> {
 }
 
 /// Adds the indexes to the description of a table.
-pub(super) fn describe(table: &ApiTable, members: &mut Map<String, Json>) {
+pub(super) fn describe(table: &ApiTable, estimate: Estimate, members: &mut Map<String, Json>) {
     for (parameter, is_global) in [("LocalSecondaryIndexes", false), ("GlobalSecondaryIndexes", true)] {
         let indexes = table.indexes().iter().filter(|index| index.is_global == is_global);
-        let shown: Vec<Json> = indexes.map(|index| description(table, index)).collect();
+        let shown: Vec<Json> = indexes.map(|index| description(table, index, estimate)).collect();
         if !shown.is_empty() {
             members.insert(parameter.to_owned(), Json::Array(shown));
         }
     }
 }
 
-fn description(table: &ApiTable, index: &SecondaryIndex) -> Json {
+/// An index as the API shows it. It stores no items; those of the table bound the number of its own.
+fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> Json {
     let keys: Vec<Json> = index
         .keys()
         .zip(["HASH", "RANGE"])
@@ -347,8 +349,8 @@ fn description(table: &ApiTable, index: &SecondaryIndex) -> Json {
         "IndexName": index.name,
         "KeySchema": keys,
         "Projection": projection,
-        "IndexSizeBytes": 0,
-        "ItemCount": 0,
+        "IndexSizeBytes": estimate.bytes,
+        "ItemCount": estimate.items,
         "IndexArn": format!("{}/index/{}", table.arn(), index.name),
     });
     if let (true, Some(members)) = (index.is_global, out.as_object_mut()) {

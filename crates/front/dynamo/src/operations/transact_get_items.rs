@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
 use super::size::read_units;
-use super::transact_write_items::{check_twice, consumed, parts, unless_cancelled};
+use super::transact_write_items::{CAPACITY_FACTOR, check_twice, consumed, parts, unless_cancelled};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
 use crate::request::{Capacity, Request};
@@ -67,6 +67,7 @@ impl<C: Coordinator> Dynamo<C> {
             .iter()
             .zip(&items)
             .map(|(get, item)| (get.table.name(), read_units(item.as_ref().map_or(0, item_size), true)));
+        self.metrics.read(units.clone().map(|(_, units)| CAPACITY_FACTOR * units).sum());
         if let Some(consumed) = consumed(units, "ReadCapacityUnits", asked) {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
         }

@@ -19,6 +19,8 @@ use crate::transaction::{Origin, Participant, Verdict};
 pub(super) const ITEMS_MAX: usize = 100;
 /// Bytes of the items that a transaction gives.
 const BYTES_MAX: usize = 4 << 20;
+/// Units of capacity of a transaction, for each of the same requests alone.
+pub(super) const CAPACITY_FACTOR: f64 = 2.0;
 /// Characters of a token.
 const TOKEN_MAX: usize = 36;
 
@@ -78,7 +80,7 @@ pub(super) fn consumed<'a>(
     }
     let mut units: BTreeMap<&str, f64> = BTreeMap::new();
     for (table, one) in parts {
-        *units.entry(table).or_default() += 2.0 * one;
+        *units.entry(table).or_default() += CAPACITY_FACTOR * one;
     }
     let shown = |(table, units): (&str, f64)| {
         let mut shown = capacity(table, asked, units);
@@ -93,7 +95,7 @@ pub(super) fn consumed<'a>(
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn transact_write_items(&self, request: &Request) -> Result<Json> {
         let asked = request.capacity()?;
-        request.one_of("ReturnItemCollectionMetrics", &["SIZE", "NONE"])?;
+        let shows_collections = request.item_collections()?;
         let token = token(request)?;
         let list = parts(request)?;
         let read = |(at, part)| self.part_to_write(at, part);
@@ -104,6 +106,11 @@ impl<C: Coordinator> Dynamo<C> {
         let mut answer = Map::new();
         if let Some(consumed) = self.write_at_once(&writes, origin, asked).await? {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
+        }
+        if shows_collections {
+            let written = writes.iter().filter(|write| !matches!(write.action, Action::Check));
+            self.add_item_collections(&mut answer, written.map(|write| (&write.table, &write.key_item)))
+                .await;
         }
         Ok(Json::Object(answer))
     }
@@ -134,6 +141,9 @@ impl<C: Coordinator> Dynamo<C> {
         match self.store().transaction(origin, &participants, &decide).await? {
             Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
             Verdict::Committed => {
+                for write in writes {
+                    self.metrics.wrote(write.operation(), CAPACITY_FACTOR * write_units(given(write)));
+                }
                 let units = writes.iter().map(|write| (write.table.name(), write_units(given(write))));
                 Ok(consumed(units, "WriteCapacityUnits", asked))
             }

@@ -32,6 +32,6 @@ impl<C: Coordinator> Dynamo<C> {
             "UPDATED_NEW" => touched(&after()),
             _ => None,
         };
-        Ok(super::written(&write, &decided, Some(&shown), capacity))
+        self.written(request, &write, &decided, (Some(&shown), capacity)).await
     }
 }

@@ -53,6 +53,6 @@ impl<C: Coordinator> Dynamo<C> {
                 Ok(())
             })
             .await?;
-        Ok(json!({ "TableDescription": description(&table, "ACTIVE") }))
+        Ok(json!({ "TableDescription": description(&table, "ACTIVE", self.estimate(&table).await) }))
     }
 }

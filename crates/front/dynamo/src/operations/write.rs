@@ -134,6 +134,16 @@ impl ItemWrite {
         Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: true })
     }
 
+    /// The operation of one item that makes such a write; it counts the units.
+    pub(super) fn operation(&self) -> &'static str {
+        match self.action {
+            Action::Put(_) => "PutItem",
+            Action::Delete => "DeleteItem",
+            // A check alone costs as much as an update.
+            Action::Update(_) | Action::Check => "UpdateItem",
+        }
+    }
+
     /// Whether its writes depend on the item.
     pub(super) fn reads(&self) -> bool {
         self.condition.is_some() || matches!(&self.action, Action::Update(update) if update.reads())

@@ -82,6 +82,10 @@ fn requests_are_counted_by_operation() {
     assert_eq!(batches, [("BatchGetItem", 2), ("BatchWriteItem", 3)]);
     // The scan found four items and no 2, the query three items and each a 1.
     assert_eq!((figures.filtered_rows_read, figures.filtered_rows_matched), (7, 3));
+    // Four items at LOCAL_ONE at most 4 KiB a page: two scans and a query; two keys of a batch.
+    assert_eq!(figures.read_half_units, 3 + 2);
+    // A put, one whose condition fails, and a batch of three.
+    assert_eq!(figures.write_units.into_iter().collect::<Vec<_>>(), [("PutItem", 5)]);
     // Two puts, of which one depends on the item, and a batch of one partition.
     assert_eq!((figures.reads_before_write, figures.write_using_lwt), (1, 3));
 }
@@ -150,4 +154,60 @@ fn slow_requests_are_named_by_operation_and_table() {
     assert!(!said.contains("secret") && !said.contains("Nonsense"), "{said}");
     assert!(figures.operations["PutItem"].latencies.sum >= Duration::from_millis(600));
     assert_eq!(report(1).0, None, "nothing was slow");
+}
+
+#[test]
+fn capacity_is_counted_by_the_kind_of_write() {
+    let api = api(Isolation::Always);
+    create(&api, "units", None);
+    let key = |p: &str| json!({ "p": { "S": p } });
+    let large = json!({ "p": { "S": "a" }, "v": { "S": "x".repeat(9000) } });
+    let units = |operation: &str, request: serde_json::Value, status: u16| {
+        let before = api.figures();
+        assert_eq!(call(&api, operation, &request.to_string()).status, status, "{operation}");
+        let after = api.figures();
+        let of = |figures: &ApiFigures, name: &str| figures.write_units.get(name).copied().unwrap_or(0);
+        let writes = ["PutItem", "UpdateItem", "DeleteItem"].map(|name| of(&after, name) - of(&before, name));
+        (after.read_half_units - before.read_half_units, writes)
+    };
+    let table = |mut request: serde_json::Value| {
+        request["TableName"] = json!("units");
+        request
+    };
+    assert_eq!(units("PutItem", table(json!({ "Item": large })), 200), (0, [9, 0, 0]));
+    assert_eq!(units("GetItem", table(json!({ "Key": key("a") })), 200), (3, [0; 3]));
+    assert_eq!(units("GetItem", table(json!({ "Key": key("a"), "ConsistentRead": true })), 200), (6, [0; 3]));
+    assert_eq!(units("GetItem", table(json!({ "Key": key("none") })), 200), (1, [0; 3]));
+    let failing = json!({ "Key": key("a"), "ConditionExpression": "attribute_not_exists(p)" });
+    assert_eq!(units("DeleteItem", table(failing), 400), (0, [0, 0, 9]), "of the item that was looked at");
+    assert_eq!(
+        units("PutItem", table(json!({ "Item": { "q": { "S": "a" } } })), 400),
+        (0, [0; 3]),
+        "refused before"
+    );
+    let update = json!({ "Key": key("b"), "UpdateExpression": "SET w = :w", "ExpressionAttributeValues": { ":w": { "N": "1" } } });
+    assert_eq!(units("UpdateItem", table(update), 200), (0, [0, 1, 0]));
+    let parts = json!([
+        { "Put": { "TableName": "units", "Item": key("c") } },
+        { "Delete": { "TableName": "units", "Key": key("b") } },
+        { "ConditionCheck": { "TableName": "units", "Key": key("d"), "ConditionExpression": "attribute_not_exists(p)" } },
+    ]);
+    assert_eq!(units("TransactWriteItems", json!({ "TransactItems": parts }), 200), (0, [2, 2, 2]));
+    let gets = json!([{ "Get": { "TableName": "units", "Key": key("a") } }]);
+    assert_eq!(units("TransactGetItems", json!({ "TransactItems": gets }), 200), (12, [0; 3]));
+    let insert = json!({ "Statement": "INSERT INTO units VALUE {'p': 'e'}" });
+    assert_eq!(units("ExecuteStatement", insert, 200), (0, [1, 0, 0]));
+    let select = json!({ "Statement": "SELECT * FROM units WHERE p = 'a'" });
+    assert_eq!(units("ExecuteStatement", select, 200), (3, [0; 3]));
+    assert_eq!(
+        units(
+            "Query",
+            table(
+                json!({ "KeyConditionExpression": "p = :p", "ExpressionAttributeValues": { ":p": { "S": "a" } } })
+            ),
+            200
+        ),
+        (3, [0; 3])
+    );
+    assert_eq!(units("Scan", table(json!({ "ConsistentRead": true })), 200), (6, [0; 3]));
 }

@@ -8,8 +8,10 @@ mod levels;
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
 mod row_ttl;
+mod sizes;
 mod streams;
 mod transactions;
+mod transfers;
 
 use std::fmt::Write as _;
 use std::future::Future;

@@ -149,6 +149,7 @@ mod tests {
                 "{alternator_https_port: 8000, alternator_port: 8000, alternator_encryption_options: {certificate: c, keyfile: k}}",
                 "alternator_https_port and alternator_port are the same",
             ),
+            ("alternator_export_directory: exports", "alternator_export_directory must be an absolute path"),
             ("server_encryption_options: {internode_encryption: some}", "none or all or dc or rack"),
         ] {
             let error = with(text).unwrap_err();

@@ -204,6 +204,7 @@ options! {
     alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API, and rows of tables with a TTL column, whose time to live is over; 10s with torc dev.";
     #[alias("alternator_streams_time_window_s", "s")]
     alternator_streams_time_window: Duration = Duration::from_secs(10), "Age of changes before streams of the DynamoDB API show them; 1s with torc dev. Longer than write_request_timeout with the difference of the nodes' clocks: readers do not see a change that is stored later.";
+    alternator_export_directory: Option<PathBuf> = None, "Directory in which exports and imports of the DynamoDB API have their files, an absolute path; S3Bucket names a folder in it. Without it exports and imports are refused. Roles with SELECT on a table may write it there, those with CREATE may read all of it.";
     alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
@@ -462,6 +463,9 @@ impl Config {
         let conflict = |text: &str| Err(ConfigError::Conflict(text.to_owned()));
         if self.alternator_ttl_period.is_zero() {
             return conflict("alternator_ttl_period must be longer than nothing");
+        }
+        if self.alternator_export_directory.as_ref().is_some_and(|directory| !directory.is_absolute()) {
+            return conflict("alternator_export_directory must be an absolute path");
         }
         if self.alternator_https_port != 0 && self.alternator_https_port == self.alternator_port {
             return conflict("alternator_https_port and alternator_port are the same: no port serves both");

@@ -23,7 +23,7 @@ use mutation::{
 use replica::page::{PageBuilder, Progress};
 use replica::{
     Candidate, IndexQuery, Keys, NearestQuery, Partitions, Place, Predicate, ReadCommand, ReadPage,
-    RowLookup, Similarity, TraceLog,
+    RowLookup, Similarity, TableSize, TraceLog,
 };
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
@@ -97,6 +97,8 @@ pub struct Memory {
     pub indexes_building: Rc<StdCell<bool>>,
     /// A write of another client that comes just before the next conditional one.
     pub between: Rc<RefCell<Option<PartitionUpdate>>>,
+    /// Bytes that each row counts for in the size of its table.
+    pub row_bytes: Rc<StdCell<u64>>,
 }
 
 impl Memory {
@@ -136,6 +138,7 @@ impl Memory {
             index_reads: Rc::default(),
             indexes_building: Rc::default(),
             between: Rc::default(),
+            row_bytes: Rc::new(StdCell::new(100)),
         }
     }
 
@@ -350,6 +353,15 @@ impl Coordinator for Memory {
 
     fn traced(&self, _trace: &TraceLog) -> Self {
         self.clone()
+    }
+
+    async fn table_size(&self, table: TableId) -> TableSize {
+        let (mut size, bytes) = (TableSize::default(), self.row_bytes.get());
+        for partition in self.tables.borrow().get(&table).into_iter().flat_map(BTreeMap::values) {
+            let rows = partition.rows().len() as u64;
+            size.merge(TableSize { rows, bytes: rows * bytes, partition_bytes_max: rows * bytes });
+        }
+        size
     }
 
     async fn read(

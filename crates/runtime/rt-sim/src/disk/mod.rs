@@ -363,6 +363,11 @@ impl State {
                     None => Err(not_found()),
                 };
             }
+            // No name is a link.
+            PathOp::Resolve(path) => {
+                let path = names::normal(path);
+                return self.names.get(&path).map(|_| PathOutput::Path(path)).ok_or_else(not_found);
+            }
             PathOp::Space(_) => {
                 let free = self.free_pages() * PAGE as u64;
                 return Ok(PathOutput::Space { free, total: self.config.capacity });
@@ -430,6 +435,7 @@ fn path_op_kind(op: &PathOp) -> (DiskOp, &'static str, &Path) {
         PathOp::List(path) => (DiskOp::List, "list", path),
         PathOp::HardLink(from, _) => (DiskOp::HardLink, "hard link", from),
         PathOp::Stat(path) => (DiskOp::Stat, "stat", path),
+        PathOp::Resolve(path) => (DiskOp::Stat, "resolve", path),
         PathOp::SyncDir(path) => (DiskOp::Sync, "sync dir", path),
         PathOp::Space(path) => (DiskOp::Space, "space", path),
     }

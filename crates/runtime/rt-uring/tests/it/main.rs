@@ -156,6 +156,28 @@ fn a_mapping_is_the_file() {
 }
 
 #[test]
+fn a_path_is_resolved_through_links() {
+    for files in [FileBackend::Auto, FileBackend::Blocking] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("inside")).unwrap();
+        std::fs::write(root.join("inside/file"), "x").unwrap();
+        std::os::unix::fs::symlink(root.join("inside"), root.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.join("nowhere"), root.join("broken")).unwrap();
+        let mains = shard_mains(1, move |rt| {
+            let root = root.clone();
+            async move {
+                let disk = rt.disk();
+                assert_eq!(disk.resolve(root.join("link/file")).await.unwrap(), root.join("inside/file"));
+                assert_eq!(disk.resolve(root.join("inside/../link")).await.unwrap(), root.join("inside"));
+                assert!(disk.resolve(root.join("broken")).await.unwrap_err().is_not_found());
+            }
+        });
+        rt_uring::run(&Config { files, ..unpinned() }, mains).unwrap();
+    }
+}
+
+#[test]
 #[should_panic(expected = "a store lies within the mapping")]
 fn a_store_outside_of_a_mapping_is_refused() {
     let mains = shard_mains(1, |rt| async move {

@@ -105,6 +105,9 @@ fn names_and_their_errors() {
         assert_eq!(disk.read_to_end(dir.join("link"), 9).await.unwrap(), b"alpha");
         assert_eq!(disk.read_to_end(dir.join("zeta"), 9).await.unwrap(), b"mid");
         assert!(!disk.exists(dir.join("mid")).await.unwrap());
+        let resolved = disk.resolve(dir.join("zeta")).await.unwrap();
+        assert_eq!(resolved, disk.resolve(&dir).await.unwrap().join("zeta"));
+        assert!(disk.resolve(dir.join("none")).await.unwrap_err().is_not_found());
         assert!(disk.is_dir(&dir).await.unwrap() && !disk.is_dir(dir.join("zeta")).await.unwrap());
         assert_eq!(disk.len(dir.join("zeta")).await.unwrap(), 3);
         disk.write_atomically(dir.join("zeta"), b"new").await.unwrap();

@@ -7,6 +7,7 @@ use engine::{
     SyncMode, Write,
 };
 use rt::Rt;
+use schema::TableId;
 
 use crate::model::{Change, Op, key, schema, updates};
 use crate::world::{Plan, config, on_a_node};
@@ -59,7 +60,20 @@ async fn work(rt: Rt) {
     // As many rows as are not yet too many.
     write(&engine, (0..4).map(|ck| cell(4, ck, 10)).collect(), false).await;
     assert_eq!(shown(&engine), [], "nothing is written yet");
+    let before = engine.table_size(id);
+    assert_eq!(before.rows, 11, "the deleted one counts until it is purged");
+    assert_eq!(before.bytes, before.partition_bytes_max, "a memtable bounds each of its partitions");
     engine.flush(id).await.unwrap();
+    let after = engine.table_size(id);
+    assert_eq!(after.rows, 11);
+    // The largest partition has a cell of 4,000 bytes, and the others have 3,000 and less.
+    assert!((4_000..6_000).contains(&after.partition_bytes_max), "{after:?}");
+    assert!(after.bytes > 7_000 && after.bytes < before.bytes, "{before:?} {after:?}");
+    write(&engine, vec![cell(3, 8, 1_001)], true).await;
+    let both = engine.table_size(id);
+    assert_eq!(both.rows, 12, "a row in a memtable and in an SSTable counts twice");
+    assert!(both.partition_bytes_max > after.partition_bytes_max + 3_000, "{both:?}");
+    assert_eq!(engine.table_size(TableId([0xff; 16])).rows, 0);
 
     let found = shown(&engine);
     let keys: Vec<&str> = found.iter().map(|record| record.key.as_str()).collect();

@@ -1,0 +1,454 @@
+//! ImportTable: a new table of the items in files of a local directory, as exports of AWS and of Torc have them, or CSV.
+
+use std::path::Path;
+use std::time::Duration;
+
+use exec::backend::Coordinator;
+use items::{Item, item_size, json};
+use mutation::PartitionUpdate;
+use rt::OpenOptions;
+use rt::preempt::Pace;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::Dynamo;
+use super::size::check_size;
+use crate::error::{ApiError, Result, invalid};
+use crate::request::{Request, constraint};
+use crate::secondary;
+use crate::table::{self, ApiTable, RowWrite};
+use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE, Unpacker};
+use crate::transfer::place::{bucket, parts};
+use crate::transfer::record::{Kind, Records};
+use crate::transfer::{Failure, Progress, Transfers, csv};
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Steps that the unpacking of a part counts for.
+const UNPACK_STEPS: usize = 64;
+/// Items, and about bytes of them, that are written at once.
+const BATCH_ITEMS: usize = 100;
+const BATCH_BYTES: usize = 1 << 20;
+/// How often a write is tried again, and the pause before the first time; it grows.
+const RETRIES_MAX: u32 = 6;
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Errors of an import that the log names.
+const LOGGED_MAX: u64 = 10;
+/// Characters that may stand between values, as AWS allows.
+const DELIMITERS: [&str; 6] = [",", ";", ":", "|", "\t", " "];
+
+/// The members of `TableCreationParameters` that a description shows.
+const CREATION: [&str; 8] = [
+    "TableName",
+    "AttributeDefinitions",
+    "KeySchema",
+    "BillingMode",
+    "ProvisionedThroughput",
+    "OnDemandThroughput",
+    "SSESpecification",
+    "GlobalSecondaryIndexes",
+];
+
+/// The form of the lines.
+enum Format {
+    Json,
+    /// The delimiter, and the names of the columns where the first line of a file does not give them.
+    Csv(char, Option<Vec<String>>),
+}
+
+/// The files of an import and their form.
+struct Source {
+    /// The bucket, the folders of the prefix, and the beginning of names.
+    place: Vec<String>,
+    format: Format,
+    is_packed: bool,
+}
+
+fn format(request: &Request) -> Result<Format> {
+    let Some(format) = request.one_of("InputFormat", &["CSV", "DYNAMODB_JSON", "ION"])? else {
+        return constraint("null", "inputFormat", "Member must not be null");
+    };
+    let options = request.get("InputFormatOptions").map(Request::part).transpose()?;
+    let options = options.as_ref().and_then(|options| options.get("Csv")).map(Request::part).transpose()?;
+    match format {
+        "ION" => invalid!("InputFormat: Torc imports DYNAMODB_JSON and CSV, and not ION"),
+        "CSV" => {
+            let Some(options) = options else { return Ok(Format::Csv(',', None)) };
+            let delimiter = options.string("Delimiter")?.unwrap_or(",");
+            if !DELIMITERS.contains(&delimiter) {
+                let place = "inputFormatOptions.csv.delimiter";
+                return constraint(
+                    delimiter,
+                    place,
+                    "Member must satisfy regular expression pattern: [,;:|\\t ]",
+                );
+            }
+            let delimiter = delimiter.chars().next().unwrap_or(',');
+            let header = options.get("HeaderList").map(json::read_list).transpose()?;
+            let header =
+                header.map(|names| names.iter().map(json::read_string).collect::<Result<Vec<_>, _>>());
+            let header: Option<Vec<String>> =
+                header.transpose()?.map(|names| names.into_iter().map(str::to_owned).collect());
+            if let Some(names) = &header {
+                if names.is_empty() {
+                    let place = "inputFormatOptions.csv.headerList";
+                    return constraint("[]", place, "Member must have length greater than or equal to 1");
+                }
+                csv::check_header(names).map_err(|why| ApiError::validation(format!("HeaderList: {why}")))?;
+            }
+            Ok(Format::Csv(delimiter, header))
+        }
+        _ if options.is_some() => invalid!("InputFormatOptions: Csv is of the InputFormat CSV alone"),
+        _ => Ok(Format::Json),
+    }
+}
+
+impl Source {
+    fn read(request: &Request) -> Result<Self> {
+        let Some(source) = request.get("S3BucketSource").map(Request::part).transpose()? else {
+            return constraint("null", "s3BucketSource", "Member must not be null");
+        };
+        let Some(name) = source.string("S3Bucket")? else {
+            return constraint("null", "s3BucketSource.s3Bucket", "Member must not be null");
+        };
+        let mut place = vec![bucket(name)?];
+        place.extend(parts("S3KeyPrefix", source.string("S3KeyPrefix")?.unwrap_or_default())?);
+        let packed = request.one_of("InputCompressionType", &["GZIP", "ZSTD", "NONE"])?;
+        if packed == Some("ZSTD") {
+            return invalid!("InputCompressionType: Torc imports files with GZIP and NONE, and not ZSTD");
+        }
+        Ok(Self { place, format: format(request)?, is_packed: packed == Some("GZIP") })
+    }
+}
+
+/// The types of the columns of a CSV file: those of keys are known, others are texts.
+fn types(table: &ApiTable, header: &[String]) -> Vec<&'static str> {
+    let kind = |name: &String| {
+        let own = table.keys().find(|key| key.name == name).map(|key| key.kind);
+        let of_indexes = || {
+            let mut keys = table.indexes().iter().flat_map(|index| index.keys());
+            keys.find(|key| key.name == *name).map(|key| key.kind)
+        };
+        own.or_else(of_indexes).unwrap_or("S")
+    };
+    header.iter().map(kind).collect()
+}
+
+/// The items of one file, line by line.
+enum Reader<'a> {
+    Json,
+    /// The header is that of the request until the first line has given it.
+    Csv {
+        delimiter: char,
+        header: Option<&'a [String]>,
+        own: Option<(Vec<String>, Vec<&'static str>)>,
+    },
+}
+
+impl<'a> Reader<'a> {
+    fn new(format: &'a Format) -> Self {
+        match format {
+            Format::Json => Self::Json,
+            Format::Csv(delimiter, header) => {
+                Self::Csv { delimiter: *delimiter, header: header.as_deref(), own: None }
+            }
+        }
+    }
+
+    /// The item of a line; none for a line that has none.
+    ///
+    /// # Errors
+    /// When it cannot be an item; outside, when the rest of the file cannot be read either.
+    fn item(&mut self, table: &ApiTable, line: &[u8]) -> Result<Result<Option<Item>>, String> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Ok(Ok(None));
+        }
+        let Self::Csv { delimiter, header, own } = self else {
+            return Ok(Request::parse(line).and_then(|request| request.item("Item")).map(Some));
+        };
+        let Ok(text) = std::str::from_utf8(line) else {
+            return Ok(invalid!("it is not UTF-8"));
+        };
+        if own.is_none()
+            && let Some(header) = header
+        {
+            *own = Some((header.to_vec(), types(table, header)));
+        }
+        let Some((header, types)) = own else {
+            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            let names = csv::values(text, *delimiter)?;
+            csv::check_header(&names)?;
+            let kinds = types(table, &names);
+            *own = Some((names, kinds));
+            return Ok(Ok(None));
+        };
+        Ok(row(text, *delimiter, header, types).map(Some))
+    }
+}
+
+/// The item of a line of CSV.
+fn row(text: &str, delimiter: char, header: &[String], types: &[&str]) -> Result<Item> {
+    let values = csv::values(text, delimiter).map_err(ApiError::validation)?;
+    if values.len() != header.len() {
+        return invalid!("it has {} columns, and the header {}", values.len(), header.len());
+    }
+    let members = header.iter().zip(types).zip(values);
+    let members = members.map(|((name, kind), value)| (name.clone(), to_json!({ (*kind): value })));
+    Ok(json::read_item(&Json::Object(members.collect()))?)
+}
+
+/// The items of an import that are not written yet.
+#[derive(Default)]
+struct Batch {
+    updates: Vec<PartitionUpdate>,
+    bytes: usize,
+}
+
+/// An import under way.
+struct Import<'a, 'b> {
+    table: ApiTable,
+    source: &'a Source,
+    progress: &'a mut Progress<'b>,
+    batch: Batch,
+    pace: Pace,
+    /// Lines that were read, items that were written, and lines that were neither.
+    processed: u64,
+    imported: u64,
+    errors: u64,
+    /// Bytes of the files.
+    bytes: u64,
+}
+
+impl Import<'_, '_> {
+    /// Counts something that is no item.
+    fn refuse(&mut self, file: &Path, why: &str) {
+        self.errors += 1;
+        if self.errors <= LOGGED_MAX {
+            let id = self.progress.id;
+            tracing::warn!("import {id}: {}, item {}: {why}", file.display(), self.processed);
+        }
+    }
+
+    fn count(&mut self) {
+        for (name, count) in [
+            ("ProcessedItemCount", self.processed),
+            ("ImportedItemCount", self.imported),
+            ("ErrorCount", self.errors),
+            ("ProcessedSizeBytes", self.bytes),
+        ] {
+            self.progress.record.set(name, count);
+        }
+    }
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn import_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
+        let transfers = self.transfers("ImportTable")?;
+        let source = Source::read(request)?;
+        let Some(creation) = request.get("TableCreationParameters") else {
+            return constraint("null", "tableCreationParameters", "Member must not be null");
+        };
+        let creation = Request::part(creation)?;
+        let name = creation.table_name()?;
+        let new = match self.new_transfer(&transfers, Kind::Import, request).await? {
+            Ok(new) => new,
+            Err(known) => return Ok(to_json!({ "ImportTableDescription": known.description })),
+        };
+        if let Some((_, folders)) = source.place.split_last() {
+            transfers.root.find(folders).await?;
+        }
+        // No table is made that an import cannot fill.
+        Records(&transfers.root).prepare(Kind::Import).await?;
+        self.create_table(&creation, role).await?;
+        let table = table::find_named(&self.schema(), &name)?;
+        let now = self.executor.clock().wall_micros();
+        let mut description = self.begun(&new, &table, now);
+        let shown =
+            CREATION.iter().filter_map(|name| Some(((*name).to_owned(), creation.get(name)?.clone())));
+        description.insert("TableCreationParameters".to_owned(), Json::Object(shown.collect::<Map<_, _>>()));
+        for name in ["S3BucketSource", "InputFormat", "InputFormatOptions", "InputCompressionType"] {
+            if let Some(value) = request.get(name) {
+                description.insert(name.to_owned(), value.clone());
+            }
+        }
+        for name in ["ProcessedItemCount", "ImportedItemCount", "ErrorCount", "ProcessedSizeBytes"] {
+            description.insert(name.to_owned(), 0.into());
+        }
+        let record = new.record(&transfers, description)?;
+        transfers.add(new.kind, &new.id, &record).await?;
+        let answer = to_json!({ "ImportTableDescription": record.description });
+        let (api, own, id) = (self.clone(), transfers.clone(), new.id.clone());
+        transfers.begin(new.kind, &new.id, async move {
+            let mut progress = Progress::new(&own, Kind::Import, &id, record);
+            let result = api.import(&own, table, &source, &mut progress).await;
+            progress.end(result).await;
+        });
+        Ok(answer)
+    }
+
+    /// Reads the files of an import and writes their items.
+    async fn import(
+        &self,
+        transfers: &Transfers,
+        table: ApiTable,
+        source: &Source,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Failure> {
+        if transfers.root.find(source.place.get(..1).unwrap_or_default()).await?.is_none() {
+            return Err(Failure::new("S3NoSuchBucket", "The specified bucket does not exist"));
+        }
+        let files = transfers.root.files(&source.place).await?;
+        if files.is_empty() {
+            return Err(Failure::new("S3NoSuchKey", "No file in the bucket begins with the prefix"));
+        }
+        let mut import = Import {
+            table,
+            source,
+            progress,
+            batch: Batch::default(),
+            pace: Pace::new(),
+            processed: 0,
+            imported: 0,
+            errors: 0,
+            bytes: 0,
+        };
+        let mut done = Ok(());
+        for (path, _) in &files {
+            done = self.import_file(transfers, &mut import, path).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        if done.is_ok() {
+            done = self.write_batch(transfers, &mut import).await;
+        }
+        import.count();
+        done
+    }
+
+    async fn import_file(
+        &self,
+        transfers: &Transfers,
+        import: &mut Import<'_, '_>,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let source = import.source;
+        let file = transfers.root.disk.open(path, OpenOptions::READ).await?;
+        let (mut lines, mut unpacker) = (Lines::default(), Unpacker::new(source.is_packed));
+        let mut reader = Reader::new(&source.format);
+        let mut position = 0;
+        loop {
+            let read = file.read_at(position, READ_BYTES).await?;
+            position += read.len() as u64;
+            import.bytes += read.len() as u64;
+            let is_end = read.is_empty();
+            let mut parts = read.chunks(if source.is_packed { PACKED_AT_ONCE } else { READ_BYTES });
+            loop {
+                let part = parts.next();
+                // It may unpack to megabytes without a line.
+                import.pace.steps(UNPACK_STEPS).await;
+                let unpacked = match part {
+                    Some(part) => unpacker.unpack(part, &mut lines),
+                    // An empty file is no damaged one.
+                    None if is_end && position > 0 => unpacker.finish(&mut lines),
+                    None => Ok(()),
+                };
+                while let Some(line) = lines.next() {
+                    if !self.import_line(transfers, import, (path, &mut reader), line).await? {
+                        return Ok(());
+                    }
+                }
+                if let Err(error) = unpacked {
+                    import.refuse(path, &format!("the file is not of its format: {error}"));
+                    return Ok(());
+                }
+                if part.is_none() {
+                    break;
+                }
+            }
+            if is_end {
+                break;
+            }
+        }
+        if let Some(line) = lines.last() {
+            self.import_line(transfers, import, (path, &mut reader), line).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the item of a line; whether the rest of the file is to be read.
+    async fn import_line(
+        &self,
+        transfers: &Transfers,
+        import: &mut Import<'_, '_>,
+        (path, reader): (&Path, &mut Reader<'_>),
+        line: Line,
+    ) -> Result<bool, Failure> {
+        let item = match line {
+            Line::TooLong => Err(ApiError::validation("the line is too long for an item")),
+            Line::Text(text) => {
+                import.pace.steps(1 + text.len() / 1024).await;
+                match reader.item(&import.table, &text) {
+                    Ok(Ok(None)) => return Ok(true),
+                    Ok(Ok(Some(item))) => self.update_of(&import.table, item),
+                    Ok(Err(error)) => Err(error),
+                    Err(why) => {
+                        import.processed += 1;
+                        import.refuse(path, &why);
+                        return Ok(false);
+                    }
+                }
+            }
+        };
+        import.processed += 1;
+        match item {
+            Ok((update, bytes)) => {
+                import.batch.updates.push(update);
+                import.batch.bytes += bytes;
+                if import.batch.updates.len() >= BATCH_ITEMS || import.batch.bytes >= BATCH_BYTES {
+                    self.write_batch(transfers, import).await?;
+                }
+            }
+            Err(error) => import.refuse(path, &error.message),
+        }
+        Ok(true)
+    }
+
+    /// The write of an item, and the item's bytes.
+    ///
+    /// # Errors
+    /// As PutItem refuses it.
+    fn update_of(&self, table: &ApiTable, item: Item) -> Result<(PartitionUpdate, usize)> {
+        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        let bytes = item_size(&item);
+        let key = table.key_of_item(&item)?;
+        secondary::check(table.indexes(), None, &item)?;
+        let (timestamp, now) = (self.executor.timestamp(), self.store().now());
+        Ok((table.update(&key, &RowWrite::Put(item), timestamp, now), bytes))
+    }
+
+    /// Writes the items that wait for it.
+    async fn write_batch(&self, transfers: &Transfers, import: &mut Import<'_, '_>) -> Result<(), Failure> {
+        let updates = std::mem::take(&mut import.batch).updates;
+        let count = updates.len() as u64;
+        if count > 0 {
+            let mut pause = RETRY_PAUSE;
+            for _ in 0..RETRIES_MAX {
+                match self.store().write(updates.clone()).await {
+                    Err(error) if error.is_passing() => transfers.rt.sleep(pause).await,
+                    done => {
+                        done?;
+                        import.imported += count;
+                        import.count();
+                        import.progress.save_sometimes().await;
+                        return Ok(());
+                    }
+                }
+                pause *= 2;
+            }
+            self.store().write(updates).await?;
+            import.imported += count;
+        }
+        Ok(())
+    }
+}

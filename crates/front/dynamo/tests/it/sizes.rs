@@ -1,0 +1,154 @@
+//! Sizes by statistics: of tables and indexes (DescribeTable), and of item collections (ReturnItemCollectionMetrics).
+
+use std::rc::Rc;
+
+use dynamo::{Dynamo, Isolation};
+use exec::{ExecLimits, Executor, NodeInfo};
+use serde_json::{Value as Json, json};
+
+use crate::memory::{Memory, TestClock};
+use crate::{body_of, call, create};
+
+fn api_over(memory: Memory) -> Dynamo<Memory> {
+    let node = NodeInfo {
+        cluster_name: "c".to_owned(),
+        snitch: "s".to_owned(),
+        address: ([127, 0, 0, 1], 9042).into(),
+    };
+    let executor = Executor::new(memory, Rc::new(TestClock::default()), node, ExecLimits::default());
+    Dynamo::new(Rc::new(executor), Isolation::Always)
+}
+
+/// A table with two local indexes and a global one.
+fn create_indexed(api: &Dynamo<Memory>) {
+    let keys = |range: &str| json!([{ "AttributeName": "p", "KeyType": "HASH" }, { "AttributeName": range, "KeyType": "RANGE" }]);
+    let index = |name: &str, range: &str| json!({ "IndexName": name, "KeySchema": keys(range), "Projection": { "ProjectionType": "ALL" } });
+    let attribute = |name: &str| json!({ "AttributeName": name, "AttributeType": "S" });
+    let request = json!({
+        "TableName": "indexed", "BillingMode": "PAY_PER_REQUEST", "KeySchema": keys("c"),
+        "AttributeDefinitions": [attribute("p"), attribute("c"), attribute("a"), attribute("b")],
+        "LocalSecondaryIndexes": [index("by_a", "a"), index("by_b", "b")],
+        "GlobalSecondaryIndexes": [index("everywhere", "a")],
+    });
+    body_of(call(api, "CreateTable", &request.to_string()));
+}
+
+fn put(api: &Dynamo<Memory>, table: &str, p: &str, c: &str) -> Json {
+    let request = json!({
+        "TableName": table, "Item": { "p": { "S": p }, "c": { "S": c } }, "ReturnItemCollectionMetrics": "SIZE"
+    });
+    body_of(call(api, "PutItem", &request.to_string()))
+}
+
+fn collection(p: &str, upper: f64) -> Json {
+    json!({ "ItemCollectionKey": { "p": { "S": p } }, "SizeEstimateRangeGB": [0.0, upper] })
+}
+
+#[test]
+fn every_write_shows_the_collection_of_its_item() {
+    let api = api_over(Memory::new());
+    create_indexed(&api);
+    create(&api, "plain", Some("S"));
+    assert_eq!(put(&api, "indexed", "x", "1"), json!({ "ItemCollectionMetrics": collection("x", 1.0) }));
+    assert_eq!(put(&api, "plain", "x", "1"), json!({}), "a table without local indexes has none");
+    let key = json!({ "p": { "S": "x" }, "c": { "S": "1" } });
+    for operation in ["UpdateItem", "DeleteItem"] {
+        let request = json!({ "TableName": "indexed", "Key": key, "ReturnItemCollectionMetrics": "SIZE" });
+        let answer = body_of(call(&api, operation, &request.to_string()));
+        assert_eq!(answer["ItemCollectionMetrics"], collection("x", 1.0), "{operation}");
+    }
+    for value in [json!("NONE"), Json::Null] {
+        let request = json!({ "TableName": "indexed", "Key": key, "ReturnItemCollectionMetrics": value });
+        assert_eq!(body_of(call(&api, "UpdateItem", &request.to_string())), json!({}));
+    }
+}
+
+#[test]
+fn batches_and_transactions_show_each_collection_once() {
+    let api = api_over(Memory::new());
+    create_indexed(&api);
+    create(&api, "plain", Some("S"));
+    let item = |p: &str, c: &str| json!({ "p": { "S": p }, "c": { "S": c } });
+    let put = |p: &str, c: &str| json!({ "PutRequest": { "Item": item(p, c) } });
+    let batch = json!({ "ReturnItemCollectionMetrics": "SIZE", "RequestItems": {
+        "indexed": [put("x", "1"), put("x", "2"), { "DeleteRequest": { "Key": item("y", "1") } }],
+        "plain": [put("x", "1")],
+    } });
+    let expected = json!({ "indexed": [collection("x", 1.0), collection("y", 1.0)] });
+    let answer = body_of(call(&api, "BatchWriteItem", &batch.to_string()));
+    assert_eq!(answer["ItemCollectionMetrics"], expected);
+    let of = |name: &str, p: &str, c: &str| {
+        let condition = "attribute_not_exists(z)";
+        match name {
+            "Put" => json!({ name: { "TableName": "indexed", "Item": item(p, c) } }),
+            "ConditionCheck" => {
+                json!({ name: { "TableName": "indexed", "Key": item(p, c), "ConditionExpression": condition } })
+            }
+            _ => json!({ name: { "TableName": "indexed", "Key": item(p, c) } }),
+        }
+    };
+    let parts =
+        [of("Put", "x", "3"), of("Delete", "x", "1"), of("Put", "y", "2"), of("ConditionCheck", "z", "1")];
+    let mut request = json!({ "ReturnItemCollectionMetrics": "SIZE", "TransactItems": parts });
+    let answer = body_of(call(&api, "TransactWriteItems", &request.to_string()));
+    assert_eq!(answer["ItemCollectionMetrics"], expected, "a check writes nothing");
+    request["ReturnItemCollectionMetrics"] = json!("NONE");
+    assert_eq!(body_of(call(&api, "TransactWriteItems", &request.to_string())), json!({}));
+}
+
+#[test]
+fn a_collection_is_no_larger_than_the_largest_partition_and_its_indexes() {
+    let memory = Memory::new();
+    memory.row_bytes.set(1 << 30);
+    let api = api_over(memory);
+    create_indexed(&api);
+    put(&api, "indexed", "x", "1");
+    assert_eq!(put(&api, "indexed", "x", "2"), json!({ "ItemCollectionMetrics": collection("x", 6.0) }));
+}
+
+#[test]
+fn the_parameter_has_two_values() {
+    let api = api_over(Memory::new());
+    create_indexed(&api);
+    let key = json!({ "p": { "S": "x" }, "c": { "S": "1" } });
+    let requests = [
+        ("PutItem", json!({ "TableName": "indexed", "Item": key })),
+        ("UpdateItem", json!({ "TableName": "indexed", "Key": key })),
+        ("DeleteItem", json!({ "TableName": "indexed", "Key": key })),
+        ("BatchWriteItem", json!({ "RequestItems": { "indexed": [{ "PutRequest": { "Item": key } }] } })),
+        (
+            "TransactWriteItems",
+            json!({ "TransactItems": [{ "Put": { "TableName": "indexed", "Item": key } }] }),
+        ),
+    ];
+    for (operation, mut request) in requests {
+        request["ReturnItemCollectionMetrics"] = json!("BYTES");
+        let answer = call(&api, operation, &request.to_string());
+        assert_eq!(answer.status, 400, "{operation}");
+        let text = "1 validation error detected: Value 'BYTES' at 'returnItemCollectionMetrics' failed to satisfy \
+                    constraint: Member must satisfy enum value set: [SIZE, NONE]";
+        assert!(answer.body.contains(text), "{operation}: {}", answer.body);
+    }
+}
+
+#[test]
+fn tables_and_indexes_show_what_they_hold() {
+    let sizes = |memory: Memory| {
+        let api = api_over(memory);
+        create_indexed(&api);
+        for c in ["1", "2", "3"] {
+            put(&api, "indexed", "x", c);
+        }
+        let table = body_of(call(&api, "DescribeTable", r#"{"TableName":"indexed"}"#))["Table"].clone();
+        let figures = [
+            &table["ItemCount"],
+            &table["TableSizeBytes"],
+            &table["LocalSecondaryIndexes"][1]["ItemCount"],
+            &table["GlobalSecondaryIndexes"][0]["IndexSizeBytes"],
+        ];
+        figures.map(|figure| figure.as_u64().expect("a number"))
+    };
+    assert_eq!(sizes(Memory::new()), [3, 300, 3, 300]);
+    // Two nodes of one datacenter with one replica: the first has nearly all of the ring.
+    assert_eq!(sizes(Memory::with_nodes(&["datacenter1", "datacenter1"])), [3, 300, 3, 300]);
+}
