@@ -189,6 +189,11 @@ impl RunningShard {
         &self.repair
     }
 
+    /// The hints that the shard stores.
+    pub(crate) fn hints(&self) -> &Hints {
+        self.handoff.hints()
+    }
+
     /// The shard's part in topology changes.
     pub(crate) fn streamer(&self) -> &RangeStreamer {
         &self.streamer

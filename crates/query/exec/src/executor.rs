@@ -723,6 +723,7 @@ impl<C: Coordinator> Executor<C> {
                 keyspace: request.keyspace,
                 view: &view,
                 table_id: self.call.time_uuid(),
+                default_keyspace_rf: request.limits.default_keyspace_rf,
                 now_micros: self.timestamp(),
                 functions: &request.limits.functions,
                 materialized_views: request.limits.materialized_views,

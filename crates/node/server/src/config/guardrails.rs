@@ -91,6 +91,20 @@ impl Config {
             self.maximum_replication_factor_fail_threshold,
             Side::Most,
         )?;
+        let factor = u64::from(self.default_keyspace_rf);
+        if factor == 0 {
+            return Err(ConfigError::Conflict("default_keyspace_rf cannot be less than 1".to_owned()));
+        }
+        if let Some(least) = into.minimum_replication_factor.fail.filter(|least| factor < *least) {
+            return Err(ConfigError::Conflict(format!(
+                "default_keyspace_rf ({factor}) cannot be less than minimum_replication_factor_fail_threshold ({least})"
+            )));
+        }
+        if let Some(most) = into.maximum_replication_factor.fail.filter(|most| factor > *most) {
+            return Err(ConfigError::Conflict(format!(
+                "default_keyspace_rf ({factor}) cannot be greater than maximum_replication_factor_fail_threshold ({most})"
+            )));
+        }
         Ok(())
     }
 
@@ -264,6 +278,9 @@ mod tests {
         for refused in [
             &[("tables_warn_threshold", "0")][..],
             &[("tables_fail_threshold", "-2")],
+            &[("default_keyspace_rf", "0")],
+            &[("default_keyspace_rf", "1"), ("minimum_replication_factor_fail_threshold", "2")],
+            &[("default_keyspace_rf", "4"), ("maximum_replication_factor_fail_threshold", "3")],
             &[("tables_warn_threshold", "9"), ("tables_fail_threshold", "5")],
             &[
                 ("minimum_replication_factor_warn_threshold", "2"),

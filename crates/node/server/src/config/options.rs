@@ -235,6 +235,7 @@ options! {
     compaction_large_row_warning_threshold_mb: u32 = 10, live "Rows of more MiB are listed in system.large_rows.";
     compaction_large_cell_warning_threshold_mb: u32 = 1, live "Cells and collections of more MiB are listed in system.large_cells.";
     compaction_collection_elements_count_warning_threshold: u32 = 10_000, live "So are collections of more elements.";
+    default_keyspace_rf: u16 = 1, live "Copies of a keyspace whose replication does not say how many, from 1.";
     auto_snapshot: bool = true, live "Snapshot before DROP and TRUNCATE.";
     incremental_backups: bool = false, live "Link every flushed SSTable into backups/.";
     #[alias("read_request_timeout_in_ms", "ms")]

@@ -106,6 +106,108 @@ fn a_node_describes_itself() {
     assert!(!asked.say(&["tablestats", "-i", "ks"]).contains("Keyspace: ks\n"));
 }
 
+/// Verbs about a table as the node stores it, its compactions, hints and the failure detector.
+#[test]
+fn a_node_describes_its_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    (0..50).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
+    let none = asked.json(&["tablehistograms", "ks", "t"]);
+    assert_eq!(none[0]["histograms"]["partition_size"], serde_json::Value::Null, "nothing was flushed");
+    asked.say(&["flush", "ks", "t"]);
+    let read = |k: i32| format!("SELECT * FROM ks.t WHERE k = {k} BYPASS CACHE");
+    (0..50).for_each(|k| drop(client.query(&read(k))));
+
+    let found = asked.json(&["tablehistograms", "ks.t"]);
+    let of = |figure: &str, name: &str| found[0]["histograms"][figure][name].as_u64().unwrap();
+    assert!(of("write_latency", "50%") > 0 && of("read_latency", "Max") >= of("read_latency", "50%"));
+    assert_eq!((of("sstables_per_read", "Max"), of("cell_count", "Max")), (1, 1), "{found}");
+    assert!((10..1_000).contains(&of("partition_size", "50%")), "{found}");
+    assert!(asked.say(&["tablehistograms", "ks", "t"]).starts_with("ks/t histograms\nPercentile "));
+    assert!(
+        asked.try_say(&["tablehistograms", "ks", "nope"]).unwrap_err().contains("there is no table ks:nope")
+    );
+    assert!(asked.try_say(&["tablehistograms", "ks"]).unwrap_err().contains("requires keyspace and table"));
+
+    let paths = asked.json(&["datapaths", "ks.t"]);
+    let directory = Path::new(paths[0]["paths"][0].as_str().unwrap());
+    assert!(directory.is_dir() && directory.starts_with(dir.path()), "{directory:?}");
+    let sstables = asked.say(&["getsstables", "ks", "t", "7"]);
+    let file = Path::new(sstables.trim_end());
+    assert!(file.is_file() && file.parent() == Some(directory), "{sstables}");
+    assert_eq!(asked.say(&["getsstables", "ks", "t", "700"]), "");
+    let sample = asked.say(&["rangekeysample"]);
+    assert!(sample.starts_with("RangeKeySample: \n\t") && sample.lines().count() > 1, "{sample}");
+
+    assert_eq!(asked.say(&["statusautocompaction", "ks"]), "running\n");
+    asked.say(&["disableautocompaction", "ks", "t"]);
+    assert_eq!(asked.say(&["statusautocompaction", "ks", "t"]), "not running\n");
+    assert_eq!(asked.say(&["statusautocompaction"]), "partially running\n");
+    asked.say(&["enableautocompaction"]);
+    assert_eq!(asked.say(&["statusautocompaction"]), "running\n");
+    assert!(asked.say(&["getcompactionthreshold", "ks", "t"]).ends_with(" min = 4,  max = 32\n"));
+
+    assert_eq!(asked.say(&["listpendinghints"]), "This node does not have any pending hints\n");
+    for verb in ["pausehandoff", "resumehandoff", "truncatehints"] {
+        assert_eq!(asked.say(&[verb]), "", "{verb}");
+    }
+    assert!(asked.try_say(&["truncatehints", "10.9.9.9"]).unwrap_err().contains("there is no node 10.9.9.9"));
+    assert_eq!(asked.say(&["failuredetector"]), "  Endpoint,             Phi\n");
+    let refused = asked.try_say(&["upgradesstables", "-a", "ks"]).unwrap_err();
+    assert!(refused.contains("nodetool upgradesstables has no meaning here: files of all"), "{refused}");
+}
+
+#[test]
+fn guardrails_and_the_default_replication_factor_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    assert_eq!(asked.say(&["getdefaultrf"]), "1\n");
+    asked.say(&["setdefaultrf", "3"]);
+    assert_eq!(asked.say(&["getdefaultrf"]), "3\n");
+    assert!(asked.try_say(&["setdefaultrf", "0"]).unwrap_err().contains("cannot be less than 1"));
+    let mut client = node.client(1, Version::V4);
+    client.query("CREATE KEYSPACE simple WITH replication = {'class': 'SimpleStrategy'}");
+    client.query("CREATE KEYSPACE topology WITH replication = {'class': 'NetworkTopologyStrategy'}");
+    for (name, factor) in [("simple", "'replication_factor': '3'"), ("topology", "'datacenter1': '3'")] {
+        let text = &client.texts(&format!("DESCRIBE KEYSPACE {name}"))[0][3];
+        assert!(text.contains(factor), "{text}");
+    }
+
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[-1, -1]\n");
+    asked.say(&["setguardrailsconfig", "tables_threshold", "9", "5"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[9, 5]\n");
+    asked.say(&["setguardrailsconfig", "tables_threshold", "4", "2"]);
+    let refused = asked.try_say(&["setguardrailsconfig", "tables_threshold", "3", "8"]).unwrap_err();
+    assert!(refused.contains("should be lower than the fail threshold"), "{refused}");
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[4, 2]\n", "both are as before");
+    asked.say(&["setguardrailsconfig", "collection_size_threshold", "2MiB", "1MiB"]);
+    asked.say(&["setguardrailsconfig", "collection_size_threshold", "null", "1MiB"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "collection_size_threshold"]), "[null, 1MiB]\n");
+    asked.say(&["setguardrailsconfig", "group_by_enabled", "false"]);
+    asked.say(&["setguardrailsconfig", "table_properties_warned", "cdc", "comment"]);
+    let all = asked.say(&["getguardrailsconfig"]);
+    assert!(all.lines().any(|line| line.split_whitespace().eq(["group_by_enabled", "false"])), "{all}");
+    assert!(all.contains("[cdc,comment]"), "{all}");
+    assert!(!asked.say(&["getguardrailsconfig", "-c", "flags"]).contains("_threshold"));
+    let expanded = asked.say(&["getguardrailsconfig", "--expand", "tables_threshold"]);
+    assert_eq!(expanded, "tables_fail_threshold 4\ntables_warn_threshold 2\n");
+    for (arguments, expected) in [
+        (&["setguardrailsconfig", "tables_threshold", "4"][..], "is expecting 2 argument values. Getting 1"),
+        (&["setguardrailsconfig", "group_by_enabled", "maybe"], "Use 'true' or 'false'"),
+        (&["setguardrailsconfig", "nope_enabled", "true"], "Guardrail nope_enabled not found."),
+        (&["getguardrailsconfig", "nope"], "Guardrail nope not found."),
+    ] {
+        let refused = asked.try_say(arguments).unwrap_err();
+        assert!(refused.contains(expected), "{arguments:?}: {refused}");
+    }
+}
+
 #[test]
 fn settings_change_while_the_node_runs() {
     let dir = tempfile::tempdir().unwrap();
