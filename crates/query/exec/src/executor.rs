@@ -375,7 +375,10 @@ impl<C: Coordinator> Executor<C> {
         request: &Request<'_>,
         sink: &mut S,
     ) -> Result<()> {
-        let Some(mut guard) = self.guard(request) else { return Ok(()) };
+        let has_index = || updates.iter().any(|update| !update.table.indexes.is_empty());
+        let is_guarded = self.is_guarded.get() || (has_index() && request.limits.guardrails.binds_terms());
+        let guard = if is_guarded { self.guard_of_role(request) } else { None };
+        let Some(mut guard) = guard else { return Ok(()) };
         guard.updates(updates)?;
         guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         Ok(())

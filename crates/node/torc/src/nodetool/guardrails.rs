@@ -16,6 +16,9 @@ const FLAGS: &[&str] = &[
     "drop_keyspace_enabled",
     "drop_truncate_table_enabled",
     "group_by_enabled",
+    "intersect_filtering_query_enabled",
+    "intersect_filtering_query_warned",
+    "non_partition_restricted_index_query_enabled",
     "read_before_write_list_operations_enabled",
     "secondary_indexes_enabled",
     "simplestrategy_enabled",
@@ -29,6 +32,9 @@ const FLAGS: &[&str] = &[
 /// Two bounds of a figure, the options `…_warn_threshold` and `…_fail_threshold`.
 const THRESHOLDS: &[&str] = &[
     "collection_size_threshold",
+    "column_ascii_value_size_threshold",
+    "column_blob_value_size_threshold",
+    "column_text_and_varchar_value_size_threshold",
     "column_value_size_threshold",
     "columns_per_table_threshold",
     "fields_per_udt_threshold",
@@ -42,6 +48,9 @@ const THRESHOLDS: &[&str] = &[
     "minimum_timestamp_threshold",
     "page_size_threshold",
     "partition_keys_in_select_threshold",
+    "sai_frozen_term_size_threshold",
+    "sai_string_term_size_threshold",
+    "sai_vector_term_size_threshold",
     "secondary_indexes_per_table_threshold",
     "tables_threshold",
     "vector_dimensions_threshold",
@@ -199,12 +208,15 @@ fn set_bounds(api: &Api, name: &str, fail: &str, warn: &str) -> Result<Value, Fa
     };
     let (fail_before, warn_before) = (before(&fail_name)?, before(&warn_name)?);
     // The form that turns a bound off differs: numbers have -1, times 0, sizes nothing.
-    let off = match server::config::Config::default().value_of(&warn_name) {
-        Some(default) => default,
-        None => return Err(format!("Guardrail {name} not found.")),
+    let off = match server::config::Config::option(&warn_name).map(|option| option.kind) {
+        Ok("integer") => "-1",
+        // Of times nothing is none; of sizes an empty text.
+        Ok(_) if name.ends_with("_timestamp_threshold") => "0s",
+        Ok(_) => "",
+        Err(error) => return Err(error.to_string()),
     };
-    let plain = |value: &str| if value == "null" { off.clone() } else { value.to_owned() };
-    change(api, &warn_name, &off)?;
+    let plain = |value: &str| if value == "null" { off.to_owned() } else { value.to_owned() };
+    change(api, &warn_name, off)?;
     let changed = change(api, &fail_name, &plain(fail)).and_then(|_| change(api, &warn_name, &plain(warn)));
     if changed.is_err() {
         change(api, &fail_name, &fail_before)?;

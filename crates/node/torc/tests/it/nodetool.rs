@@ -189,6 +189,11 @@ fn guardrails_and_the_default_replication_factor_change() {
     asked.say(&["setguardrailsconfig", "collection_size_threshold", "2MiB", "1MiB"]);
     asked.say(&["setguardrailsconfig", "collection_size_threshold", "null", "1MiB"]);
     assert_eq!(asked.say(&["getguardrailsconfig", "collection_size_threshold"]), "[null, 1MiB]\n");
+    assert_eq!(asked.say(&["getguardrailsconfig", "sai_string_term_size_threshold"]), "[8KiB, 1KiB]\n");
+    asked.say(&["setguardrailsconfig", "sai_string_term_size_threshold", "null", "null"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "sai_string_term_size_threshold"]), "[null, null]\n");
+    asked.say(&["setguardrailsconfig", "maximum_timestamp_threshold", "2d", "null"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "maximum_timestamp_threshold"]), "[172800s, null]\n");
     asked.say(&["setguardrailsconfig", "group_by_enabled", "false"]);
     asked.say(&["setguardrailsconfig", "table_properties_warned", "cdc", "comment"]);
     let all = asked.say(&["getguardrailsconfig"]);
