@@ -101,7 +101,7 @@ impl RunningShard {
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
         let transfers = Streaming::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
-        let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
+        let front = Front::new(rt, &boot, coordinator.clone(), setup.front)?;
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
         let streamer = RangeStreamer::new(&coordinator, &engine, &transfers);
         Ok(Self {
