@@ -144,6 +144,11 @@ impl Membership {
         self.liveness.snapshot()
     }
 
+    /// How unlikely the silence of a node is by now, as the failure detector counts it: minus the decimal logarithm of its chance.
+    pub fn phi(&self, host: HostId) -> f64 {
+        self.liveness.phi(host)
+    }
+
     /// The cluster as it is known now; it shares the rings and placements of `before` where only liveness has changed since.
     pub fn view(&self, before: Option<&ClusterView>) -> Option<ClusterView> {
         self.view_of(&self.group.applied().state, before)

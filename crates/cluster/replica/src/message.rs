@@ -4,13 +4,14 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::{
-    Candidate, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TableSize,
-    TokenSpan,
+    Candidate, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TableHistograms,
+    TableSize, TokenSpan,
 };
-use mutation::{PartitionUpdate, Repaired};
+use mutation::{DecoratedKey, PartitionUpdate, Repaired};
 use rt::Instant;
 use schema::{Schema, TableId};
 
@@ -40,6 +41,11 @@ pub enum TableOperation {
     RebuildIndexes {
         /// Of these names, or all.
         names: Vec<String>,
+    },
+    /// Stop the compactions that begin by themselves, or allow them again, until the node ends.
+    SetAutoCompaction {
+        /// Whether they are allowed.
+        is_on: bool,
     },
     /// Hard-link the SSTables.
     Snapshot {
@@ -103,6 +109,15 @@ rt::shard_calls! {
         /// About how much a table holds.
         #[derive(Clone, Debug)]
         TableSizeOfShard { table: TableId } -> TableSize,
+        /// The distributions of a table's requests and partitions.
+        #[derive(Clone, Debug)]
+        HistogramsOfShard { table: TableId } -> Option<Box<TableHistograms>>,
+        /// The tokens of sampled partitions of a table.
+        #[derive(Clone, Debug)]
+        SampledTokens { table: TableId } -> Vec<i64>,
+        /// Paths of the data files that hold a partition that the shard owns.
+        #[derive(Clone, Debug)]
+        SstablesOf { table: TableId, key: DecoratedKey } -> Result<Vec<PathBuf>, ReplicaError>,
         /// Figures of this moment.
         #[derive(Clone, Debug)]
         Stats {} -> Box<EngineStats>,

@@ -6,8 +6,9 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    Apply, BuiltIndexes, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, RangeRepaired, Read,
-    Sample, SetRepaired, SetRepairedUpto, SetSchema, Stats, TableSizeOfShard, TakeMark,
+    Apply, BuiltIndexes, HistogramsOfShard, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate,
+    RangeRepaired, Read, Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats,
+    TableSizeOfShard, TakeMark,
 };
 use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
 
@@ -66,6 +67,9 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
         BuiltIndexes {  } => replica.engine().built_indexes(),
         LocalFiguresOfShard {  } => replica.engine().local_figures(),
         TableSizeOfShard { table } => replica.engine().table_size(table),
+        HistogramsOfShard { table } => replica.engine().table_histograms(table).map(Box::new),
+        SampledTokens { table } => replica.engine().sampled_tokens(table),
+        SstablesOf { table, key } => replica.engine().sstables_of(table, &key).await.map_err(ReplicaError::from),
         Stats {  } => Box::new(replica.engine().stats()),
     })
 }
@@ -79,6 +83,7 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
         }
         TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
         TableOperation::RebuildIndexes { names } => engine.rebuild_indexes(table, &names).await?,
+        TableOperation::SetAutoCompaction { is_on } => engine.set_auto_compaction(table, is_on)?,
         TableOperation::Snapshot { name } => engine.snapshot(table, &name).await?,
         TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
     }

@@ -2,12 +2,16 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::{Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TableSize, TokenSpan};
+use engine::{
+    Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Sampled, TableHistograms, TableSize,
+    TokenSpan,
+};
 use futures_util::future::{join_all, try_join_all};
-use mutation::{PartitionUpdate, Repaired, Row};
+use mutation::{DecoratedKey, PartitionUpdate, Repaired, Row};
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardCall, ShardId};
 use schema::{Schema, TableId};
@@ -392,6 +396,32 @@ impl Replica {
             sums.entry(table).or_default().merge(&figures);
         }
         sums
+    }
+
+    /// The distributions of a table's requests and partitions, over all shards; none when no shard stores the table.
+    pub async fn table_histograms(&self, table: TableId) -> Option<TableHistograms> {
+        let shards = join_all(self.0.port.ask_each(message::HistogramsOfShard { table })).await;
+        shards.into_iter().flatten().map(|histograms| *histograms).reduce(|mut all, other| {
+            all.merge(&other);
+            all
+        })
+    }
+
+    /// The tokens of sampled partitions of a table's SSTables, in order.
+    pub async fn sampled_tokens(&self, table: TableId) -> Vec<i64> {
+        let shards = join_all(self.0.port.ask_each(message::SampledTokens { table })).await;
+        let mut tokens: Vec<i64> = shards.into_iter().flatten().collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    /// Paths of the data files of this node that hold rows or deletions of the partition of this key.
+    ///
+    /// # Errors
+    /// [`ReplicaError::UnknownTable`]; those of a file that cannot be read.
+    pub async fn sstables_of(&self, table: TableId, key: Vec<u8>) -> Result<Vec<PathBuf>, ReplicaError> {
+        let key = DecoratedKey::new(key.into());
+        self.call(self.shard_of(key.token), message::SstablesOf { table, key }).await
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.

@@ -1,6 +1,8 @@
 //! The interface of administration to a node.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +12,14 @@ use coordinator::{
     BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
     ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
 };
-use engine::{EngineStats, Sampled, SnapshotRecord};
+use engine::{EngineStats, Sampled, SnapshotRecord, TableHistograms};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
 use rpc::RpcStats;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
-use schema::{Schema, TableId};
+use schema::{Schema, Table, TableId};
+use topology::HostId;
 
 use crate::AlternatorFigures;
 
@@ -242,6 +245,26 @@ pub trait Node {
     /// # Errors
     /// A [`DiskError`] when a directory cannot be listed.
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
+    /// The distributions of a table's requests and partitions on this node; none when it stores no such table.
+    fn table_histograms(&self, table: TableId) -> LocalBoxFuture<Option<TableHistograms>>;
+    /// The tokens of sampled partitions of a table's SSTables, in order.
+    fn sampled_tokens(&self, table: TableId) -> LocalBoxFuture<Vec<i64>>;
+    /// Paths of the data files of this node that hold rows or deletions of the partition of this key.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] when the table is unknown, or a file cannot be read.
+    fn sstables_of(&self, table: TableId, key: Vec<u8>)
+    -> LocalBoxFuture<Result<Vec<PathBuf>, ReplicaError>>;
+    /// The directory of a table's SSTables.
+    fn table_directory(&self, table: &Table) -> PathBuf;
+    /// How unlikely a node's silence is: minus the decimal logarithm of its chance; 0 for one that is down or unknown.
+    fn phi(&self, host: HostId) -> f64;
+    /// The hints that this node stores for others.
+    fn pending_hints(&self) -> LocalBoxFuture<BTreeMap<HostId, HintFigures>>;
+    /// Has the node deliver no hints, or deliver them again, until it ends.
+    fn pause_hints(&self, is_paused: bool) -> LocalBoxFuture<()>;
+    /// Drops the hints that are stored for a node, or for all.
+    fn drop_hints(&self, host: Option<HostId>) -> LocalBoxFuture<()>;
     /// How far each node of the ring is with building a materialized view.
     fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {
         let _ = view;

@@ -1,6 +1,7 @@
 //! The node as administration sees it, and its two ports.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,18 +14,21 @@ use admin::{
 };
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
-use coordinator::{ClusterView, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode};
-use engine::{Sampled, SnapshotRecord};
+use coordinator::{
+    ClusterView, HintFigures, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
+};
+use engine::{Sampled, SnapshotRecord, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
 use replica::{ReplicaError, TableOperation};
 use rt::mesh::Port;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
-use schema::{Schema, TableId};
+use schema::{Schema, Table, TableId};
 use session::ConnectionInfo;
+use topology::HostId;
 
 use crate::boot::Boot;
-use crate::orders::{ChangeSetting, Figures, Order, Quiesce, Report};
+use crate::orders::{ChangeSetting, DropHints, Figures, Order, PauseHints, Quiesce, Report};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};
 
@@ -265,6 +269,48 @@ impl Node for View {
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
         let (rt, data) = (self.rt.clone(), self.data.clone());
         Box::pin(async move { engine::list_snapshots(rt.disk(), &data).await })
+    }
+
+    fn table_histograms(&self, table: TableId) -> LocalBoxFuture<Option<TableHistograms>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.table_histograms(table).await })
+    }
+
+    fn sampled_tokens(&self, table: TableId) -> LocalBoxFuture<Vec<i64>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.sampled_tokens(table).await })
+    }
+
+    fn sstables_of(
+        &self,
+        table: TableId,
+        key: Vec<u8>,
+    ) -> LocalBoxFuture<Result<Vec<PathBuf>, ReplicaError>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.sstables_of(table, key).await })
+    }
+
+    fn table_directory(&self, table: &Table) -> PathBuf {
+        engine::table_dir(&self.data, table)
+    }
+
+    fn phi(&self, host: HostId) -> f64 {
+        self.membership.phi(host)
+    }
+
+    fn pending_hints(&self) -> LocalBoxFuture<BTreeMap<HostId, HintFigures>> {
+        let coordinator = self.shard.coordinator().clone();
+        Box::pin(async move { coordinator.kept_hints().await })
+    }
+
+    fn pause_hints(&self, is_paused: bool) -> LocalBoxFuture<()> {
+        let port = self.port.clone();
+        Box::pin(async move { drop(join_all(port.ask_each(PauseHints { is_paused })).await) })
+    }
+
+    fn drop_hints(&self, host: Option<HostId>) -> LocalBoxFuture<()> {
+        let port = self.port.clone();
+        Box::pin(async move { drop(join_all(port.ask_each(DropHints { host })).await) })
     }
 
     fn view_builds(&self, view: TableId) -> LocalBoxFuture<Vec<(ViewNode, ViewBuildStatus)>> {

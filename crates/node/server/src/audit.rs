@@ -7,6 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use exec::audit::{AuditCategory, AuditEntry, AuditEvent, AuditFilter, AuditLog};
 use futures_util::future::LocalBoxFuture;
@@ -15,12 +17,49 @@ use rt::{DiskError, File, Group, IoBuf, OpenOptions, Rt, Task};
 
 use crate::Config;
 
+/// Between two reports of entries that syslog lost.
+const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of lines that wait to be written; requests wait when there are more.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 /// A file is rotated at a share of what the shard may keep, within these bounds.
 const FILE_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
 /// The share.
 const FILES_KEPT: u64 = 8;
+
+/// Messages of syslog that wait to be sent; more are lost, for nobody waits for a server of logs.
+const MESSAGES_MAX: usize = 4_096;
+
+/// Opens the way to a server of syslog: a socket's path, or an address for UDP. The error is the operator's sentence.
+pub type SyslogHook = Arc<dyn Fn(&SyslogTarget, usize) -> Result<SyslogSender, String> + Send + Sync>;
+/// Sends a message without waiting; false when so many wait already that it is lost.
+pub type SyslogSender = Arc<dyn Fn(String) -> bool + Send + Sync>;
+
+/// Where messages of syslog go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyslogTarget {
+    /// A socket for datagrams on this machine.
+    Socket(PathBuf),
+    /// UDP.
+    Udp(SocketAddr),
+}
+
+impl SyslogTarget {
+    /// An absolute path, or an address with its port.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.starts_with('/') {
+            true => Some(Self::Socket(text.into())),
+            false => text.parse().ok().map(Self::Udp),
+        }
+    }
+}
+
+/// Where the entries of a shard go.
+enum Sink {
+    /// Files.
+    Files,
+    /// A server of syslog.
+    Syslog(SyslogSender),
+}
 
 /// The audit log of one shard, of which there is none while it is disabled.
 #[derive(Clone)]
@@ -40,12 +79,28 @@ struct Inner {
     is_stopping: Cell<bool>,
     /// Entries that could not be written.
     lost: Cell<u64>,
+    sink: Sink,
+    /// Entries that syslog lost were reported then.
+    loss_reported: Cell<Option<rt::Instant>>,
     writer: RefCell<Option<Task<()>>>,
 }
 
 impl ShardAudit {
-    /// The log in a directory, or none, as the configuration says.
-    pub(crate) fn new(rt: &Rt, config: &Config, directory: &Path) -> Self {
+    /// The log in a directory or to a server of syslog, or none, as the configuration says.
+    ///
+    /// # Errors
+    /// The operator's sentence when the way to the server of syslog cannot be opened.
+    pub(crate) fn new(
+        rt: &Rt,
+        config: &Config,
+        directory: &Path,
+        syslog: Option<&SyslogHook>,
+    ) -> Result<Self, String> {
+        let sink = match (config.audit_syslog_target(), syslog) {
+            (None, _) => Sink::Files,
+            (Some(target), Some(open)) => Sink::Syslog(open(&target, MESSAGES_MAX)?),
+            (Some(_), None) => return Err("this process has no way to syslog".to_owned()),
+        };
         let audit = Self(Rc::new(Inner {
             rt: rt.clone(),
             directory: directory.to_owned(),
@@ -58,10 +113,12 @@ impl ShardAudit {
             room: Notify::new(),
             is_stopping: Cell::new(false),
             lost: Cell::new(0),
+            sink,
+            loss_reported: Cell::new(None),
             writer: RefCell::default(),
         }));
         audit.configure(config);
-        audit
+        Ok(audit)
     }
 
     /// Uses changed settings for the entries from now on.
@@ -71,7 +128,8 @@ impl ShardAudit {
         let shards = u64::from(inner.rt.shard_count());
         inner.bytes_max.set(config.audit_logging_options_max_log_size.0 / shards);
         inner.is_enabled.set(config.audit_logging_options_enabled);
-        if inner.is_enabled.get() && inner.writer.borrow().is_none() {
+        let writes_files = matches!(inner.sink, Sink::Files);
+        if writes_files && inner.is_enabled.get() && inner.writer.borrow().is_none() {
             let writer = inner.clone();
             let task = inner.rt.spawn(Group::Maintenance, async move { writer.write().await });
             inner.writer.replace(Some(task));
@@ -116,6 +174,12 @@ impl AuditLog for ShardAudit {
 
     fn record(&self, entry: AuditEntry) -> LocalBoxFuture<'static, ()> {
         let inner = self.0.clone();
+        if let Sink::Syslog(send) = &inner.sink {
+            if !send(entry.syslog(inner.host)) {
+                inner.message_lost();
+            }
+            return Box::pin(std::future::ready(()));
+        }
         let line = entry.line(inner.host);
         Box::pin(async move {
             loop {
@@ -165,6 +229,20 @@ impl Inner {
             && let Err(error) = current.file.sync_data().await
         {
             tracing::warn!("the audit log cannot be synced: {error}");
+        }
+    }
+
+    /// Counts a message that syslog lost; the log of the node reports it at most every ten seconds.
+    fn message_lost(&self) {
+        self.lost.set(self.lost.get() + 1);
+        let now = self.rt.now();
+        let is_due = self.loss_reported.get().is_none_or(|at| now.duration_since(at) >= LOSS_INTERVAL);
+        if is_due {
+            self.loss_reported.set(Some(now));
+            tracing::error!(
+                "the audit log cannot be sent to syslog fast enough: {} entries are lost since the start",
+                self.lost.get()
+            );
         }
     }
 
@@ -241,7 +319,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Mutex;
 
     use rt::shard_mains;
     use rt_sim::{NodeConfig, Simulation};
@@ -271,7 +349,7 @@ mod tests {
                         audit_logging_options_max_log_size: crate::Size(max_log_size),
                         ..Config::default()
                     };
-                    let audit = ShardAudit::new(&rt, &config, Path::new("/audit"));
+                    let audit = ShardAudit::new(&rt, &config, Path::new("/audit"), None).expect("files");
                     work(rt.clone(), audit).await;
                 }
             })
@@ -299,7 +377,7 @@ mod tests {
             let file = rt.disk().open("/audit/audit-0.log", OpenOptions::READ_WRITE).await.unwrap();
             file.set_len(lines.len() as u64 - 5).await.unwrap();
             let config = Config { audit_logging_options_enabled: true, ..Config::default() };
-            let again = ShardAudit::new(&rt, &config, Path::new("/audit"));
+            let again = ShardAudit::new(&rt, &config, Path::new("/audit"), None).expect("files");
             again.record(entry(7, 1)).await;
             again.stop().await;
             let lines = text(&rt, "audit-0.log").await;
@@ -327,6 +405,41 @@ mod tests {
             assert!(listed.len() > 3, "{listed:?}");
             assert!((4 << 20..11 << 20).contains(&total), "{total} bytes");
             assert!(text(&rt, "audit-0.log").await.contains("|operation:399 x"));
+        });
+    }
+
+    #[test]
+    fn entries_for_syslog_are_sent_or_counted_as_lost() {
+        with_log(8 << 20, async |rt: Rt, _: ShardAudit| {
+            let sent: Arc<Mutex<Vec<String>>> = Arc::default();
+            let seen = sent.clone();
+            let hook: SyslogHook = Arc::new(move |target, max| {
+                assert_eq!((target, max), (&SyslogTarget::Udp(([10, 0, 0, 5], 514).into()), MESSAGES_MAX));
+                let seen = seen.clone();
+                Ok(Arc::new(move |message| {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(message);
+                    // The queue holds three.
+                    seen.len() <= 3
+                }))
+            });
+            let config = Config {
+                audit_logging_options_enabled: true,
+                audit_logging_options_logger: "SyslogAuditLogger".to_owned(),
+                audit_logging_options_syslog_target: "10.0.0.5:514".to_owned(),
+                ..Config::default()
+            };
+            let none = ShardAudit::new(&rt, &config, Path::new("/audit"), None);
+            assert!(none.is_err_and(|error| error.contains("no way to syslog")));
+            let audit = ShardAudit::new(&rt, &config, Path::new("/audit"), Some(&hook)).expect("a target");
+            for n in 0..5 {
+                audit.record(entry(n, 1)).await;
+            }
+            audit.stop().await;
+            let sent = sent.lock().unwrap().clone();
+            assert!(sent[2].starts_with("<109>1 ") && sent[2].ends_with("|operation:2 x"), "{sent:?}");
+            assert_eq!((sent.len(), audit.0.lost.get()), (5, 2));
+            assert!(rt.disk().list("/audit").await.is_err(), "there are no files");
         });
     }
 }

@@ -151,6 +151,7 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
         bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
         guardrails: config.guardrails().expect("they were checked with the configuration"),
         materialized_views: config.materialized_views_enabled,
+        default_keyspace_rf: config.default_keyspace_rf.into(),
         data_masking: config.dynamic_data_masking_enabled,
         functions: exec::FunctionLimits {
             enabled: config.user_defined_functions_enabled,

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use catalog::{
-    CacheFacts, ClientFacts, CompactionFacts, GossipFacts, LargeFacts, LargeFactsKind, NodeFacts,
-    OptionFacts, PoolFacts, PreparedFacts, RequestFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
+    BatchFacts, CacheFacts, ClientFacts, CompactionFacts, GossipFacts, LargeFacts, LargeFactsKind, LogFacts,
+    NodeFacts, OptionFacts, PoolFacts, PreparedFacts, QueryFacts, RequestFacts, ServerFacts, SizeFacts,
+    SnapshotFacts, TaskFacts,
 };
 use cluster::liveness::Liveness;
-use coordinator::TableFigures;
+use coordinator::{Coordinator, TableFigures};
 use engine::{EngineStats, LocalFigures};
 use rt::{Group, Rt};
 use schema::{Keyspace, Schema, TableId};
@@ -19,6 +20,7 @@ use wire::Opcode;
 
 use crate::Config;
 use crate::boot::Boot;
+use crate::settings::LogLine;
 
 /// The version of Cassandra whose interface this is: drivers and cqlsh choose their ways by it.
 pub(crate) const RELEASE_VERSION: &str = "5.0.6";
@@ -99,6 +101,7 @@ pub(crate) fn snapshots(records: Vec<engine::SnapshotRecord>) -> Vec<SnapshotFac
         table: record.table,
         true_bytes: signed(record.true_bytes),
         disk_bytes: signed(record.disk_bytes),
+        created_millis: record.created_micros.map(|micros| micros / 1_000),
     };
     records.into_iter().map(one).collect()
 }
@@ -231,6 +234,51 @@ pub(crate) fn cql(
         ("preparedStatementsRatio", if all == 0.0 { 0.0 } else { executed / all }),
         ("regularStatementsExecuted", texts),
     ]
+}
+
+/// The batches of this shard, by Cassandra's names.
+pub(crate) fn batches(executor: &exec::Executor<Coordinator>) -> Vec<BatchFacts> {
+    let figures = executor.batch_sizes();
+    let one = |name: &'static str, of: &RecentFigures| BatchFacts {
+        name,
+        max: of.max,
+        p50: of.percentile(0.5),
+        p99: of.percentile(0.99),
+        p999: of.percentile(0.999),
+    };
+    vec![
+        one("partitions_per_counter_batch", &figures.counter),
+        one("partitions_per_logged_batch", &figures.logged),
+        one("partitions_per_unlogged_batch", &figures.unlogged),
+    ]
+}
+
+/// The statements under way on this shard.
+pub(crate) fn queries(executor: &crate::executor::ShardFrontend, rt: &Rt) -> Vec<QueryFacts> {
+    let (now, shard) = (rt.now(), rt.shard().0);
+    let one = |statement: exec::native::RunningStatement| QueryFacts {
+        thread: format!("shard-{shard}-{}", statement.number),
+        running_micros: u64::try_from(now.duration_since(statement.began).as_micros()).unwrap_or(u64::MAX),
+        task: statement.text,
+    };
+    executor.running().into_iter().map(one).collect()
+}
+
+/// The last lines of the log, each with its place among those of its millisecond.
+pub(crate) fn log(lines: &[LogLine]) -> Vec<LogFacts> {
+    let mut all: Vec<LogFacts> = Vec::with_capacity(lines.len());
+    for line in lines {
+        let before = all.last().filter(|last| last.millis == line.millis);
+        let order = before.map_or(0, |last| last.order.saturating_add(1));
+        all.push(LogFacts {
+            millis: line.millis,
+            order,
+            level: line.level,
+            logger: line.module.clone(),
+            message: line.text.clone(),
+        });
+    }
+    all
 }
 
 pub(crate) fn sizes(shards: &[EngineStats]) -> Vec<SizeFacts> {

@@ -72,9 +72,19 @@ pub(crate) struct Front {
 
 impl Front {
     /// Ready to own connections, but not listening.
-    pub(crate) fn new(rt: &Rt, boot: &Arc<Boot>, coordinator: Coordinator, endpoint: FrontEndpoint) -> Self {
+    ///
+    /// # Errors
+    /// When the audit log has no way to its server of syslog.
+    pub(crate) fn new(
+        rt: &Rt,
+        boot: &Arc<Boot>,
+        coordinator: Coordinator,
+        endpoint: FrontEndpoint,
+    ) -> Result<Self, NodeError> {
         let executor = executor::executor(rt, boot, &coordinator, endpoint.statements);
-        let audit = ShardAudit::new(rt, &boot.config, &boot.directories.audit);
+        let syslog = boot.settings.process().syslog.as_ref();
+        let audit = ShardAudit::new(rt, &boot.config, &boot.directories.audit, syslog);
+        let audit = audit.map_err(NodeError::Open)?;
         executor.executor().audit_with(audit.log());
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
@@ -83,14 +93,7 @@ impl Front {
                 canaries: boot.canaries.part(|all| &all.session),
                 ..session_config(&boot.config)
             },
-            NodeDescription {
-                cql_version: "3.4.7".to_owned(),
-                host_id: schema::TableId(boot.identity.host_id).to_string(),
-                partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
-                sharding_ignore_msb: topology::SHARDING_IGNORE_MSB,
-                shard_aware_port_ssl: shard_aware_port_ssl(&boot.config),
-                tablets: false,
-            },
+            description(boot),
             crate::login::authenticator(rt, &boot.config, &coordinator, &audit),
             endpoint.sessions,
             processor,
@@ -120,7 +123,7 @@ impl Front {
             ttl_period,
             endpoint.alternator,
         );
-        Self {
+        Ok(Self {
             _slow: executor::tell_slow(rt, &executor),
             rt: rt.clone(),
             config: boot.config.clone(),
@@ -131,7 +134,7 @@ impl Front {
             audit,
             alternator,
             announcer,
-        }
+        })
     }
 
     /// Lets clients in; shard 0 accepts for all.
@@ -291,6 +294,18 @@ fn alternator_limits(rt: &Rt, config: &Config) -> dynamo::HttpLimits {
     }
 }
 
+/// The node as its clients' drivers learn of it.
+fn description(boot: &Boot) -> NodeDescription {
+    NodeDescription {
+        cql_version: "3.4.7".to_owned(),
+        host_id: schema::TableId(boot.identity.host_id).to_string(),
+        partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
+        sharding_ignore_msb: topology::SHARDING_IGNORE_MSB,
+        shard_aware_port_ssl: shard_aware_port_ssl(&boot.config),
+        tablets: false,
+    }
+}
+
 /// The port that shard-aware clients with TLS connect to.
 fn shard_aware_port_ssl(config: &Config) -> Option<u16> {
     let ports = [config.native_shard_aware_transport_port_ssl, config.native_shard_aware_transport_port];
@@ -376,6 +391,9 @@ fn no_facts(boot: &Boot, coordinator: &Coordinator) -> Facts {
         options: Vec::new(),
         runtime: Vec::new(),
         large: Vec::new(),
+        batches: Vec::new(),
+        queries: Vec::new(),
+        log: Vec::new(),
         built_indexes: Vec::new(),
         view_builds: Vec::new(),
         requests: Vec::new(),
@@ -431,7 +449,9 @@ impl ComputedTables for Tables {
                 "large_partitions" | "large_rows" | "large_cells" => {
                     facts.large = facts::large(&coordinator.replica().stats().await);
                 }
-                "IndexInfo" => facts.built_indexes = coordinator.replica().built_indexes().await,
+                "IndexInfo" | "sai_column_indexes" => {
+                    facts.built_indexes = coordinator.replica().built_indexes().await
+                }
                 "view_build_status" => facts.view_builds = view_builds(&rt, &coordinator).await,
                 "config" => facts.options = facts::options(&boot.settings.current()),
                 "runtime_info" => {
@@ -446,10 +466,23 @@ impl ComputedTables for Tables {
                 | "max_sstable_duration" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);
                 }
-                _ => {}
+                name => served(name, &mut facts, &boot, &executor, &rt),
             }
             ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
+    }
+}
+
+/// The facts about the statements of this shard, and about the log of the process; none for the other tables.
+fn served(name: &str, facts: &mut Facts, boot: &Boot, executor: &ShardFrontend, rt: &Rt) {
+    match name {
+        "batch_metrics" => facts.batches = facts::batches(executor.executor()),
+        "queries" => facts.queries = facts::queries(executor, rt),
+        "system_logs" => {
+            let tail = boot.settings.process().log_tail.as_ref();
+            facts.log = tail.map_or_else(Vec::new, |tail| facts::log(&tail()));
+        }
+        _ => {}
     }
 }
 

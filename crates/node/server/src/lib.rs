@@ -22,11 +22,12 @@ mod security;
 mod settings;
 mod shard;
 
+pub use audit::{SyslogHook, SyslogSender, SyslogTarget};
 pub use canaries::Canaries;
 pub use config::{Config, ConfigError, LeftOut, Size};
 pub use error::NodeError;
 pub use node::{NodeHooks, ReadyHook, ReadyReport, mains, mains_with_canaries};
-pub use settings::LogLevelHook;
+pub use settings::{LogLevelHook, LogLine, LogTailHook};
 
 /// The version of the server.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -21,11 +21,12 @@ use schema::Schema;
 use topology::HostId;
 
 use crate::admin_node::AdminNode;
+use crate::audit::SyslogHook;
 use crate::boot::{Boot, Directories};
 use crate::member::{self, Shards};
 use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
-use crate::settings::{LogLevelHook, Settings};
+use crate::settings::{LogLevelHook, LogTailHook, ProcessHooks, Settings};
 use crate::shard::{ShardSetup, engine_config};
 use crate::{Canaries, Config, NodeError};
 
@@ -51,11 +52,15 @@ pub struct NodeHooks {
     pub ready: ReadyHook,
     /// Changes the level of the log; none where the log is not this node's alone.
     pub log_level: Option<LogLevelHook>,
+    /// Gives the last lines of the log; none where the log is not this node's alone.
+    pub log_tail: Option<LogTailHook>,
+    /// Opens the way to a server of syslog, for the audit log.
+    pub syslog: Option<SyslogHook>,
 }
 
 impl<F: Fn(&ReadyReport) + Send + Sync + 'static> From<Arc<F>> for NodeHooks {
     fn from(ready: Arc<F>) -> Self {
-        Self { ready, log_level: None }
+        Self { ready, log_level: None, log_tail: None, syslog: None }
     }
 }
 
@@ -133,8 +138,9 @@ async fn lead(
     follower: Follower,
     hooks: NodeHooks,
 ) -> Result<(), NodeError> {
-    let NodeHooks { ready, log_level } = hooks;
-    let begun = begin(&rt, config, &follower, log_level).await;
+    let NodeHooks { ready, log_level, log_tail, syslog } = hooks;
+    let process = ProcessHooks { log_level, log_tail, syslog };
+    let begun = begin(&rt, config, &follower, process).await;
     let served = match &begun {
         Ok(begun) => serve(&rt, begun, &follower, ready).await,
         Err(_) => Ok(()),
@@ -216,7 +222,7 @@ async fn begin(
     rt: &Rt,
     (config, canaries): (Config, rt::Injected<Canaries>),
     follower: &Follower,
-    log_level: Option<LogLevelHook>,
+    process: ProcessHooks,
 ) -> Result<Begun, NodeError> {
     let directories = Directories::of(&config);
     for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
@@ -258,7 +264,7 @@ async fn begin(
     let boot = Boot {
         client_tls: security.clients(&config),
         alternator_tls: security.alternator(),
-        settings: Settings::new(config.clone(), log_level),
+        settings: Settings::new(config.clone(), process),
         config,
         canaries,
         directories,

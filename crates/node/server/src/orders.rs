@@ -11,6 +11,7 @@ use rt::ShardCall;
 use rt::mesh::{Endpoint, Port};
 use rt::sync::Notify;
 use rt::{Rt, ShardId};
+use topology::HostId;
 
 use crate::boot::Boot;
 use crate::shard::{RunningShard, ShardSetup};
@@ -62,6 +63,19 @@ rt::shard_calls! {
         /// Change a setting of the node, and have every shard use it; shard 0 does so, so that no change is lost to another.
         #[derive(Clone)]
         ChangeSetting { name: String, value: String } -> Result<(), String> = follower.change_setting(&name, &value).await,
+        /// Deliver no hints, or deliver them again.
+        #[derive(Clone)]
+        PauseHints { is_paused: bool } -> () = if let Some(shard) = follower.running() {
+            shard.hints().set_paused(is_paused);
+        },
+        /// Drop the hints that are stored for a node, or for all.
+        #[derive(Clone)]
+        DropHints { host: Option<HostId> } -> () = if let Some(shard) = follower.running() {
+            let stored = shard.hints().hosts().into_iter().map(|(stored, _)| stored);
+            for stored in stored.filter(|stored| host.is_none_or(|host| host == *stored)) {
+                shard.hints().drop_host(stored).await;
+            }
+        },
         /// Take no more requests, and finish those under way.
         #[derive(Clone)]
         Quiesce {} -> () = if let Some(shard) = follower.running() {

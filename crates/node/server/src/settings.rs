@@ -9,15 +9,43 @@ use std::sync::Arc;
 use rt::Replaceable;
 
 use crate::Config;
+use crate::audit::SyslogHook;
 use crate::config::ConfigError;
 
 /// Changes the level of the process's log, which is the binary's; the error says what is wrong with a level.
 pub type LogLevelHook = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
+/// A line of the process's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// When it was written, milliseconds since the epoch.
+    pub millis: i64,
+    /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
+    pub level: &'static str,
+    /// The module that wrote it.
+    pub module: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Gives the last lines of the process's log, oldest first; their number and size are bounded.
+pub type LogTailHook = Arc<dyn Fn() -> Vec<LogLine> + Send + Sync>;
+
+/// The ways from a node into its process; none of them where several nodes share the process.
+#[derive(Clone, Default)]
+pub(crate) struct ProcessHooks {
+    /// Changes the level of the log.
+    pub(crate) log_level: Option<LogLevelHook>,
+    /// Gives the last lines of the log.
+    pub(crate) log_tail: Option<LogTailHook>,
+    /// Opens the way to a server of syslog.
+    pub(crate) syslog: Option<SyslogHook>,
+}
+
 /// The configuration of a node as it is now, shared by the shards.
 pub(crate) struct Settings {
     config: Replaceable<Config>,
-    log_level: Option<LogLevelHook>,
+    process: ProcessHooks,
 }
 
 impl std::fmt::Debug for Settings {
@@ -28,8 +56,13 @@ impl std::fmt::Debug for Settings {
 
 impl Settings {
     /// That of the start. Without a hook the level of the log is not this node's to change.
-    pub(crate) fn new(config: Config, log_level: Option<LogLevelHook>) -> Self {
-        Self { config: Replaceable::new(config), log_level }
+    pub(crate) fn new(config: Config, process: ProcessHooks) -> Self {
+        Self { config: Replaceable::new(config), process }
+    }
+
+    /// The ways from the node into its process.
+    pub(crate) fn process(&self) -> &ProcessHooks {
+        &self.process
     }
 
     /// The configuration as it is now.
@@ -50,7 +83,9 @@ impl Settings {
         next.set(name, value)?;
         next.check()?;
         if option.name == "log_level" {
-            let Some(set) = &self.log_level else { return Err(ConfigError::NotLive { name: option.name }) };
+            let Some(set) = &self.process.log_level else {
+                return Err(ConfigError::NotLive { name: option.name });
+            };
             set(&next.log_level).map_err(|expected| ConfigError::Value {
                 name: name.to_owned(),
                 value: value.to_owned(),
@@ -71,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_change_is_checked_like_the_file() {
-        let settings = Settings::new(Config::default(), None);
+        let settings = Settings::new(Config::default(), ProcessHooks::default());
         let changed = settings.change("read_request_timeout_in_ms", "700").unwrap();
         assert_eq!(changed.read_request_timeout, Duration::from_millis(700));
         assert_eq!(settings.current(), changed);
@@ -100,7 +135,10 @@ mod tests {
                 Ok(())
             }
         });
-        let settings = Settings::new(Config::default(), Some(hook));
+        let settings = Settings::new(
+            Config::default(),
+            ProcessHooks { log_level: Some(hook), ..ProcessHooks::default() },
+        );
         assert_eq!(settings.change("log_level", "info,engine=debug").unwrap().log_level, "info,engine=debug");
         assert!(settings.change("log_level", "loud").unwrap_err().to_string().contains("loud"));
         assert_eq!(*seen.lock().unwrap(), ["info,engine=debug"]);

@@ -101,7 +101,7 @@ impl RunningShard {
             crate::repairing::open(rt, who, &messenger, &coordinator, &boot.directories.node).await?;
         let transfers = Streaming::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
-        let front = Front::new(rt, &boot, coordinator.clone(), setup.front);
+        let front = Front::new(rt, &boot, coordinator.clone(), setup.front)?;
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
         let streamer = RangeStreamer::new(&coordinator, &engine, &transfers);
         Ok(Self {
@@ -187,6 +187,11 @@ impl RunningShard {
     /// Repair, which shard 0 leads.
     pub(crate) fn repair(&self) -> &Repair {
         &self.repair
+    }
+
+    /// The hints that the shard stores.
+    pub(crate) fn hints(&self) -> &Hints {
+        self.handoff.hints()
     }
 
     /// The shard's part in topology changes.

@@ -36,7 +36,7 @@ struct Cluster {
 /// # Errors
 /// A sentence for the user when a node's configuration is wrong, or the first node that fails to start or to run.
 pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
-    node::start_log(&configs[0].log_level, true)?;
+    crate::log::start(&configs[0].log_level, true)?;
     for config in &mut configs {
         node::resolve_seeds(config)?;
         config.check().map_err(|error| error.to_string())?;

@@ -3,11 +3,13 @@
 mod command;
 mod dev;
 mod local_cluster;
+mod log;
 mod node;
 mod nodetool;
 mod raft_log;
 mod sim;
 mod sstable;
+mod syslog;
 
 use std::process::ExitCode;
 

@@ -1,12 +1,11 @@
 //! `torc server`: settings from files, environment and flags, then the node until a stop signal.
 
-use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use server::{Config, LeftOut, LogLevelHook, ReadyReport};
+use server::{Config, LeftOut, ReadyReport};
 
 use crate::command::apply_flags;
 
@@ -97,7 +96,7 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
 /// A sentence for the user when the configuration is wrong, a shard cannot start, or the node ends because something
 /// failed.
 pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
-    let log = start_log(&config.log_level, false)?;
+    let log = crate::log::start(&config.log_level, false)?;
     if !left_out.of_no_use.is_empty() {
         tracing::info!("of the configuration this is of no use here: {}", left_out.of_no_use.join(", "));
     }
@@ -123,7 +122,12 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
         ..rt_uring::Config::default()
     };
     let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
-    let hooks = server::NodeHooks { ready, log_level: Some(log) };
+    let hooks = server::NodeHooks {
+        ready,
+        log_level: Some(log.level),
+        log_tail: Some(log.tail),
+        syslog: Some(crate::syslog::hook()),
+    };
     let mains = server::mains(config, shards, hooks);
     let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;
     results.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
@@ -162,27 +166,4 @@ fn ready_line(report: &ReadyReport) -> String {
         }
     }
     line
-}
-
-/// Writes the log to stderr; with the names of threads where several nodes write it. Returns the hook that changes its level.
-///
-/// # Errors
-/// A sentence for the user when `level` is no filter.
-pub fn start_log(level: &str, threads: bool) -> Result<LogLevelHook, String> {
-    let filter =
-        log_filter(level).map_err(|error| format!("option log_level: '{level}' is not valid: {error}"))?;
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
-    // Colours are for people: in a file they are noise.
-    let log = log.with_ansi(std::io::stderr().is_terminal()).with_thread_names(threads);
-    let log = log.with_filter_reloading();
-    let handle = log.reload_handle();
-    log.init();
-    Ok(Arc::new(move |level| handle.reload(log_filter(level)?).map_err(|error| error.to_string())))
-}
-
-fn log_filter(level: &str) -> Result<tracing_subscriber::EnvFilter, String> {
-    tracing_subscriber::EnvFilter::try_new(level).map_err(|error| {
-        format!("error, warn, info, debug or trace, also by module (info,engine=debug): {error}")
-    })
 }

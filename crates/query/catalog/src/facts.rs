@@ -8,7 +8,7 @@ use coordinator::{ClusterView, HintFigures};
 use schema::TableId;
 use topology::HostId;
 
-use crate::{GossipFacts, LargeFacts, RequestFacts};
+use crate::{BatchFacts, GossipFacts, LargeFacts, LogFacts, QueryFacts, RequestFacts};
 
 /// The node's description of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +139,8 @@ pub struct SnapshotFacts {
     pub true_bytes: i64,
     /// Bytes of all its files.
     pub disk_bytes: i64,
+    /// When it was made, milliseconds since the epoch; none where that was not recorded.
+    pub created_millis: Option<i64>,
 }
 
 /// One option of the node.
@@ -253,6 +255,12 @@ pub struct Facts {
     pub large: Vec<LargeFacts>,
     /// How far nodes are with building materialized views; of those that have begun.
     pub view_builds: Vec<(TableId, HostId, &'static str)>,
+    /// Batches of the shard that answers, by the kind in Cassandra's `batch_metrics`.
+    pub batches: Vec<BatchFacts>,
+    /// Statements under way on the shard that answers.
+    pub queries: Vec<QueryFacts>,
+    /// The last lines of the log, oldest first.
+    pub log: Vec<LogFacts>,
     /// The indexes that all shards can query, by table and name.
     pub built_indexes: Vec<(TableId, String)>,
 }

@@ -18,6 +18,7 @@ mod ring;
 mod rows;
 mod running;
 mod schema_tables;
+mod served;
 mod stored;
 mod system_tables;
 
@@ -30,6 +31,7 @@ pub use gossip::GossipFacts;
 pub use large::{LargeFacts, LargeFactsKind};
 pub use requests::RequestFacts;
 pub use rows::RowBuilder;
+pub use served::{BatchFacts, LogFacts, QueryFacts};
 pub use stored::{COLUMNS_A_STEP, StoredSchema};
 
 use std::sync::Arc;

@@ -27,12 +27,13 @@ pub(crate) async fn fill(rows: &mut RowBuilder, facts: &Facts) {
     }
 }
 
-/// A row of Cassandra's table. When a snapshot was taken is not recorded, and none expires.
+/// A row of Cassandra's table. None expires.
 fn snapshot(rows: &mut RowBuilder, one: &SnapshotFacts) {
     rows.row([
         ("name", one.name.as_str().into()),
         ("keyspace_name", one.keyspace.as_str().into()),
         ("table_name", one.table.as_str().into()),
+        ("created_at", one.created_millis.into()),
         ("ephemeral", false.into()),
         ("size_on_disk", one.disk_bytes.into()),
         ("true_size", one.true_bytes.into()),
@@ -134,6 +135,7 @@ mod tests {
             table: "t".to_owned(),
             true_bytes: 5,
             disk_bytes: 9,
+            created_millis: Some(1_700_000_000_123),
         };
         // The name is in both keyspaces: the first one is ScyllaDB's.
         let shown = rows("snapshots", |rows| snapshot_of_table(rows, &one));

@@ -7,7 +7,7 @@ use schema::Schema;
 use crate::rows::{Datum, RowBuilder};
 use crate::{
     CacheFacts, ClientFacts, CompactionFacts, Facts, PreparedFacts, RepairFacts, SizeFacts, TaskFacts,
-    estimates, gossip, large, nodes, requests, ring, running,
+    estimates, gossip, large, nodes, requests, ring, running, served,
 };
 
 pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
@@ -60,6 +60,10 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) 
         | "local_write_latency"
         | "rows_per_read"
         | "tombstones_per_read" => requests::fill(rows, schema, &facts.requests).await,
+        "batch_metrics" => served::batches(rows, &facts.batches),
+        "queries" => rows.each(&facts.queries, served::query).await,
+        "system_logs" => rows.each(&facts.log, served::line).await,
+        "sai_column_indexes" => served::column_indexes(rows, schema, &facts.built_indexes).await,
         "view_build_status" => {
             rows.each(&facts.view_builds, |rows, build| view_build(rows, schema, build)).await;
         }

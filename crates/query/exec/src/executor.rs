@@ -16,6 +16,7 @@ use schema::{Schema, ServiceLevel};
 use crate::access::{ANONYMOUS, Access};
 use crate::audit::{AuditCategory, AuditEntry, AuditEvent, AuditLog, AuditOutcome};
 use crate::backend::{Clock, Coordinator, NodeInfo};
+use crate::batch_sizes::{BatchFigures, BatchSizes};
 use crate::conditional;
 use crate::ddl::{self, DdlContext};
 use crate::describe;
@@ -54,6 +55,7 @@ pub struct Executor<C> {
     is_guarded: Cell<bool>,
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
+    batches: BatchSizes,
     change_settings: RefCell<Option<SettingChange>>,
     audit: RefCell<Option<Rc<dyn AuditLog>>>,
     default_service_level: Rc<ServiceLevel>,
@@ -72,6 +74,7 @@ impl<C: Coordinator> Executor<C> {
             functions,
             node,
             watch: Watch::new(&limits),
+            batches: BatchSizes::default(),
             change_settings: RefCell::default(),
             audit: RefCell::default(),
             access: Access::new(limits.authorizes, limits.data_masking),
@@ -172,6 +175,16 @@ impl<C: Coordinator> Executor<C> {
     /// The log lines of statements that were slow since the last time.
     pub fn report_slow(&self) -> Option<String> {
         self.watch.report(self.clock.now())
+    }
+
+    /// The moment of the clock.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// How many partitions batches of each kind had.
+    pub fn batch_sizes(&self) -> BatchFigures {
+        self.batches.figures(self.clock.now())
     }
 
     /// Begins to measure a statement; none when slow ones are not logged.
@@ -375,7 +388,10 @@ impl<C: Coordinator> Executor<C> {
         request: &Request<'_>,
         sink: &mut S,
     ) -> Result<()> {
-        let Some(mut guard) = self.guard(request) else { return Ok(()) };
+        let has_index = || updates.iter().any(|update| !update.table.indexes.is_empty());
+        let is_guarded = self.is_guarded.get() || (has_index() && request.limits.guardrails.binds_terms());
+        let guard = if is_guarded { self.guard_of_role(request) } else { None };
+        let Some(mut guard) = guard else { return Ok(()) };
         guard.updates(updates)?;
         guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
         Ok(())
@@ -565,6 +581,7 @@ impl<C: Coordinator> Executor<C> {
         let warnings = batch::check_size(kind, &updates, &request.limits)?;
         self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));
+        self.batches.count(kind, updates.len() + increments.len(), self.clock.now());
         let write_kind = match kind {
             BatchKind::Logged if updates.len() > 1 => WriteKind::Batch,
             BatchKind::Logged => WriteKind::Simple,
@@ -723,6 +740,7 @@ impl<C: Coordinator> Executor<C> {
                 keyspace: request.keyspace,
                 view: &view,
                 table_id: self.call.time_uuid(),
+                default_keyspace_rf: request.limits.default_keyspace_rf,
                 now_micros: self.timestamp(),
                 functions: &request.limits.functions,
                 materialized_views: request.limits.materialized_views,

@@ -9,6 +9,7 @@
 mod access;
 pub mod audit;
 pub mod backend;
+mod batch_sizes;
 mod conditional;
 pub mod ddl;
 pub mod describe;
@@ -38,6 +39,7 @@ mod watch;
 pub mod where_clause;
 
 pub use backend::NodeInfo;
+pub use batch_sizes::BatchFigures;
 pub use error::ExecError;
 pub use executor::Executor;
 pub use guardrails::{Guardrails, RefusedValues, Thresholds};

@@ -57,6 +57,8 @@ pub struct ExecLimits {
     pub bcrypt_cost: u32,
     /// `materialized_views_enabled`
     pub materialized_views: bool,
+    /// `default_keyspace_rf`
+    pub default_keyspace_rf: u32,
     /// `dynamic_data_masking_enabled`
     pub data_masking: bool,
     /// `user_defined_functions_…`
@@ -85,6 +87,7 @@ impl Default for ExecLimits {
             restricts_datacenters: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
             materialized_views: true,
+            default_keyspace_rf: 1,
             data_masking: false,
             functions: udf::Limits::default(),
             guardrails: Guardrails::default(),

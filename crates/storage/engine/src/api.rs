@@ -314,6 +314,20 @@ impl Engine {
         self.0.start_compactions();
     }
 
+    /// Stops the compactions of a table that begin by themselves, those under way excepted, or allows them again. It lasts until the
+    /// engine stops; an operator's compaction runs anyway.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`].
+    pub fn set_auto_compaction(&self, table: TableId, is_on: bool) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        store.auto_compaction_stopped.set(!is_on);
+        if is_on {
+            self.0.compactions.check.notify_one();
+        }
+        Ok(())
+    }
+
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
     ///
     /// # Errors

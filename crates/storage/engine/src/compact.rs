@@ -165,6 +165,9 @@ impl Inner {
     /// Starts one compaction of a table, if there is one worth it.
     fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
         let set = store.set();
+        if store.auto_compaction_stopped.get() {
+            return false;
+        }
         if set.is_empty() || !store.damages.is_empty() || self.compactions.is_paused(store.id, self.rt.now())
         {
             return false;

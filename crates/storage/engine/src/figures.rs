@@ -105,6 +105,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             .map(|live| live.sstable.metadata().stats.partition_sizes.percentile(1.0))
             .max()
             .unwrap_or(0),
+        auto_compaction_stopped: store.auto_compaction_stopped.get(),
         compactions_pending: strategy.pending(&inner.candidates(store, &set), &inner.table_figures(store)),
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,

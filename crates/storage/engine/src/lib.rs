@@ -72,7 +72,7 @@ pub use index::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
     Place, Predicate, Similarity,
 };
-pub use local_figures::{LocalFigures, MeasuredRead};
+pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use maintain::finish_drop;
 pub use prepare::prepare;
 pub use read::ReadSources;
@@ -83,6 +83,7 @@ pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
 pub use sstable::named_table_dir as dropped_table_dir;
+pub use sstable::table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};
 pub use stats::{CompactionRecord, EngineStats, LargeSstable, TableSize, TableStats, TaskRecord};
 pub use watermark::{Marked, RepairedWatermark};

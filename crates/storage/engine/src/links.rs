@@ -9,6 +9,7 @@ use sstable::{Component, Descriptor};
 use crate::MaintenanceError;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
+use crate::snapshots::record_time;
 use crate::store::Store;
 
 /// The name of an automatic snapshot of a table. In microseconds, where Cassandra has milliseconds: behind a clock that was set back, two
@@ -37,6 +38,7 @@ pub(crate) async fn auto_snapshot(
     let live = sstables.iter().map(|live| live.sstable.descriptor());
     // An attempt at this time that failed may have linked some of them.
     link_all(inner.rt.disk(), live.chain(&damaged), &dir, true).await?;
+    record_time(inner.rt.disk(), &dir, inner.rt.shard().0, at_micros).await?;
     Ok(())
 }
 
@@ -46,9 +48,15 @@ pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> R
     let set = store.set();
     let all = set.iter().map(|live| live.sstable.descriptor());
     match link_all(inner.rt.disk(), all, &dir, false).await {
-        Err(error) if error.is_already_exists() => Err(MaintenanceError::SnapshotExists(name.to_owned())),
-        done => Ok(done?),
+        Err(error) if error.is_already_exists() => {
+            return Err(MaintenanceError::SnapshotExists(name.to_owned()));
+        }
+        done => done?,
     }
+    if !set.is_empty() {
+        record_time(inner.rt.disk(), &dir, inner.rt.shard().0, inner.rt.wall_micros()).await?;
+    }
+    Ok(())
 }
 
 /// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.

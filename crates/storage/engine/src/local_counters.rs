@@ -10,4 +10,5 @@ pub(crate) struct LocalCounters {
     pub(crate) writes: Recent,
     pub(crate) rows: Recent,
     pub(crate) tombstones: Recent,
+    pub(crate) sstables: Recent,
 }

@@ -1,13 +1,19 @@
 //! Figures of the requests of one table on this shard: how long they took, and how much a read met.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
+use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, RingPosition};
 use rt::Instant;
 use schema::TableId;
+use sstable::Component;
+use sstable::metadata::SizeHistogram;
 use stdx::RecentFigures;
 
-use crate::Engine;
+use crate::engine::Inner;
+use crate::local_counters::LocalCounters;
 use crate::store::Store;
+use crate::{Engine, MaintenanceError};
 
 /// The requests of one table on this shard.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +28,8 @@ pub struct LocalFigures {
     pub rows: RecentFigures,
     /// Tombstones that a read stepped over.
     pub tombstones: RecentFigures,
+    /// SSTables that a read of a partition opened; 0 for one that memtables and the row cache answered.
+    pub sstables: RecentFigures,
 }
 
 impl LocalFigures {
@@ -32,6 +40,52 @@ impl LocalFigures {
         self.writes.merge(&other.writes);
         self.rows.merge(&other.rows);
         self.tombstones.merge(&other.tombstones);
+        self.sstables.merge(&other.sstables);
+    }
+}
+
+/// The distributions of one table's requests and partitions, on one shard or several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableHistograms {
+    /// Its requests of the last one to two minutes.
+    pub requests: LocalFigures,
+    /// Bytes of the partitions of its SSTables; a partition counts once in each SSTable that has a part of it.
+    pub partition_bytes: SizeHistogram,
+    /// Cells of these partitions.
+    pub cells: SizeHistogram,
+    /// SSTables.
+    pub sstables: u64,
+}
+
+impl Default for TableHistograms {
+    fn default() -> Self {
+        Self {
+            requests: LocalFigures::default(),
+            partition_bytes: SizeHistogram::of_partition_sizes(),
+            cells: SizeHistogram::of_cell_counts(),
+            sstables: 0,
+        }
+    }
+}
+
+impl TableHistograms {
+    /// Adds the counts of another shard.
+    pub fn merge(&mut self, other: &Self) {
+        self.requests.merge(&other.requests);
+        self.partition_bytes.merge(&other.partition_bytes);
+        self.cells.merge(&other.cells);
+        self.sstables += other.sstables;
+    }
+}
+
+fn figures(local: &LocalCounters, now: u64) -> LocalFigures {
+    LocalFigures {
+        reads: local.reads.figures(now),
+        scans: local.scans.figures(now),
+        writes: local.writes.figures(now),
+        rows: local.rows.figures(now),
+        tombstones: local.tombstones.figures(now),
+        sstables: local.sstables.figures(now),
     }
 }
 
@@ -95,6 +149,15 @@ impl Engine {
         local.tombstones.measured(tombstones, read.weight, at);
     }
 
+    /// Measures how many SSTables a read of a partition opens.
+    #[inline]
+    pub(crate) fn read_opens(inner: &Inner, store: &Store, sstables: usize) {
+        let weight = store.local.sstables.begin();
+        if weight > 0 {
+            store.local.sstables.measured(sstables as u64, weight, nanos(inner.rt.now()));
+        }
+    }
+
     /// Measures a write by the table of its first update; the updates were not yet counted.
     #[inline]
     pub(crate) fn write_begins(&self, table: Option<TableId>) -> Option<MeasuredWrite> {
@@ -112,17 +175,55 @@ impl Engine {
     /// The requests of each table that had any on this shard.
     pub fn local_figures(&self) -> Vec<(TableId, LocalFigures)> {
         let now = nanos(self.0.rt.now());
-        let one = |store: Rc<Store>| {
-            let local = &store.local;
-            let figures = LocalFigures {
-                reads: local.reads.figures(now),
-                scans: local.scans.figures(now),
-                writes: local.writes.figures(now),
-                rows: local.rows.figures(now),
-                tombstones: local.tombstones.figures(now),
-            };
-            (store.id, figures)
-        };
+        let one = |store: Rc<Store>| (store.id, figures(&store.local, now));
         self.0.stores_in_order().into_iter().map(one).collect()
+    }
+
+    /// The distributions of one table's requests and partitions on this shard; none when there is no such table.
+    pub fn table_histograms(&self, table: TableId) -> Option<TableHistograms> {
+        let store = self.0.store(table)?;
+        let requests = figures(&store.local, nanos(self.0.rt.now()));
+        let mut histograms = TableHistograms { requests, ..TableHistograms::default() };
+        for live in store.set().iter() {
+            let stats = &live.sstable.metadata().stats;
+            histograms.partition_bytes.merge(&stats.partition_sizes);
+            histograms.cells.merge(&stats.cell_counts);
+            histograms.sstables += 1;
+        }
+        Some(histograms)
+    }
+
+    /// The tokens of sampled partitions of a table's SSTables on this shard, in order: some of them, evenly.
+    pub fn sampled_tokens(&self, table: TableId) -> Vec<i64> {
+        let Some(store) = self.0.store(table) else { return Vec::new() };
+        let mut tokens: Vec<i64> =
+            store.set().iter().flat_map(|live| live.sstable.sampled_tokens().collect::<Vec<_>>()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    /// Paths of the data files of those SSTables on this shard that hold rows or deletions of a partition.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; those of a file that cannot be read.
+    pub async fn sstables_of(
+        &self,
+        table: TableId,
+        key: &DecoratedKey,
+    ) -> Result<Vec<PathBuf>, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        let range = PartitionRange {
+            start: RingPosition::BeforeKey(key.clone()),
+            end: RingPosition::AfterKey(key.clone()),
+        };
+        let mut paths = Vec::new();
+        for live in store.set().iter().filter(|live| live.sstable.may_contain(key)) {
+            let found = live.sstable.scan(&range).fill_next(&mut FragmentBuffer::new()).await;
+            if found.map_err(|error| store.read_failed(live, error))? {
+                paths.push(live.sstable.descriptor().path(Component::Data));
+            }
+        }
+        Ok(paths)
     }
 }

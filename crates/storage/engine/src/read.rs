@@ -9,7 +9,6 @@ use mutation::{ColumnSelection, DecoratedKey, FragmentBuffer, Row, Slices};
 use schema::TableId;
 use sstable::filter::HashedKey;
 
-use crate::ReadError;
 use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
 use crate::input::SstableInput;
@@ -18,6 +17,7 @@ use crate::read_request::{Read, ReadScope};
 use crate::reader::{EngineReader, Input};
 use crate::store::{Store, count};
 use crate::watermark::is_covered;
+use crate::{Engine, ReadError};
 
 impl Inner {
     pub(crate) fn read(self: &Rc<Self>, wanted: &Read<'_>) -> Result<EngineReader, ReadError> {
@@ -95,6 +95,7 @@ impl Inner {
         };
         if seen.is_some() {
             count(&store.counters.reads, 1);
+            Engine::read_opens(self, store, 0);
             store.sample_read(key);
         }
         Ok(seen)
@@ -111,6 +112,7 @@ impl Inner {
             Some(_) => Vec::new(),
             None => candidates_of(store, key, wanted.takes_salvaged()),
         };
+        Engine::read_opens(self, store, candidates.len());
         let active = store.memtables.active();
         let alone = store.memtables.is_one();
         if cached.is_none() && candidates.is_empty() && alone && active.is_plain(key) {

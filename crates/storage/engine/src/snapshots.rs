@@ -18,6 +18,33 @@ pub struct SnapshotRecord {
     pub true_bytes: u64,
     /// Bytes of all its files.
     pub disk_bytes: u64,
+    /// When it was made, microseconds since the epoch; none for snapshots of earlier versions, which did not record it.
+    pub created_micros: Option<i64>,
+}
+
+/// The name, without the number of the shard, of the file in a snapshot that says when it was made.
+const CREATED: &str = "created-at.";
+/// The digits of a time and the line's end.
+const CREATED_BYTES_MAX: usize = 32;
+
+/// Records in a snapshot's directory, durably, when a shard made its part of it.
+///
+/// # Errors
+/// A [`DiskError`] when the file cannot be written.
+pub(crate) async fn record_time(
+    disk: &Disk,
+    snapshot: &Path,
+    shard: u16,
+    at_micros: i64,
+) -> Result<(), DiskError> {
+    disk.write_atomically(snapshot.join(format!("{CREATED}{shard}")), format!("{at_micros}\n").as_bytes())
+        .await
+}
+
+/// The time that a file of [`record_time`] holds; none for another content.
+async fn recorded_time(disk: &Disk, file: &Path) -> Result<Option<i64>, DiskError> {
+    let bytes = found(disk.read_to_end(file, CREATED_BYTES_MAX).await)?.unwrap_or_default();
+    Ok(std::str::from_utf8(&bytes).ok().and_then(|text| text.trim_end().parse().ok()))
 }
 
 /// All snapshots below a data directory, by name, keyspace and table. Snapshots that are made or removed meanwhile may be missing.
@@ -31,10 +58,16 @@ pub async fn list_snapshots(disk: &Disk, data: &Path) -> Result<Vec<SnapshotReco
             let path = data.join(&keyspace).join(&dir);
             let table = dir.rsplit_once('-').map_or(&*dir, |(name, _)| name);
             for name in directories(disk, &path.join("snapshots")).await? {
-                let (true_bytes, disk_bytes) =
-                    sizes(disk, &path, &path.join("snapshots").join(&name)).await?;
                 let (keyspace, table) = (keyspace.clone(), table.to_owned());
-                records.push(SnapshotRecord { name, keyspace, table, true_bytes, disk_bytes });
+                let record = SnapshotRecord {
+                    name,
+                    keyspace,
+                    table,
+                    true_bytes: 0,
+                    disk_bytes: 0,
+                    created_micros: None,
+                };
+                records.push(measure(disk, &path, record).await?);
             }
         }
     }
@@ -48,16 +81,22 @@ async fn directories(disk: &Disk, path: &Path) -> Result<Vec<String>, DiskError>
     Ok(entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect())
 }
 
-async fn sizes(disk: &Disk, table: &Path, snapshot: &Path) -> Result<(u64, u64), DiskError> {
+/// Fills in the sizes and the time of a table's part of a snapshot.
+async fn measure(disk: &Disk, table: &Path, mut record: SnapshotRecord) -> Result<SnapshotRecord, DiskError> {
+    let snapshot = table.join("snapshots").join(&record.name);
     let live = found(disk.list(table).await)?.unwrap_or_default();
     let live: BTreeSet<String> = live.into_iter().map(|entry| entry.name).collect();
-    let (mut true_bytes, mut disk_bytes) = (0, 0);
-    for file in found(disk.list(snapshot).await)?.unwrap_or_default() {
-        disk_bytes += file.len;
-        true_bytes += if live.contains(&file.name) { 0 } else { file.len };
+    for file in found(disk.list(&snapshot).await)?.unwrap_or_default() {
+        if file.name.starts_with(CREATED) {
+            let at = recorded_time(disk, &snapshot.join(&file.name)).await?;
+            record.created_micros = at.into_iter().chain(record.created_micros).min();
+            continue;
+        }
+        record.disk_bytes += file.len;
+        record.true_bytes += if live.contains(&file.name) { 0 } else { file.len };
     }
-    assert!(true_bytes <= disk_bytes, "what only a snapshot holds is part of it");
-    Ok((true_bytes, disk_bytes))
+    assert!(record.true_bytes <= record.disk_bytes, "what only a snapshot holds is part of it");
+    Ok(record)
 }
 
 /// The former content, and none for an entry that is gone.

@@ -96,6 +96,8 @@ pub struct TableStats {
     pub cache_hits: u64,
     /// Single-partition reads that had to go to SSTables.
     pub cache_misses: u64,
+    /// Whether an operator has stopped the compactions that begin by themselves.
+    pub auto_compaction_stopped: bool,
     /// Compactions waiting.
     pub compactions_pending: u64,
     /// Estimated share of droppable tombstones, 0–1.

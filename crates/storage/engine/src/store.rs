@@ -73,6 +73,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// The latencies of its requests, and the tombstones and SSTables of its reads.
     pub(crate) local: LocalCounters,
+    /// Compactions of it are not started by themselves until an operator allows them again, or the node ends.
+    pub(crate) auto_compaction_stopped: Cell<bool>,
     /// An index could not be built, and that was logged.
     pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
@@ -96,6 +98,7 @@ impl Store {
             marks: Marks::new(),
             counters: Counters::default(),
             local: LocalCounters::default(),
+            auto_compaction_stopped: Cell::new(false),
             indexes_failing: Cell::new(false),
             sampled: RefCell::default(),
         })

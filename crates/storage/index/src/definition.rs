@@ -338,7 +338,13 @@ mod tests {
         let definition = |options: &[(&str, &str)]| {
             let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let targets = vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }];
-            let index = Index { name: "i".to_owned(), targets, class: None, options: options.collect() };
+            let index = Index {
+                name: "i".to_owned(),
+                targets,
+                class: None,
+                options: options.collect(),
+                local: false,
+            };
             Definition::new(&table, &index).expect("an index")
         };
         let folding = definition(&[("case_sensitive", "false"), ("ascii", "true")]);
@@ -363,6 +369,7 @@ mod tests {
             targets: vec![IndexTarget { column: "m".to_owned(), part: IndexedPart::Entries }],
             class: None,
             options: entry.map(|entry| (ENTRY_OPTION.to_owned(), entry.to_owned())).into_iter().collect(),
+            local: false,
         };
         let cell = |name: &'static str| ComplexCell {
             path: Bytes::from(name),

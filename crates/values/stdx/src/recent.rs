@@ -174,6 +174,11 @@ impl RecentFigures {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, more)| *sum += more);
     }
 
+    /// The largest value and the recent events of each bucket, in order of the values.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0..BUCKETS).map(|bucket| (bound(bucket), self.buckets.get(bucket).copied().unwrap_or(0)))
+    }
+
     /// The value that this share of the recent events does not exceed, at most a quarter too large; 0 without any.
     pub fn percentile(&self, share: f64) -> u64 {
         let measured: u64 = self.buckets.iter().sum();
@@ -256,5 +261,9 @@ mod tests {
         [&one, &two, &none].into_iter().for_each(|shard| sum.merge(&shard.figures(2 * SECOND)));
         assert_eq!((sum.total, sum.max, sum.percentile(0.3), sum.percentile(0.31)), (100, 6, 5, 6));
         assert_eq!(sum.per_second, 100.0);
+        let met: Vec<(u64, u64)> = sum.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(met, [(5, 30), (6, 70)]);
+        assert!(RecentFigures::default().buckets().map(|(bound, _)| bound).is_sorted());
+        assert_eq!(RecentFigures::default().buckets().count(), BUCKETS);
     }
 }

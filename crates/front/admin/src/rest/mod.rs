@@ -1,11 +1,14 @@
 //! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; resources without a path there stand
 //! under `/torc`.
 
+mod detector;
 mod figures;
+mod hints;
 mod nodes;
 mod ring;
 mod samples;
 mod settings;
+mod stored;
 mod tables;
 
 use std::rc::Rc;
@@ -97,6 +100,12 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         return answer;
     }
     if let Some(answer) = settings::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = hints::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = stored::answer(&node, &call, &segments).await {
         return answer;
     }
     match (call.method.as_str(), segments.as_slice()) {
@@ -231,7 +240,7 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
     Ok(match segments {
         ["gossiper", "endpoint", "live"] => ring::by_life(node, true),
         ["gossiper", "endpoint", "down"] => ring::by_life(node, false),
-        ["failure_detector", "endpoints"] => ring::endpoints(node).await,
+        ["failure_detector", rest @ ..] => detector::answer(node, rest).await.ok_or_else(|| unknown(call))?,
         ["storage_proxy", "schema_versions"] => ring::schema_versions(node),
         ["storage_proxy", "metrics", kind, "estimated_histogram"] => {
             figures::histogram(node, kind).await.ok_or_else(|| unknown(call))?

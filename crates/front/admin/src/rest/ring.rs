@@ -33,7 +33,7 @@ pub(super) fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Stand
 }
 
 /// The node of an address.
-fn find<'a>(view: &'a ClusterView, address: &str) -> Result<&'a ViewNode, Answer> {
+pub(super) fn find<'a>(view: &'a ClusterView, address: &str) -> Result<&'a ViewNode, Answer> {
     let wanted: Option<IpAddr> = address.parse().ok();
     let found = view.nodes().iter().find(|node| {
         wanted.is_some_and(|wanted| node.native.ip() == wanted || node.internode.ip() == wanted)
@@ -158,7 +158,7 @@ pub(super) fn natural_endpoints(
 }
 
 /// A partition key from its text: several columns have colons between.
-fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
+pub(super) fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
     let columns = table.partition_key();
     let parts: Vec<&str> = match columns.len() {
         1 => vec![text],

@@ -1,10 +1,12 @@
 //! REST administration over a made-up node of a cluster of several nodes.
 
 mod http;
+mod stored;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,13 +18,13 @@ use admin::{
 };
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
-use coordinator::{ClusterView, Phase, ViewNode};
-use engine::{Sampled, SnapshotRecord};
+use coordinator::{ClusterView, HintFigures, Phase, ViewNode};
+use engine::{Sampled, SnapshotRecord, TableHistograms};
 use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
 use replica::{ReplicaError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
-use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use serde_json::{Value, json};
 use topology::{HostId, Location};
 use types::CqlType;
@@ -40,6 +42,8 @@ struct Fake {
     info: NodeInfo,
     alone: bool,
     stops: Rc<Cell<u32>>,
+    /// The calls that change something.
+    calls: Rc<RefCell<Vec<String>>>,
 }
 
 fn view_node(node: u8, tokens: &[i64], alive: bool) -> ViewNode {
@@ -108,7 +112,8 @@ impl Node for Fake {
         Box::pin(std::future::ready(vec![shard.clone(), shard]))
     }
 
-    fn operate(&self, _: TableId, _: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
+    fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
+        self.calls.borrow_mut().push(format!("{} {operation:?}", table.0[0]));
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -122,6 +127,59 @@ impl Node for Fake {
         sampled.reads.count(&key);
         sampled.reads.count(&key);
         Box::pin(std::future::ready((!self.alone).then_some(sampled)))
+    }
+
+    fn table_histograms(&self, table: TableId) -> LocalBoxFuture<Option<TableHistograms>> {
+        let mut histograms = TableHistograms::default();
+        if table == TableId([7; 16]) {
+            histograms.sstables = 2;
+            histograms.partition_bytes.add(700);
+            histograms.cells.add(3);
+        }
+        Box::pin(std::future::ready(Some(histograms)))
+    }
+
+    fn sampled_tokens(&self, table: TableId) -> LocalBoxFuture<Vec<i64>> {
+        let tokens = if table == TableId([7; 16]) { vec![-4, 9] } else { vec![3, 9] };
+        Box::pin(std::future::ready(tokens))
+    }
+
+    fn sstables_of(&self, _: TableId, key: Vec<u8>) -> LocalBoxFuture<Result<Vec<PathBuf>, ReplicaError>> {
+        let found = match key[..] {
+            [0, 0, 0, 5] => Ok(vec![PathBuf::from("/data/ks/t/oa-1-big-Data.db")]),
+            [0, 0, 0, 6] => Ok(Vec::new()),
+            _ => Err(ReplicaError::Storage("the file is damaged".to_owned())),
+        };
+        Box::pin(std::future::ready(found))
+    }
+
+    fn table_directory(&self, table: &Table) -> PathBuf {
+        PathBuf::from(format!("/data/{}/{}", table.keyspace, table.name))
+    }
+
+    fn phi(&self, host: HostId) -> f64 {
+        f64::from(host.0[0]) / 4.0
+    }
+
+    fn pending_hints(&self) -> LocalBoxFuture<BTreeMap<HostId, HintFigures>> {
+        let figures = HintFigures {
+            count: 5,
+            bytes: 500,
+            oldest_micros: 1_000_000,
+            newest_micros: 2_000_000,
+            files: 2,
+        };
+        Box::pin(std::future::ready([3, 9].map(|node| (HostId([node; 16]), figures)).into()))
+    }
+
+    fn pause_hints(&self, is_paused: bool) -> LocalBoxFuture<()> {
+        self.calls.borrow_mut().push(format!("paused {is_paused}"));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn drop_hints(&self, host: Option<HostId>) -> LocalBoxFuture<()> {
+        self.calls.borrow_mut().push(format!("dropped {:?}", host.map(|host| host.0[0])));
+        Box::pin(std::future::ready(()))
     }
 
     fn view(&self) -> Arc<ClusterView> {
@@ -161,6 +219,7 @@ impl Node for Fake {
             table: table.to_owned(),
             true_bytes,
             disk_bytes: 50,
+            created_micros: Some(7_000),
         };
         let records = vec![record("a", "pair", 0), record("a", "t", 40), record("b", "t", 2)];
         Box::pin(std::future::ready(Ok(records)))
@@ -171,6 +230,7 @@ impl Node for Fake {
             "trace_probability" => ("0.25", SettingKind::Float),
             "incremental_backups" => ("true", SettingKind::Truth),
             "compaction_throughput" => ("64MiB", SettingKind::Text),
+            "phi_convict_threshold" => ("8", SettingKind::Float),
             "concurrent_compactors" => ("2", SettingKind::Integer),
             _ => return None,
         };
@@ -211,7 +271,7 @@ fn fake(alone: bool) -> Rc<dyn Node> {
         release_version: "5.0.6".to_owned(),
         cache_bytes_max: 1 << 20,
     };
-    Rc::new(Fake { info, alone, stops: Rc::default() })
+    Rc::new(Fake { info, alone, stops: Rc::default(), calls: Rc::default() })
 }
 
 fn call(service: &dyn Service, method: &str, path: &str) -> Answer {
@@ -230,7 +290,7 @@ fn call(service: &dyn Service, method: &str, path: &str) -> Answer {
 fn the_metrics_port_serves_metrics_only() {
     let stops = Rc::<Cell<u32>>::default();
     let info = fake(true).info().clone();
-    let node: Rc<dyn Node> = Rc::new(Fake { info, alone: true, stops: stops.clone() });
+    let node: Rc<dyn Node> = Rc::new(Fake { info, alone: true, stops: stops.clone(), calls: Rc::default() });
     let (metrics, rest) = (MetricsService::new(node.clone()), RestService::new(node));
     for (method, path) in [
         ("POST", "/storage_service/stop_daemon"),

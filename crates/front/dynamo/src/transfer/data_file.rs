@@ -9,8 +9,6 @@ use items::base64;
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use serde_json::{Value as Json, json};
 
-use super::md5::Md5;
-
 /// Packed bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 /// Bytes before packing after which the next file begins.
@@ -31,9 +29,7 @@ pub(crate) async fn write_manifest(
     name: &str,
     text: &str,
 ) -> Result<(), DiskError> {
-    let mut md5 = Md5::new();
-    md5.update(text.as_bytes());
-    let (checksum, _) = texts(md5.finish());
+    let (checksum, _) = texts(md5::compute(text).0);
     disk.write_atomically(folder.join(format!("{name}.md5")), checksum.as_bytes()).await?;
     disk.write_atomically(folder.join(format!("{name}.json")), text.as_bytes()).await
 }
@@ -44,7 +40,7 @@ pub(crate) struct DataFile {
     /// Its name in the folder of data.
     name: String,
     encoder: GzEncoder<Vec<u8>>,
-    md5: Md5,
+    md5: md5::Context,
     written: u64,
     items: u64,
     bytes: u64,
@@ -62,7 +58,7 @@ impl DataFile {
         let path: PathBuf = folder.join(&name);
         let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        Ok(Self { file, name, encoder, md5: Md5::new(), written: 0, items: 0, bytes: 0 })
+        Ok(Self { file, name, encoder, md5: md5::Context::new(), written: 0, items: 0, bytes: 0 })
     }
 
     /// Adds an item. Nothing is written yet.
@@ -89,7 +85,7 @@ impl DataFile {
     }
 
     async fn write(&mut self, packed: &[u8]) -> Result<(), DiskError> {
-        self.md5.update(packed);
+        self.md5.consume(packed);
         self.file.write_at(self.written, IoBuf::copy_of(packed)).await?;
         self.written += packed.len() as u64;
         Ok(())
@@ -115,7 +111,7 @@ impl DataFile {
         let packed = encoder.finish().map_err(failed)?;
         self.write(&packed).await?;
         self.file.sync_all().await?;
-        let (md5, etag) = texts(self.md5.finish());
+        let (md5, etag) = texts(self.md5.finalize().0);
         let key = format!("{folder_key}/{}", self.name);
         let entry =
             json!({ "itemCount": self.items, "md5Checksum": md5, "etag": etag, "dataFileS3Key": key });

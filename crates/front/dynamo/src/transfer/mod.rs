@@ -3,7 +3,6 @@
 pub(crate) mod csv;
 pub(crate) mod data_file;
 pub(crate) mod lines;
-mod md5;
 pub(crate) mod place;
 pub(crate) mod record;
 

@@ -3,6 +3,7 @@
 use super::auth::is_class;
 use super::options::refused;
 use super::{Config, ConfigError};
+use crate::audit::SyslogTarget;
 
 impl Config {
     /// Which requests are audited.
@@ -23,12 +24,24 @@ impl Config {
         exec::audit::AuditFilter::new(&lists).map_err(|wrong| refused(name, wrong, expected))
     }
 
+    /// The server of syslog that the audit log goes to; none where it goes to files.
+    pub(crate) fn audit_syslog_target(&self) -> Option<SyslogTarget> {
+        let is_syslog = is_class(&self.audit_logging_options_logger, "SyslogAuditLogger");
+        is_syslog.then(|| SyslogTarget::parse(&self.audit_logging_options_syslog_target)).flatten()
+    }
+
     pub(super) fn check_audit(&self) -> Result<(), ConfigError> {
         self.audit_filter()?;
         let logger = &self.audit_logging_options_logger;
-        if self.audit_logging_options_enabled && !is_class(logger, "FileAuditLogger") {
-            let expected = "expected FileAuditLogger: the audit log is lines of text";
+        let is_syslog = is_class(logger, "SyslogAuditLogger");
+        if self.audit_logging_options_enabled && !is_syslog && !is_class(logger, "FileAuditLogger") {
+            let expected = "expected FileAuditLogger, lines of text in files, or SyslogAuditLogger";
             return Err(refused("audit_logging_options: logger", logger.clone(), expected));
+        }
+        let target = &self.audit_logging_options_syslog_target;
+        if is_syslog && SyslogTarget::parse(target).is_none() {
+            let expected = "expected an absolute path, or an address with its port";
+            return Err(refused("audit_logging_options: syslog_target", target.clone(), expected));
         }
         let bytes = self.audit_logging_options_max_log_size.0;
         if bytes < 64 << 20 {

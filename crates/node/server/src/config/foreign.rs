@@ -77,7 +77,6 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("cidr_authorizer", Only(&["AllowAllCIDRAuthorizer"])),
     ("commitlog_compression", NotBuilt),
     ("default_compaction", NotBuilt),
-    ("default_keyspace_rf", NotBuilt),
     ("full_query_logging_options", NotBuilt),
     ("hinted_handoff_disabled_datacenters", NotBuilt),
     ("ideal_consistency_level", NotBuilt),

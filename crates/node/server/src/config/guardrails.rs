@@ -35,12 +35,16 @@ impl Config {
             allow_filtering_enabled: self.allow_filtering_enabled,
             simplestrategy_enabled: self.simplestrategy_enabled,
             vector_type_enabled: self.vector_type_enabled,
+            non_partition_restricted_index_query_enabled: self.non_partition_restricted_index_query_enabled,
+            intersect_filtering_query_warned: self.intersect_filtering_query_warned,
+            intersect_filtering_query_enabled: self.intersect_filtering_query_enabled,
             zero_ttl_on_twcs_warned: self.zero_ttl_on_twcs_warned,
             zero_ttl_on_twcs_enabled: self.zero_ttl_on_twcs_enabled,
             ..Guardrails::default()
         };
         self.schema_bounds(&mut all)?;
         self.request_bounds(&mut all)?;
+        self.value_bounds(&mut all)?;
         self.refused_values(&mut all)?;
         Ok(all)
     }
@@ -91,6 +95,20 @@ impl Config {
             self.maximum_replication_factor_fail_threshold,
             Side::Most,
         )?;
+        let factor = u64::from(self.default_keyspace_rf);
+        if factor == 0 {
+            return Err(ConfigError::Conflict("default_keyspace_rf cannot be less than 1".to_owned()));
+        }
+        if let Some(least) = into.minimum_replication_factor.fail.filter(|least| factor < *least) {
+            return Err(ConfigError::Conflict(format!(
+                "default_keyspace_rf ({factor}) cannot be less than minimum_replication_factor_fail_threshold ({least})"
+            )));
+        }
+        if let Some(most) = into.maximum_replication_factor.fail.filter(|most| factor > *most) {
+            return Err(ConfigError::Conflict(format!(
+                "default_keyspace_rf ({factor}) cannot be greater than maximum_replication_factor_fail_threshold ({most})"
+            )));
+        }
         Ok(())
     }
 
@@ -134,6 +152,40 @@ impl Config {
             "minimum_timestamp",
             self.minimum_timestamp_warn_threshold,
             self.minimum_timestamp_fail_threshold,
+        )?;
+        Ok(())
+    }
+
+    fn value_bounds(&self, into: &mut Guardrails) -> Result<(), ConfigError> {
+        into.column_ascii_value_size = sizes(
+            "column_ascii_value_size",
+            self.column_ascii_value_size_warn_threshold,
+            self.column_ascii_value_size_fail_threshold,
+        )?;
+        into.column_blob_value_size = sizes(
+            "column_blob_value_size",
+            self.column_blob_value_size_warn_threshold,
+            self.column_blob_value_size_fail_threshold,
+        )?;
+        into.column_text_and_varchar_value_size = sizes(
+            "column_text_and_varchar_value_size",
+            self.column_text_and_varchar_value_size_warn_threshold,
+            self.column_text_and_varchar_value_size_fail_threshold,
+        )?;
+        into.sai_string_term_size = sizes(
+            "sai_string_term_size",
+            self.sai_string_term_size_warn_threshold,
+            self.sai_string_term_size_fail_threshold,
+        )?;
+        into.sai_frozen_term_size = sizes(
+            "sai_frozen_term_size",
+            self.sai_frozen_term_size_warn_threshold,
+            self.sai_frozen_term_size_fail_threshold,
+        )?;
+        into.sai_vector_term_size = sizes(
+            "sai_vector_term_size",
+            self.sai_vector_term_size_warn_threshold,
+            self.sai_vector_term_size_fail_threshold,
         )?;
         Ok(())
     }
@@ -242,7 +294,18 @@ mod tests {
             }
             config.guardrails()
         };
-        assert_eq!(set(&[("zero_ttl_on_twcs_warned", "false")]), Ok(Guardrails::default()));
+        let without_defaults = set(&[
+            ("zero_ttl_on_twcs_warned", "false"),
+            ("sai_string_term_size_warn_threshold", ""),
+            ("sai_string_term_size_fail_threshold", ""),
+            ("sai_frozen_term_size_warn_threshold", ""),
+            ("sai_frozen_term_size_fail_threshold", ""),
+            ("sai_vector_term_size_warn_threshold", ""),
+            ("sai_vector_term_size_fail_threshold", ""),
+        ]);
+        assert_eq!(without_defaults, Ok(Guardrails::default()));
+        let defaults = Config::default().guardrails().unwrap();
+        assert_eq!(defaults.sai_string_term_size, Thresholds { warn: Some(1 << 10), fail: Some(8 << 10) });
         let spans =
             set(&[("maximum_timestamp_warn_threshold", "1d"), ("minimum_timestamp_fail_threshold", "1h")]);
         let spans = spans.unwrap();
@@ -264,7 +327,11 @@ mod tests {
         for refused in [
             &[("tables_warn_threshold", "0")][..],
             &[("tables_fail_threshold", "-2")],
+            &[("default_keyspace_rf", "0")],
+            &[("default_keyspace_rf", "1"), ("minimum_replication_factor_fail_threshold", "2")],
+            &[("default_keyspace_rf", "4"), ("maximum_replication_factor_fail_threshold", "3")],
             &[("tables_warn_threshold", "9"), ("tables_fail_threshold", "5")],
+            &[("sai_string_term_size_fail_threshold", "500B")],
             &[
                 ("minimum_replication_factor_warn_threshold", "2"),
                 ("minimum_replication_factor_fail_threshold", "3"),

@@ -236,6 +236,7 @@ options! {
     compaction_large_row_warning_threshold_mb: u32 = 10, live "Rows of more MiB are listed in system.large_rows.";
     compaction_large_cell_warning_threshold_mb: u32 = 1, live "Cells and collections of more MiB are listed in system.large_cells.";
     compaction_collection_elements_count_warning_threshold: u32 = 10_000, live "So are collections of more elements.";
+    default_keyspace_rf: u16 = 1, live "Copies of a keyspace whose replication does not say how many, from 1.";
     auto_snapshot: bool = true, live "Snapshot before DROP and TRUNCATE.";
     incremental_backups: bool = false, live "Link every flushed SSTable into backups/.";
     #[alias("read_request_timeout_in_ms", "ms")]
@@ -291,6 +292,18 @@ options! {
     collection_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
     column_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
     column_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
+    column_ascii_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type ascii that is written beyond which an ordinary role is warned.";
+    column_ascii_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type ascii that is written beyond which an ordinary role is refused.";
+    column_blob_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type blob that is written beyond which an ordinary role is warned.";
+    column_blob_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type blob that is written beyond which an ordinary role is refused.";
+    column_text_and_varchar_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type text that is written beyond which an ordinary role is warned.";
+    column_text_and_varchar_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type text that is written beyond which an ordinary role is refused.";
+    sai_string_term_size_warn_threshold: Option<Size> = Some(Size(1 << 10)), live "Guardrail: bytes of a text of a column with an index of SAI beyond which an ordinary role is warned.";
+    sai_string_term_size_fail_threshold: Option<Size> = Some(Size(8 << 10)), live "Guardrail: bytes of a text of a column with an index of SAI beyond which an ordinary role is refused.";
+    sai_frozen_term_size_warn_threshold: Option<Size> = Some(Size(1 << 10)), live "Guardrail: bytes of a frozen value of a column with an index of SAI beyond which an ordinary role is warned.";
+    sai_frozen_term_size_fail_threshold: Option<Size> = Some(Size(8 << 10)), live "Guardrail: bytes of a frozen value of a column with an index of SAI beyond which an ordinary role is refused.";
+    sai_vector_term_size_warn_threshold: Option<Size> = Some(Size(16 << 10)), live "Guardrail: bytes of a vector of a column with an index of SAI beyond which an ordinary role is warned.";
+    sai_vector_term_size_fail_threshold: Option<Size> = Some(Size(32 << 10)), live "Guardrail: bytes of a vector of a column with an index of SAI beyond which an ordinary role is refused.";
     maximum_timestamp_warn_threshold: Duration = Duration::ZERO, live "Guardrail: time after now of USING TIMESTAMP beyond which an ordinary role is warned; 0 for none.";
     maximum_timestamp_fail_threshold: Duration = Duration::ZERO, live "Guardrail: time after now of USING TIMESTAMP beyond which an ordinary role is refused; 0 for none.";
     minimum_timestamp_warn_threshold: Duration = Duration::ZERO, live "Guardrail: time before now of USING TIMESTAMP beyond which an ordinary role is warned; 0 for none.";
@@ -315,12 +328,16 @@ options! {
     zero_ttl_on_twcs_warned: bool = true, live "Guardrail: whether an ordinary role is warned of TimeWindowCompactionStrategy with a default_time_to_live of 0.";
     zero_ttl_on_twcs_enabled: bool = true, live "Guardrail: whether an ordinary role may use TimeWindowCompactionStrategy with a default_time_to_live of 0.";
     vector_type_enabled: bool = true, live "Guardrail: whether an ordinary role may use vectors.";
+    non_partition_restricted_index_query_enabled: bool = true, live "Guardrail: whether an ordinary role may query an index without naming the partition.";
+    intersect_filtering_query_warned: bool = false, live "Guardrail: whether an ordinary role is warned of a query by several columns outside of the key at a level of more than one replica.";
+    intersect_filtering_query_enabled: bool = true, live "Guardrail: whether an ordinary role may send such a query.";
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, live "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
     audit_logging_options_enabled: bool = false, live "Audit log: who did what is written to files, a line for each request.";
-    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "The audit log's form: FileAuditLogger, lines of text.";
+    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog.";
+    audit_logging_options_syslog_target: String = "/dev/log".to_owned(), "Where SyslogAuditLogger sends: the path of a socket for datagrams, or an address with its port for UDP.";
     audit_logging_options_audit_logs_dir: Option<PathBuf> = None, "Directory of the audit log; beside the data by default.";
     audit_logging_options_included_keyspaces: String = String::new(), live "Keyspaces that are audited, separated by commas; all by default.";
     audit_logging_options_excluded_keyspaces: String = "system,system_schema,system_virtual_schema".to_owned(), live "Keyspaces that are not audited.";

@@ -46,7 +46,7 @@ pub(super) const GETAUDITLOG: Verb = Verb {
     about: "Print the settings of the audit log",
     arguments: Vec::new,
     ask: |api, _| {
-        let names = ["enabled", "logger", "audit_logs_dir", "max_log_size"].into_iter();
+        let names = ["enabled", "logger", "syslog_target", "audit_logs_dir", "max_log_size"].into_iter();
         let names = names.chain(LISTS.iter().map(|(_, setting, _)| *setting));
         let one = |name: &str| Ok((name.to_owned(), setting(api, &full(name))?));
         let all: Result<serde_json::Map<String, Value>, Failure> = names.map(one).collect();

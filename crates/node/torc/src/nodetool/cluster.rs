@@ -1,4 +1,4 @@
-//! Verbs about the cluster as a whole: describecluster, gossipinfo.
+//! Verbs about the cluster as a whole: describecluster, failuredetector, gossipinfo.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +22,21 @@ pub(super) const GOSSIPINFO: Verb = Verb {
     arguments: Vec::new,
     ask: |api, _| api.get("/failure_detector/endpoints"),
     show: show_gossip,
+};
+
+pub(super) const FAILUREDETECTOR: Verb = Verb {
+    name: "failuredetector",
+    about: "Shows the failure detector information for the cluster",
+    arguments: Vec::new,
+    ask: |api, _| api.get("/failure_detector/endpoint_phi_values"),
+    show: |answer| {
+        let mut out = format!("{:>10},{:>16}\n", "Endpoint", "Phi");
+        for one in answer.as_array().into_iter().flatten() {
+            let phi = one["phi"].as_f64().unwrap_or(0.0);
+            out.push_str(&format!("{:>10},{phi:>16.8}\n", text(&one["endpoint"])));
+        }
+        out
+    },
 };
 
 fn ask_cluster(api: &Api) -> Result<Value, Failure> {

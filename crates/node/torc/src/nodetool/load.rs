@@ -84,7 +84,7 @@ fn ask_histograms(api: &Api) -> Result<Value, Failure> {
 }
 
 /// Percentiles, least and greatest of a histogram: the bound of the bucket in which each lies.
-fn summary(bounds: &[u64], counts: &[u64]) -> Value {
+pub(super) fn summary(bounds: &[u64], counts: &[u64]) -> Value {
     let total: u64 = counts.iter().sum();
     let bound = |bucket: usize| bounds.get(bucket).or(bounds.last()).copied().unwrap_or(0);
     let at = |share: f64| {

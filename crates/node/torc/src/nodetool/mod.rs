@@ -5,13 +5,18 @@
 
 mod api;
 mod audit;
+mod autocompaction;
 mod clients;
 mod cluster;
 mod compactions;
+mod distributions;
 mod grid;
+mod guardrails;
+mod hints;
 mod load;
 mod logging;
 mod node;
+mod refused;
 mod repair;
 mod ring;
 mod samples;
@@ -53,41 +58,55 @@ const VERBS: &[Verb] = &[
     tables::COMPACT,
     compactions::COMPACTIONHISTORY,
     compactions::COMPACTIONSTATS,
+    distributions::DATAPATHS,
     topology::DECOMMISSION,
     cluster::DESCRIBECLUSTER,
     ring::DESCRIBERING,
     audit::DISABLEAUDITLOG,
+    autocompaction::DISABLEAUTOCOMPACTION,
     settings::DISABLEBACKUP,
     settings::DISABLEHANDOFF,
     node::DRAIN,
     audit::ENABLEAUDITLOG,
+    autocompaction::ENABLEAUTOCOMPACTION,
     settings::ENABLEBACKUP,
     settings::ENABLEHANDOFF,
+    cluster::FAILUREDETECTOR,
     tables::FLUSH,
     audit::GETAUDITLOG,
+    autocompaction::GETCOMPACTIONTHRESHOLD,
     settings::GETCOMPACTIONTHROUGHPUT,
     settings::GETCONCURRENTCOMPACTORS,
+    settings::GETDEFAULTRF,
     ring::GETENDPOINTS,
+    guardrails::GETGUARDRAILSCONFIG,
     logging::GETLOGGINGLEVELS,
     settings::GETMAXHINTWINDOW,
     settings::GETSEEDS,
+    distributions::GETSSTABLES,
     settings::GETSTREAMTHROUGHPUT,
     settings::GETTIMEOUT,
     node::GETTRACEPROBABILITY,
     cluster::GOSSIPINFO,
     node::INFO,
     topology::JOIN,
+    hints::LISTPENDINGHINTS,
     snapshots::LISTSNAPSHOTS,
     load::NETSTATS,
+    hints::PAUSEHANDOFF,
     load::PROXYHISTOGRAMS,
+    distributions::RANGEKEYSAMPLE,
     topology::REBUILD,
     tables::REBUILD_INDEX,
     topology::REMOVENODE,
     repair::REPAIR,
     repair::REPAIR_ADMIN,
+    hints::RESUMEHANDOFF,
     ring::RING,
     settings::SETCOMPACTIONTHROUGHPUT,
     settings::SETCONCURRENTCOMPACTORS,
+    settings::SETDEFAULTRF,
+    guardrails::SETGUARDRAILSCONFIG,
     settings::SETHINTEDHANDOFFTHROTTLEKB,
     logging::SETLOGGINGLEVEL,
     settings::SETMAXHINTWINDOW,
@@ -96,14 +115,17 @@ const VERBS: &[Verb] = &[
     node::SETTRACEPROBABILITY,
     snapshots::SNAPSHOT,
     ring::STATUS,
+    autocompaction::STATUSAUTOCOMPACTION,
     settings::STATUSBACKUP,
     node::STATUSBINARY,
     node::STATUSGOSSIP,
     settings::STATUSHANDOFF,
     node::STOPDAEMON,
+    distributions::TABLEHISTOGRAMS,
     tables::TABLESTATS,
     samples::TOPPARTITIONS,
     load::TPSTATS,
+    hints::TRUNCATEHINTS,
     views::VERIFYVIEW,
     node::VERSION,
     views::VIEWBUILDSTATUS,
@@ -138,6 +160,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true);
     nodetool = common.into_iter().fold(nodetool, |command, arg| command.arg(arg.global(true)));
+    let nodetool = refused::commands().fold(nodetool, Command::subcommand);
     VERBS.iter().fold(nodetool, |command, verb| {
         let verb = Command::new(verb.name).about(verb.about).args((verb.arguments)()).disable_help_flag(true);
         command.subcommand(verb)
@@ -150,6 +173,9 @@ pub fn command() -> Command {
 /// A sentence for the user when the node cannot be reached or refuses, or an argument is wrong.
 pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let (name, arguments) = arguments.subcommand().expect("clap asks for a verb");
+    if let Some(reason) = refused::reason(name) {
+        return Err(reason);
+    }
     let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows the verbs");
     let text = |name: &str| arguments.get_one::<String>(name).expect("it has a default");
     let api = Api::new(text("host"), *arguments.get_one::<u16>("port").expect("it has a default"));
@@ -252,18 +278,24 @@ mod tests {
             "compact",
             "decommission",
             "disableauditlog",
+            "disableautocompaction",
             "disablebackup",
             "disablehandoff",
             "drain",
             "enableauditlog",
+            "enableautocompaction",
             "enablebackup",
             "enablehandoff",
             "flush",
             "join",
+            "pausehandoff",
             "rebuild",
             "rebuild_index",
+            "resumehandoff",
             "setcompactionthroughput",
             "setconcurrentcompactors",
+            "setdefaultrf",
+            "setguardrailsconfig",
             "sethintedhandoffthrottlekb",
             "setlogginglevel",
             "setmaxhintwindow",
@@ -271,6 +303,7 @@ mod tests {
             "settimeout",
             "settraceprobability",
             "stopdaemon",
+            "truncatehints",
         ];
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();

@@ -77,6 +77,24 @@ pub(super) const GETCONCURRENTCOMPACTORS: Verb = Verb {
     },
 };
 
+pub(super) const GETDEFAULTRF: Verb = Verb {
+    name: "getdefaultrf",
+    about: "Gets default keyspace replication factor",
+    arguments: Vec::new,
+    ask: |api, _| Ok(json!({ "default_keyspace_rf": setting(api, "default_keyspace_rf")? })),
+    show: |answer| format!("{}\n", answer["default_keyspace_rf"]),
+};
+
+pub(super) const SETDEFAULTRF: Verb = setter(
+    "setdefaultrf",
+    "Sets default keyspace replication factor",
+    || vec![value("default_rf", "Replication factor of keyspaces that do not say theirs, from 1")],
+    |api, arguments| {
+        let factor = number(arguments, "default_rf")?;
+        change(api, "default_keyspace_rf", &factor.to_string())
+    },
+);
+
 pub(super) const GETSEEDS: Verb = Verb {
     name: "getseeds",
     about: "Get the currently in use seed node IP list excluding the node IP",

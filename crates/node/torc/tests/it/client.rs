@@ -25,6 +25,21 @@ impl Client {
         Self::with_stream(TcpStream::connect(address).expect("the node listens"), version)
     }
 
+    /// Connects and logs in; the error of a refused login.
+    pub fn log_in(address: SocketAddr, user: &str, password: &str) -> Result<Self, CqlError> {
+        let mut client = Self::plain(TcpStream::connect(address).expect("the node listens"), Version::V4);
+        client.push(0, |request| request.startup(&[("CQL_VERSION", "3.4.7")]));
+        let asked = client.answer().body;
+        assert!(matches!(asked, AnswerBody::Authenticate(_)), "{asked:?}");
+        let token = format!("\0{user}\0{password}");
+        client.push(0, |request| request.auth_response(Some(token.as_bytes())));
+        match client.answer().body {
+            AnswerBody::AuthSuccess(_) => Ok(client),
+            AnswerBody::Error(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Connects until a connection is owned by this shard: the node spreads them evenly.
     pub fn connect_to_shard(address: SocketAddr, shard: u16, version: Version) -> Self {
         let mut others = Vec::new();
@@ -40,16 +55,20 @@ impl Client {
         }
     }
 
-    fn with_stream(stream: TcpStream, version: Version) -> Self {
+    fn plain(stream: TcpStream, version: Version) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
-        let mut client = Self {
+        Self {
             stream,
             dialect: Dialect::new(version),
             decoder: Decoder::new(Direction::Response, 64 << 20),
             encoder: Encoder::new(),
             input: BytesMut::new(),
-        };
+        }
+    }
+
+    fn with_stream(stream: TcpStream, version: Version) -> Self {
+        let mut client = Self::plain(stream, version);
         client.push(0, |request| request.startup(&[("CQL_VERSION", "3.4.7")]));
         assert_eq!(client.answer().body, AnswerBody::Ready);
         let framing = if version == Version::V5 { Framing::Checksummed } else { Framing::Bare };

@@ -1,11 +1,12 @@
 //! `torc nodetool` against a node: every verb, in text and as JSON, and its errors.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
 use wire::Version;
 
+use crate::client::Client;
 use crate::node::{Setup, torc};
 
 /// The tool's output, and its errors when it failed.
@@ -104,6 +105,120 @@ fn a_node_describes_itself() {
     assert!(table["sstable_count"].as_u64() > Some(0));
     assert!(asked.say(&["tablestats"]).contains("\t\tTable: t\n"));
     assert!(!asked.say(&["tablestats", "-i", "ks"]).contains("Keyspace: ks\n"));
+}
+
+/// Verbs about a table as the node stores it, its compactions, hints and the failure detector.
+#[test]
+fn a_node_describes_its_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    (0..50).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
+    let none = asked.json(&["tablehistograms", "ks", "t"]);
+    assert_eq!(none[0]["histograms"]["partition_size"], serde_json::Value::Null, "nothing was flushed");
+    asked.say(&["flush", "ks", "t"]);
+    let read = |k: i32| format!("SELECT * FROM ks.t WHERE k = {k} BYPASS CACHE");
+    (0..50).for_each(|k| drop(client.query(&read(k))));
+
+    let found = asked.json(&["tablehistograms", "ks.t"]);
+    let of = |figure: &str, name: &str| found[0]["histograms"][figure][name].as_u64().unwrap();
+    assert!(of("write_latency", "50%") > 0 && of("read_latency", "Max") >= of("read_latency", "50%"));
+    assert_eq!((of("sstables_per_read", "Max"), of("cell_count", "Max")), (1, 1), "{found}");
+    assert!((10..1_000).contains(&of("partition_size", "50%")), "{found}");
+    assert!(asked.say(&["tablehistograms", "ks", "t"]).starts_with("ks/t histograms\nPercentile "));
+    assert!(
+        asked.try_say(&["tablehistograms", "ks", "nope"]).unwrap_err().contains("there is no table ks:nope")
+    );
+    assert!(asked.try_say(&["tablehistograms", "ks"]).unwrap_err().contains("requires keyspace and table"));
+
+    let paths = asked.json(&["datapaths", "ks.t"]);
+    let directory = Path::new(paths[0]["paths"][0].as_str().unwrap());
+    assert!(directory.is_dir() && directory.starts_with(dir.path()), "{directory:?}");
+    let sstables = asked.say(&["getsstables", "ks", "t", "7"]);
+    let file = Path::new(sstables.trim_end());
+    assert!(file.is_file() && file.parent() == Some(directory), "{sstables}");
+    assert_eq!(asked.say(&["getsstables", "ks", "t", "700"]), "");
+    let sample = asked.say(&["rangekeysample"]);
+    assert!(sample.starts_with("RangeKeySample: \n\t") && sample.lines().count() > 1, "{sample}");
+
+    let before =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    asked.say(&["snapshot", "-t", "first", "ks"]);
+    let rows = client.rows("SELECT created_at FROM system_views.snapshots WHERE name = 'first'");
+    let made = rows[0][0].as_ref().map(|bytes| i64::from_be_bytes(*bytes.first_chunk().unwrap())).unwrap();
+    assert!((before - 1_000..before + 60_000).contains(&made), "{made} is not about {before}");
+
+    assert_eq!(asked.say(&["statusautocompaction", "ks"]), "running\n");
+    asked.say(&["disableautocompaction", "ks", "t"]);
+    assert_eq!(asked.say(&["statusautocompaction", "ks", "t"]), "not running\n");
+    assert_eq!(asked.say(&["statusautocompaction"]), "partially running\n");
+    asked.say(&["enableautocompaction"]);
+    assert_eq!(asked.say(&["statusautocompaction"]), "running\n");
+    assert!(asked.say(&["getcompactionthreshold", "ks", "t"]).ends_with(" min = 4,  max = 32\n"));
+
+    assert_eq!(asked.say(&["listpendinghints"]), "This node does not have any pending hints\n");
+    for verb in ["pausehandoff", "resumehandoff", "truncatehints"] {
+        assert_eq!(asked.say(&[verb]), "", "{verb}");
+    }
+    assert!(asked.try_say(&["truncatehints", "10.9.9.9"]).unwrap_err().contains("there is no node 10.9.9.9"));
+    assert_eq!(asked.say(&["failuredetector"]), "  Endpoint,             Phi\n");
+    let refused = asked.try_say(&["upgradesstables", "-a", "ks"]).unwrap_err();
+    assert!(refused.contains("nodetool upgradesstables has no meaning here: files of all"), "{refused}");
+}
+
+#[test]
+fn guardrails_and_the_default_replication_factor_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    assert_eq!(asked.say(&["getdefaultrf"]), "1\n");
+    asked.say(&["setdefaultrf", "3"]);
+    assert_eq!(asked.say(&["getdefaultrf"]), "3\n");
+    assert!(asked.try_say(&["setdefaultrf", "0"]).unwrap_err().contains("cannot be less than 1"));
+    let mut client = node.client(1, Version::V4);
+    client.query("CREATE KEYSPACE simple WITH replication = {'class': 'SimpleStrategy'}");
+    client.query("CREATE KEYSPACE topology WITH replication = {'class': 'NetworkTopologyStrategy'}");
+    for (name, factor) in [("simple", "'replication_factor': '3'"), ("topology", "'datacenter1': '3'")] {
+        let text = &client.texts(&format!("DESCRIBE KEYSPACE {name}"))[0][3];
+        assert!(text.contains(factor), "{text}");
+    }
+
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[-1, -1]\n");
+    asked.say(&["setguardrailsconfig", "tables_threshold", "9", "5"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[9, 5]\n");
+    asked.say(&["setguardrailsconfig", "tables_threshold", "4", "2"]);
+    let refused = asked.try_say(&["setguardrailsconfig", "tables_threshold", "3", "8"]).unwrap_err();
+    assert!(refused.contains("should be lower than the fail threshold"), "{refused}");
+    assert_eq!(asked.say(&["getguardrailsconfig", "tables_threshold"]), "[4, 2]\n", "both are as before");
+    asked.say(&["setguardrailsconfig", "collection_size_threshold", "2MiB", "1MiB"]);
+    asked.say(&["setguardrailsconfig", "collection_size_threshold", "null", "1MiB"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "collection_size_threshold"]), "[null, 1MiB]\n");
+    assert_eq!(asked.say(&["getguardrailsconfig", "sai_string_term_size_threshold"]), "[8KiB, 1KiB]\n");
+    asked.say(&["setguardrailsconfig", "sai_string_term_size_threshold", "null", "null"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "sai_string_term_size_threshold"]), "[null, null]\n");
+    asked.say(&["setguardrailsconfig", "maximum_timestamp_threshold", "2d", "null"]);
+    assert_eq!(asked.say(&["getguardrailsconfig", "maximum_timestamp_threshold"]), "[172800s, null]\n");
+    asked.say(&["setguardrailsconfig", "group_by_enabled", "false"]);
+    asked.say(&["setguardrailsconfig", "table_properties_warned", "cdc", "comment"]);
+    let all = asked.say(&["getguardrailsconfig"]);
+    assert!(all.lines().any(|line| line.split_whitespace().eq(["group_by_enabled", "false"])), "{all}");
+    assert!(all.contains("[cdc,comment]"), "{all}");
+    assert!(!asked.say(&["getguardrailsconfig", "-c", "flags"]).contains("_threshold"));
+    let expanded = asked.say(&["getguardrailsconfig", "--expand", "tables_threshold"]);
+    assert_eq!(expanded, "tables_fail_threshold 4\ntables_warn_threshold 2\n");
+    for (arguments, expected) in [
+        (&["setguardrailsconfig", "tables_threshold", "4"][..], "is expecting 2 argument values. Getting 1"),
+        (&["setguardrailsconfig", "group_by_enabled", "maybe"], "Use 'true' or 'false'"),
+        (&["setguardrailsconfig", "nope_enabled", "true"], "Guardrail nope_enabled not found."),
+        (&["getguardrailsconfig", "nope"], "Guardrail nope not found."),
+    ] {
+        let refused = asked.try_say(arguments).unwrap_err();
+        assert!(refused.contains(expected), "{arguments:?}: {refused}");
+    }
 }
 
 #[test]
@@ -625,4 +740,88 @@ fn requests_are_audited() {
     for unwanted in ["system.local", "SELECT k FROM", "PREPARE_STATEMENT", "CREATE KEYSPACE"] {
         assert!(!lines.contains(unwanted), "{unwanted} in:\n{lines}");
     }
+}
+
+/// Entries go to syslog in the place of files: those of logins, a statement, and a request of the DynamoDB API.
+#[test]
+fn requests_are_audited_to_syslog() {
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let target = udp.local_addr().unwrap().to_string();
+    let audited = |dir: &Path| {
+        setup(dir)
+            .option("audit_logging_options_enabled", "true")
+            .option("audit_logging_options_logger", "SyslogAuditLogger")
+            .option("audit_logging_options_syslog_target", &target)
+    };
+    let received = |wanted: &str| {
+        let mut bytes = [0; 9_000];
+        loop {
+            let len = udp.recv(&mut bytes).unwrap_or_else(|error| panic!("no {wanted}: {error}"));
+            let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+            let is_entry = text.starts_with("<109>1 20") && text.contains(" AUDIT - user:");
+            assert!(is_entry, "{text}");
+            if text.contains(wanted) {
+                return text;
+            }
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let node = audited(dir.path()).option("authenticator", "PasswordAuthenticator").start();
+    let address = (node.address, 9042).into();
+    assert!(Client::log_in(address, "cassandra", "wrong").is_err());
+    assert!(received("|type:LOGIN_ERROR|category:AUTH|").contains("LOGIN FAILURE"));
+    let mut client = Client::log_in(address, "cassandra", "cassandra").expect("the password is right");
+    assert!(received("|type:LOGIN_SUCCESS|category:AUTH|").contains("user:cassandra|"));
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    assert!(received("|type:CREATE_KEYSPACE|category:DDL|ks:ks|").contains("user:cassandra|"));
+    assert!(!dir.path().join("audit").exists(), "there are no files");
+
+    let dir = tempfile::tempdir().unwrap();
+    let node = audited(dir.path()).option("alternator_port", "8000").start();
+    let mut stream = std::net::TcpStream::connect((node.address, 8000)).unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-amz-json-1.0\r\n\
+                x-amz-target: DynamoDB_20120810.DescribeTable\r\ncontent-length: 22\r\n\r\n{\"TableName\":\"nosuch\"}";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("ResourceNotFoundException"), "{answer}");
+    assert!(received("DescribeTable").contains("|category:"), "the operation is in an entry");
+}
+
+/// Tables about the statements, batches, log and indexes of a node.
+#[test]
+fn virtual_tables_show_what_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let mut client = node.client(0, Version::V4);
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    client.query("CREATE INDEX tv ON ks.t (v) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}");
+    client.query("BEGIN BATCH INSERT INTO ks.t (k) VALUES (1); INSERT INTO ks.t (k) VALUES (2); APPLY BATCH");
+    let max =
+        client.rows("SELECT max FROM system_views.batch_metrics WHERE name = 'partitions_per_logged_batch'");
+    assert_eq!(max, [[Some(2_i64.to_be_bytes().to_vec())]]);
+    let own = "SELECT task FROM system_views.queries";
+    assert_eq!(client.texts(own), [[format!("QUERY {own} [pageSize = -1] at consistency ONE")]]);
+    assert_eq!(client.texts(own).len(), 1, "those that have ended are not listed");
+    let prepared = client.prepare(own);
+    let rows = client.executed_rows(&prepared, &[]).to_vec().unwrap();
+    let text = String::from_utf8(rows[0][0].clone().unwrap()).unwrap();
+    assert!(text.starts_with(&format!("EXECUTE {own} [pageSize")), "{text}");
+    let rows = client.rows_when_available(
+        "SELECT is_queryable, is_string FROM system_views.sai_column_indexes WHERE keyspace_name = 'ks'",
+    );
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0][1], Some(vec![1]), "{rows:?}");
+    client.query("UPDATE system_views.settings SET value = '901ms' WHERE name = 'read_request_timeout'");
+    let lines = client.texts("SELECT level, logger, message FROM system_views.system_logs");
+    let line = lines.iter().find(|line| line[2].contains("read_request_timeout is 901ms from now on"));
+    assert_eq!(
+        line.map(|line| (line[0].as_str(), line[1].as_str())),
+        Some(("INFO", "server::settings")),
+        "{lines:?}"
+    );
 }

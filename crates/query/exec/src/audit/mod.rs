@@ -3,6 +3,7 @@
 
 mod event;
 mod filter;
+mod syslog;
 
 use std::net::SocketAddr;
 

@@ -11,8 +11,6 @@ use super::{DdlContext, Outcome, check_name, check_not_system, option_value};
 use crate::error::{ExecError, Result, invalid, shown};
 
 const PACKAGE: &str = "org.apache.cassandra.locator.";
-/// Copies where nothing is said (`default_keyspace_rf`).
-const FACTOR_DEFAULT: u32 = 1;
 const MORE_COPIES: &str =
     "When increasing replication factor you need to run a full (-full) repair to distribute the data.";
 
@@ -84,7 +82,7 @@ fn replication(
     let given = map.remove("replication_factor");
     let before = || match old {
         Some(Replication::Simple { factor }) => *factor,
-        _ => FACTOR_DEFAULT,
+        _ => context.default_keyspace_rf,
     };
     match short {
         "SimpleStrategy" => {

@@ -37,6 +37,8 @@ pub struct DdlContext<'a> {
     pub view: &'a ClusterView,
     /// The id of a table that is created.
     pub table_id: [u8; 16],
+    /// Copies of a keyspace that does not say how many (`default_keyspace_rf`).
+    pub default_keyspace_rf: u32,
     /// Microseconds since the epoch.
     pub now_micros: i64,
     /// Whether user-defined functions are enabled, and their limits.

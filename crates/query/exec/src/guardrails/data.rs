@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mutation::{ColumnData, PartitionUpdate, Row, Timestamp};
-use schema::{Column, Table};
+use schema::{Column, Index, Table};
 use types::CqlType;
 use types::elements::Elements;
 
@@ -90,7 +90,17 @@ impl Guard<'_> {
     /// The limit that one of them breaks.
     pub fn updates(&mut self, updates: &[PartitionUpdate]) -> Result<()> {
         let (limits, off) = (self.limits, Thresholds::default());
-        let of_values = [limits.items_per_collection, limits.collection_size, limits.column_value_size];
+        let of_values = [
+            limits.items_per_collection,
+            limits.collection_size,
+            limits.column_value_size,
+            limits.column_ascii_value_size,
+            limits.column_blob_value_size,
+            limits.column_text_and_varchar_value_size,
+            limits.sai_string_term_size,
+            limits.sai_frozen_term_size,
+            limits.sai_vector_term_size,
+        ];
         if of_values.iter().all(|bounds| *bounds == off) {
             return Ok(());
         }
@@ -105,6 +115,7 @@ impl Guard<'_> {
     fn row(&mut self, table: &Table, row: &Row) -> Result<()> {
         for (id, data) in row.columns() {
             let Some(column) = table.column_by_id(*id) else { continue };
+            self.terms(table, column, data)?;
             match data {
                 ColumnData::Simple(cell) => {
                     self.value(column, cell.value.len())?;
@@ -135,7 +146,57 @@ impl Guard<'_> {
     fn value(&mut self, column: &Column, bytes: usize) -> Result<()> {
         let (warn, fail) = exceeds(format!("Value of column '{}' has size {bytes}", column.name));
         let words = Words { warn: &warn, fail: &fail };
-        self.at_most("column_value_size", self.limits.column_value_size, bytes as u64, &words)
+        let limits = self.limits;
+        self.at_most("column_value_size", limits.column_value_size, bytes as u64, &words)?;
+        let (name, bounds) = match column.ty {
+            CqlType::Ascii => ("column_ascii_value_size", limits.column_ascii_value_size),
+            CqlType::Blob => ("column_blob_value_size", limits.column_blob_value_size),
+            CqlType::Text => {
+                ("column_text_and_varchar_value_size", limits.column_text_and_varchar_value_size)
+            }
+            _ => return Ok(()),
+        };
+        self.at_most(name, bounds, bytes as u64, &words)
+    }
+
+    /// Looks at the terms that an index of SAI gets from the values of a column.
+    fn terms(&mut self, table: &Table, column: &Column, data: &ColumnData) -> Result<()> {
+        let is_indexed = |index: &Index| index.depends_on(&column.name) && is_sai(index);
+        if !table.indexes.values().any(is_indexed) {
+            return Ok(());
+        }
+        match data {
+            ColumnData::Simple(cell) => self.term(column, &column.ty, cell.value.len()),
+            ColumnData::Complex(complex) => {
+                let (paths, values) = match &column.ty {
+                    CqlType::Set { element, .. } => (Some(&**element), None),
+                    CqlType::List { element, .. } => (None, Some(&**element)),
+                    CqlType::Map { key, value, .. } => (Some(&**key), Some(&**value)),
+                    _ => (None, None),
+                };
+                for one in &complex.cells {
+                    for (ty, bytes) in [(paths, one.path.len()), (values, one.cell.value.len())] {
+                        if let Some(ty) = ty {
+                            self.term(column, ty, bytes)?;
+                        }
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn term(&mut self, column: &Column, ty: &CqlType, bytes: usize) -> Result<()> {
+        let limits = self.limits;
+        let (name, bounds) = match ty {
+            CqlType::Ascii | CqlType::Text => ("sai_string_term_size", limits.sai_string_term_size),
+            CqlType::Vector { .. } => ("sai_vector_term_size", limits.sai_vector_term_size),
+            CqlType::Tuple(_) | CqlType::Udt { .. } => ("sai_frozen_term_size", limits.sai_frozen_term_size),
+            ty if ty.is_collection() => ("sai_frozen_term_size", limits.sai_frozen_term_size),
+            _ => return Ok(()),
+        };
+        let (warn, fail) = exceeds(format!("Value of column '{}' has size {bytes}", column.name));
+        self.at_most(name, bounds, bytes as u64, &Words { warn: &warn, fail: &fail })
     }
 
     fn collection(&mut self, column: &Column, items: usize, bytes: usize) -> Result<()> {
@@ -147,4 +208,11 @@ impl Guard<'_> {
         let words = Words { warn: &warn, fail: &fail };
         self.at_most("collection_size", limits.collection_size, bytes as u64, &words)
     }
+}
+
+/// Whether an index is one of SAI.
+fn is_sai(index: &Index) -> bool {
+    let class = index.class.as_deref().unwrap_or_default();
+    let short = class.rsplit('.').next().unwrap_or(class);
+    short.eq_ignore_ascii_case("sai") || short == "StorageAttachedIndex"
 }

@@ -48,6 +48,12 @@ pub struct Guardrails {
     pub items_per_collection: Thresholds,
     pub collection_size: Thresholds,
     pub column_value_size: Thresholds,
+    pub column_ascii_value_size: Thresholds,
+    pub column_blob_value_size: Thresholds,
+    pub column_text_and_varchar_value_size: Thresholds,
+    pub sai_string_term_size: Thresholds,
+    pub sai_frozen_term_size: Thresholds,
+    pub sai_vector_term_size: Thresholds,
     /// Microseconds after now, of USING TIMESTAMP.
     pub maximum_timestamp: Thresholds,
     /// Microseconds before now, of USING TIMESTAMP.
@@ -67,15 +73,31 @@ pub struct Guardrails {
     pub allow_filtering_enabled: bool,
     pub simplestrategy_enabled: bool,
     pub vector_type_enabled: bool,
+    pub non_partition_restricted_index_query_enabled: bool,
+    pub intersect_filtering_query_warned: bool,
+    pub intersect_filtering_query_enabled: bool,
     pub zero_ttl_on_twcs_warned: bool,
     pub zero_ttl_on_twcs_enabled: bool,
 }
 
 impl Guardrails {
-    /// Whether one of them binds requests other than changes of the schema.
+    /// Whether one of them binds requests other than changes of the schema, whichever table they are for.
     pub fn binds_requests(&self) -> bool {
-        let zero_ttl_on_twcs_warned = Self::default().zero_ttl_on_twcs_warned;
-        Self { zero_ttl_on_twcs_warned, ..self.clone() } != Self::default()
+        let none = Self::default();
+        let others = Self {
+            zero_ttl_on_twcs_warned: none.zero_ttl_on_twcs_warned,
+            sai_string_term_size: none.sai_string_term_size,
+            sai_frozen_term_size: none.sai_frozen_term_size,
+            sai_vector_term_size: none.sai_vector_term_size,
+            ..self.clone()
+        };
+        others != none
+    }
+
+    /// Whether one of them binds writes of tables with indexes.
+    pub fn binds_terms(&self) -> bool {
+        let bounds = [self.sai_string_term_size, self.sai_frozen_term_size, self.sai_vector_term_size];
+        bounds.iter().any(|bounds| *bounds != Thresholds::default())
     }
 }
 
@@ -99,6 +121,12 @@ impl Default for Guardrails {
             items_per_collection: none,
             collection_size: none,
             column_value_size: none,
+            column_ascii_value_size: none,
+            column_blob_value_size: none,
+            column_text_and_varchar_value_size: none,
+            sai_string_term_size: none,
+            sai_frozen_term_size: none,
+            sai_vector_term_size: none,
             maximum_timestamp: none,
             minimum_timestamp: none,
             table_properties: RefusedValues::default(),
@@ -116,6 +144,9 @@ impl Default for Guardrails {
             allow_filtering_enabled: true,
             simplestrategy_enabled: true,
             vector_type_enabled: true,
+            non_partition_restricted_index_query_enabled: true,
+            intersect_filtering_query_warned: false,
+            intersect_filtering_query_enabled: true,
             zero_ttl_on_twcs_warned: false,
             zero_ttl_on_twcs_enabled: true,
         }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use coordinator::Consistency;
+use schema::ColumnKind;
+
 use super::{Guard, Thresholds, Words, violated};
 use crate::error::{Result, invalid};
 use crate::expr::Env;
@@ -35,6 +38,7 @@ impl Guard<'_> {
                         table and have unpredictable performance.";
             return invalid!("{}", violated("allow_filtering", text));
         }
+        self.index_query(plan, request)?;
         self.keys(plan, env)?;
         let Some(size) = request.page_size else { return Ok(()) };
         let table = &plan.table.name;
@@ -45,6 +49,46 @@ impl Guard<'_> {
             format!("Aborting query for table {table}, page size {size} exceeds fail threshold of {bound}.")
         };
         self.at_most("page_size", limits.page_size, u64::from(size), &Words { warn: &warn, fail: &fail })
+    }
+
+    /// A query that an index answers without a partition, and one that filters by several columns that change.
+    fn index_query(&mut self, plan: &SelectPlan, request: &Request<'_>) -> Result<()> {
+        let limits = self.limits;
+        let (index, uses_index) = match &plan.access {
+            AccessPath::Index(access) => (Some(access.column.as_str()), true),
+            access => (None, plan.nearest.is_some() && !access.names_partitions()),
+        };
+        if uses_index && !limits.non_partition_restricted_index_query_enabled {
+            let text = "Non-partition key restricted query is not allowed. Executing a query on secondary indexes without \
+                        partition key restriction might degrade performance";
+            return invalid!("{}", violated("non_partition_restricted_index_query_enabled", text));
+        }
+        let is_reconciled = !matches!(request.consistency, Consistency::One | Consistency::LocalOne);
+        let is_mutable = |name: &&str| {
+            plan.table
+                .column(name)
+                .is_some_and(|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Static))
+        };
+        let filtered = plan.filters.iter().map(|filter| filter.name.as_str());
+        let columns: BTreeSet<&str> = filtered.chain(index).filter(is_mutable).collect();
+        let is_checked = limits.intersect_filtering_query_warned || !limits.intersect_filtering_query_enabled;
+        if !is_checked || columns.len() < 2 || !is_reconciled {
+            return Ok(());
+        }
+        const NAME: &str = "intersect_filtering_query";
+        let text = |verdict: &str| {
+            format!(
+                "Filtering query with intersection on mutable columns at consistency level requiring coordinator \
+                 reconciliation is not {verdict}. Filtering queries involving an intersection on multiple mutable (i.e. non-key) \
+                 columns over unrepaired data at read consistency levels that would require coordinator reconciliation may \
+                 violate the guarantees of those consistency levels."
+            )
+        };
+        if !limits.intersect_filtering_query_enabled {
+            return invalid!("{}", violated(NAME, text("allowed")));
+        }
+        self.warn(NAME, text("recommended"));
+        Ok(())
     }
 
     /// The numbers of partitions and of clustering keys that IN asks for.

@@ -11,13 +11,14 @@ mod paging;
 mod parameters;
 mod prepared;
 mod prepared_statements;
+mod running;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
 use cql::ast::BatchKind;
-use rt::LocalBoxFuture;
+use rt::{Instant, LocalBoxFuture};
 use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
 
 use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX};
@@ -34,10 +35,12 @@ use crate::trace::Trace;
 use encode::{ResultWriter, write_outcome};
 use parameters::{bind, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
+use running::{Listing, Message, Running};
 
 pub use client::ClientState;
 pub use prepared::Prepared;
 pub use prepared_statements::PreparedStatements;
+pub use running::RunningStatement;
 
 /// Called when a client has prepared a statement, with the keyspace and the text: other shards want to know it too. The
 /// client is answered when the future is done.
@@ -47,6 +50,7 @@ pub type PreparedListener = Box<dyn Fn(Option<&str>, &str) -> LocalBoxFuture<()>
 pub struct NativeFrontend<C> {
     executor: Rc<Executor<C>>,
     prepared: PreparedStatements,
+    running: Running,
     on_prepared: RefCell<Option<PreparedListener>>,
 }
 
@@ -54,12 +58,17 @@ impl<C: Coordinator> NativeFrontend<C> {
     /// A front end of an executor, which may have others.
     pub fn new(executor: Rc<Executor<C>>) -> Self {
         let prepared = PreparedStatements::new(executor.limits().prepared_bytes);
-        Self { executor, prepared, on_prepared: RefCell::new(None) }
+        Self { executor, prepared, running: Running::default(), on_prepared: RefCell::new(None) }
     }
 
     /// The executor of the shard.
     pub fn executor(&self) -> &Rc<Executor<C>> {
         &self.executor
+    }
+
+    /// The statements under way, the oldest first.
+    pub fn running(&self) -> Vec<RunningStatement> {
+        self.running.list()
     }
 
     /// The shard's prepared statements.
@@ -96,10 +105,12 @@ impl<C: Coordinator> NativeFrontend<C> {
         let trace = self.executor.begin_trace(tracing, ("QUERY", "Execute CQL3 query"), || {
             trace_parameters(text, &query.parameters)
         });
+        let listed = self.list(began, Message::Query(redacted(shown(text)).into()), &query.parameters);
         let mut event = None;
         let result =
             self.query_inner(client, (text, &mut event), &query.parameters, trace.as_ref(), out).await;
         self.executor.end(began, || redacted(text).into_owned());
+        drop(listed);
         self.audit(client, event, text, &result).await;
         self.finish(result, client, trace, out).await;
     }
@@ -196,10 +207,12 @@ impl<C: Coordinator> NativeFrontend<C> {
                 trace = self
                     .executor
                     .begin_trace(tracing, what, || trace_parameters(&prepared.text, &execute.parameters));
+                let listed = self.list(began, Message::Execute(prepared.clone()), &execute.parameters);
                 let known = execute.result_metadata_id.as_deref();
                 let result =
                     self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
                 self.executor.end(began, || redacted(&prepared.text).into_owned());
+                drop(listed);
                 self.audit(client, self.event(&prepared), &prepared.text, &result).await;
                 result
             }
@@ -219,15 +232,22 @@ impl<C: Coordinator> NativeFrontend<C> {
         let began = self.executor.begin();
         let what = ("QUERY", "Execute batch of CQL3 queries");
         let trace = self.executor.begin_trace(tracing, what, || trace_parameters("", &batch.parameters));
+        let listed = self.list(began, Message::Batch(batch.statements.len()), &batch.parameters);
         let mut event = None;
         let result = self.batch_inner(client, (batch, &mut event), trace.as_ref(), out).await;
         self.executor.end(began, || self.batch_text(batch));
+        drop(listed);
         if self.executor.is_audited() {
             let principal = &client.caller.principal;
             let text = || shown(&self.batch_text(batch)).to_owned();
             Box::pin(self.executor.audit(principal, event, text, AuditOutcome::of(&result))).await;
         }
         self.finish(result, client, trace, out).await;
+    }
+
+    /// Lists a statement among those under way.
+    fn list(&self, began: Option<Instant>, message: Message, parameters: &QueryParameters) -> Listing {
+        self.running.begin(began.unwrap_or_else(|| self.executor.now()), message, parameters)
     }
 
     /// The event of a statement for the audit log; none without such a log.

@@ -176,6 +176,11 @@ impl Node {
         self.request(|request| request.query(text, &Parameters::new(wire::Consistency::One, &[])))
     }
 
+    /// A query at a level, without values.
+    pub fn query_at(&self, text: &str, consistency: wire::Consistency) -> Answer {
+        self.request(|request| request.query(text, &Parameters::new(consistency, &[])))
+    }
+
     /// A query that must succeed with rows.
     pub fn rows(&self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
         self.rows_at(text, wire::Consistency::One)

@@ -117,3 +117,114 @@ fn of_timestamps_and_of_windows_without_expiry() {
         }
     }
 }
+
+/// Of values by their type, of terms of SAI, and of queries of indexes; the words are Cassandra's.
+#[test]
+fn of_values_terms_and_queries_of_indexes() {
+    let guardrails = Guardrails {
+        column_ascii_value_size: bounds(2, 4),
+        column_blob_value_size: bounds(3, 5),
+        column_text_and_varchar_value_size: bounds(6, 8),
+        sai_string_term_size: bounds(3, 5),
+        sai_frozen_term_size: bounds(12, 24),
+        sai_vector_term_size: bounds(8, 12),
+        non_partition_restricted_index_query_enabled: false,
+        intersect_filtering_query_warned: true,
+        ..Guardrails::default()
+    };
+    let node = Node::with_superuser(ExecLimits { guardrails, bcrypt_cost: 4, ..ExecLimits::default() });
+    for text in [
+        "CREATE ROLE ann WITH LOGIN = true",
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "GRANT ALL ON ALL KEYSPACES TO ann",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, a ascii, b blob, t text, s text, f frozen<list<int>>, l list<text>, \
+         m map<int, text>, v vector<float, 4>, w vector<float, 3>)",
+        "CREATE INDEX ON ks.t (s) USING 'sai'",
+        "CREATE INDEX ON ks.t (full(f)) USING 'sai'",
+        "CREATE INDEX ON ks.t (l) USING 'sai'",
+        "CREATE INDEX ON ks.t (values(m)) USING 'sai'",
+        "CREATE INDEX ON ks.t (v) USING 'sai'",
+        "CREATE INDEX ON ks.t (w) USING 'sai'",
+    ] {
+        node.run(text);
+    }
+    let insert = |column: &str, value: &str| format!("INSERT INTO ks.t (k, {column}) VALUES (1, {value})");
+    let exceeds = |kind: &str, name: &str, column: &str, size: usize, bound: usize| {
+        format!(
+            "Guardrail {name} violated: Value of column '{column}' has size {size}, this exceeds the {kind} threshold of {bound}."
+        )
+    };
+    let warned = |name: &str, column: &str, size, bound| {
+        format!("warning: {}", exceeds("warning", name, column, size, bound))
+    };
+    let refused = |name: &str, column: &str, size, bound| {
+        format!("! Invalid: {}", exceeds("failure", name, column, size, bound))
+    };
+    let both = "Guardrail intersect_filtering_query violated: Filtering query with intersection on mutable columns at \
+                consistency level requiring coordinator reconciliation is not recommended. Filtering queries involving";
+    for (role, text, expected) in [
+        ("cassandra", insert("a", "'12345'"), String::new()),
+        ("ann", insert("a", "'12'"), String::new()),
+        ("ann", insert("a", "'123'"), warned("column_ascii_value_size", "a", 3, 2)),
+        ("ann", insert("a", "'12345'"), refused("column_ascii_value_size", "a", 5, 4)),
+        ("ann", insert("b", "0x01020304"), warned("column_blob_value_size", "b", 4, 3)),
+        ("ann", insert("b", "0x010203040506"), refused("column_blob_value_size", "b", 6, 5)),
+        ("ann", insert("t", "'123456'"), String::new()),
+        ("ann", insert("t", "'1234567'"), warned("column_text_and_varchar_value_size", "t", 7, 6)),
+        ("ann", insert("t", "'123456789'"), refused("column_text_and_varchar_value_size", "t", 9, 8)),
+        ("ann", insert("s", "'1234'"), warned("sai_string_term_size", "s", 4, 3)),
+        ("ann", insert("s", "'123456'"), refused("sai_string_term_size", "s", 6, 5)),
+        ("ann", insert("f", "[1]"), String::new()),
+        ("ann", insert("f", "[1, 2]"), warned("sai_frozen_term_size", "f", 20, 12)),
+        ("ann", insert("f", "[1, 2, 3]"), refused("sai_frozen_term_size", "f", 28, 24)),
+        ("ann", insert("l", "['1', '1234']"), warned("sai_string_term_size", "l", 4, 3)),
+        ("ann", insert("m", "{1: '123456'}"), refused("sai_string_term_size", "m", 6, 5)),
+        ("ann", insert("w", "[1, 2, 3]"), warned("sai_vector_term_size", "w", 12, 8)),
+        ("ann", insert("v", "[1, 2, 3, 4]"), refused("sai_vector_term_size", "v", 16, 12)),
+        (
+            "ann",
+            "SELECT k FROM ks.t WHERE s = '12'".to_owned(),
+            "! Invalid: Guardrail non_partition_restricted_index_query_enabled violated: Non-partition key restricted query \
+             is not allowed. Executing a query on secondary indexes without partition key restriction might degrade performance"
+                .to_owned(),
+        ),
+        ("cassandra", "SELECT k FROM ks.t WHERE s = '12'".to_owned(), String::new()),
+        ("ann", "SELECT k FROM ks.t WHERE a = '1' ALLOW FILTERING".to_owned(), String::new()),
+    ] {
+        node.log_in(role);
+        let shown = show(&node.query(&text));
+        match expected.as_str() {
+            "" => assert!(!shown.contains("Guardrail"), "{role}: {text}: {shown}"),
+            expected => assert!(shown.contains(expected), "{role}: {text}: {shown}"),
+        }
+    }
+    node.log_in("ann");
+    let by_two = "SELECT k FROM ks.t WHERE a = '1' AND b = 0x01 ALLOW FILTERING";
+    let shown = show(&node.query_at(by_two, wire::Consistency::Quorum));
+    assert!(shown.contains(both), "{shown}");
+    let shown = show(&node.query(by_two));
+    assert!(!shown.contains("Guardrail"), "one replica needs no reconciliation: {shown}");
+}
+
+/// The bounds of terms bind writes of indexed tables where there is no other guardrail, as by default.
+#[test]
+fn terms_are_bound_without_other_guardrails() {
+    let guardrails = Guardrails { sai_string_term_size: bounds(3, 5), ..Guardrails::default() };
+    assert!(guardrails.binds_terms() && !guardrails.binds_requests());
+    let node = Node::with_superuser(ExecLimits { guardrails, bcrypt_cost: 4, ..ExecLimits::default() });
+    for text in [
+        "CREATE ROLE ann WITH LOGIN = true",
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "GRANT ALL ON ALL KEYSPACES TO ann",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, s text)",
+        "CREATE TABLE ks.plain (k int PRIMARY KEY, s text)",
+        "CREATE INDEX ON ks.t (s) USING 'sai'",
+    ] {
+        node.run(text);
+    }
+    node.log_in("ann");
+    let insert =
+        |table: &str| show(&node.query(&format!("INSERT INTO ks.{table} (k, s) VALUES (1, '123456')")));
+    assert!(insert("t").contains("Guardrail sai_string_term_size violated"), "{}", insert("t"));
+    assert!(!insert("plain").contains("Guardrail"), "{}", insert("plain"));
+}

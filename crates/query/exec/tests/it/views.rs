@@ -16,6 +16,7 @@ fn create(memory: &Memory, statement: &Statement, number: u8, materialized_views
         keyspace: Some("ks"),
         view: &view,
         table_id: [number; 16],
+        default_keyspace_rf: 1,
         now_micros: 0,
         functions: &udf::Limits::default(),
         materialized_views,

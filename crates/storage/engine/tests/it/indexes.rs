@@ -53,8 +53,13 @@ fn table(indexes: usize) -> Arc<Table> {
     for (at, (column, part)) in INDEXES.iter().enumerate().take(indexes) {
         let target = IndexTarget { column: (*column).to_owned(), part: *part };
         let name = format!("i{at}");
-        let index =
-            Index { name: name.clone(), targets: vec![target], class: None, options: Default::default() };
+        let index = Index {
+            name: name.clone(),
+            targets: vec![target],
+            class: None,
+            options: Default::default(),
+            local: false,
+        };
         table.indexes.insert(name, index);
     }
     Arc::new(table)

@@ -16,6 +16,7 @@ mod marks;
 mod met;
 mod model;
 mod observers;
+mod operated;
 mod received;
 mod shards;
 mod shortage;

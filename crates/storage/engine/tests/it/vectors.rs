@@ -29,7 +29,8 @@ fn table() -> Arc<Table> {
     let targets = vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }];
     let options = [("maximum_node_connections", "4"), ("construction_beam_width", "20")];
     let options = options.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let index = Index { name: "near".to_owned(), targets, class: Some("sai".to_owned()), options };
+    let index =
+        Index { name: "near".to_owned(), targets, class: Some("sai".to_owned()), options, local: false };
     table.indexes.insert(index.name.clone(), index);
     Arc::new(table)
 }

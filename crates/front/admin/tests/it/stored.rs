@@ -1,0 +1,107 @@
+//! Tables as a node stores them, its hints, and its failure detector, over REST.
+
+use serde_json::{Value, json};
+
+use crate::{Fake, Rc, RestService, ask, call, fake, get, refused};
+
+/// The status of a request that changes something, and the calls that the node got.
+fn change(method: &str, path: &str) -> (u16, Vec<String>) {
+    let calls = Rc::default();
+    let info = fake(false).info().clone();
+    let node = Fake { info, alone: false, stops: Rc::default(), calls: Rc::clone(&calls) };
+    let answer = call(&RestService::new(Rc::new(node)), method, path);
+    (answer.status, calls.take())
+}
+
+#[test]
+fn the_failure_detector() {
+    let phis = get("/failure_detector/endpoint_phi_values");
+    let expected =
+        json!([{ "endpoint": "10.1.0.2:7000", "phi": 0.5 }, { "endpoint": "10.1.0.3:7000", "phi": 0.75 }]);
+    assert_eq!(phis, expected, "this node is not among them");
+    assert_eq!(get("/failure_detector/simple_states")[1], json!({ "key": "10.1.0.3:7000", "value": "DOWN" }));
+    assert_eq!(get("/failure_detector/count/endpoint/up"), json!(2));
+    assert_eq!(get("/failure_detector/count/endpoint/down"), json!(1));
+    assert_eq!(get("/failure_detector/phi"), json!("8"));
+    assert_eq!(refused("/failure_detector/count/endpoint/sideways").0, 404);
+    let alone = ask(true, "GET", "/failure_detector/endpoint_phi_values");
+    assert_eq!((alone.status, alone.body.as_str()), (200, "[]"));
+}
+
+#[test]
+fn hints_are_listed_paused_and_dropped() {
+    let hints = get("/torc/hints");
+    let first = json!({
+        "host_id": "03030303-0303-0303-0303-030303030303", "address": "10.1.0.3", "datacenter": "dc2", "rack": "rack3",
+        "status": "DOWN", "hints": 5, "bytes": 500, "files": 2, "oldest_ms": 1_000, "newest_ms": 2_000,
+    });
+    assert_eq!(hints[0], first);
+    assert_eq!((&hints[1]["address"], &hints[1]["status"]), (&json!("Unknown"), &json!("Unknown")));
+    assert_eq!(get("/hinted_handoff/hints"), json!(["10.1.0.3"]), "a former member has no address");
+    let calls = |calls: &[&str]| calls.iter().map(|call| (*call).to_owned()).collect::<Vec<_>>();
+    assert_eq!(change("POST", "/hinted_handoff/pause?pause=true"), (200, calls(&["paused true"])));
+    assert_eq!(change("POST", "/hinted_handoff/pause?pause=false"), (200, calls(&["paused false"])));
+    assert_eq!(change("POST", "/hinted_handoff/pause?pause=maybe"), (400, Vec::new()));
+    assert_eq!(change("POST", "/hinted_handoff/pause"), (400, Vec::new()));
+    assert_eq!(change("DELETE", "/hinted_handoff/hints"), (200, calls(&["dropped None"])));
+    assert_eq!(change("DELETE", "/hinted_handoff/hints?host=10.1.0.3"), (200, calls(&["dropped Some(3)"])));
+    assert_eq!(change("DELETE", "/hinted_handoff/hints?host=10.9.9.9"), (404, Vec::new()));
+}
+
+#[test]
+fn distributions_of_a_table() {
+    let of = |figure: &str, table: &str| get(&format!("/column_family/metrics/{figure}/ks:{table}"));
+    let counted = |histogram: &Value| -> Vec<(u64, u64)> {
+        let bounds = histogram["bucket_offsets"].as_array().unwrap();
+        let counts = histogram["buckets"].as_array().unwrap();
+        assert_eq!(counts.len(), bounds.len() + 1, "one more for values above all bounds");
+        let pairs = bounds
+            .iter()
+            .zip(counts)
+            .map(|(bound, count)| (bound.as_u64().unwrap(), count.as_u64().unwrap()));
+        pairs.filter(|(_, count)| *count > 0).collect()
+    };
+    let sizes = of("estimated_row_size_histogram", "t");
+    assert_eq!((counted(&sizes), &sizes["sstables"]), (vec![(770, 1)], &json!(2)));
+    assert_eq!(counted(&of("estimated_column_count_histogram", "t")), [(3, 1)]);
+    assert_eq!(of("estimated_row_size_histogram", "pair")["sstables"], 0);
+    assert_eq!(counted(&of("sstables_per_read_histogram", "t")), []);
+    for kind in ["read_latency", "write_latency", "range_latency"] {
+        assert_eq!(counted(&of(&format!("{kind}/estimated_histogram"), "t")), [], "{kind}");
+    }
+    assert_eq!(refused("/column_family/metrics/nope/estimated_histogram/ks:t").0, 404);
+    assert_eq!(refused("/column_family/metrics/estimated_row_size_histogram/ks:nope").0, 404);
+    assert_eq!(refused("/column_family/metrics/nope/ks:t").0, 404);
+}
+
+#[test]
+fn paths_and_samples() {
+    let paths = get("/torc/data_paths?keyspace=ks&cf=t");
+    assert_eq!(paths, json!([{ "keyspace": "ks", "table": "t", "paths": ["/data/ks/t"] }]));
+    assert_eq!(get("/torc/data_paths").as_array().unwrap().len(), 2);
+    assert_eq!(refused("/torc/data_paths?keyspace=nope").0, 404);
+    assert_eq!(refused("/torc/data_paths?keyspace=ks&cf=t,nope").0, 404);
+    assert_eq!(refused("/torc/data_paths?cf=t").0, 404, "a table needs its keyspace");
+    assert_eq!(get("/storage_service/sample_key_range"), json!(["-4", "3", "9"]), "each once, in order");
+    let of = |key: &str| format!("/column_family/sstables/by_key/ks:t?key={key}");
+    assert_eq!(get(&of("5")), json!(["/data/ks/t/oa-1-big-Data.db"]));
+    assert_eq!(get(&of("6")), json!([]));
+    assert_eq!(refused(&of("7")).0, 500);
+    assert_eq!(refused(&of("seven")).0, 400);
+    assert_eq!(refused("/column_family/sstables/by_key/ks:t").0, 400);
+    assert_eq!(refused("/column_family/sstables/by_key/ks:nope?key=5").0, 404);
+}
+
+#[test]
+fn compactions_that_begin_by_themselves_are_switched() {
+    assert_eq!(get("/column_family/autocompaction/ks:t"), json!(true));
+    assert_eq!(refused("/column_family/autocompaction/ks:nope").0, 404);
+    let set = |table: u8, is_on: bool| vec![format!("{table} SetAutoCompaction {{ is_on: {is_on} }}")];
+    assert_eq!(change("DELETE", "/column_family/autocompaction/ks:t"), (200, set(7, false)));
+    assert_eq!(change("POST", "/column_family/autocompaction/ks:t"), (200, set(7, true)));
+    assert_eq!(change("DELETE", "/storage_service/auto_compaction/ks?cf=pair"), (200, set(8, false)));
+    assert_eq!(change("DELETE", "/storage_service/auto_compaction/nope").0, 404);
+    assert_eq!(get("/column_family/minimum_compaction/ks:t"), json!(4));
+    assert_eq!(get("/column_family/maximum_compaction/ks:t"), json!(32));
+    assert_eq!(refused("/column_family/maximum_compaction/ks:nope").0, 404);
+}

@@ -1,0 +1,177 @@
+//! Verbs of Cassandra's tool that mean nothing here: each is refused with the reason, and the way to the same end where there is one.
+
+use clap::{Arg, Command};
+
+/// Verbs by name, with the answer to them.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "checktokenmetadata",
+        "tokens are in the cluster's log, and gossip does not carry them: there is nothing to compare. See nodetool ring",
+    ),
+    ("cidrfilteringstats", CIDR),
+    (
+        "disablebinary",
+        "the port for clients cannot be closed alone; nodetool drain closes it and flushes, and nodetool stopdaemon stops the node",
+    ),
+    ("disablefullquerylog", FULL_QUERY_LOG),
+    ("disablegossip", GOSSIP),
+    ("disablehintsfordc", HINTS_OF_DC),
+    ("disableoldprotocolversions", OLD_PROTOCOLS),
+    ("dropcidrgroup", CIDR),
+    ("enablebinary", "the port for clients opens when the node starts, and stays open until nodetool drain"),
+    ("enablefullquerylog", FULL_QUERY_LOG),
+    ("enablegossip", GOSSIP),
+    ("enablehintsfordc", HINTS_OF_DC),
+    ("enableoldprotocolversions", OLD_PROTOCOLS),
+    (
+        "forcecompact",
+        "gc_grace_seconds cannot be passed over for some partitions; lower it with ALTER TABLE, then use nodetool compact",
+    ),
+    (
+        "garbagecollect",
+        "there is no compaction of single SSTables against others; nodetool compact merges all and drops the same data",
+    ),
+    ("gcstats", "the server has no garbage collector; nodetool info and the metrics show its memory"),
+    ("getauthcacheconfig", AUTH_CACHES),
+    ("getbatchlogreplaythrottle", BATCHLOG),
+    ("getcidrgroupsofip", CIDR),
+    (
+        "getcolumnindexsize",
+        "the granularity of indexes of rows is not an option; SSTables are written with 4 KiB",
+    ),
+    ("getconcurrency", STAGES),
+    ("getconcurrentviewbuilders", VIEW_BUILDERS),
+    ("getfullquerylog", FULL_QUERY_LOG),
+    ("getinterdcstreamthroughput", INTER_DC),
+    ("getsnapshotthrottle", SNAPSHOT_LINKS),
+    (
+        "import",
+        "SSTables are not loaded while the node runs; put them into the table's directory (nodetool datapaths) and start the node",
+    ),
+    ("invalidatecidrpermissionscache", CIDR),
+    ("invalidatecountercache", "counters have no cache of their own"),
+    ("invalidatecredentialscache", AUTH_CACHES),
+    ("invalidatejmxpermissionscache", "there is no JMX, and nothing that would cache its permissions"),
+    (
+        "invalidatekeycache",
+        "there is no cache of keys: indexes of partitions are among the chunks of the cache",
+    ),
+    ("invalidatenetworkpermissionscache", AUTH_CACHES),
+    ("invalidatepermissionscache", AUTH_CACHES),
+    ("invalidaterolescache", AUTH_CACHES),
+    (
+        "invalidaterowcache",
+        "rows in the cache are always those of the SSTables, and leave it when room is needed; a statement with BYPASS CACHE does not use it",
+    ),
+    ("listcidrgroups", CIDR),
+    ("move", "a node keeps its tokens; add a node with initial_token, and decommission the other"),
+    ("profileload", "nodetool toppartitions samples reads and writes of a table"),
+    ("recompress_sstables", REWRITE),
+    (
+        "refresh",
+        "SSTables are not loaded while the node runs; put them into the table's directory (nodetool datapaths) and start the node",
+    ),
+    ("refreshsizeestimates", "system.size_estimates is computed when it is read"),
+    ("reloadcidrgroupscache", CIDR),
+    ("reloadlocalschema", SCHEMA),
+    ("reloadseeds", "seeds are used only by a node that joins; afterwards the cluster's log has the members"),
+    ("reloadssl", "certificates are read again by themselves when their files change"),
+    ("reloadtriggers", "there are no triggers"),
+    ("relocatesstables", "a node has one directory of data"),
+    ("replaybatchlog", BATCHLOG),
+    ("resetfullquerylog", FULL_QUERY_LOG),
+    ("resetlocalschema", SCHEMA),
+    (
+        "scrub",
+        "damaged SSTables are taken out of service and salvaged by themselves; docs/operations/damage.md says how to get their rows back",
+    ),
+    ("setauthcacheconfig", AUTH_CACHES),
+    ("setbatchlogreplaythrottle", BATCHLOG),
+    ("setcachecapacity", "the cache's size is the option cache_size of torc.yaml, used from the next start"),
+    ("setcachekeystosave", "caches are not saved to disk"),
+    (
+        "setcolumnindexsize",
+        "the granularity of indexes of rows is not an option; SSTables are written with 4 KiB",
+    ),
+    (
+        "setcompactionthreshold",
+        "thresholds belong to the table on all nodes: ALTER TABLE ... WITH compaction = {'class': ..., 'min_threshold': ..., 'max_threshold': ...}",
+    ),
+    ("setconcurrency", STAGES),
+    ("setconcurrentviewbuilders", VIEW_BUILDERS),
+    ("setinterdcstreamthroughput", INTER_DC),
+    ("setsnapshotthrottle", SNAPSHOT_LINKS),
+    (
+        "sjk",
+        "there is no Java process; use the metrics, nodetool tpstats, or a profiler of the operating system",
+    ),
+    (
+        "stop",
+        "compactions under way are not stopped; nodetool disableautocompaction lets no more begin, and nodetool setcompactionthroughput slows them",
+    ),
+    ("updatecidrgroup", CIDR),
+    ("upgradesstables", REWRITE),
+    (
+        "verify",
+        "every read checks checksums, and takes a damaged SSTable out of service; torc sstable verifies files of a stopped node",
+    ),
+];
+
+const AUTH_CACHES: &str =
+    "roles, passwords and permissions are not cached: a change counts when its statement has returned";
+const BATCHLOG: &str = "interrupted logged batches are completed by themselves, without a throttle; the metrics scylla_batchlog_manager_* count them";
+const CIDR: &str = "there are no CIDR groups: access from networks is restricted outside of the database";
+const FULL_QUERY_LOG: &str = "there is no full query log; nodetool enableauditlog logs statements";
+const GOSSIP: &str =
+    "a member always gossips; nodetool drain and nodetool stopdaemon take a node out of service";
+const HINTS_OF_DC: &str =
+    "hints are stored for all datacenters or none: nodetool disablehandoff, nodetool enablehandoff";
+const INTER_DC: &str = "one limit holds for all streams, within datacenters and between them: nodetool getstreamthroughput, nodetool setstreamthroughput";
+const OLD_PROTOCOLS: &str = "versions 3 to 5 of the native protocol are always spoken";
+const REWRITE: &str = "files of all supported formats are read as they are, and compaction writes the current one; nodetool compact rewrites all of a table";
+const SCHEMA: &str =
+    "the schema is in the cluster's log, and a node cannot have another: there is nothing to reload or reset";
+const SNAPSHOT_LINKS: &str = "links of snapshots are not throttled";
+const STAGES: &str = "there are no stages with threads: each shard is one thread, and nodetool tpstats shows its scheduling groups";
+const VIEW_BUILDERS: &str = "views are built one partition after another on each shard, beside requests";
+
+/// The commands of these verbs, which take anything. Help texts do not list them.
+pub(super) fn commands() -> impl Iterator<Item = Command> {
+    let anything =
+        || Arg::new("anything").num_args(0..).allow_hyphen_values(true).trailing_var_arg(true).hide(true);
+    REFUSED.iter().map(move |(name, why)| {
+        Command::new(*name).about(*why).arg(anything()).disable_help_flag(true).hide(true)
+    })
+}
+
+/// The answer to a verb; none when it is not refused.
+pub(super) fn reason(name: &str) -> Option<String> {
+    let (name, why) = REFUSED.iter().find(|(refused, _)| *refused == name)?;
+    Some(format!("nodetool {name} has no meaning here: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodetool::{VERBS, command};
+
+    /// All verbs of the tool of Cassandra 5.0.6 but `help`.
+    const CASSANDRAS: &str = include_str!("../../testdata/nodetool/verbs-of-cassandra.list");
+
+    #[test]
+    fn every_verb_of_cassandra_has_an_answer() {
+        assert!(REFUSED.is_sorted_by_key(|(name, _)| name));
+        for verb in CASSANDRAS.lines() {
+            let has = VERBS.iter().any(|known| known.name == verb);
+            assert_ne!(has, reason(verb).is_some(), "{verb} is known or refused");
+        }
+        for (name, why) in REFUSED {
+            assert!(CASSANDRAS.lines().any(|verb| verb == *name), "{name} is a verb of Cassandra");
+            assert!(!why.ends_with('.') && why.len() > 20, "{name}: {why}");
+        }
+        let matches = command().try_get_matches_from(["nodetool", "scrub", "-n", "ks", "t", "--x"]).unwrap();
+        assert_eq!(matches.subcommand_name(), Some("scrub"));
+        assert!(reason("sjk").unwrap().starts_with("nodetool sjk has no meaning here: there is no Java"));
+        assert_eq!(reason("status"), None);
+    }
+}

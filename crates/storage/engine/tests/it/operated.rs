@@ -1,0 +1,134 @@
+//! The view of operators on one table, and its switches: compactions that begin by themselves, distributions, the files of a partition, the time
+//! of snapshots.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Canaries, Engine, MaintenanceError, Origin, Read, ReadScope, SyncMode, Write, list_snapshots};
+use mutation::{Cell, Clustering, ColumnData, PartitionRange, PartitionUpdate, RingPosition, Row, Slices};
+use rt::Rt;
+use schema::{Table, TableId};
+
+use crate::model::{key, read, schema, visible_of};
+use crate::world::{Plan, config, on_a_node};
+
+async fn engine(rt: &Rt) -> (Engine, Arc<Table>) {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: true, ops_max: 0 };
+    let mut config = config(&plan);
+    config.memtable_bytes_max = 64 << 20;
+    config.commitlog.total_bytes_max = 1 << 30;
+    let schema = schema(0);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    (Engine::open(rt.clone(), config, schema).await.unwrap(), table)
+}
+
+async fn write(engine: &Engine, table: &Arc<Table>, pk: i32, timestamp: i64) {
+    let mut update = PartitionUpdate::new(table.clone(), key(pk));
+    let mut row = Row::new(Clustering::new(table, &[Some(&1i32.to_be_bytes())]));
+    let cell = Cell::live(timestamp, Bytes::copy_from_slice(&timestamp.to_be_bytes()));
+    row.set(table.column("a").unwrap().id, ColumnData::Simple(cell));
+    update.add_row(row);
+    engine.apply(Write::one(Origin::Client, update)).await.unwrap();
+}
+
+/// The SSTables of ten flushes while compactions are stopped, and when they are allowed again.
+async fn switched(rt: Rt) -> (usize, bool, usize) {
+    let (engine, table) = engine(&rt).await;
+    engine.set_auto_compaction(table.id, false).unwrap();
+    for timestamp in 1..=10 {
+        write(&engine, &table, 1, timestamp).await;
+        engine.flush(table.id).await.unwrap();
+    }
+    rt.sleep(Duration::from_secs(300)).await;
+    let (stopped, stats) = (engine.sstable_count(table.id), engine.table_stats(table.id).unwrap());
+    engine.set_auto_compaction(table.id, true).unwrap();
+    rt.sleep(Duration::from_secs(300)).await;
+    let unknown = engine.set_auto_compaction(TableId([99; 16]), true);
+    assert!(matches!(unknown, Err(MaintenanceError::UnknownTable(_))), "{unknown:?}");
+    (stopped, stats.auto_compaction_stopped, engine.sstable_count(table.id))
+}
+
+#[test]
+fn compactions_are_stopped_and_allowed() {
+    let (stopped, is_stopped, allowed) = on_a_node(1, switched);
+    assert_eq!((stopped, is_stopped), (10, true));
+    assert!(allowed < 5, "{allowed} SSTables");
+}
+
+async fn distributions(rt: Rt) {
+    let (engine, table) = engine(&rt).await;
+    engine.set_auto_compaction(table.id, false).unwrap();
+    assert_eq!(engine.table_histograms(TableId([99; 16])), None);
+    let empty = engine.table_histograms(table.id).unwrap();
+    assert_eq!((empty.sstables, empty.partition_bytes.count(), empty.requests.sstables.total), (0, 0, 0));
+    for timestamp in 1..=3 {
+        write(&engine, &table, 1, timestamp).await;
+        if timestamp == 3 {
+            write(&engine, &table, 2, timestamp).await;
+        }
+        engine.flush(table.id).await.unwrap();
+    }
+    let paths = |pk: i32| {
+        let (engine, table) = (engine.clone(), table.clone());
+        async move { engine.sstables_of(table.id, &key(pk)).await.unwrap() }
+    };
+    assert_eq!((paths(1).await.len(), paths(2).await.len(), paths(3).await.len()), (3, 1, 0));
+    let name = paths(2).await[0].file_name().unwrap().to_string_lossy().into_owned();
+    assert!(name.ends_with("-Data.db"), "{name}");
+    let one = key(1);
+    let range =
+        PartitionRange { start: RingPosition::BeforeKey(one.clone()), end: RingPosition::AfterKey(one) };
+    // Flushed rows are cached: out of the cache, and then out of the three SSTables.
+    assert_eq!(read(&engine, &table, &range, false).await.unwrap().len(), 1);
+    let slices = Slices::all();
+    let wanted = Read { scope: ReadScope::BypassCache, ..Read::new(table.id, &range, &slices) };
+    let found = visible_of(engine.read(&wanted).unwrap(), &table).await.unwrap();
+    assert_eq!(found.len(), 1);
+    let after = engine.table_histograms(table.id).unwrap();
+    assert_eq!((after.sstables, after.partition_bytes.count(), after.cells.count()), (3, 4, 4));
+    assert_eq!(after.cells.percentile(1.0), 1, "each has one cell");
+    assert!(after.partition_bytes.percentile(0.5) > 10, "{:?}", after.partition_bytes.percentile(0.5));
+    let opened: Vec<(u64, u64)> = after.requests.sstables.buckets().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(opened, [(0, 1), (3, 1)]);
+    // One of many partitions is sampled, the first of each SSTable among them; the three begin with the same.
+    assert!(key(1).token < key(2).token);
+    assert_eq!(engine.sampled_tokens(table.id), [key(1).token]);
+}
+
+#[test]
+fn distributions_of_a_table() {
+    on_a_node(2, distributions);
+}
+
+async fn snapshots(rt: Rt) {
+    let (engine, table) = engine(&rt).await;
+    let directory = config(&Plan {
+        sync: SyncMode::Batch,
+        canaries: Canaries::default(),
+        gc_grace: 0,
+        sstables: true,
+        ops_max: 0,
+    });
+    engine.snapshot(table.id, "empty").await.unwrap();
+    write(&engine, &table, 1, 1).await;
+    let before = rt.wall_micros();
+    engine.snapshot(table.id, "first").await.unwrap();
+    rt.sleep(Duration::from_secs(5)).await;
+    engine.truncate(table.id, 77_000_000, rt::Instant::MAX).await.unwrap();
+    let records = list_snapshots(rt.disk(), &directory.data_directory).await.unwrap();
+    let of = |name: &str| records.iter().find(|record| record.name.starts_with(name)).cloned().unwrap();
+    let first = of("first");
+    let made = first.created_micros.unwrap();
+    assert!((before..before + 5_000_000).contains(&made), "{made} is not after {before}");
+    assert_eq!(of("truncated").created_micros, Some(77_000_000));
+    assert_eq!(records.len(), 2, "a table without rows has no files to link: {records:?}");
+    assert_eq!(first.disk_bytes, of("truncated").disk_bytes, "the file of the time is not counted");
+    assert!(first.disk_bytes > 0);
+}
+
+#[test]
+fn snapshots_know_when_they_were_made() {
+    on_a_node(3, snapshots);
+}
