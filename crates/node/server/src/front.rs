@@ -466,18 +466,22 @@ impl ComputedTables for Tables {
                 | "max_sstable_duration" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);
                 }
-                name => served(name, &mut facts, &boot, &executor, &rt),
+                "queries" => {
+                    // This statement is listed once it has waited.
+                    rt.yield_now().await;
+                    facts.queries = facts::queries(&executor, &rt);
+                }
+                name => served(name, &mut facts, &boot, &executor),
             }
             ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
     }
 }
 
-/// The facts about the statements of this shard, and about the log of the process; none for the other tables.
-fn served(name: &str, facts: &mut Facts, boot: &Boot, executor: &ShardFrontend, rt: &Rt) {
+/// The facts about the batches of this shard, and about the log of the process; none for the other tables.
+fn served(name: &str, facts: &mut Facts, boot: &Boot, executor: &ShardFrontend) {
     match name {
         "batch_metrics" => facts.batches = facts::batches(executor.executor()),
-        "queries" => facts.queries = facts::queries(executor, rt),
         "system_logs" => {
             let tail = boot.settings.process().log_tail.as_ref();
             facts.log = tail.map_or_else(Vec::new, |tail| facts::log(&tail()));

@@ -15,6 +15,7 @@ mod running;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 use cql::ast::BatchKind;
@@ -105,12 +106,14 @@ impl<C: Coordinator> NativeFrontend<C> {
         let trace = self.executor.begin_trace(tracing, ("QUERY", "Execute CQL3 query"), || {
             trace_parameters(text, &query.parameters)
         });
-        let listed = self.list(began, Message::Query(redacted(shown(text)).into()), &query.parameters);
         let mut event = None;
-        let result =
-            self.query_inner(client, (text, &mut event), &query.parameters, trace.as_ref(), out).await;
+        let result = {
+            let (text, parameters) = ((text, &mut event), &query.parameters);
+            let work = pin!(self.query_inner(client, text, parameters, trace.as_ref(), out));
+            let message = || Message::Query(redacted(shown(&query.text)).into());
+            self.running.listed(work, || self.listing(began, message(), parameters)).await
+        };
         self.executor.end(began, || redacted(text).into_owned());
-        drop(listed);
         self.audit(client, event, text, &result).await;
         self.finish(result, client, trace, out).await;
     }
@@ -207,12 +210,14 @@ impl<C: Coordinator> NativeFrontend<C> {
                 trace = self
                     .executor
                     .begin_trace(tracing, what, || trace_parameters(&prepared.text, &execute.parameters));
-                let listed = self.list(began, Message::Execute(prepared.clone()), &execute.parameters);
                 let known = execute.result_metadata_id.as_deref();
-                let result =
-                    self.run(&prepared, client, &execute.parameters, known, trace.as_ref(), out).await;
+                let result = {
+                    let parameters = &execute.parameters;
+                    let work = pin!(self.run(&prepared, client, parameters, known, trace.as_ref(), out));
+                    let message = || Message::Execute(prepared.clone());
+                    self.running.listed(work, || self.listing(began, message(), parameters)).await
+                };
                 self.executor.end(began, || redacted(&prepared.text).into_owned());
-                drop(listed);
                 self.audit(client, self.event(&prepared), &prepared.text, &result).await;
                 result
             }
@@ -232,11 +237,13 @@ impl<C: Coordinator> NativeFrontend<C> {
         let began = self.executor.begin();
         let what = ("QUERY", "Execute batch of CQL3 queries");
         let trace = self.executor.begin_trace(tracing, what, || trace_parameters("", &batch.parameters));
-        let listed = self.list(began, Message::Batch(batch.statements.len()), &batch.parameters);
         let mut event = None;
-        let result = self.batch_inner(client, (batch, &mut event), trace.as_ref(), out).await;
+        let result = {
+            let work = pin!(self.batch_inner(client, (batch, &mut event), trace.as_ref(), out));
+            let message = || Message::Batch(batch.statements.len());
+            self.running.listed(work, || self.listing(began, message(), &batch.parameters)).await
+        };
         self.executor.end(began, || self.batch_text(batch));
-        drop(listed);
         if self.executor.is_audited() {
             let principal = &client.caller.principal;
             let text = || shown(&self.batch_text(batch)).to_owned();
@@ -246,7 +253,7 @@ impl<C: Coordinator> NativeFrontend<C> {
     }
 
     /// Lists a statement among those under way.
-    fn list(&self, began: Option<Instant>, message: Message, parameters: &QueryParameters) -> Listing {
+    fn listing(&self, began: Option<Instant>, message: Message, parameters: &QueryParameters) -> Listing {
         self.running.begin(began.unwrap_or_else(|| self.executor.now()), message, parameters)
     }
 

@@ -1,6 +1,8 @@
 //! The statements under way on a shard, for `system_views.queries`.
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use rt::Instant;
@@ -79,6 +81,23 @@ pub(super) struct Listing {
 }
 
 impl Running {
+    /// The outcome of a statement's work, listed by `begin` from when it first waits: most statements never do, and pay nothing.
+    pub(super) async fn listed<F: Future>(
+        &self,
+        mut work: Pin<&mut F>,
+        begin: impl Fn() -> Listing,
+    ) -> F::Output {
+        let mut listing = None;
+        poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
+            if polled.is_pending() {
+                listing.get_or_insert_with(&begin);
+            }
+            polled
+        })
+        .await
+    }
+
     /// Lists a statement from now on.
     pub(super) fn begin(&self, began: Instant, message: Message, parameters: &QueryParameters) -> Listing {
         let (page_size, consistency) = (parameters.page_size, parameters.consistency);
@@ -131,6 +150,9 @@ impl Drop for Listing {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     #[test]
@@ -152,6 +174,15 @@ mod tests {
         assert_eq!(running.list().len(), LISTED_MAX);
         drop(many);
         assert_eq!(texts(), []);
+        let work = pin!(async {
+            assert_eq!(texts(), [], "no statement is listed before it waits");
+            rt::preempt::yield_now().await;
+            texts().len()
+        });
+        let mut polled = pin!(running.listed(work, || query("waits")));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(polled.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(polled.as_mut().poll(&mut context), Poll::Ready(1));
         let long = query(&"é".repeat(TEXT_MAX * 2));
         assert_eq!(running.list()[0].text.chars().count(), TEXT_MAX);
         drop(long);
