@@ -466,21 +466,21 @@ impl ComputedTables for Tables {
                 | "max_sstable_duration" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);
                 }
-                "queries" => {
-                    // This statement is listed once it has waited.
-                    rt.yield_now().await;
-                    facts.queries = facts::queries(&executor, &rt);
-                }
-                name => served(name, &mut facts, &boot, &executor),
+                name => served(name, &mut facts, (&boot, &rt), &executor).await,
             }
             ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
     }
 }
 
-/// The facts about the batches of this shard, and about the log of the process; none for the other tables.
-fn served(name: &str, facts: &mut Facts, boot: &Boot, executor: &ShardFrontend) {
+/// The facts about the statements of this shard, and about the log of the process; none for the other tables.
+async fn served(name: &str, facts: &mut Facts, (boot, rt): (&Boot, &Rt), executor: &ShardFrontend) {
     match name {
+        "queries" => {
+            // This statement is listed once it has waited.
+            rt.yield_now().await;
+            facts.queries = facts::queries(executor, rt);
+        }
         "batch_metrics" => facts.batches = facts::batches(executor.executor()),
         "system_logs" => {
             let tail = boot.settings.process().log_tail.as_ref();

@@ -56,9 +56,12 @@ impl Guard<'_> {
         let limits = self.limits;
         let (index, uses_index) = match &plan.access {
             AccessPath::Index(access) => (Some(access.column.as_str()), true),
-            access => (None, plan.nearest.is_some() && !access.names_partitions()),
+            _ => (None, plan.nearest.is_some()),
         };
-        if uses_index && !limits.non_partition_restricted_index_query_enabled {
+        if uses_index
+            && !plan.access.names_partitions()
+            && !limits.non_partition_restricted_index_query_enabled
+        {
             let text = "Non-partition key restricted query is not allowed. Executing a query on secondary indexes without \
                         partition key restriction might degrade performance";
             return invalid!("{}", violated("non_partition_restricted_index_query_enabled", text));
@@ -98,7 +101,7 @@ impl Guard<'_> {
         if limits.partition_keys_in_select == off && limits.in_select_cartesian_product == off {
             return Ok(());
         }
-        if let AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) = &plan.access {
+        if let Some(access) = plan.access.named() {
             let (table, count) =
                 (&plan.table.name, bounds::partition_keys(&plan.table, &access.keys, env)?.len() as u64);
             let warn = |bound| {

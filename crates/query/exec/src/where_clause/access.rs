@@ -173,13 +173,18 @@ impl AccessPath {
         }
     }
 
+    /// The partitions, where their keys name them.
+    pub fn named(&self) -> Option<&KeyAccess> {
+        match self {
+            Self::Key(access) | Self::Keys(access) | Self::Slice(access) => Some(access),
+            Self::Index(IndexAccess { within: IndexScope::Partition(access), .. }) => Some(access),
+            Self::Index(_) | Self::Range(_) | Self::Full(_) => None,
+        }
+    }
+
     /// Whether partitions are named by their keys.
     pub fn names_partitions(&self) -> bool {
-        match self {
-            Self::Key(_) | Self::Keys(_) | Self::Slice(_) => true,
-            Self::Index(access) => matches!(access.within, IndexScope::Partition(_)),
-            Self::Range(_) | Self::Full(_) => false,
-        }
+        self.named().is_some()
     }
 
     /// The restrictions of clustering columns.

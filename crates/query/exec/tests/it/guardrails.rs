@@ -145,6 +145,8 @@ fn of_values_terms_and_queries_of_indexes() {
         "CREATE INDEX ON ks.t (values(m)) USING 'sai'",
         "CREATE INDEX ON ks.t (v) USING 'sai'",
         "CREATE INDEX ON ks.t (w) USING 'sai'",
+        "CREATE TABLE ks.c (k int, c int, s text, PRIMARY KEY (k, c))",
+        "CREATE INDEX ON ks.c (s)",
     ] {
         node.run(text);
     }
@@ -190,6 +192,12 @@ fn of_values_terms_and_queries_of_indexes() {
         ),
         ("cassandra", "SELECT k FROM ks.t WHERE s = '12'".to_owned(), String::new()),
         ("ann", "SELECT k FROM ks.t WHERE a = '1' ALLOW FILTERING".to_owned(), String::new()),
+        ("ann", "SELECT k FROM ks.c WHERE k = 1 AND s = '12'".to_owned(), String::new()),
+        (
+            "ann",
+            "SELECT k FROM ks.c WHERE s = '12'".to_owned(),
+            "! Invalid: Guardrail non_partition_restricted_index_query_enabled violated".to_owned(),
+        ),
     ] {
         node.log_in(role);
         let shown = show(&node.query(&text));
