@@ -281,7 +281,7 @@ impl Canary {
         cluster(
             "late-after-truncate",
             "replicas take late writes of a table that was truncated meanwhile",
-            (Focus::Rows, 20, Some(8)),
+            (Focus::Rows, 20, Some(0)),
             |injected| injected.engine.late_after_truncate = true,
         ),
         checked(
