@@ -43,6 +43,21 @@ def java():
     return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
 
 
+def zipkin():
+    artifact = "io.zipkin:zipkin-server:3.5.1:jar:exec"
+
+    def make(path):
+        environment.run(
+            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy", f"-Dartifact={artifact}",
+             f"-DoutputDirectory={path}"],
+            "fetching Zipkin with Maven",
+        )  # fmt: skip
+
+    path = environment.folder("clients/zipkin", [artifact], make)
+    jar = os.path.join(path, "zipkin-server-3.5.1-exec.jar")
+    return [sys.executable, os.path.join(HERE, "zipkin", "client.py")], {"TEST_ZIPKIN": jar}
+
+
 def go(folder):
     names = sorted(name for name in os.listdir(os.path.join(HERE, folder)) if name.endswith((".go", ".mod", ".sum")))
 
@@ -96,6 +111,7 @@ CLIENTS = {
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
+    "zipkin": zipkin,
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
 
@@ -203,7 +219,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "exports", "https", "logins", "pynamo", "scylla-go", "streams", "views")
+    torc_only = ("aws-js", "boto3", "cdc", "exports", "https", "logins", "pynamo", "scylla-go", "streams", "views", "zipkin")
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

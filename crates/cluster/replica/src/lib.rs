@@ -25,7 +25,7 @@ mod traced;
 
 pub use engine::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
-    Place, Predicate, Similarity,
+    Place, Predicate, Similarity, delimiter_of, parts,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, LocalFigures, Marked, Origin, Read as EngineRead,

@@ -316,6 +316,7 @@ fn test(name: &str, test: &Test, table: &Table) -> String {
         Test::Like(pattern) => format!("like {}", expr(pattern, table)),
         Test::Matches(pattern) => format!("matches {}", expr(pattern, table)),
         Test::Analyzed(_, inner) => return format!("{} (analyzed)", self::test(name, inner, table)),
+        Test::Parts(_, inner) => return format!("a part of {}", self::test(name, inner, table)),
         Test::Not(inner) => return format!("not {}", self::test(name, inner, table)),
         Test::Element { key, test, .. } => {
             return self::test(&format!("{name}[{}]", expr(key, table)), test, table);

@@ -70,7 +70,7 @@ pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use index::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
-    Place, Predicate, Similarity,
+    Place, Predicate, Similarity, delimiter_of, parts,
 };
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use maintain::finish_drop;

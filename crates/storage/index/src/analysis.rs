@@ -59,6 +59,29 @@ const FOLDED: [(char, &str); 34] = [
     ('⁄', "/"),
 ];
 
+/// The options of a SASI index whose values are lists of parts, and its analyzer.
+const ANALYZER_OPTION: &str = "analyzer_class";
+const DELIMITER_ANALYZER: &str = "DelimiterAnalyzer";
+/// The delimiter where none is given.
+const DELIMITER_DEFAULT: char = ',';
+
+/// The character between the parts of a text, each of which is a term, of an index with SASI's `DelimiterAnalyzer`; none of another
+/// index. An analyzer counts unless `analyzed` is `false`.
+pub fn delimiter_of(options: &BTreeMap<String, String>) -> Option<char> {
+    let class = options.get(ANALYZER_OPTION)?.rsplit('.').next()?;
+    let is_analyzed = options.get("analyzed").is_none_or(|value| value.eq_ignore_ascii_case("true"));
+    let given = options.get("delimiter").map(|text| text.chars().next());
+    (class == DELIMITER_ANALYZER && is_analyzed).then(|| given.flatten().unwrap_or(DELIMITER_DEFAULT))
+}
+
+/// The parts of a text; empty ones are none. Bytes that are no text are one part.
+pub fn parts(value: &[u8], delimiter: char) -> impl Iterator<Item = &[u8]> {
+    let text = std::str::from_utf8(value).ok();
+    let split = text.into_iter().flat_map(move |text| text.split(delimiter)).map(str::as_bytes);
+    let whole = text.is_none().then_some(value);
+    split.chain(whole).filter(|part| !part.is_empty())
+}
+
 impl Analysis {
     /// Of the options of an index; none when texts stay as they are.
     pub fn of(options: &BTreeMap<String, String>) -> Option<Self> {
@@ -109,6 +132,23 @@ mod tests {
         let value = |name: &str| if name == "case_sensitive" { "FALSE" } else { "True" };
         let options = names.iter().map(|name| ((*name).to_owned(), value(name).to_owned())).collect();
         Analysis::of(&options).expect("it asks for something")
+    }
+
+    #[test]
+    fn a_text_with_delimiters_has_parts() {
+        let options = |all: &[(&str, &str)]| {
+            delimiter_of(&all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        };
+        let class = ("analyzer_class", "org.apache.cassandra.index.sasi.analyzer.DelimiterAnalyzer");
+        assert_eq!(options(&[class, ("analyzed", "true"), ("delimiter", "░")]), Some('░'));
+        assert_eq!(options(&[class]), Some(','));
+        assert_eq!(options(&[class, ("analyzed", "false")]), None);
+        assert_eq!(options(&[("delimiter", ";"), ("analyzed", "true")]), None);
+        let split = |value: &[u8]| parts(value, '░').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(split("░a=1░b░".as_bytes()), [b"a=1".to_vec(), b"b".to_vec()]);
+        assert_eq!(split(b"abc"), [b"abc".to_vec()]);
+        assert_eq!(split(b""), [] as [Vec<u8>; 0]);
+        assert_eq!(split(b"\xff"), [b"\xff".to_vec()]);
     }
 
     #[test]

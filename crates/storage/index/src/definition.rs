@@ -5,7 +5,7 @@ use mutation::{Clustering, ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
-use crate::{Analysis, Predicate};
+use crate::{Analysis, Predicate, delimiter_of, parts};
 
 /// Behind each component of a term, so that no term is the beginning of another one.
 const TERM_END: u8 = 0x38;
@@ -27,6 +27,8 @@ pub struct Definition {
     entry: Option<String>,
     /// How texts change before they are terms.
     analysis: Option<Analysis>,
+    /// Between the parts of a text, each of which is a term.
+    delimiter: Option<char>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
     /// Of such an index, candidates that a search holds at least.
@@ -108,6 +110,7 @@ impl Definition {
             part: target.part,
             ty: column.ty.clone(),
             analysis: Analysis::of(&index.options),
+            delimiter: delimiter_of(&index.options),
             vectors: vector_options(index, &column.ty, target.part),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
@@ -134,13 +137,16 @@ impl Definition {
 
     /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry, analysis, vectors, search_beam: _ } = self;
+        let Self { name, column, kind, position, part, ty, entry, analysis, delimiter, vectors, .. } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
         }
         if let Some(analysis) = analysis {
             text.push_str(&format!("|{analysis:?}"));
+        }
+        if let Some(delimiter) = delimiter {
+            text.push_str(&format!("|by {delimiter:?}"));
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
@@ -227,9 +233,15 @@ impl Definition {
     ) {
         let mut term = Vec::new();
         self.values_of(table, key, row, is_static, |value, second| {
-            term.clear();
-            self.term(value, second, &mut term);
-            found(&term);
+            let mut take = |value: &[u8]| {
+                term.clear();
+                self.term(value, second, &mut term);
+                found(&term);
+            };
+            match self.delimiter {
+                None => take(value),
+                Some(delimiter) => parts(value, delimiter).for_each(take),
+            }
         });
     }
 

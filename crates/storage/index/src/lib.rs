@@ -18,7 +18,7 @@ mod query;
 mod search;
 mod vectors;
 
-pub use analysis::{ANALYSIS_OPTIONS, Analysis};
+pub use analysis::{ANALYSIS_OPTIONS, Analysis, delimiter_of, parts};
 pub use attached::{IndexFile, MemoryIndex};
 pub use build::IndexBuilder;
 pub use definition::{Definition, ENTRY_OPTION};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::SchemaEdit;
 use cql::ast::{CreateIndex, Ident, IndexTarget as TargetAst};
-use replica::ANALYSIS_OPTIONS;
+use replica::{ANALYSIS_OPTIONS, delimiter_of};
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
 use types::CqlType;
 
@@ -385,7 +385,7 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column, part: Inde
     Ok(())
 }
 
-/// The rules of SASI. Of its modes there is PREFIX, and no analyzer.
+/// The rules of SASI. Of its modes there is PREFIX, and of its analyzers the one by delimiters.
 fn check_sasi(index: &Index, table: &Table) -> Result<()> {
     let [target] = index.targets.as_slice() else {
         return config(format!("failed to retrieve target column for: {}", index.target()));
@@ -397,9 +397,25 @@ fn check_sasi(index: &Index, table: &Table) -> Result<()> {
     if column.kind == ColumnKind::PartitionKey {
         return config("partition key columns are not yet supported by SASI");
     }
+    let has_parts = delimiter_of(&index.options).is_some();
+    if has_parts && !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+        return config("DelimiterAnalyzer is of texts alone: text, varchar or ascii");
+    }
+    if let Some(class) = index.options.get("analyzer_class").filter(|_| !has_parts) {
+        return Err(ExecError::unsupported(format_args!("The analyzer '{}' of a SASI index", shown(class))));
+    }
     for (name, value) in &index.options {
         match (name.as_str(), value.to_ascii_uppercase().as_str()) {
             ("mode", "PREFIX") | ("analyzed", "FALSE") => {}
+            ("analyzed", "TRUE") | ("analyzer_class", _) if has_parts => {}
+            ("delimiter", _) if has_parts => {
+                if value.chars().count() != 1 {
+                    return config(format!(
+                        "Only single character delimiters supported, was {}",
+                        shown(value)
+                    ));
+                }
+            }
             ("mode", "CONTAINS" | "SPARSE") => {
                 return Err(ExecError::unsupported(format_args!("The mode {value} of a SASI index")));
             }

@@ -36,6 +36,8 @@ pub enum Test {
     },
     /// `LIKE` of a column that an index answers it for.
     Like(Expr),
+    /// The test of the parts of a text between delimiters, of which one has to pass.
+    Parts(char, Box<Test>),
     /// `LIKE` of any text.
     Matches(Expr),
     /// `NOT IN`, `NOT CONTAINS`: the value is not null and does not pass.
@@ -114,6 +116,7 @@ enum BoundTest<'a> {
     ContainsKey(Bytes),
     Element(Bytes, &'a CqlType, Box<BoundTest<'a>>),
     Like(LikePattern),
+    Parts(char, Box<BoundTest<'a>>),
     Matches(Wildcards),
     Not(Box<BoundTest<'a>>),
     SameAs(&'a ColumnRef),
@@ -152,6 +155,7 @@ impl Test {
                 BoundTest::Element(value(key)?, ty, Box::new(test.bind(name, env)?))
             }
             Self::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, name)?),
+            Self::Parts(delimiter, inner) => BoundTest::Parts(*delimiter, Box::new(inner.bind(name, env)?)),
             Self::Matches(pattern) => BoundTest::Matches(Wildcards::parse(&value(pattern)?, name)?),
             Self::SameAs(column) => BoundTest::SameAs(column),
             // With a null among them nobody knows whether a value is in.
@@ -244,6 +248,9 @@ impl BoundTest<'_> {
             BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
             BoundTest::Like(LikePattern::Whole(wanted)) => value == wanted,
             BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
+            BoundTest::Parts(delimiter, inner) => {
+                replica::parts(value, *delimiter).any(|part| inner.passes(part, ty, row))
+            }
             BoundTest::Matches(pattern) => pattern.matches(value),
             BoundTest::Not(inner) => !inner.passes(value, ty, row),
             BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),

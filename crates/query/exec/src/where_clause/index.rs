@@ -5,7 +5,7 @@
 //! that a statement is taken or refused by both.
 
 use cql::ast::ComparisonOperator;
-use replica::Analysis;
+use replica::{Analysis, delimiter_of};
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
 use types::CqlType;
 
@@ -100,7 +100,7 @@ impl Condition {
                 _ => Self::Other,
             },
             Test::Like(pattern) => Self::Like(pattern.clone()),
-            Test::Analyzed(_, inner) => Self::of_test(inner),
+            Test::Analyzed(_, inner) | Test::Parts(_, inner) => Self::of_test(inner),
             Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
                 Self::Other
             }
@@ -130,7 +130,10 @@ impl Condition {
         let family = Family::of_class(index.class.as_deref())?;
         let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full) && !is_vector(&column.ty);
         match self {
-            Self::Equal(value) => whole.then(|| Wanted::Equal(value.clone())),
+            // The terms of a text that is a list of parts are the parts.
+            Self::Equal(value) => {
+                (whole && delimiter_of(&index.options).is_none()).then(|| Wanted::Equal(value.clone()))
+            }
             Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
                 let end = |start: bool| {
                     let found = ends.iter().find(|(operator, _)| is_start(*operator) == start);
@@ -191,6 +194,12 @@ pub fn is_float_vector(ty: &CqlType) -> bool {
 /// Whether LIKE may restrict a column.
 pub(super) fn has_patterns(table: &Table, column: &Column) -> bool {
     table.indexes.values().any(|index| finds_patterns(index, column))
+}
+
+/// Between the parts of a column's texts with which LIKE compares a pattern; none where it does with the whole text.
+pub(super) fn delimiter(table: &Table, column: &Column) -> Option<char> {
+    let mut indexes = table.indexes.values().filter(|index| finds_patterns(index, column));
+    indexes.find_map(|index| delimiter_of(&index.options))
 }
 
 impl<'a> Restriction<'a> {

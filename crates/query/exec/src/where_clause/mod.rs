@@ -268,7 +268,12 @@ impl<'a> Collector<'_, 'a> {
             Predicate::Like(term) => {
                 let pattern = self.resolver.term(term, &receiver)?;
                 if self.statement.is_select() && index::has_patterns(self.table, column) {
-                    self.filter(column, Test::Like(pattern));
+                    let test = Test::Like(pattern);
+                    let test = match index::delimiter(self.table, column) {
+                        None => test,
+                        Some(delimiter) => Test::Parts(delimiter, Box::new(test)),
+                    };
+                    self.filter(column, test);
                     return Ok(());
                 }
                 if self.statement.filtering() && matches!(column.ty, CqlType::Text | CqlType::Ascii) {

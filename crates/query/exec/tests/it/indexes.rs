@@ -220,6 +220,41 @@ fn prefixes_by_way_of_an_index() {
     }
 }
 
+/// SASI's `DelimiterAnalyzer`, as Zipkin uses it: a row is found by each part of its text.
+#[test]
+fn parts_of_texts_by_way_of_an_index() {
+    let memory = Memory::new();
+    let node = Node::of(memory.clone());
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int PRIMARY KEY, a text)");
+    node.run(
+        "CREATE CUSTOM INDEX ON ks.t (a) USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'PREFIX', \
+         'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.DelimiterAnalyzer', 'delimiter': '░'}",
+    );
+    for (k, a) in
+        ["░error░http.method=GET░", "error", "no error", "http.method=PUT░errors", ""].iter().enumerate()
+    {
+        node.run(&format!("INSERT INTO ks.t (k, a) VALUES ({k}, '{a}')"));
+    }
+    for (pattern, expected) in [
+        ("error", &[0, 1][..]),
+        ("http.method=GET", &[0]),
+        ("error%", &[0, 1, 3]),
+        ("http.method=%", &[0, 3]),
+        ("no", &[]),
+        ("░error░http.method=GET░", &[]),
+    ] {
+        let rows = node.rows(&format!("SELECT k FROM ks.t WHERE a LIKE '{pattern}'"));
+        let mut found: Vec<i32> = rows
+            .iter()
+            .map(|row| i32::from_be_bytes(row[0].as_deref().unwrap().try_into().unwrap()))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{pattern}");
+        assert!(memory.index_reads() > 0, "{pattern} uses the index");
+    }
+}
+
 /// More places than one read of places fetches, in one partition and in many.
 #[test]
 fn more_places_than_a_read_fetches() {

@@ -297,7 +297,10 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
         })
     };
     let of_row = |row: &Row| match row.column(column.id) {
-        Some(ColumnData::Simple(cell)) => within(&column.ty, &cell.value),
+        Some(ColumnData::Simple(cell)) => match replica::delimiter_of(&index.options) {
+            None => within(&column.ty, &cell.value),
+            Some(delimiter) => replica::parts(&cell.value, delimiter).any(|part| within(&column.ty, part)),
+        },
         Some(ColumnData::Complex(complex)) => of_elements(complex),
         None => false,
     };
