@@ -77,7 +77,8 @@ enum Condition {
     Contains(Expr),
     ContainsKey(Expr),
     Entry(Expr, Expr),
-    Like(Expr),
+    /// Of the whole text, or of its parts between delimiters.
+    Like(Expr, Option<char>),
     /// A condition that no index finds.
     Other,
 }
@@ -99,8 +100,12 @@ impl Condition {
                 Test::Compare(ComparisonOperator::Equal, value) => Self::Entry(key.clone(), value.clone()),
                 _ => Self::Other,
             },
-            Test::Like(pattern) => Self::Like(pattern.clone()),
-            Test::Analyzed(_, inner) | Test::Parts(_, inner) => Self::of_test(inner),
+            Test::Like(pattern) => Self::Like(pattern.clone(), None),
+            Test::Parts(delimiter, inner) => match &**inner {
+                Test::Like(pattern) => Self::Like(pattern.clone(), Some(*delimiter)),
+                _ => Self::Other,
+            },
+            Test::Analyzed(_, inner) => Self::of_test(inner),
             Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
                 Self::Other
             }
@@ -152,8 +157,9 @@ impl Condition {
             Self::Entry(key, value) => {
                 (part == IndexedPart::Entries).then(|| Wanted::Entry(key.clone(), value.clone()))
             }
-            Self::Like(pattern) => {
-                (finds_patterns(index, column) && whole).then(|| Wanted::Like(pattern.clone()))
+            Self::Like(pattern, delimiter) => {
+                let is_fit = finds_patterns(index, column) && delimiter_of(&index.options) == *delimiter;
+                (is_fit && whole).then(|| Wanted::Like(pattern.clone()))
             }
             Self::Other => None,
         }
