@@ -6,7 +6,6 @@ name, remote service, annotation, tag and duration.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,21 +14,17 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CLIENTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path += [CLIENTS, os.path.dirname(CLIENTS)]
 
 from checks import check, finish  # noqa: E402
+from node import free_port  # noqa: E402
 
 HOST, PORT = sys.argv[1], sys.argv[2]
 JAR = os.environ["TEST_ZIPKIN"]
 TRACES = 30
 START_SECONDS = 90
 VISIBLE_SECONDS = 20
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 URL = f"http://127.0.0.1:{free_port()}"

@@ -114,23 +114,32 @@ impl RequestError {
 pub struct ReplicaFailure {
     /// The replica.
     pub address: std::net::IpAddr,
-    /// 0 unknown, 1 too many tombstones, 2 incompatible schema, 3 timeout….
+    /// As the protocol numbers it (v5, section 9).
     pub code: u16,
     /// In words.
     pub message: String,
 }
 
+/// The codes that this node gives or knows by name.
 impl ReplicaFailure {
-    /// The code of an index that is not there, or not built yet.
+    /// None of the others.
+    pub const UNKNOWN: u16 = 0;
+    /// A read met more tombstones than it may.
+    pub const TOO_MANY_TOMBSTONES: u16 = 1;
+    /// The replica does not know the table.
+    pub const INCOMPATIBLE_SCHEMA: u16 = 2;
+    /// The replica did not answer in time.
+    pub const TIMEOUT: u16 = 3;
+    /// An index is not there, or not built yet.
     pub const INDEX_NOT_AVAILABLE: u16 = 6;
 }
 
 impl std::fmt::Display for ReplicaFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let reason = match self.code {
-            1 => "READ_TOO_MANY_TOMBSTONES",
-            2 => "INCOMPATIBLE_SCHEMA",
-            3 => "TIMEOUT",
+            Self::TOO_MANY_TOMBSTONES => "READ_TOO_MANY_TOMBSTONES",
+            Self::INCOMPATIBLE_SCHEMA => "INCOMPATIBLE_SCHEMA",
+            Self::TIMEOUT => "TIMEOUT",
             Self::INDEX_NOT_AVAILABLE => "INDEX_NOT_AVAILABLE",
             _ => "UNKNOWN",
         };

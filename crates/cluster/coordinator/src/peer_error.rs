@@ -44,13 +44,6 @@ pub(crate) enum PeerError {
     Invalid(String),
 }
 
-/// Reasons of failure as the protocol numbers them (v5, section 9, `<reasonmap>`).
-mod reason {
-    pub(super) const UNKNOWN: u16 = 0;
-    pub(super) const TOO_MANY_TOMBSTONES: u16 = 1;
-    pub(super) const INCOMPATIBLE_SCHEMA: u16 = 2;
-}
-
 impl PeerError {
     /// Why, in words.
     pub(crate) fn message(&self) -> &str {
@@ -71,7 +64,7 @@ impl PeerError {
                 Some(ReplicaFailure { address, code: *reason, message: message.clone() })
             }
             Self::Invalid(message) | Self::StaleTopology(message) | Self::RateLimited(message) => {
-                Some(ReplicaFailure { address, code: reason::UNKNOWN, message: message.clone() })
+                Some(ReplicaFailure { address, code: ReplicaFailure::UNKNOWN, message: message.clone() })
             }
         }
     }
@@ -82,7 +75,7 @@ impl From<ReplicaError> for PeerError {
         let message = error.to_string();
         match error {
             ReplicaError::TooManyTombstones { .. } => {
-                Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message }
+                Self::Failed { reason: ReplicaFailure::TOO_MANY_TOMBSTONES, message }
             }
             ReplicaError::IndexUnavailable(_) => {
                 Self::Failed { reason: ReplicaFailure::INDEX_NOT_AVAILABLE, message }
@@ -90,7 +83,7 @@ impl From<ReplicaError> for PeerError {
             ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
             ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
             ReplicaError::Storage(_) | ReplicaError::Stopped | ReplicaError::Truncated(_) => {
-                Self::Failed { reason: reason::UNKNOWN, message }
+                Self::Failed { reason: ReplicaFailure::UNKNOWN, message }
             }
         }
     }
@@ -106,14 +99,16 @@ impl From<RpcError> for PeerError {
         };
         match code {
             Refusal::EXPIRED => Self::Silent(message),
-            code::TOO_MANY_TOMBSTONES => Self::Failed { reason: reason::TOO_MANY_TOMBSTONES, message },
+            code::TOO_MANY_TOMBSTONES => {
+                Self::Failed { reason: ReplicaFailure::TOO_MANY_TOMBSTONES, message }
+            }
             code::INDEX_UNAVAILABLE => Self::Failed { reason: ReplicaFailure::INDEX_NOT_AVAILABLE, message },
             // The schemas of two nodes may differ for a moment.
-            code::UNKNOWN_TABLE => Self::Failed { reason: reason::INCOMPATIBLE_SCHEMA, message },
+            code::UNKNOWN_TABLE => Self::Failed { reason: ReplicaFailure::INCOMPATIBLE_SCHEMA, message },
             code::TOO_LARGE => Self::Invalid(message),
             code::OLD_RING => Self::StaleTopology(message),
             code::RATE_LIMITED => Self::RateLimited(message),
-            _ => Self::Failed { reason: reason::UNKNOWN, message },
+            _ => Self::Failed { reason: ReplicaFailure::UNKNOWN, message },
         }
     }
 }
@@ -166,7 +161,7 @@ pub(crate) fn unread(error: ReadCodecError) -> Refusal {
 pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
     match error {
         PeerError::Silent(message) => Refusal::new(code::STOPPED, message.clone()),
-        PeerError::Failed { reason: reason::TOO_MANY_TOMBSTONES, message } => {
+        PeerError::Failed { reason: ReplicaFailure::TOO_MANY_TOMBSTONES, message } => {
             Refusal::new(code::TOO_MANY_TOMBSTONES, message.clone())
         }
         PeerError::Failed { message, .. } => Refusal::new(code::STORAGE, message.clone()),
@@ -177,7 +172,10 @@ pub(crate) fn refusal_of(error: &PeerError) -> Refusal {
 }
 
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> PeerError {
-    PeerError::Failed { reason: reason::UNKNOWN, message: format!("an answer that cannot be read: {error}") }
+    PeerError::Failed {
+        reason: ReplicaFailure::UNKNOWN,
+        message: format!("an answer that cannot be read: {error}"),
+    }
 }
 
 /// A node and the address by which errors name it.

@@ -407,12 +407,10 @@ impl Replica {
         })
     }
 
-    /// The tokens of sampled partitions of a table's SSTables, in order.
+    /// The tokens of sampled partitions of a table's SSTables, in no order.
     pub async fn sampled_tokens(&self, table: TableId) -> Vec<i64> {
         let shards = join_all(self.0.port.ask_each(message::SampledTokens { table })).await;
-        let mut tokens: Vec<i64> = shards.into_iter().flatten().collect();
-        tokens.sort_unstable();
-        tokens
+        shards.into_iter().flatten().collect()
     }
 
     /// Paths of the data files of this node that hold rows or deletions of the partition of this key.

@@ -247,7 +247,7 @@ pub trait Node {
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>>;
     /// The distributions of a table's requests and partitions on this node; none when it stores no such table.
     fn table_histograms(&self, table: TableId) -> LocalBoxFuture<Option<TableHistograms>>;
-    /// The tokens of sampled partitions of a table's SSTables, in order.
+    /// The tokens of sampled partitions of a table's SSTables, in no order.
     fn sampled_tokens(&self, table: TableId) -> LocalBoxFuture<Vec<i64>>;
     /// Paths of the data files of this node that hold rows or deletions of the partition of this key.
     ///

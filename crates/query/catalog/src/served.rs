@@ -79,13 +79,6 @@ pub(crate) fn line(rows: &mut RowBuilder, line: &LogFacts) {
     ]);
 }
 
-/// Whether an index is one of SAI, as its class says.
-fn is_sai(index: &Index) -> bool {
-    let class = index.class.as_deref().unwrap_or_default();
-    let short = class.rsplit('.').next().unwrap_or(class);
-    short.eq_ignore_ascii_case("sai") || short == "StorageAttachedIndex"
-}
-
 /// Whether values of a type are texts for an index.
 fn is_string(ty: &CqlType) -> bool {
     match ty {
@@ -117,7 +110,7 @@ pub(crate) async fn column_indexes(rows: &mut RowBuilder, schema: &Schema, built
     let indexes: Vec<(&Table, &Index)> = schema
         .tables()
         .flat_map(|table| table.indexes.values().map(move |index| (&**table, index)))
-        .filter(|(_, index)| is_sai(index))
+        .filter(|(_, index)| index.is_storage_attached())
         .collect();
     let add = |rows: &mut RowBuilder, (table, index): &(&Table, &Index)| {
         let column = index.targets.first().map(|target| target.column.as_str());

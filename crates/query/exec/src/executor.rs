@@ -177,11 +177,6 @@ impl<C: Coordinator> Executor<C> {
         self.watch.report(self.clock.now())
     }
 
-    /// The moment of the clock.
-    pub fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
     /// How many partitions batches of each kind had.
     pub fn batch_sizes(&self) -> BatchFigures {
         self.batches.figures(self.clock.now())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, RingPosition};
+use mutation::{DecoratedKey, FragmentBuffer, PartitionRange};
 use rt::Instant;
 use schema::TableId;
 use sstable::Component;
@@ -193,14 +193,10 @@ impl Engine {
         Some(histograms)
     }
 
-    /// The tokens of sampled partitions of a table's SSTables on this shard, in order: some of them, evenly.
+    /// The tokens of sampled partitions of a table's SSTables on this shard, some of them, evenly; in no order.
     pub fn sampled_tokens(&self, table: TableId) -> Vec<i64> {
         let Some(store) = self.0.store(table) else { return Vec::new() };
-        let mut tokens: Vec<i64> =
-            store.set().iter().flat_map(|live| live.sstable.sampled_tokens().collect::<Vec<_>>()).collect();
-        tokens.sort_unstable();
-        tokens.dedup();
-        tokens
+        store.set().iter().flat_map(|live| live.sstable.sampled_tokens().collect::<Vec<_>>()).collect()
     }
 
     /// Paths of the data files of those SSTables on this shard that hold rows or deletions of a partition.
@@ -213,10 +209,7 @@ impl Engine {
         key: &DecoratedKey,
     ) -> Result<Vec<PathBuf>, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        let range = PartitionRange {
-            start: RingPosition::BeforeKey(key.clone()),
-            end: RingPosition::AfterKey(key.clone()),
-        };
+        let range = PartitionRange::single(key);
         let mut paths = Vec::new();
         for live in store.set().iter().filter(|live| live.sstable.may_contain(key)) {
             let found = live.sstable.scan(&range).fill_next(&mut FragmentBuffer::new()).await;

@@ -71,6 +71,15 @@ impl std::fmt::Display for IndexTarget {
     }
 }
 
+/// The names of SAI's class in USING, in either case.
+const STORAGE_ATTACHED: [&str; 3] =
+    ["sai", "StorageAttachedIndex", "org.apache.cassandra.index.sai.StorageAttachedIndex"];
+
+/// Whether a class is that of storage-attached indexes (SAI).
+pub fn is_storage_attached(class: &str) -> bool {
+    STORAGE_ATTACHED.iter().any(|name| name.eq_ignore_ascii_case(class))
+}
+
 /// A secondary index of a table. Its name is one of a kind in the keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
@@ -95,6 +104,11 @@ impl Index {
     /// The targets as in statements.
     pub fn target(&self) -> String {
         self.targets.iter().map(IndexTarget::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it is storage-attached (SAI), as its class says.
+    pub fn is_storage_attached(&self) -> bool {
+        self.class.as_deref().is_some_and(is_storage_attached)
     }
 
     /// Whether it finds values of a column.

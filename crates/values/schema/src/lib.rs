@@ -23,6 +23,7 @@ pub use cdc::{CDC_LOG_SUFFIX, CDC_TTL_DEFAULT, Cdc, CdcGeneration, CdcPreimage, 
 pub use constraint::{Comparison, Constraint};
 pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,
+    is_storage_attached,
 };
 pub use description::{Description, TypeDescription};
 pub use difference::{Difference, differences};

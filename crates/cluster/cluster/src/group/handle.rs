@@ -87,20 +87,20 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    lacks("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles)
-        .or_else(|| lacks("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc))
-        .or_else(|| lacks("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks))
-        .or_else(|| {
-            let what = "constraints, comments and security labels";
-            lacks(what, STATE_VERSION_OF_CONSTRAINTS, SchemaEdit::is_about_constraints)
-        })
-        .or_else(|| {
-            lacks("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions)
-        })
-        .or_else(|| lacks("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl))
-        .or_else(|| {
-            lacks("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes)
-        })
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 7] = [
+        ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
+        ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
+        ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
+        (
+            "constraints, comments and security labels",
+            STATE_VERSION_OF_CONSTRAINTS,
+            SchemaEdit::is_about_constraints,
+        ),
+        ("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions),
+        ("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl),
+        ("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes),
+    ];
+    features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))
 }
 
 impl Group {
@@ -556,29 +556,15 @@ mod tests {
         let expiring = constrained(|table| table.ttl_column = Some("v".to_owned()));
         let why = unreadable_for(&expiring, members.iter()).expect("one would forget it");
         assert!(why.contains("TTL columns"), "{why}");
-        let indexed = |local| {
-            constrained(|table| {
-                let index = schema::Index {
-                    name: "i".to_owned(),
-                    targets: Vec::new(),
-                    class: None,
-                    options: Default::default(),
-                    local: true,
-                };
-                table.indexes.insert("i".to_owned(), index);
-            })
-            .map(|edit| match edit {
-                SchemaEdit::PutTable(table) => {
-                    let mut table = table.to_builder();
-                    table.indexes.get_mut("i").expect("it was put there").local = local;
-                    SchemaEdit::PutTable(table.build().expect("a table"))
-                }
-                other => other,
-            })
-        };
-        let why = unreadable_for(&indexed(true), members.iter()).expect("one would take it for another");
+        fn index(local: bool) -> schema::Index {
+            let (targets, options) = (Vec::new(), Default::default());
+            schema::Index { name: "i".to_owned(), targets, class: None, options, local }
+        }
+        let local = constrained(|table| drop(table.indexes.insert("i".to_owned(), index(true))));
+        let global = constrained(|table| drop(table.indexes.insert("i".to_owned(), index(false))));
+        let why = unreadable_for(&local, members.iter()).expect("one would take it for another");
         assert!(why.contains("local indexes"), "{why}");
-        assert_eq!(unreadable_for(&indexed(false), members.iter()), None);
+        assert_eq!(unreadable_for(&global, members.iter()), None);
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
     }
 }

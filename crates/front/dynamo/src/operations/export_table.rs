@@ -1,17 +1,16 @@
 //! ExportTableToPointInTime: all items of a table into files of a local directory, as AWS lays them out in S3.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use exec::backend::Coordinator;
-use items::Item;
+use items::json;
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
-use super::page::{Page, PageRequest};
+use super::page::PageRequest;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::request::{Capacity, Request, constraint, table_name};
+use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable};
 use crate::transfer::data_file::{DataFile, write_manifest};
 use crate::transfer::place::{bucket, parts};
@@ -22,26 +21,22 @@ use crate::transfer::{Failure, Progress, Transfers, seconds, time_text};
 const FOLDER: &str = "AWSDynamoDB";
 /// How far `ExportTime` may lie from the present: AWS's clocks and the client's.
 const NOW_SECONDS: f64 = 60.0;
-/// How often a page is tried again, and the pause before the first time; it grows.
-const RETRIES_MAX: u32 = 6;
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The place of an export.
 struct Target {
     bucket: String,
     /// The parts of the prefix, all of them folders.
     prefix: Vec<String>,
+    /// That of the export; empty until there is one.
     id: String,
 }
 
 impl Target {
-    fn read(request: &Request, id: &str) -> Result<Self> {
-        let Some(name) = request.string("S3Bucket")? else {
-            return constraint("null", "s3Bucket", "Member must not be null");
-        };
+    fn read(request: &Request) -> Result<Self> {
+        let name = json::read_string(request.required("S3Bucket")?)?;
         let mut prefix = parts("S3Prefix", request.string("S3Prefix")?.unwrap_or_default())?;
         prefix.retain(|part| !part.is_empty());
-        Ok(Self { bucket: bucket(name)?, prefix, id: id.to_owned() })
+        Ok(Self { bucket: bucket(name)?, prefix, id: String::new() })
     }
 
     /// The folders of the export inside its bucket.
@@ -85,19 +80,17 @@ fn check(request: &Request, now_micros: i64) -> Result<()> {
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn export_table(&self, request: &Request) -> Result<Json> {
         let transfers = self.transfers("ExportTableToPointInTime")?;
-        let Some(arn) = request.string("TableArn")? else {
-            return constraint("null", "tableArn", "Member must not be null");
-        };
+        let arn = json::read_string(request.required("TableArn")?)?;
         let table = table::find(&self.schema(), &table_name(arn)?)
             .map_err(|_| ApiError::new(ErrorKind::TableNotFound, format!("Table not found: {arn}")))?;
         let now = self.executor.clock().wall_micros();
         check(request, now)?;
-        Target::read(request, "")?;
+        let mut target = Target::read(request)?;
         let new = match self.new_transfer(&transfers, Kind::Export, request).await? {
             Ok(new) => new,
             Err(known) => return Ok(to_json!({ "ExportDescription": known.description })),
         };
-        let target = Target::read(request, &new.id)?;
+        target.id.clone_from(&new.id);
         // A link out of the directory is refused at once; a bucket that is not there is found by the export.
         let folders: Vec<String> = [&target.bucket].into_iter().chain(&target.prefix).cloned().collect();
         transfers.root.find(&folders).await?;
@@ -170,7 +163,8 @@ impl<C: Coordinator> Dynamo<C> {
         let (mut start, mut pace) = (None, Pace::new());
         let mut file = create().await?;
         loop {
-            let page = self.export_page(transfers, table, start, &request).await?;
+            let read = || Box::pin(self.scan_page(table, (0, 1), start.clone(), &request));
+            let page = transfers.retrying(read).await?;
             items += page.items.len() as u64;
             for item in &page.items {
                 let before = file.bytes();
@@ -193,25 +187,6 @@ impl<C: Coordinator> Dynamo<C> {
         }
         files += &file.finish(key).await?;
         Ok(files)
-    }
-
-    /// A page of the export, which is tried again for a while when it cannot be read.
-    async fn export_page(
-        &self,
-        transfers: &Transfers,
-        table: &ApiTable,
-        start: Option<Item>,
-        request: &PageRequest,
-    ) -> Result<Page, Failure> {
-        let mut pause = RETRY_PAUSE;
-        for _ in 0..RETRIES_MAX {
-            match Box::pin(self.scan_page(table, (0, 1), start.clone(), request)).await {
-                Err(error) if error.is_passing() => transfers.rt.sleep(pause).await,
-                page => return Ok(page?),
-            }
-            pause *= 2;
-        }
-        Ok(Box::pin(self.scan_page(table, (0, 1), start, request)).await?)
     }
 
     /// The summary of an export, as AWS writes it.

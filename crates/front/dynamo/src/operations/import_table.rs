@@ -1,7 +1,6 @@
 //! ImportTable: a new table of the items in files of a local directory, as exports of AWS and of Torc have them, or CSV.
 
 use std::path::Path;
-use std::time::Duration;
 
 use exec::backend::Coordinator;
 use items::{Item, item_size, json};
@@ -28,9 +27,6 @@ const UNPACK_STEPS: usize = 64;
 /// Items, and about bytes of them, that are written at once.
 const BATCH_ITEMS: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
-/// How often a write is tried again, and the pause before the first time; it grows.
-const RETRIES_MAX: u32 = 6;
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Errors of an import that the log names.
 const LOGGED_MAX: u64 = 10;
 /// Characters that may stand between values, as AWS allows.
@@ -104,9 +100,7 @@ fn format(request: &Request) -> Result<Format> {
 
 impl Source {
     fn read(request: &Request) -> Result<Self> {
-        let Some(source) = request.get("S3BucketSource").map(Request::part).transpose()? else {
-            return constraint("null", "s3BucketSource", "Member must not be null");
-        };
+        let source = Request::part(request.required("S3BucketSource")?)?;
         let Some(name) = source.string("S3Bucket")? else {
             return constraint("null", "s3BucketSource.s3Bucket", "Member must not be null");
         };
@@ -245,10 +239,7 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn import_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
         let transfers = self.transfers("ImportTable")?;
         let source = Source::read(request)?;
-        let Some(creation) = request.get("TableCreationParameters") else {
-            return constraint("null", "tableCreationParameters", "Member must not be null");
-        };
-        let creation = Request::part(creation)?;
+        let creation = Request::part(request.required("TableCreationParameters")?)?;
         let name = creation.table_name()?;
         let new = match self.new_transfer(&transfers, Kind::Import, request).await? {
             Ok(new) => new,
@@ -432,22 +423,10 @@ impl<C: Coordinator> Dynamo<C> {
         let updates = std::mem::take(&mut import.batch).updates;
         let count = updates.len() as u64;
         if count > 0 {
-            let mut pause = RETRY_PAUSE;
-            for _ in 0..RETRIES_MAX {
-                match self.store().write(updates.clone()).await {
-                    Err(error) if error.is_passing() => transfers.rt.sleep(pause).await,
-                    done => {
-                        done?;
-                        import.imported += count;
-                        import.count();
-                        import.progress.save_sometimes().await;
-                        return Ok(());
-                    }
-                }
-                pause *= 2;
-            }
-            self.store().write(updates).await?;
+            transfers.retrying(async || self.store().write(updates.clone()).await).await?;
             import.imported += count;
+            import.count();
+            import.progress.save_sometimes().await;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use exec::backend::Coordinator;
+use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
@@ -128,9 +129,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     async fn record(&self, operation: &str, kind: Kind, member: &str, request: &Request) -> Result<Json> {
         let transfers = self.transfers(operation)?;
-        let Some(arn) = request.string(member)? else {
-            return constraint("null", &crate::request::place(member), "Member must not be null");
-        };
+        let arn = json::read_string(request.required(member)?)?;
         let record = Records(&transfers.root).read(kind, id_of(kind, arn)).await?;
         // The ARN names a table, too.
         match record.filter(|record| record.text(member) == Some(arn)) {

@@ -23,6 +23,9 @@ use record::{Kind, RECORDS_MAX, Record, Records};
 const TASKS_MAX: usize = 4;
 /// How often the record of one under way is written.
 const SAVE_INTERVAL: Duration = Duration::from_secs(2);
+/// How often an operation is tried again, and the pause before the first time; it grows.
+const RETRIES_MAX: u32 = 6;
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a token stands for the request that it came with.
 pub(crate) const TOKEN_MILLIS: i64 = 8 * 3600 * 1000;
 /// How long the look for transfers of an earlier process may take when the node starts.
@@ -77,8 +80,7 @@ pub(crate) fn seconds(micros: i64) -> f64 {
 
 /// A time in microseconds since 1970 as text, to the millisecond.
 pub(crate) fn time_text(micros: i64) -> String {
-    let text = CqlType::Timestamp.format(&micros.div_euclid(1000).to_be_bytes());
-    text.trim_matches('\'').to_owned()
+    CqlType::Timestamp.to_text(&micros.div_euclid(1000).to_be_bytes())
 }
 
 /// Exports and imports of this shard.
@@ -109,6 +111,22 @@ impl Transfers {
         }
         let text = "There are as many exports and imports under way as this node carries out at once";
         Err(ApiError::new(ErrorKind::LimitExceeded, text))
+    }
+
+    /// The outcome of an operation, which is tried again for a while when it fails for a reason that passes.
+    ///
+    /// # Errors
+    /// That of the last try.
+    pub(crate) async fn retrying<T>(&self, mut operation: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+        let mut pause = RETRY_PAUSE;
+        for _ in 0..RETRIES_MAX {
+            match operation().await {
+                Err(error) if error.is_passing() => self.rt.sleep(pause).await,
+                done => return done,
+            }
+            pause *= 2;
+        }
+        operation().await
     }
 
     /// Carries out a transfer in the background.

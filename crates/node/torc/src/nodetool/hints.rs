@@ -2,13 +2,12 @@
 
 use clap::Arg;
 use serde_json::Value;
-use types::calendar::{Date, date_of};
 
 use super::api::escape;
 use super::grid::Grid;
 use super::ring::text;
 use super::settings::setter;
-use super::{Verb, given};
+use super::{Verb, given, utc};
 
 pub(super) const LISTPENDINGHINTS: Verb = Verb {
     name: "listpendinghints",
@@ -66,19 +65,6 @@ fn show(answer: &Value) -> String {
         ]);
     }
     grid.text(" ")
-}
-
-/// Milliseconds since the epoch as Cassandra's tool writes them, in UTC: `2026-11-26 15:01:47,123`.
-pub(super) fn utc(millis: i64) -> String {
-    let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let Date { year, month, day } = date_of(days);
-    let (seconds, fraction) = (rest / 1_000, rest % 1_000);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02},{fraction:03}",
-        seconds / 3_600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
 }
 
 #[cfg(test)]

@@ -223,6 +223,12 @@ fn silent(_: &Value) -> String {
 }
 
 /// A list of texts.
+/// Milliseconds since the epoch as Cassandra's tool writes them, in UTC: `2026-11-26 15:01:47,123`.
+fn utc(millis: i64) -> String {
+    let text = types::CqlType::Timestamp.to_text(&millis.to_be_bytes());
+    text.trim_end_matches('Z').replace('T', " ").replace('.', ",")
+}
+
 fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }

@@ -4,12 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
-use types::calendar::{Date, date_of};
 
 use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent, size};
 use super::ring::text;
-use super::{Verb, given, texts, words};
+use super::{Verb, given, texts, utc, words};
 
 /// Interval of the queries for a repair's progress.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -208,15 +207,7 @@ fn show_repair(answer: &Value) -> String {
 
 /// `[2026-11-21 19:55:24,031] …`, in UTC.
 fn show_line(line: &Value) -> String {
-    let millis = line["at_millis"].as_i64().unwrap_or(0);
-    let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let Date { year, month, day } = date_of(days);
-    let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
-    let millis = rest % 1_000;
-    format!(
-        "[{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{millis:03}] {}\n",
-        text(&line["text"])
-    )
+    format!("[{}] {}\n", utc(line["at_millis"].as_i64().unwrap_or(0)), text(&line["text"]))
 }
 
 /// `1:02:03`.

@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: usize = 8 << 10;
 impl AuditEntry {
     /// The entry as a message of the node that listens on `host`, without a line's end; a long one is cut.
     pub fn syslog(&self, host: SocketAddr) -> String {
-        let time = CqlType::Timestamp.to_text(&self.millis.to_be_bytes()).replace(' ', "T");
+        let time = CqlType::Timestamp.to_text(&self.millis.to_be_bytes());
         let line = self.line(host);
         let mut message = format!("<{PRIORITY}>1 {time} {} torc - AUDIT - {}", host.ip(), line.trim_end());
         if message.len() > MESSAGE_BYTES_MAX {

@@ -302,10 +302,7 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
         }
     };
     let name = &target.column;
-    let taken = |other: &Index| {
-        Family::of_class(other.class.as_deref()) == Some(Family::StorageAttached)
-            && other.targets == index.targets
-    };
+    let taken = |other: &Index| other.is_storage_attached() && other.targets == index.targets;
     if table.indexes.values().any(taken) {
         return invalid!("Cannot create more than one storage-attached index on the same column: {name}");
     }

@@ -161,7 +161,7 @@ impl Guard<'_> {
 
     /// Looks at the terms that an index of SAI gets from the values of a column.
     fn terms(&mut self, table: &Table, column: &Column, data: &ColumnData) -> Result<()> {
-        let is_indexed = |index: &Index| index.depends_on(&column.name) && is_sai(index);
+        let is_indexed = |index: &Index| index.depends_on(&column.name) && index.is_storage_attached();
         if !table.indexes.values().any(is_indexed) {
             return Ok(());
         }
@@ -208,11 +208,4 @@ impl Guard<'_> {
         let words = Words { warn: &warn, fail: &fail };
         self.at_most("collection_size", limits.collection_size, bytes as u64, &words)
     }
-}
-
-/// Whether an index is one of SAI.
-fn is_sai(index: &Index) -> bool {
-    let class = index.class.as_deref().unwrap_or_default();
-    let short = class.rsplit('.').next().unwrap_or(class);
-    short.eq_ignore_ascii_case("sai") || short == "StorageAttachedIndex"
 }

@@ -10,7 +10,7 @@ use crate::error::{Result, invalid};
 use crate::expr::Env;
 use crate::request::Request;
 use crate::select::SelectPlan;
-use crate::where_clause::access::AccessPath;
+use crate::where_clause::access::{AccessPath, Scope};
 use crate::where_clause::bounds;
 
 impl Guard<'_> {
@@ -101,7 +101,7 @@ impl Guard<'_> {
         if limits.partition_keys_in_select == off && limits.in_select_cartesian_product == off {
             return Ok(());
         }
-        if let Some(access) = plan.access.named() {
+        if let Scope::Partitions(access) = plan.access.scope() {
             let (table, count) =
                 (&plan.table.name, bounds::partition_keys(&plan.table, &access.keys, env)?.len() as u64);
             let warn = |bound| {

@@ -254,7 +254,7 @@ impl<C: Coordinator> NativeFrontend<C> {
 
     /// Lists a statement among those under way.
     fn listing(&self, began: Option<Instant>, message: Message, parameters: &QueryParameters) -> Listing {
-        self.running.begin(began.unwrap_or_else(|| self.executor.now()), message, parameters)
+        self.running.begin(began.unwrap_or_else(|| self.executor.clock().now()), message, parameters)
     }
 
     /// The event of a statement for the audit log; none without such a log.

@@ -22,7 +22,7 @@ use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
 use crate::request::{Request, TimeoutKind};
 use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
-use crate::where_clause::access::{AccessPath, IndexScope};
+use crate::where_clause::access::{AccessPath, Scope};
 use crate::where_clause::bounds;
 use crate::where_clause::filter::BoundFilter;
 use crate::where_clause::rows::TokenRange;
@@ -202,15 +202,9 @@ pub(crate) fn partitions(
         None => Ok(Some(PartitionRange::all())),
         Some(token) => bounds::token_range(token, env),
     };
-    let access = match &plan.access {
-        AccessPath::Range(access) | AccessPath::Full(access) => {
-            return Ok(range(&access.token)?.map(Partitions::Range));
-        }
-        AccessPath::Index(access) => match &access.within {
-            IndexScope::Range(access) => return Ok(range(&access.token)?.map(Partitions::Range)),
-            IndexScope::Partition(access) => access,
-        },
-        AccessPath::Key(access) | AccessPath::Keys(access) | AccessPath::Slice(access) => access,
+    let access = match plan.access.scope() {
+        Scope::Range(access) => return Ok(range(&access.token)?.map(Partitions::Range)),
+        Scope::Partitions(access) => access,
     };
     let mut keys = bounds::partition_keys(&plan.table, &access.keys, env)?;
     if access.token.is_some() {

@@ -83,16 +83,6 @@ pub enum IndexScope {
     Partition(KeyAccess),
 }
 
-impl IndexScope {
-    /// The restrictions of clustering columns.
-    pub fn rows(&self) -> &[RowRestriction] {
-        match self {
-            Self::Range(access) => &access.rows,
-            Self::Partition(access) => &access.rows,
-        }
-    }
-}
-
 impl IndexAccess {
     /// The question to the index.
     ///
@@ -130,6 +120,15 @@ fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
     let mut end = prefix[..=kept].to_vec();
     end[kept] += 1;
     Some(end.into())
+}
+
+/// The part of a table in which a plan looks, whichever way.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// The partitions that keys name.
+    Partitions(&'a KeyAccess),
+    /// A token range.
+    Range(&'a RangeAccess),
 }
 
 /// How a plan finds its rows.
@@ -173,26 +172,28 @@ impl AccessPath {
         }
     }
 
-    /// The partitions, where their keys name them.
-    pub fn named(&self) -> Option<&KeyAccess> {
+    /// Where it looks.
+    pub fn scope(&self) -> Scope<'_> {
         match self {
-            Self::Key(access) | Self::Keys(access) | Self::Slice(access) => Some(access),
-            Self::Index(IndexAccess { within: IndexScope::Partition(access), .. }) => Some(access),
-            Self::Index(_) | Self::Range(_) | Self::Full(_) => None,
+            Self::Key(access) | Self::Keys(access) | Self::Slice(access) => Scope::Partitions(access),
+            Self::Range(access) | Self::Full(access) => Scope::Range(access),
+            Self::Index(access) => match &access.within {
+                IndexScope::Partition(access) => Scope::Partitions(access),
+                IndexScope::Range(access) => Scope::Range(access),
+            },
         }
     }
 
     /// Whether partitions are named by their keys.
     pub fn names_partitions(&self) -> bool {
-        self.named().is_some()
+        matches!(self.scope(), Scope::Partitions(_))
     }
 
     /// The restrictions of clustering columns.
     pub fn rows(&self) -> &[RowRestriction] {
-        match self {
-            Self::Key(access) | Self::Keys(access) | Self::Slice(access) => &access.rows,
-            Self::Range(access) | Self::Full(access) => &access.rows,
-            Self::Index(access) => access.within.rows(),
+        match self.scope() {
+            Scope::Partitions(access) => &access.rows,
+            Scope::Range(access) => &access.rows,
         }
     }
 }

@@ -34,15 +34,12 @@ pub const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 const VECTOR: &str = "vector_index";
 /// The name of the built-in indexes in USING.
 pub const LOCAL: &str = "legacy_local_table";
-/// The names of SAI in USING.
-const STORAGE_ATTACHED: [&str; 3] =
-    ["sai", "StorageAttachedIndex", "org.apache.cassandra.index.sai.StorageAttachedIndex"];
 
 impl Family {
     /// The family of an implementation; none when there is no such class.
     pub fn of_class(class: Option<&str>) -> Option<Self> {
         let Some(class) = class else { return Some(Self::Local) };
-        if STORAGE_ATTACHED.iter().any(|name| name.eq_ignore_ascii_case(class)) {
+        if schema::is_storage_attached(class) {
             return Some(Self::StorageAttached);
         }
         if class.eq_ignore_ascii_case(VECTOR) {
@@ -176,7 +173,7 @@ fn finds_patterns(index: &Index, column: &Column) -> bool {
 /// How the index on a column of texts compares them; none when there is no index that analyzes them.
 pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<Analysis> {
     let analyzes = |index: &Index| {
-        let is_attached = Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached);
+        let is_attached = index.is_storage_attached();
         let is_on = index.targets.iter().any(|target| target.column == column.name && target.part == part);
         (is_attached && is_on).then(|| Analysis::of(&index.options)).flatten()
     };
@@ -273,8 +270,7 @@ impl<'a> Restriction<'a> {
         }
         // Several CONTAINS of a column are answered together by SAI alone.
         group.iter().any(|index| {
-            let answers = self.parts.len() == 1
-                || Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached);
+            let answers = self.parts.len() == 1 || index.is_storage_attached();
             answers && self.parts.iter().any(|(column, one)| one.wanted(index, column).is_some())
         })
     }
@@ -286,9 +282,8 @@ pub(super) fn covers<'a>(
     restrictions: impl Iterator<Item = &'a Restriction<'a>>,
 ) -> bool {
     let restrictions: Vec<&Restriction<'_>> = restrictions.collect();
-    let (attached, others): (Vec<&Index>, Vec<&Index>) = indexes
-        .iter()
-        .partition(|index| Family::of_class(index.class.as_deref()) == Some(Family::StorageAttached));
+    let (attached, others): (Vec<&Index>, Vec<&Index>) =
+        indexes.iter().partition(|index| index.is_storage_attached());
     let covers = |group: &[&Index]| restrictions.iter().all(|one| one.is_covered(group));
     covers(&attached) || others.iter().any(|index| covers(std::slice::from_ref(index)))
 }
