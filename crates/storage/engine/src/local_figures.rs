@@ -193,10 +193,14 @@ impl Engine {
         Some(histograms)
     }
 
-    /// The tokens of sampled partitions of a table's SSTables on this shard, some of them, evenly; in no order.
+    /// The tokens of sampled partitions of a table's SSTables on this shard, in order: some of them, evenly.
     pub fn sampled_tokens(&self, table: TableId) -> Vec<i64> {
         let Some(store) = self.0.store(table) else { return Vec::new() };
-        store.set().iter().flat_map(|live| live.sstable.sampled_tokens().collect::<Vec<_>>()).collect()
+        let mut tokens: Vec<i64> =
+            store.set().iter().flat_map(|live| live.sstable.sampled_tokens().collect::<Vec<_>>()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
     }
 
     /// Paths of the data files of those SSTables on this shard that hold rows or deletions of a partition.
