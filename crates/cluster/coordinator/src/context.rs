@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cluster::liveness::Liveness;
 use hints::HintFigures;
 use mutation::PartitionUpdate;
+use mutation::codec::Layouts;
 use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
 use rpc::Messenger;
 use rt::mesh::Port;
@@ -108,6 +109,7 @@ struct Shared {
     recent: RecentReads,
     /// All requests, by table.
     requests_by_table: RequestsByTable,
+    layouts: Layouts,
     /// How long the reads of other nodes took.
     waits: Waits,
     /// Shard 0 only: the cluster's log, which decides on the schema.
@@ -146,6 +148,7 @@ impl Context {
             rates: RateLimiter::default(),
             recent: RecentReads::default(),
             requests_by_table: RequestsByTable::default(),
+            layouts: Layouts::default(),
             waits: Waits::default(),
             group: OnceCell::new(),
             gossip: OnceCell::new(),
@@ -280,6 +283,11 @@ impl Context {
     pub(crate) fn set_gossip(&self, gossip: Gossip) {
         assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 takes part in gossip");
         assert!(self.0.gossip.set(gossip).is_ok(), "gossip is set once");
+    }
+
+    /// The layouts of the rows that are received.
+    pub(crate) fn layouts(&self) -> &Layouts {
+        &self.0.layouts
     }
 
     pub(crate) fn requests_by_table(&self) -> &RequestsByTable {

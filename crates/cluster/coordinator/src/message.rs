@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::PartitionUpdate;
-use mutation::codec::{self, DecodedUpdates, UpdatesError};
+use mutation::codec::{self, DecodedUpdates, Layouts, UpdatesError};
 use replica::ReadCommand;
 use replica::read_codec;
 use rpc::Refusal;
@@ -146,15 +146,24 @@ pub(crate) fn decode_updates(
     body: &Bytes,
     table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
 ) -> Result<Vec<PartitionUpdate>, Refusal> {
-    decode_received(body, table).map(|decoded| decoded.updates)
+    read_updates(body, None, table).map(|decoded| decoded.updates)
 }
 
-/// The updates of a message, with their bytes.
+/// The updates of a message, with their bytes. The cells of their rows stay encoded where they can.
 pub(crate) fn decode_received(
     body: &Bytes,
+    layouts: &Layouts,
     table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
 ) -> Result<DecodedUpdates, Refusal> {
-    codec::decode_updates(body, table).map_err(|error| match error {
+    read_updates(body, Some(layouts), table)
+}
+
+fn read_updates(
+    body: &Bytes,
+    layouts: Option<&Layouts>,
+    table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
+) -> Result<DecodedUpdates, Refusal> {
+    codec::decode_updates(body, layouts, table).map_err(|error| match error {
         UpdatesError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
         _ => malformed(error),
     })

@@ -69,18 +69,22 @@ impl RequestsByTable {
         now: Instant,
         known: impl Fn(TableId) -> bool,
     ) {
-        let mut tables = self.tables.borrow_mut();
-        if !tables.contains_key(&table) {
-            tables.retain(|table, _| known(*table));
-        }
-        let counters = tables.entry(table).or_default();
-        let micros = u64::try_from(took.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
-        let counter = match kind {
-            Kind::Read => &counters.reads,
-            Kind::Scan => &counters.scans,
-            Kind::Write => &counters.writes,
+        // In 64 bits: a division of 128 bits is a call.
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let count = |counters: &Counters| {
+            let counter = match kind {
+                Kind::Read => &counters.reads,
+                Kind::Scan => &counters.scans,
+                Kind::Write => &counters.writes,
+            };
+            counter.add(nanos.div_ceil(1_000), now.as_nanos());
         };
-        counter.add(micros, now.as_nanos());
+        if let Some(counters) = self.tables.borrow().get(&table) {
+            return count(counters);
+        }
+        let mut tables = self.tables.borrow_mut();
+        tables.retain(|table, _| known(*table));
+        count(tables.entry(table).or_default());
     }
 
     pub(crate) fn figures(&self, now: Instant) -> Vec<(TableId, TableFigures)> {

@@ -1,7 +1,7 @@
 //! The digest of a page, when only its equality matters. Columns count by their names: ids mean something within one process
 //! only, and two nodes may have given different ones.
 
-use mutation::{Bound, Cell, Clustering, ColumnData, DeletionTime, Row};
+use mutation::{Bound, CellRef, Clustering, DataRef, DeletionTime, Row};
 use rt::preempt::Pace;
 use schema::{ColumnId, Table};
 use xxhash_rust::xxh3::Xxh3;
@@ -85,35 +85,35 @@ impl Hasher {
         self.number(row.liveness.timestamp as u64);
         self.number(u64::from(row.liveness.ttl) << 32 | u64::from(row.liveness.expires));
         self.deletion(row.deletion);
-        self.number(row.columns().len() as u64);
+        self.number(row.column_count() as u64);
         for at in 0..self.by_name.len() {
             let (id, name) = self.by_name[at];
-            if let Some(data) = row.column(id) {
+            if let Some(data) = row.get(id) {
                 self.number(name);
                 self.column(data);
             }
         }
     }
 
-    fn column(&mut self, data: &ColumnData) {
+    fn column(&mut self, data: DataRef<'_>) {
         match data {
-            ColumnData::Simple(cell) => self.cell(cell),
-            ColumnData::Complex(complex) => {
+            DataRef::Simple(cell) => self.cell(cell),
+            DataRef::Complex(complex) => {
                 self.deletion(complex.deletion);
                 self.number(complex.cells.len() as u64);
                 for element in &complex.cells {
                     self.bytes(&element.path);
-                    self.cell(&element.cell);
+                    self.cell((&element.cell).into());
                 }
             }
         }
     }
 
-    fn cell(&mut self, cell: &Cell) {
+    fn cell(&mut self, cell: CellRef<'_>) {
         self.number(cell.timestamp as u64);
         self.number(u64::from(cell.ttl) << 32 | u64::from(cell.local_deletion));
         self.number(u64::from(cell.is_tombstone()));
-        self.bytes(&cell.value);
+        self.bytes(cell.value);
     }
 
     fn resume(&mut self, resume: Option<&Resume>) {

@@ -232,7 +232,7 @@ pub async fn decode_page(command: &ReadCommand, buffer: &Bytes) -> Result<ReadPa
     for _ in 0..count {
         let bytes = decoder.fields.bytes("a partition")?;
         let table = |id| (id == table.id).then(|| table.clone());
-        let decoding = codec::UpdateDecoding::begin(MUTATIONS, &bytes, table);
+        let decoding = codec::UpdateDecoding::begin(MUTATIONS, &bytes, None, table);
         let mut decoding = decoding
             .map_err(ReadCodecError::Update)?
             .ok_or(ReadCodecError::Malformed { offset: 0, expected: "the table that was read" })?;

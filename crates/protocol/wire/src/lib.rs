@@ -46,5 +46,5 @@ pub use response::{RESULT_BYTES_MAX, ResponseWriter, RowsWriter};
 pub use text::Utf8Bytes;
 pub use topology::Consistency;
 pub use type_option::TypeOption;
-pub use values::{Value, Values};
+pub use values::{Value, ValuePlace, Values};
 pub use version::{Dialect, LWT_MARK_MASK, RATE_LIMIT_ERROR_CODE, Version};

@@ -27,6 +27,22 @@ impl<'a> Value<'a> {
     }
 }
 
+/// One bound value by its place in the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValuePlace {
+    /// `null`.
+    Null,
+    /// Not set.
+    Unset,
+    /// From the byte `start` to before the byte `end`.
+    Set {
+        /// Its first byte.
+        start: u32,
+        /// The byte behind it.
+        end: u32,
+    },
+}
+
 const NULL: i32 = -1;
 const UNSET: i32 = -2;
 
@@ -122,13 +138,15 @@ impl Values {
         &self.body
     }
 
-    /// Where in the body the set value at a position lies.
+    /// Where the value at a position lies in the body.
     #[inline]
-    pub fn range(&self, index: usize) -> Option<std::ops::Range<u32>> {
+    pub fn place(&self, index: usize) -> Option<ValuePlace> {
         let place = self.places.get(index)?;
-        // Negative lengths are marks.
-        let len = u32::try_from(place.len).ok()?;
-        Some(place.offset..place.offset + len)
+        Some(match place.len {
+            NULL => ValuePlace::Null,
+            UNSET => ValuePlace::Unset,
+            len => ValuePlace::Set { start: place.offset, end: place.offset + len.cast_unsigned() },
+        })
     }
 
     /// The bytes of the set value at a position, sharing the message's memory.

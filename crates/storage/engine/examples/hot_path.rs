@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Engine, EngineConfig, Origin, Read, SyncMode, SyncStep, Write};
-use mutation::codec::{decode_updates, encode_updates};
+use mutation::codec::{Layouts, decode_updates, encode_updates};
 use mutation::{
     Cell, Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
@@ -87,7 +87,8 @@ async fn run(rt: Rt, what: String, count: u64) {
 async fn receive(engine: &Engine, table: &Arc<Table>, (n, at): (u64, i64), frame: &Bytes, as_received: bool) {
     let mut run = Vec::with_capacity(512);
     encode_updates(&[write(table, n, frame, at)], &mut run);
-    let received = decode_updates(&Bytes::from(run), |_| Some(table.clone())).expect("it was just encoded");
+    let received = decode_updates(&Bytes::from(run), Some(&Layouts::default()), |_| Some(table.clone()))
+        .expect("it was just encoded");
     let encoded = received.encoded.filter(|_| as_received);
     let write = Write { encoded, ..Write::all(Origin::Client, received.updates) };
     engine.apply(write).await.expect("the disk works");

@@ -406,7 +406,7 @@ pub(crate) async fn write_memtable(
             Step::Fragment(mut fragment) => {
                 if let Fragment::Row(row) | Fragment::StaticRow(row) = &mut fragment {
                     // Columns that were dropped meanwhile.
-                    row.retain(|id, _| table.column_by_id(id).is_some());
+                    row.keep_known(table);
                     if row.is_empty() {
                         continue;
                     }

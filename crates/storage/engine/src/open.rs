@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use commitlog::{CommitLog, CommitLogError, Recovery, SegmentEntries};
-use mutation::codec::{Version, decode_update};
+use mutation::codec::{Decoded, Layouts, Version, decode};
 use rt::{Group, Rt};
 use schema::Schema;
 use sstable::{Sstable, SstableError};
@@ -137,6 +137,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
 /// Applies the log entries that are not in SSTables.
 async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
     let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
+    let layouts = Layouts::default();
     let mut segment = recovery.next_segment().await?;
     while let Some(SegmentEntries { mutations, entries }) = segment {
         segment = recovery.next_segment().await?;
@@ -146,7 +147,7 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
         for (number, body) in entries {
             for update in commitlog::entry::updates(&body).into_iter().flatten() {
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
-                replay_update(inner, number, (mutations, &update), &flushed)?;
+                replay_update(inner, number, (mutations, &update), &layouts, &flushed)?;
             }
             // On a full disk the rest stays in memory, which the log has room for too: the rows can be read, and are
             // written when there is space. The same goes for other things that have run out.
@@ -168,17 +169,18 @@ fn replay_update(
     inner: &Inner,
     number: u64,
     (version, update): (Version, &Bytes),
+    layouts: &Layouts,
     flushed: &std::collections::BTreeMap<schema::TableId, u64>,
 ) -> Result<(), OpenError> {
     let mut of = None;
-    let decoded = decode_update(version, update, |id| {
+    let decoded = decode(version, update, Some(layouts), |id| {
         let store = inner.store(id)?;
         let table = store.table();
         of = Some(store);
         Some(table)
     });
     let decoded = decoded.map_err(|error| unreadable(number, &error.to_string()))?;
-    if let (Some(update), Some(store)) = (decoded, of)
+    if let (Some(Decoded { update, .. }), Some(store)) = (decoded, of)
         && flushed.get(&store.id).is_none_or(|upto| number > *upto)
     {
         inner.apply_to(&store, update, Some(number));

@@ -6,6 +6,11 @@ use mutation::{ColumnData, Packed, Row};
 
 /// The same row with values in memory of its own: small ones together in one allocation.
 pub(crate) fn own_values(mut row: Row) -> Row {
+    if row.encoded_cells().is_some() {
+        // They are in an allocation of their own.
+        row.forget_decoded();
+        return row;
+    }
     let lengths = row.columns().iter().flat_map(|(_, data)| values_of(data)).map(<[u8]>::len);
     let mut packed = Packed::for_lengths(lengths);
     row.retain(|_, data| {

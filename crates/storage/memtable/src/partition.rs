@@ -91,7 +91,12 @@ impl Partition {
         for mut row in update.take_rows() {
             stats.row(&row);
             row.normalise();
-            let row = if is_packed { row } else { own_values(row) };
+            let row = if is_packed {
+                row.forget_decoded();
+                row
+            } else {
+                own_values(row)
+            };
             change.rows += self.rows.add(row, table, &mut change.bytes);
         }
         change

@@ -1,6 +1,6 @@
 //! The bounds of a memtable's content: timestamps, deletion times and TTLs.
 
-use mutation::{Cell, ColumnData, DeletionTime, NO_DELETION, Row, Seconds, Timestamp};
+use mutation::{CellRef, DataRef, DeletionTime, NO_DELETION, Row, Seconds, Timestamp};
 
 /// Bounds of the writes: an SSTable's header stores values relative to the minima, and compaction asks for the
 /// smallest timestamp before it forgets tombstones.
@@ -37,7 +37,7 @@ impl WriteStats {
         }
     }
 
-    fn cell(&mut self, cell: &Cell) {
+    fn cell(&mut self, cell: CellRef<'_>) {
         self.timestamp(cell.timestamp);
         self.local_deletion_min = self.local_deletion_min.min(cell.local_deletion);
         if cell.ttl != 0 {
@@ -54,12 +54,18 @@ impl WriteStats {
             }
         }
         self.deletion(row.deletion);
-        for (_, data) in row.columns() {
+        if let Some(cells) = row.encoded_cells()
+            && cells.is_lasting()
+        {
+            self.timestamp(cells.timestamp());
+            return;
+        }
+        for (_, data) in row.iter() {
             match data {
-                ColumnData::Simple(cell) => self.cell(cell),
-                ColumnData::Complex(complex) => {
+                DataRef::Simple(cell) => self.cell(cell),
+                DataRef::Complex(complex) => {
                     self.deletion(complex.deletion);
-                    complex.cells.iter().for_each(|element| self.cell(&element.cell));
+                    complex.cells.iter().for_each(|element| self.cell((&element.cell).into()));
                 }
             }
         }

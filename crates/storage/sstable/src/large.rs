@@ -5,8 +5,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
-use mutation::row::ColumnData;
-use mutation::{Clustering, DecoratedKey, Row, Seconds};
+use mutation::{Clustering, DataRef, DecoratedKey, Row, Seconds};
 use schema::Table;
 
 use crate::DecodeError;
@@ -238,17 +237,17 @@ impl LargeCollector {
         if bytes > self.thresholds.row_bytes {
             self.add(table, key, bytes, LargeKind::Row { clustering: clustering() });
         }
-        for (id, data) in row.columns() {
+        for (id, data) in row.iter() {
             let (bytes, elements) = match data {
-                ColumnData::Simple(cell) => (cell.value.len() as u64, 0),
-                ColumnData::Complex(complex) => {
+                DataRef::Simple(cell) => (cell.value.len() as u64, 0),
+                DataRef::Complex(complex) => {
                     let len = |cell: &mutation::ComplexCell| (cell.path.len() + cell.cell.value.len()) as u64;
                     (complex.cells.iter().map(len).sum(), complex.cells.len() as u64)
                 }
             };
             if bytes > self.thresholds.cell_bytes || elements > self.thresholds.elements {
                 // A column that was dropped has no name any more.
-                let Some(column) = table.column_by_id(*id) else { continue };
+                let Some(column) = table.column_by_id(id) else { continue };
                 let column = column.name.clone();
                 self.add(table, key, bytes, LargeKind::Cell { clustering: clustering(), column, elements });
             }

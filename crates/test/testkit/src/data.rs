@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mutation::codec::{Layouts, Version, decode, encode_update};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, RangeTombstone, Row, Side,
@@ -76,20 +77,39 @@ fn liveness() -> impl Strategy<Value = LivenessInfo> {
 /// A version of row `c`; nothing in it is hidden by its own deletion, as writers and merges guarantee.
 pub fn row(table: Arc<Table>, c: i32) -> impl Strategy<Value = Row> {
     let cells = (prop::option::of(cell()), prop::option::of(complex()));
-    (liveness(), maybe_deletion(), cells).prop_map(move |(liveness, deletion, (v, m))| {
-        let mut row = Row::new(clustering(&table, c));
-        row.liveness = liveness;
-        row.deletion = deletion;
-        let id = |name| table.column(name).expect("a column of the table").id;
-        if let Some(cell) = v {
-            row.set(id("v"), ColumnData::Simple(cell));
-        }
-        if let Some(complex) = m.filter(|complex| !complex.is_empty()) {
-            row.set(id("m"), ColumnData::Complex(complex));
-        }
-        row.normalise();
-        row
-    })
+    (liveness(), maybe_deletion(), cells, any::<bool>()).prop_map(
+        move |(liveness, deletion, (v, m), encodes)| {
+            let mut row = Row::new(clustering(&table, c));
+            row.liveness = liveness;
+            row.deletion = deletion;
+            let id = |name| table.column(name).expect("a column of the table").id;
+            if let Some(cell) = v {
+                row.set(id("v"), ColumnData::Simple(cell));
+            }
+            if let Some(complex) = m.filter(|complex| !complex.is_empty()) {
+                row.set(id("m"), ColumnData::Complex(complex));
+            }
+            row.normalise();
+            if encodes { with_encoded_cells(row, &table) } else { row }
+        },
+    )
+}
+
+/// The same row with encoded cells, if it has only simple ones of one time, as a prepared statement writes them and a replica receives them.
+pub fn with_encoded_cells(row: Row, table: &Arc<Table>) -> Row {
+    let mut bare = row.clone();
+    (bare.liveness, bare.deletion) = (LivenessInfo::NONE, DeletionTime::LIVE);
+    let key = DecoratedKey::new(Bytes::from_static(b"key1"));
+    let mut bytes = Vec::new();
+    encode_update(&PartitionUpdate::with_rows(table.clone(), key, vec![bare]), &mut bytes);
+    let decoded = decode(Version::CURRENT, &bytes.into(), Some(&Layouts::default()), |_| Some(table.clone()));
+    let mut update = decoded.expect("an update").expect("of the table").update;
+    let Some(mut encoded) = update.take_rows().pop().filter(|row| row.encoded_cells().is_some()) else {
+        return row;
+    };
+    (encoded.liveness, encoded.deletion) = (row.liveness, row.deletion);
+    assert_eq!(encoded, row, "the encoded cells are those of before");
+    encoded
 }
 
 /// Any range deletion of the table.

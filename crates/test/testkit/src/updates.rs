@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use schema::{Table, TableBuilder, TableId};
 use types::CqlType;
 
+use crate::data::with_encoded_cells;
+
 /// The id of both tables.
 pub const TABLE: TableId = TableId([7; 16]);
 
@@ -81,14 +83,23 @@ fn row(table: Arc<Table>) -> impl Strategy<Value = Row> {
     ];
     let cells = prop::collection::vec((any::<bool>(), cell()), 0..3);
     let elements = prop::collection::vec(cell(), 0..3);
-    (key, liveness, deletion(), cells, elements, deletion()).prop_map(
-        move |((c1, c2), liveness, deleted, simple, elements, all)| {
+    let encodes = any::<bool>();
+    (key, liveness, deletion(), cells, elements, deletion(), encodes).prop_map(
+        move |((c1, c2), liveness, deleted, mut simple, mut elements, all, encodes)| {
+            if encodes {
+                // One statement gives its cells one time.
+                let times = simple.first().map_or(0, |(_, cell)| cell.timestamp);
+                simple.iter_mut().for_each(|(_, cell)| cell.timestamp = times);
+                elements.clear();
+            }
             let c1 = c1.to_be_bytes();
             let key = [Some(&c1[..]), c2.as_ref().map(|text| text.as_bytes())];
             let mut row = Row::new(Clustering::new(&table, &key));
             row.liveness = liveness;
             row.deletion = deleted;
-            data(&table, row, simple, elements, all)
+            let all = if encodes { DeletionTime::LIVE } else { all };
+            let row = data(&table, row, simple, elements, all);
+            if encodes { with_encoded_cells(row, &table) } else { row }
         },
     )
 }

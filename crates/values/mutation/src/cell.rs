@@ -17,6 +17,76 @@ pub struct Cell {
     pub value: Bytes,
 }
 
+/// A cell where it lies: alone, or encoded with others of its row.
+#[derive(Clone, Copy)]
+pub struct CellRef<'a> {
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// Seconds to live; 0 for values without an end and for tombstones.
+    pub ttl: Seconds,
+    /// When it expires (TTL) or was deleted (tombstone); [`NO_DELETION`] otherwise.
+    pub local_deletion: Seconds,
+    /// The serialised value; a counter's context; empty for tombstones.
+    pub value: &'a [u8],
+    /// The allocation in which the value lies.
+    buffer: &'a Bytes,
+}
+
+impl<'a> CellRef<'a> {
+    /// A cell whose value lies in `buffer`; `times` are its TTL and its local deletion.
+    #[inline]
+    pub(crate) fn within(
+        buffer: &'a Bytes,
+        timestamp: Timestamp,
+        times: (Seconds, Seconds),
+        value: &'a [u8],
+    ) -> Self {
+        Self { timestamp, ttl: times.0, local_deletion: times.1, value, buffer }
+    }
+
+    /// Whether it was written with a TTL.
+    #[inline]
+    pub fn is_expiring(&self) -> bool {
+        self.ttl != 0
+    }
+
+    /// Whether it is a deletion.
+    #[inline]
+    pub fn is_tombstone(&self) -> bool {
+        self.ttl == 0 && self.local_deletion != NO_DELETION
+    }
+
+    /// Whether a reader at `now` sees its value.
+    #[inline]
+    pub fn is_live(&self, now: Seconds) -> bool {
+        self.local_deletion == NO_DELETION || (self.ttl != 0 && now < self.local_deletion)
+    }
+
+    /// Its value, without a copy.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.value.is_empty() { Bytes::new() } else { self.buffer.slice_ref(self.value) }
+    }
+
+    /// The cell by value, as [`CellRef::to_bytes`].
+    pub fn to_cell(&self) -> Cell {
+        let (timestamp, ttl, local_deletion) = (self.timestamp, self.ttl, self.local_deletion);
+        Cell { timestamp, ttl, local_deletion, value: self.to_bytes() }
+    }
+}
+
+impl std::fmt::Debug for CellRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.to_cell().fmt(f)
+    }
+}
+
+impl<'a> From<&'a Cell> for CellRef<'a> {
+    #[inline]
+    fn from(cell: &'a Cell) -> Self {
+        CellRef::within(&cell.value, cell.timestamp, (cell.ttl, cell.local_deletion), &cell.value)
+    }
+}
+
 impl Cell {
     /// A value without an end.
     pub fn live(timestamp: Timestamp, value: Bytes) -> Self {
@@ -38,19 +108,19 @@ impl Cell {
     /// Whether it was written with a TTL.
     #[inline]
     pub fn is_expiring(&self) -> bool {
-        self.ttl != 0
+        CellRef::from(self).is_expiring()
     }
 
     /// Whether it is a deletion.
     #[inline]
     pub fn is_tombstone(&self) -> bool {
-        self.ttl == 0 && self.local_deletion != NO_DELETION
+        CellRef::from(self).is_tombstone()
     }
 
     /// Whether a reader at `now` sees its value.
     #[inline]
     pub fn is_live(&self, now: Seconds) -> bool {
-        self.local_deletion == NO_DELETION || (self.ttl != 0 && now < self.local_deletion)
+        CellRef::from(self).is_live(now)
     }
 
     /// Whether `other`, a version of the same cell, replaces this one. Total, so that every replica decides alike:
@@ -231,5 +301,43 @@ impl Complex {
     /// Bytes held on the heap.
     pub fn memory_size(&self) -> usize {
         self.cells.iter().map(ComplexCell::memory_size).sum()
+    }
+}
+
+/// The value of a row in one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnData {
+    /// A column with one value.
+    Simple(Cell),
+    /// An unfrozen collection or user type.
+    Complex(Complex),
+}
+
+impl ColumnData {
+    /// Bytes held on the heap.
+    pub fn memory_size(&self) -> usize {
+        match self {
+            Self::Simple(cell) => cell.memory_size(),
+            Self::Complex(complex) => complex.memory_size(),
+        }
+    }
+}
+
+/// The value of a row in one column, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub enum DataRef<'a> {
+    /// A column with one value.
+    Simple(CellRef<'a>),
+    /// An unfrozen collection or user type.
+    Complex(&'a Complex),
+}
+
+impl<'a> From<&'a ColumnData> for DataRef<'a> {
+    #[inline]
+    fn from(data: &'a ColumnData) -> Self {
+        match data {
+            ColumnData::Simple(cell) => Self::Simple(cell.into()),
+            ColumnData::Complex(complex) => Self::Complex(complex),
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Fragment {
     pub fn keep_columns(&mut self, table: &Table) -> bool {
         match self {
             Self::Row(row) | Self::StaticRow(row) => {
-                row.retain(|id, _| table.column_by_id(id).is_some());
+                row.keep_known(table);
                 !row.is_empty()
             }
             _ => true,

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use schema::{Table, TombstoneGc};
 
 use crate::{
-    Cell, DeletionTime, Fragment, FragmentBuffer, LivenessInfo, Repaired, Row, Seconds, Timestamp,
-    row::ColumnData,
+    Cell, ColumnData, DeletionTime, Fragment, FragmentBuffer, LivenessInfo, Repaired, Row, Seconds, Timestamp,
 };
 
 /// The rule of one compaction.
@@ -141,6 +140,10 @@ impl Purger {
         let mark = row.liveness;
         if mark.ttl > 0 && mark.expires <= self.rule.now && self.purges_at(mark.timestamp, mark.expires) {
             row.liveness = LivenessInfo::NONE;
+        }
+        // A row is shared with its source until it is changed.
+        if row.is_lasting() {
+            return (!row.is_empty()).then_some(row);
         }
         row.retain(|_, data| match data {
             ColumnData::Simple(cell) => self.cell(cell),

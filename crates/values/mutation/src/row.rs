@@ -1,30 +1,13 @@
 //! Rows: a clustering key, a mark of existence, a deletion, and the data of each column.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use schema::{ColumnId, Table};
 use types::CqlType;
 
-use crate::{Cell, Clustering, Complex, DeletionTime, LivenessInfo, Seconds};
-
-/// The value of a row in one column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ColumnData {
-    /// A column with one value.
-    Simple(Cell),
-    /// An unfrozen collection or user type.
-    Complex(Complex),
-}
-
-impl ColumnData {
-    /// Bytes held on the heap.
-    pub fn memory_size(&self) -> usize {
-        match self {
-            Self::Simple(cell) => cell.memory_size(),
-            Self::Complex(complex) => complex.memory_size(),
-        }
-    }
-}
+pub use crate::cell::{ColumnData, DataRef};
+use crate::{Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, LivenessInfo, Seconds};
 
 /// A version, whole or partial, of one row. The static row of a partition is one too, with an empty key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +18,138 @@ pub struct Row {
     pub liveness: LivenessInfo,
     /// A deletion of the row as a whole.
     pub deletion: DeletionTime,
-    /// In column id order, no column twice. Shared by the clones of a row, so that a reader takes a row out of a memtable
-    /// or the cache at the price of a count; a version that is changed while another is held gets its own.
-    columns: Arc<Vec<(ColumnId, ColumnData)>>,
+    columns: Columns,
+}
+
+/// The state of the columns of a row: in column id order, no column twice. Shared by the clones of a row, so that a reader takes a row out
+/// of a memtable or the cache at the price of a count; a version that is changed while another is held gets its own.
+#[derive(Clone)]
+enum Columns {
+    /// Each by itself.
+    Apart(Arc<Vec<(ColumnId, ColumnData)>>),
+    /// As one statement wrote them.
+    Encoded(Encoded),
+}
+
+#[derive(Clone)]
+struct Encoded {
+    cells: Arc<EncodedCells>,
+    /// The cells taken apart, once they were asked for so.
+    apart: OnceLock<Arc<Vec<(ColumnId, ColumnData)>>>,
+}
+
+impl Encoded {
+    fn new(cells: EncodedCells) -> Self {
+        Self { cells: Arc::new(cells), apart: OnceLock::new() }
+    }
+}
+
+impl std::ops::Deref for Encoded {
+    type Target = EncodedCells;
+
+    #[inline]
+    fn deref(&self) -> &EncodedCells {
+        &self.cells
+    }
+}
+
+impl Columns {
+    #[inline]
+    fn as_slice(&self) -> &[(ColumnId, ColumnData)] {
+        match self {
+            Self::Apart(columns) => columns,
+            Self::Encoded(cells) => cells.apart.get_or_init(|| Arc::new(cells.decoded())),
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Apart(columns) => columns.is_empty(),
+            Self::Encoded(_) => false,
+        }
+    }
+
+    #[inline]
+    fn memory_size(&self) -> usize {
+        match self {
+            Self::Apart(columns) => COLUMNS_OVERHEAD + columns.iter().map(column_size).sum::<usize>(),
+            Self::Encoded(cells) => cells.memory_size(),
+        }
+    }
+
+    /// The columns, each by itself, to be changed.
+    fn apart(&mut self) -> &mut Vec<(ColumnId, ColumnData)> {
+        if let Self::Encoded(cells) = self {
+            *self = Self::Apart(Arc::new(cells.to_columns()));
+        }
+        match self {
+            Self::Apart(columns) => Arc::make_mut(columns),
+            Self::Encoded(_) => unreachable!("just taken apart"),
+        }
+    }
+
+    fn into_apart(mut self) -> Vec<(ColumnId, ColumnData)> {
+        std::mem::take(self.apart())
+    }
+}
+
+impl PartialEq for Columns {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Encoded(mine), Self::Encoded(theirs)) => mine.cells == theirs.cells,
+            _ => self.as_slice() == other.as_slice(),
+        }
+    }
+}
+
+impl Eq for Columns {}
+
+impl std::fmt::Debug for Columns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+/// The columns of a row in order; see [`Row::iter`].
+#[derive(Clone)]
+pub struct Iter<'a> {
+    columns: &'a Columns,
+    place: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (ColumnId, DataRef<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let place = self.place;
+        self.place += 1;
+        match self.columns {
+            Columns::Apart(columns) => columns.get(place).map(|(id, data)| (*id, data.into())),
+            Columns::Encoded(cells) => {
+                let id = cells.layout().ids().get(place)?;
+                Some((*id, DataRef::Simple(cells.at(place))))
+            }
+        }
+    }
 }
 
 /// The cost of the shared columns of a row beside themselves: their vector and the counts.
 const COLUMNS_OVERHEAD: usize = size_of::<Vec<(ColumnId, ColumnData)>>() + 16;
 
+#[inline]
+fn find(columns: &[(ColumnId, ColumnData)], id: ColumnId) -> Option<&ColumnData> {
+    // Ids of a table follow each other, and most rows hold every column: look where it then lies.
+    let (first, _) = columns.first()?;
+    match columns.get(id.0.wrapping_sub(first.0) as usize) {
+        Some((found, data)) if *found == id => Some(data),
+        _ => columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &columns[at].1),
+    }
+}
+
 /// The order of the paths of a complex column of this type.
-pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> std::cmp::Ordering {
+pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
     match ty {
         CqlType::Set { element, .. } => element.compare(left, right),
         CqlType::Map { key, .. } => key.compare(left, right),
@@ -65,8 +170,15 @@ impl Row {
             clustering,
             liveness: LivenessInfo::NONE,
             deletion: DeletionTime::LIVE,
-            columns: Arc::new(Vec::with_capacity(columns)),
+            columns: Columns::Apart(Arc::new(Vec::with_capacity(columns))),
         }
+    }
+
+    /// A row of encoded cells.
+    #[inline]
+    pub fn encoded(clustering: Clustering, cells: EncodedCells) -> Self {
+        let columns = Columns::Encoded(Encoded::new(cells));
+        Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
     }
 
     /// A row with these columns, which are put in column id order; none may occur twice.
@@ -75,25 +187,85 @@ impl Row {
             columns.sort_unstable_by_key(|(id, _)| *id);
             assert!(columns.is_sorted_by(|(a, _), (b, _)| a < b), "no column twice in a row");
         }
-        let columns = Arc::new(columns);
+        let columns = Columns::Apart(Arc::new(columns));
         Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
     }
 
-    /// The state of each column, in column id order.
-    pub fn columns(&self) -> &[(ColumnId, ColumnData)] {
-        &self.columns
+    /// Gives a row without columns these cells.
+    ///
+    /// # Panics
+    /// When it has columns.
+    pub(crate) fn set_encoded(&mut self, cells: EncodedCells) {
+        assert!(self.columns.is_empty(), "the cells of a row are set once");
+        self.columns = Columns::Encoded(Encoded::new(cells));
     }
 
-    /// The state of one column.
+    /// The state of each column, in column id order. Encoded cells are taken apart for it, which [`Row::iter`] avoids.
+    pub fn columns(&self) -> &[(ColumnId, ColumnData)] {
+        self.columns.as_slice()
+    }
+
+    /// The state of each column where it lies, in column id order.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { columns: &self.columns, place: 0 }
+    }
+
+    /// The state of the column at a place in that order.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[inline]
+    pub fn at(&self, place: usize) -> DataRef<'_> {
+        match &self.columns {
+            Columns::Apart(columns) => (&columns[place].1).into(),
+            Columns::Encoded(cells) => DataRef::Simple(cells.at(place)),
+        }
+    }
+
+    /// How many columns it says something of.
+    #[inline]
+    pub fn column_count(&self) -> usize {
+        match &self.columns {
+            Columns::Apart(columns) => columns.len(),
+            Columns::Encoded(cells) => cells.len(),
+        }
+    }
+
+    /// Its cells, when they are as one statement wrote them.
+    #[inline]
+    pub fn encoded_cells(&self) -> Option<&EncodedCells> {
+        match &self.columns {
+            Columns::Encoded(cells) => Some(cells),
+            Columns::Apart(_) => None,
+        }
+    }
+
+    /// The state of one column where it lies.
+    #[inline]
+    pub fn get(&self, id: ColumnId) -> Option<DataRef<'_>> {
+        match &self.columns {
+            Columns::Apart(columns) => find(columns, id).map(DataRef::from),
+            Columns::Encoded(cells) => cells.cell(id).map(DataRef::Simple),
+        }
+    }
+
+    /// The value of a simple column that a reader at `now` sees.
+    #[inline]
+    pub fn live_value(&self, id: ColumnId, now: Seconds) -> Option<&[u8]> {
+        match &self.columns {
+            Columns::Encoded(cells) => cells.live_value(id, now),
+            Columns::Apart(columns) => match find(columns, id)? {
+                ColumnData::Simple(cell) if cell.is_live(now) => Some(&cell.value),
+                _ => None,
+            },
+        }
+    }
+
+    /// The state of one column. Encoded cells are taken apart for it, which [`Row::get`] avoids.
     #[inline]
     pub fn column(&self, id: ColumnId) -> Option<&ColumnData> {
-        let columns = self.columns.as_slice();
-        // Ids of a table follow each other, and most rows hold every column: look where it then lies.
-        let (first, _) = columns.first()?;
-        match columns.get(id.0.wrapping_sub(first.0) as usize) {
-            Some((found, data)) if *found == id => Some(data),
-            _ => columns.binary_search_by_key(&id, |(id, _)| *id).ok().map(|at| &columns[at].1),
-        }
+        find(self.columns(), id)
     }
 
     /// The single cell of a simple column.
@@ -106,38 +278,58 @@ impl Row {
 
     /// The cells of a complex column.
     pub fn complex(&self, id: ColumnId) -> Option<&Complex> {
-        match self.column(id)? {
-            ColumnData::Complex(complex) => Some(complex),
-            ColumnData::Simple(_) => None,
+        match self.get(id)? {
+            DataRef::Complex(complex) => Some(complex),
+            DataRef::Simple(_) => None,
         }
     }
 
     /// Sets the data of a column, replacing the previous data.
     pub fn set(&mut self, id: ColumnId, data: ColumnData) {
-        match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(at) => Arc::make_mut(&mut self.columns)[at].1 = data,
-            Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),
+        let columns = self.columns.apart();
+        match columns.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => columns[at].1 = data,
+            Err(at) => columns.insert(at, (id, data)),
         }
     }
 
     /// Merges the data of a column from one more statement or file.
     pub fn merge_column(&mut self, id: ColumnId, data: ColumnData, ty: &CqlType) {
+        let columns = self.columns.apart();
         // Statements name columns in order more often than not.
-        if self.columns.last().is_none_or(|(last, _)| *last < id) {
-            Arc::make_mut(&mut self.columns).push((id, data));
+        if columns.last().is_none_or(|(last, _)| *last < id) {
+            columns.push((id, data));
             return;
         }
-        match self.columns.binary_search_by_key(&id, |(id, _)| *id) {
+        match columns.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => {
-                merge_data(&mut Arc::make_mut(&mut self.columns)[at].1, data, ty);
+                merge_data(&mut columns[at].1, data, ty);
             }
-            Err(at) => Arc::make_mut(&mut self.columns).insert(at, (id, data)),
+            Err(at) => columns.insert(at, (id, data)),
         }
     }
 
     /// Keeps the columns for which `keep` is true, letting it change them.
     pub fn retain(&mut self, mut keep: impl FnMut(ColumnId, &mut ColumnData) -> bool) {
-        Arc::make_mut(&mut self.columns).retain_mut(|(id, data)| keep(*id, data));
+        self.columns.apart().retain_mut(|(id, data)| keep(*id, data));
+    }
+
+    /// Takes away the columns that `table` does not have.
+    pub fn keep_known(&mut self, table: &Table) {
+        let all_known = match &self.columns {
+            Columns::Apart(columns) => columns.iter().all(|(id, _)| table.column_by_id(*id).is_some()),
+            Columns::Encoded(cells) => cells.is_known_to(table),
+        };
+        if !all_known {
+            self.retain(|id, _| table.column_by_id(id).is_some());
+        }
+    }
+
+    /// Frees what was made of encoded cells for a reader. For those who keep the row.
+    pub fn forget_decoded(&mut self) {
+        if let Columns::Encoded(cells) = &mut self.columns {
+            cells.apart.take();
+        }
     }
 
     /// Whether it says nothing at all.
@@ -168,22 +360,7 @@ impl Row {
             other.hide(deletion);
         }
         self.liveness = self.liveness.merge(other.liveness);
-        if self.columns.is_empty() {
-            self.columns = other.columns;
-            grown += self.columns.iter().map(column_size).sum::<usize>() as isize;
-        } else if !other.columns.is_empty() {
-            if let Some(more) = bytes_more_when_replaced(&self.columns, &other.columns, table) {
-                self.columns = other.columns;
-                return grown + more;
-            }
-            let (mine, theirs) = (Arc::make_mut(&mut self.columns), Arc::unwrap_or_clone(other.columns));
-            if mine.iter().map(|(id, _)| id).eq(theirs.iter().map(|(id, _)| id)) {
-                grown += merge_same_columns(mine, theirs, table);
-            } else {
-                *mine = merge_columns(std::mem::take(mine), theirs, table, &mut grown);
-            }
-        }
-        grown
+        grown + self.columns.merge(other.columns, table)
     }
 
     /// Removes everything that `deletion` hides: marks, cells, and a row deletion that it supersedes. The deletion itself is not
@@ -203,26 +380,7 @@ impl Row {
         if deletion.deletes(self.liveness.timestamp) {
             self.liveness = LivenessInfo::NONE;
         }
-        if self.columns.is_empty() {
-            return 0;
-        }
-        let mut grown = 0;
-        Arc::make_mut(&mut self.columns).retain_mut(|column| {
-            let size = column_size(column) as isize;
-            let stays = match &mut column.1 {
-                ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
-                ColumnData::Complex(complex) => {
-                    if !complex.deletion.supersedes(&deletion) {
-                        complex.deletion = DeletionTime::LIVE;
-                    }
-                    complex.cells.retain(|element| !deletion.deletes(element.cell.timestamp));
-                    !complex.is_empty()
-                }
-            };
-            grown += if stays { column_size(column) as isize - size } else { -size };
-            stays
-        });
-        grown
+        self.columns.hide(deletion)
     }
 
     /// Whether a reader at `now` sees this row: by its mark, or by any live cell.
@@ -232,33 +390,140 @@ impl Row {
 
     /// Whether any cell is live at `now`.
     pub fn has_live_cell(&self, now: Seconds) -> bool {
-        self.columns.iter().any(|(_, data)| match data {
-            ColumnData::Simple(cell) => cell.is_live(now),
-            ColumnData::Complex(complex) => complex.cells.iter().any(|element| element.cell.is_live(now)),
+        if let Columns::Encoded(cells) = &self.columns
+            && cells.is_lasting()
+        {
+            return true;
+        }
+        self.iter().any(|(_, data)| match data {
+            DataRef::Simple(cell) => cell.is_live(now),
+            DataRef::Complex(complex) => complex.cells.iter().any(|element| element.cell.is_live(now)),
         })
+    }
+
+    /// Whether all of its cells are of simple columns, and values without an end.
+    pub fn is_lasting(&self) -> bool {
+        match &self.columns {
+            Columns::Encoded(cells) => cells.is_lasting(),
+            Columns::Apart(columns) => columns.iter().all(|(_, data)| match data {
+                ColumnData::Simple(cell) => cell.local_deletion == crate::NO_DELETION,
+                ColumnData::Complex(_) => false,
+            }),
+        }
     }
 
     /// How many tombstones a reader at `now` steps over in it: cells, expired cells, collections that were deleted, and one
     /// for a deletion of the row. (A collection that was written whole has a deletion, too, under its elements.)
     pub fn tombstones(&self, now: Seconds) -> usize {
-        let dead = |cell: &Cell| usize::from(!cell.is_live(now));
-        let columns = self.columns.iter().map(|(_, data)| match data {
-            ColumnData::Simple(cell) => dead(cell),
-            ColumnData::Complex(complex) => {
-                let cells: usize = complex.cells.iter().map(|element| dead(&element.cell)).sum();
+        let of_row = usize::from(!self.deletion.is_live());
+        if let Columns::Encoded(cells) = &self.columns
+            && cells.is_lasting()
+        {
+            return of_row;
+        }
+        let columns = self.iter().map(|(_, data)| match data {
+            DataRef::Simple(cell) => usize::from(!cell.is_live(now)),
+            DataRef::Complex(complex) => {
+                let dead = |element: &ComplexCell| usize::from(!element.cell.is_live(now));
+                let cells: usize = complex.cells.iter().map(dead).sum();
                 cells + usize::from(!complex.deletion.is_live() && cells == complex.cells.len())
             }
         });
-        usize::from(!self.deletion.is_live()) + columns.sum::<usize>()
+        of_row + columns.sum::<usize>()
     }
 
     /// Bytes that it holds, itself included.
     pub fn memory_size(&self) -> usize {
-        size_of::<Self>()
-            + COLUMNS_OVERHEAD
-            + self.clustering.memory_size()
-            + self.columns.iter().map(column_size).sum::<usize>()
+        size_of::<Self>() + self.clustering.memory_size() + self.columns.memory_size()
     }
+}
+
+impl Columns {
+    /// Merges a later or earlier state of columns; its growth in bytes. What a deletion of either hides is in neither.
+    fn merge(&mut self, other: Self, table: &Table) -> isize {
+        if other.is_empty() {
+            return 0;
+        }
+        if self.is_empty() {
+            let before = self.memory_size() as isize;
+            *self = other;
+            return self.memory_size() as isize - before;
+        }
+        match (&*self, &other) {
+            (Self::Encoded(mine), Self::Encoded(theirs))
+                if mine.is_of_same_columns(theirs) && mine.is_known_to(table) =>
+            {
+                match mine.timestamp().cmp(&theirs.timestamp()) {
+                    Ordering::Less => {
+                        let more = theirs.memory_size() as isize - mine.memory_size() as isize;
+                        *self = other;
+                        return more;
+                    }
+                    Ordering::Greater => return 0,
+                    Ordering::Equal => {}
+                }
+            }
+            (Self::Apart(mine), Self::Apart(theirs)) => {
+                if let Some(more) = bytes_more_when_replaced(mine, theirs, table) {
+                    *self = other;
+                    return more;
+                }
+            }
+            _ => {}
+        }
+        self.merge_apart(other.into_apart(), table)
+    }
+
+    /// Merges column by column.
+    fn merge_apart(&mut self, theirs: Vec<(ColumnId, ColumnData)>, table: &Table) -> isize {
+        let mut grown = 0;
+        if let Self::Encoded(cells) = self {
+            let before = cells.memory_size() as isize;
+            self.apart();
+            grown += self.memory_size() as isize - before;
+        }
+        let mine = self.apart();
+        if mine.iter().map(|(id, _)| id).eq(theirs.iter().map(|(id, _)| id)) {
+            grown += merge_same_columns(mine, theirs, table);
+        } else {
+            *mine = merge_columns(std::mem::take(mine), theirs, table, &mut grown);
+        }
+        grown
+    }
+
+    /// Removes everything that a deletion hides; its growth in bytes, which is not above 0.
+    fn hide(&mut self, deletion: DeletionTime) -> isize {
+        match self {
+            Self::Encoded(cells) if !deletion.deletes(cells.timestamp()) => 0,
+            Self::Encoded(_) => {
+                let before = self.memory_size() as isize;
+                *self = Self::Apart(Arc::default());
+                self.memory_size() as isize - before
+            }
+            Self::Apart(columns) if columns.is_empty() => 0,
+            Self::Apart(columns) => hide_columns(Arc::make_mut(columns), deletion),
+        }
+    }
+}
+
+fn hide_columns(columns: &mut Vec<(ColumnId, ColumnData)>, deletion: DeletionTime) -> isize {
+    let mut grown = 0;
+    columns.retain_mut(|column| {
+        let size = column_size(column) as isize;
+        let stays = match &mut column.1 {
+            ColumnData::Simple(cell) => !deletion.deletes(cell.timestamp),
+            ColumnData::Complex(complex) => {
+                if !complex.deletion.supersedes(&deletion) {
+                    complex.deletion = DeletionTime::LIVE;
+                }
+                complex.cells.retain(|element| !deletion.deletes(element.cell.timestamp));
+                !complex.is_empty()
+            }
+        };
+        grown += if stays { column_size(column) as isize - size } else { -size };
+        stays
+    });
+    grown
 }
 
 fn column_size((_, data): &(ColumnId, ColumnData)) -> usize {
@@ -322,18 +587,18 @@ fn merge_columns(
     loop {
         let side = match (left.peek(), right.peek()) {
             (Some((a, _)), Some((b, _))) => a.cmp(b),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
             (None, None) => return out,
         };
         match side {
-            std::cmp::Ordering::Less => out.extend(left.next()),
-            std::cmp::Ordering::Greater => {
+            Ordering::Less => out.extend(left.next()),
+            Ordering::Greater => {
                 let column = right.next().expect("peeked");
                 *grown += column_size(&column) as isize;
                 out.push(column);
             }
-            std::cmp::Ordering::Equal => {
+            Ordering::Equal => {
                 let (id, mut data) = left.next().expect("peeked");
                 let (_, other) = right.next().expect("peeked");
                 match table.column_by_id(id) {

@@ -94,7 +94,8 @@ impl PartitionUpdate {
     pub fn add_row(&mut self, row: Row) {
         self.is_packed = false;
         match self.rows.last() {
-            None => self.rows.push(row),
+            // Most updates have one row.
+            None => self.rows = vec![row],
             Some(last) if last.clustering < row.clustering => self.rows.push(row),
             Some(_) => match self.rows.binary_search_by(|probe| probe.clustering.cmp(&row.clustering)) {
                 Ok(at) => {

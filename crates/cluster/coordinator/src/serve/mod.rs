@@ -254,7 +254,7 @@ impl Server {
         let schema = self.schema();
         // A stored body must not keep the connection's whole buffer alive.
         let body = Bytes::copy_from_slice(body);
-        decode_received(&body, |id| schema.table_by_id(id).cloned())
+        decode_received(&body, self.coordinator.context().layouts(), |id| schema.table_by_id(id).cloned())
     }
 
     async fn truncate(&self, body: &Bytes) -> Result<Bytes, Refusal> {

@@ -1,8 +1,7 @@
 //! `writetime`, `maxwritetime` and `ttl`: times of the cells of a column.
 
 use bytes::Bytes;
-use mutation::Cell;
-use mutation::row::ColumnData;
+use mutation::{CellRef, DataRef};
 use types::CqlType;
 use types::elements::CollectionBuilder;
 
@@ -15,10 +14,10 @@ impl RowView<'_> {
     pub(super) fn cell_meta(&self, meta: &CellMeta, ty: &CqlType, env: &Env<'_>) -> Result<Option<Bytes>> {
         let Some(data) = self.data(&meta.column) else { return Ok(None) };
         let complex = match data {
-            ColumnData::Simple(cell) => {
+            DataRef::Simple(cell) => {
                 return Ok(if cell.is_live(self.now) { self.time_of(cell, meta.what) } else { None });
             }
-            ColumnData::Complex(complex) => complex,
+            DataRef::Complex(complex) => complex,
         };
         let live = complex.cells.iter().filter(|element| element.cell.is_live(self.now));
         let order = |a: &[u8], b: &[u8]| mutation::row::compare_paths(&meta.column.ty, a, b);
@@ -27,11 +26,11 @@ impl RowView<'_> {
             CellPart::Element(key) => {
                 let Some(key) = key.eval_option(env)? else { return Ok(None) };
                 let found = self.element(&meta.column, &key);
-                return Ok(found.and_then(|element| self.time_of(&element.cell, meta.what)));
+                return Ok(found.and_then(|element| self.time_of((&element.cell).into(), meta.what)));
             }
             CellPart::Field(field) => {
                 let found = live.into_iter().find(|element| *element.path == field.to_be_bytes());
-                return Ok(found.and_then(|element| self.time_of(&element.cell, meta.what)));
+                return Ok(found.and_then(|element| self.time_of((&element.cell).into(), meta.what)));
             }
             CellPart::Slice(from, to) => {
                 let end = |expr: &Option<Box<super::Expr>>| match expr {
@@ -61,15 +60,15 @@ impl RowView<'_> {
         if let CqlType::Udt { ty: udt, .. } = &meta.column.ty {
             for field in 0..udt.fields.len() as u16 {
                 let cell = chosen.iter().find(|element| *element.path == field.to_be_bytes());
-                push(cell.and_then(|element| self.time_of(&element.cell, meta.what)));
+                push(cell.and_then(|element| self.time_of((&element.cell).into(), meta.what)));
             }
         } else {
-            chosen.iter().for_each(|element| push(self.time_of(&element.cell, meta.what)));
+            chosen.iter().for_each(|element| push(self.time_of((&element.cell).into(), meta.what)));
         }
         Ok(Some(out.finish().into()))
     }
 
-    fn time_of(&self, cell: &Cell, what: cql::ast::CellMetadata) -> Option<Bytes> {
+    fn time_of(&self, cell: CellRef<'_>, what: cql::ast::CellMetadata) -> Option<Bytes> {
         use cql::ast::CellMetadata;
         match what {
             CellMetadata::WriteTime | CellMetadata::MaxWriteTime => {

@@ -1,8 +1,8 @@
 //! A row as expressions see it: key values, static and regular cells, alive at one point in time.
 
 use bytes::Bytes;
-use mutation::row::{ColumnData, compare_paths};
-use mutation::{Cell, Complex, ComplexCell, Row, Seconds, counter};
+use mutation::row::compare_paths;
+use mutation::{CellRef, Complex, ComplexCell, DataRef, Row, Seconds, counter};
 use schema::{Column, ColumnId, ColumnKind, Table};
 use smallvec::SmallVec;
 use types::elements::CollectionBuilder;
@@ -65,10 +65,11 @@ impl<'a> RowView<'a> {
         self.row?.clustering.components().nth(position).flatten()
     }
 
-    pub(super) fn data(&self, column: &ColumnRef) -> Option<&'a ColumnData> {
+    #[inline]
+    pub(super) fn data(&self, column: &ColumnRef) -> Option<DataRef<'a>> {
         match column.kind {
-            ColumnKind::Static => self.static_row?.column(column.id),
-            ColumnKind::Regular => self.row?.column(column.id),
+            ColumnKind::Static => self.static_row?.get(column.id),
+            ColumnKind::Regular => self.row?.get(column.id),
             ColumnKind::PartitionKey | ColumnKind::Clustering => None,
         }
     }
@@ -79,18 +80,16 @@ impl<'a> RowView<'a> {
         match column.kind {
             ColumnKind::PartitionKey => self.key.get(usize::from(column.position)).map(|key| &**key),
             ColumnKind::Clustering => self.clustering(usize::from(column.position)),
-            ColumnKind::Static | ColumnKind::Regular => match self.data(column)? {
-                ColumnData::Simple(cell) if cell.is_live(self.now) => Some(&cell.value),
-                _ => None,
-            },
+            ColumnKind::Static => self.static_row?.live_value(column.id, self.now),
+            ColumnKind::Regular => self.row?.live_value(column.id, self.now),
         }
     }
 
     /// The live elements of an unfrozen column.
     pub fn complex(&self, column: &ColumnRef) -> Option<&'a Complex> {
         match self.data(column)? {
-            ColumnData::Complex(complex) => Some(complex),
-            ColumnData::Simple(_) => None,
+            DataRef::Complex(complex) => Some(complex),
+            DataRef::Simple(_) => None,
         }
     }
 
@@ -108,12 +107,12 @@ impl<'a> RowView<'a> {
             ColumnKind::PartitionKey => self.key.get(usize::from(column.position)).cloned(),
             ColumnKind::Clustering => self.borrowed(column).map(Bytes::copy_from_slice),
             ColumnKind::Static | ColumnKind::Regular => match self.data(column)? {
-                ColumnData::Simple(cell) if !cell.is_live(self.now) => None,
-                ColumnData::Simple(cell) if column.ty.is_counter() => {
-                    Some(Bytes::copy_from_slice(&counter::total(&cell.value).to_be_bytes()))
+                DataRef::Simple(cell) if !cell.is_live(self.now) => None,
+                DataRef::Simple(cell) if column.ty.is_counter() => {
+                    Some(Bytes::copy_from_slice(&counter::total(cell.value).to_be_bytes()))
                 }
-                ColumnData::Simple(cell) => Some(cell.value.clone()),
-                ColumnData::Complex(complex) => {
+                DataRef::Simple(cell) => Some(cell.to_bytes()),
+                DataRef::Complex(complex) => {
                     complex_value(&column.ty, complex, self.now, |_| true).map(Bytes::from)
                 }
             },
@@ -121,9 +120,9 @@ impl<'a> RowView<'a> {
     }
 
     /// The cell of a simple static or regular column, when it lives.
-    pub fn cell(&self, column: &ColumnRef) -> Option<&'a Cell> {
+    pub fn cell(&self, column: &ColumnRef) -> Option<CellRef<'a>> {
         match self.data(column)? {
-            ColumnData::Simple(cell) if cell.is_live(self.now) => Some(cell),
+            DataRef::Simple(cell) if cell.is_live(self.now) => Some(cell),
             _ => None,
         }
     }
@@ -170,7 +169,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use mutation::Clustering;
+    use mutation::{Cell, Clustering, ColumnData};
 
     use super::*;
 

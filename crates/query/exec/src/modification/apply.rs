@@ -1,8 +1,13 @@
 //! Operations turned into cells.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Packed, Row, Seconds, Timestamp};
+use mutation::{
+    Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, Packed, Row, RowLayout, Seconds,
+    Timestamp,
+};
 use schema::ColumnId;
 use types::CqlType;
 use types::elements::{Elements, Fields};
@@ -100,8 +105,24 @@ pub fn row(
 }
 
 /// The row that bound values make, each the cell of a column; columns are in the order of their ids. Values are copied out of the message,
-/// small ones together.
-pub fn bound_row(clustering: Clustering, cells: &[(ColumnId, u32)], stamp: &Stamp, binds: &Binds) -> Row {
+/// small ones together; with a layout, into the encoded row.
+pub fn bound_row(
+    clustering: Clustering,
+    cells: &[(ColumnId, u32)],
+    layout: Option<&Arc<RowLayout>>,
+    stamp: &Stamp,
+    binds: &Binds,
+) -> Row {
+    if let Some(layout) = layout
+        && !cells.iter().any(|(_, marker)| binds.get(*marker) == Bound::Unset)
+    {
+        let values = cells.iter().map(|(_, marker)| match binds.get(*marker) {
+            Bound::Set(value) => Some(value),
+            Bound::Null | Bound::Unset => None,
+        });
+        let ttl = (stamp.ttl != 0).then(|| (stamp.ttl, stamp.expires()));
+        return Row::encoded(clustering, EncodedCells::new(layout, stamp.timestamp, ttl, stamp.now, values));
+    }
     let mut packed = Packed::for_lengths(cells.iter().map(|(_, marker)| binds.value_len(*marker)));
     let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(cells.len());
     for (column, marker) in cells {
@@ -362,6 +383,8 @@ fn split(ty: &CqlType, value: &Bytes, stamp: &Stamp, env: &Env<'_>) -> Result<Co
 
 #[cfg(test)]
 mod tests {
+    use schema::{TableBuilder, TableId};
+
     use super::*;
     use crate::expr::bind::MarkerSpec;
 
@@ -377,7 +400,7 @@ mod tests {
         binds.push_place(&spec, 100..1000).unwrap();
         let cells: Vec<(ColumnId, u32)> = (0..5).map(|at| (ColumnId(at + 1), at)).collect();
         let stamp = Stamp { timestamp: 9, ttl: 0, now: 77, ordered_at: None };
-        let row = bound_row(Clustering::empty(), &cells, &stamp, &binds);
+        let row = bound_row(Clustering::empty(), &cells, None, &stamp, &binds);
         let cell = |id| row.cell(ColumnId(id)).cloned();
         assert_eq!(cell(1), Some(Cell::live(9, body.slice(10..40))));
         assert_eq!(cell(2), Some(Cell::tombstone(9, 77)));
@@ -388,6 +411,26 @@ mod tests {
             let ColumnData::Simple(cell) = data else { panic!("simple columns") };
             assert!(cell.value.is_empty() || !body.as_ptr_range().contains(&cell.value.as_ptr()));
         }
+        // Without the one that is not set, they are encoded: the same cells.
+        let cells: Vec<(ColumnId, u32)> =
+            cells.into_iter().filter(|(column, _)| *column != ColumnId(3)).collect();
+        let builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
+        let table = (0..5)
+            .fold(builder, |builder, at| builder.regular(format!("v{at}"), CqlType::Blob))
+            .build_known();
+        let layout = RowLayout::new(&table, cells.iter().map(|(column, _)| *column)).map(Arc::new);
+        assert!(layout.is_some());
+        for ttl in [0, 60] {
+            let stamp = Stamp { ttl, ..stamp };
+            let apart = bound_row(Clustering::empty(), &cells, None, &stamp, &binds);
+            let encoded = bound_row(Clustering::empty(), &cells, layout.as_ref(), &stamp, &binds);
+            assert!(encoded.encoded_cells().is_some() && apart.encoded_cells().is_none());
+            assert_eq!(encoded, apart);
+        }
+        let cells: Vec<(ColumnId, u32)> = (0..5).map(|at| (ColumnId(at + 1), at)).collect();
+        let layout = RowLayout::new(&table, cells.iter().map(|(column, _)| *column)).map(Arc::new);
+        let unset = bound_row(Clustering::empty(), &cells, layout.as_ref(), &stamp, &binds);
+        assert_eq!(unset, row, "a column that is not set is left alone");
         assert_eq!((1..6).map(|at| binds.value_len(at - 1)).collect::<Vec<_>>(), [30, 0, 0, 0, 900]);
         assert_eq!(binds.value(4), Value::Set(body.slice(100..1000)));
     }

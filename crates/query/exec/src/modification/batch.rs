@@ -319,16 +319,16 @@ pub fn check_size(kind: BatchKind, updates: &[PartitionUpdate], limits: &ExecLim
 
 /// Bytes of keys and values, about as Cassandra counts a mutation's data.
 fn data_size(update: &PartitionUpdate) -> usize {
-    use mutation::row::ColumnData;
+    use mutation::DataRef;
     let cells = |row: &mutation::Row| {
-        let of = |data: &ColumnData| match data {
-            ColumnData::Simple(cell) => 8 + cell.value.len(),
-            ColumnData::Complex(complex) => {
+        let of = |data: DataRef<'_>| match data {
+            DataRef::Simple(cell) => 8 + cell.value.len(),
+            DataRef::Complex(complex) => {
                 complex.cells.iter().map(|element| 8 + element.path.len() + element.cell.value.len()).sum()
             }
         };
         row.clustering.components().flatten().map(<[u8]>::len).sum::<usize>()
-            + row.columns().iter().map(|(_, data)| of(data)).sum::<usize>()
+            + row.iter().map(|(_, data)| of(data)).sum::<usize>()
     };
     update.key.key.len()
         + update.static_row.as_ref().map_or(0, cells)

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cql::ast::{Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
-    Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, Slices,
-    Timestamp,
+    Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowLayout,
+    Slices, Timestamp,
 };
 use replica::{Partitions, ReadCommand};
 use schema::{Column, ColumnId, ColumnKind, Constraint, Table};
@@ -68,6 +68,8 @@ pub struct ModificationPlan {
     regulars: Vec<Operation>,
     /// The regular columns with the markers whose values become their cells, in column id order; none where a cell is made in another way.
     bound_cells: Option<Vec<(ColumnId, u32)>>,
+    /// The layout of their rows, if such rows are encoded at once.
+    layout: Option<Arc<RowLayout>>,
     timestamp: Option<Expr>,
     ttl: Option<Expr>,
     /// USING TIMEOUT.
@@ -122,6 +124,7 @@ impl ModificationPlan {
             statics: Vec::new(),
             regulars: Vec::new(),
             bound_cells: Some(Vec::new()),
+            layout: None,
             timestamp: None,
             ttl: None,
             timeout: None,
@@ -339,8 +342,10 @@ impl ModificationPlan {
         Ok(plan)
     }
 
-    /// This plan with the constraints of its table, if it gives every column that has to be given.
+    /// This plan with the layout of its rows and the constraints of its table, if it gives every column that has to be given.
     fn with_checks(mut self) -> Result<Self> {
+        let columns = self.bound_cells.iter().flatten().map(|(column, _)| *column);
+        self.layout = RowLayout::new(&self.table, columns).map(Arc::new);
         self.checks = Checks::of(&self.table)?;
         if let Some(checks) = &self.checks {
             let is_given = |id| self.operations().any(|operation| operation.column.id == id);
@@ -669,7 +674,7 @@ impl ModificationPlan {
 
     fn row(&self, clustering: Clustering, stamp: &Stamp, env: &Env<'_>, before: Option<&Row>) -> Result<Row> {
         let mut row = match &self.bound_cells {
-            Some(cells) => apply::bound_row(clustering, cells, stamp, env.binds),
+            Some(cells) => apply::bound_row(clustering, cells, self.layout.as_ref(), stamp, env.binds),
             None => apply::row(clustering, &self.regulars, stamp, env, before)?,
         };
         if let Some(checks) = &self.checks {

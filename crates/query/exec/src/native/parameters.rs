@@ -1,6 +1,6 @@
 //! Requests of the native protocol as execution takes them: values, parameters, and their form in a trace.
 
-use wire::{QueryParameters, Values};
+use wire::{QueryParameters, ValuePlace, Values};
 
 use super::paging;
 use crate::error::{Result, invalid};
@@ -57,12 +57,10 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     let mut binds = Binds::within(values.body(), specs.len());
     for (at, spec) in specs.iter().enumerate() {
         let index = if values.is_named() { named(values, &spec.name)? } else { at };
-        match values.get(index) {
-            None | Some(wire::Value::Null) => binds.push(Value::Null),
-            Some(wire::Value::Unset) => binds.push(Value::Unset),
-            Some(wire::Value::Set(_)) => {
-                binds.push_place(spec, values.range(index).unwrap_or_default())?;
-            }
+        match values.place(index) {
+            Some(ValuePlace::Set { start, end }) => binds.push_place(spec, start..end)?,
+            None | Some(ValuePlace::Null) => binds.push(Value::Null),
+            Some(ValuePlace::Unset) => binds.push(Value::Unset),
         }
     }
     Ok(binds)

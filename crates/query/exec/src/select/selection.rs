@@ -304,7 +304,7 @@ pub fn write_column(row: &RowView<'_>, column: &ColumnRef, rows: &mut impl RowSi
                 }
             } else if column.ty.is_counter() {
                 match row.cell(column) {
-                    Some(cell) => rows.cell(Some(&counter::total(&cell.value).to_be_bytes())),
+                    Some(cell) => rows.cell(Some(&counter::total(cell.value).to_be_bytes())),
                     None => rows.cell(None),
                 }
             } else {

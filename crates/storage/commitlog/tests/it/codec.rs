@@ -27,7 +27,7 @@ proptest! {
         let (mut encoded, mut run, mut received) = (Vec::new(), Vec::new(), Vec::new());
         encode_updates(&list, &mut encoded);
         codec::encode_updates(&list, &mut run);
-        let run = decode_updates(&Bytes::from(run), |_| Some(table())).unwrap();
+        let run = decode_updates(&Bytes::from(run), None, |_| Some(table())).unwrap();
         encode_received(&run.encoded.unwrap(), &mut received);
         prop_assert_eq!(received, encoded);
     }

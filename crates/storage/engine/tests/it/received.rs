@@ -10,7 +10,7 @@ use bytes::Bytes;
 use engine::{
     Derived, Engine, EngineConfig, Origin, Read, SyncMode, Truncation, Updates, Write, WriteObserver,
 };
-use mutation::codec::{DecodedUpdates, decode_updates, encode_update};
+use mutation::codec::{DecodedUpdates, Layouts, decode_updates, encode_update};
 use mutation::{
     Cell, Clustering, ColumnData, Fragment, LivenessInfo, PartitionRange, PartitionUpdate, Row, Slices,
 };
@@ -79,7 +79,7 @@ fn received(tables: &[Arc<Table>], updates: &[(usize, i32)]) -> DecodedUpdates {
         run.extend_from_slice(&bytes);
     }
     let find = |id| tables.iter().find(|table| table.id == id).cloned();
-    decode_updates(&Bytes::from(run), find).expect("the bytes are updates")
+    decode_updates(&Bytes::from(run), Some(&Layouts::default()), find).expect("the bytes are updates")
 }
 
 fn write(tables: &[Arc<Table>], updates: &[(usize, i32)]) -> Write {

@@ -3,8 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use bytes::Bytes;
-use mutation::row::ColumnData;
-use mutation::{Cell, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Timestamp};
+use mutation::{CellRef, DataRef, DeletionTime, LivenessInfo, NO_DELETION, Row, Seconds, Timestamp};
 
 use super::cardinality::Cardinality;
 use super::histogram::SizeHistogram;
@@ -284,7 +283,7 @@ impl StatsCollector {
     }
 
     #[inline]
-    fn cell(&mut self, cell: &Cell) {
+    fn cell(&mut self, cell: CellRef<'_>) {
         self.partition_cells += 1;
         widen(&mut self.timestamps, cell.timestamp);
         widen(&mut self.ttls, cell.ttl);
@@ -295,15 +294,15 @@ impl StatsCollector {
     pub(crate) fn row(&mut self, row: &Row) {
         self.liveness(row.liveness);
         self.deletion(row.deletion);
-        for (_, data) in row.columns() {
+        for (_, data) in row.iter() {
             match data {
-                ColumnData::Simple(cell) => {
+                DataRef::Simple(cell) => {
                     self.cell(cell);
                     self.columns_set += 1;
                 }
-                ColumnData::Complex(complex) => {
+                DataRef::Complex(complex) => {
                     self.deletion(complex.deletion);
-                    complex.cells.iter().for_each(|element| self.cell(&element.cell));
+                    complex.cells.iter().for_each(|element| self.cell((&element.cell).into()));
                     self.columns_set += u64::from(!complex.cells.is_empty());
                 }
             }
@@ -380,7 +379,7 @@ impl StatsCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mutation::Clustering;
+    use mutation::{Cell, Clustering, ColumnData};
 
     fn stats() -> Stats {
         let mut collector = StatsCollector::new();

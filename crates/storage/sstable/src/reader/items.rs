@@ -85,5 +85,5 @@ pub(super) fn check_open(open: DeletionTime, ends: DeletionTime) -> Result<(), P
 /// Bytes that a row counts for in a batch.
 #[inline]
 pub(super) fn cost(row: &Row, len: usize) -> usize {
-    size_of::<Fragment>() + row.columns().len() * 64 + len
+    size_of::<Fragment>() + row.column_count() * 64 + len
 }

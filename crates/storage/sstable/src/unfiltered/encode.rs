@@ -1,7 +1,6 @@
 //! Writing rows and markers.
 
-use mutation::row::ColumnData;
-use mutation::{Bound, Cell, Complex, DeletionTime, LivenessInfo, Row};
+use mutation::{Bound, CellRef, Complex, DataRef, DeletionTime, LivenessInfo, Row};
 use schema::{ColumnId, Table};
 use stdx::vint;
 
@@ -90,17 +89,17 @@ impl ItemEncoder {
         let layout = if is_static { &self.statics } else { &self.regulars };
         self.picked.clear();
         let mut has_complex_deletion = false;
-        for (at, (id, data)) in row.columns().iter().enumerate() {
-            if let ColumnData::Complex(complex) = data {
+        for (at, (id, data)) in row.iter().enumerate() {
+            if let DataRef::Complex(complex) = data {
                 if complex.is_empty() {
                     continue;
                 }
                 has_complex_deletion |= !complex.deletion.is_live();
             }
-            match layout.place(*id) {
+            match layout.place(id) {
                 Some(place) => self.picked.push((place, at as u16)),
                 None => {
-                    assert!(table.column_by_id(*id).is_none(), "column {id:?} is in the header of the file")
+                    assert!(table.column_by_id(id).is_none(), "column {id:?} is in the header of the file")
                 }
             }
         }
@@ -127,11 +126,11 @@ impl ItemEncoder {
             write_subset(&self.picked, layout.fixed.len(), body);
         }
         for (place, at) in &self.picked {
-            match &row.columns()[usize::from(*at)].1 {
-                ColumnData::Simple(cell) => {
+            match row.at(usize::from(*at)) {
+                DataRef::Simple(cell) => {
                     write_cell(encoding, cell, None, &row.liveness, layout.fixed[usize::from(*place)], body);
                 }
-                ColumnData::Complex(complex) => {
+                DataRef::Complex(complex) => {
                     write_complex(encoding, complex, has_complex_deletion, &row.liveness, body);
                 }
             }
@@ -224,13 +223,13 @@ fn write_complex(
     }
     vint::write_unsigned(complex.cells.len() as u64, out);
     for element in &complex.cells {
-        write_cell(encoding, &element.cell, Some(&element.path), liveness, None, out);
+        write_cell(encoding, (&element.cell).into(), Some(&element.path), liveness, None, out);
     }
 }
 
 fn write_cell(
     encoding: &EncodingStats,
-    cell: &Cell,
+    cell: CellRef<'_>,
     path: Option<&[u8]>,
     liveness: &LivenessInfo,
     fixed: Option<u32>,

@@ -9,8 +9,9 @@ use stdx::vint::{read_signed, read_unsigned};
 
 use super::{
     CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, COMPLEX, DecodeError, Fields, HAS_DELETION, HAS_RANGES, HAS_STATIC,
-    ROW_DELETED, ROW_LIVE, ROW_TTL, Version,
+    Layouts, ROW_DELETED, ROW_LIVE, ROW_TTL, Version, cells,
 };
+use crate::encoded::{CELLS_MAX, EncodedCells, RowLayout};
 use crate::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, RangeTombstone, Row, Seconds, Timestamp,
@@ -29,7 +30,7 @@ pub fn decode_update(
     buffer: &Bytes,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
 ) -> Result<Option<PartitionUpdate>, DecodeError> {
-    Ok(decode(version, buffer, table)?.map(|decoded| decoded.update))
+    Ok(decode(version, buffer, None, table)?.map(|decoded| decoded.update))
 }
 
 /// An update out of bytes.
@@ -41,7 +42,7 @@ pub struct Decoded {
     pub is_whole: bool,
 }
 
-/// [`decode_update`], which also says whether something was left out.
+/// [`decode_update`], which also says whether something was left out. With `layouts`, the cells of a row stay encoded where they can.
 ///
 /// # Errors
 ///
@@ -49,9 +50,10 @@ pub struct Decoded {
 pub fn decode(
     version: Version,
     buffer: &Bytes,
+    layouts: Option<&Layouts>,
     table: impl FnOnce(TableId) -> Option<Arc<Table>>,
 ) -> Result<Option<Decoded>, DecodeError> {
-    let Some(mut decoding) = UpdateDecoding::begin(version, buffer, table)? else { return Ok(None) };
+    let Some(mut decoding) = UpdateDecoding::begin(version, buffer, layouts, table)? else { return Ok(None) };
     while !decoding.step(usize::MAX)? {}
     Ok(Some(decoding.finish()))
 }
@@ -75,17 +77,19 @@ impl<'a> UpdateDecoding<'a> {
     pub fn begin(
         version: Version,
         buffer: &'a Bytes,
+        layouts: Option<&Layouts>,
         table: impl FnOnce(TableId) -> Option<Arc<Table>>,
     ) -> Result<Option<Self>, DecodeError> {
         match version {
             Version::V1 => {}
         }
-        let mut decoder = Decoder { fields: Fields::new(buffer), base: 0, names: Vec::new(), is_whole: true };
+        let fields = Fields::new(buffer);
+        let mut decoder = Decoder { fields, base: 0, names: Vec::new(), layout: None, is_whole: true };
         let id = decoder.fields.read("a table id", Reader::array)?;
         let Some(table) = table(TableId(id)) else { return Ok(None) };
         let key = decoder.fields.bytes("a partition key")?;
         decoder.base = decoder.fields.read("a timestamp", Reader::i64)?;
-        decoder.names(&table)?;
+        decoder.names(&table, layouts)?;
         let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(key));
         let parts = decoder.fields.read("flags", Reader::u8)?;
         if parts & HAS_DELETION != 0 {
@@ -162,14 +166,63 @@ struct Named {
 struct Decoder<'a> {
     fields: Fields<'a>,
     base: Timestamp,
+    /// The meaning of the names, unless there is a layout.
     names: Vec<Named>,
+    /// The layout of the columns, where each has one cell and the rows can be taken over.
+    layout: Option<Arc<RowLayout>>,
     /// Nothing was left out so far.
     is_whole: bool,
 }
 
 impl<'a> Decoder<'a> {
-    fn names(&mut self, table: &Table) -> Result<(), DecodeError> {
-        for _ in 0..self.fields.count("a number of columns")? {
+    fn names(&mut self, table: &Arc<Table>, layouts: Option<&Layouts>) -> Result<(), DecodeError> {
+        let count = self.fields.count("a number of columns")?;
+        // Cells of a column that was dropped before may be hidden.
+        let may_stay = count <= CELLS_MAX && table.dropped_columns.is_empty();
+        let Some(layouts) = layouts.filter(|_| may_stay) else { return self.look_up(count, table) };
+        let begin = self.fields.rest();
+        let mut names = self.fields.clone();
+        for _ in 0..count {
+            names.read("a column name", Reader::bytes_vint)?;
+        }
+        let bytes = begin.get(..begin.len() - names.rest().len()).unwrap_or_default();
+        if let Some(layout) = layouts.find(table, bytes) {
+            self.fields = names;
+            self.layout = Some(layout);
+            return Ok(());
+        }
+        self.look_up(count, table)?;
+        if let Some(layout) = self.layout_of(table).map(Arc::new) {
+            layouts.remember(table, &layout);
+            self.layout = Some(layout);
+        }
+        Ok(())
+    }
+
+    /// The layout of the columns that were named, if each is a regular one with one cell.
+    fn layout_of(&self, table: &Arc<Table>) -> Option<RowLayout> {
+        let id = |named: &Named| match named.column {
+            Some((id, false, ColumnKind::Regular)) => Some(id),
+            _ => None,
+        };
+        let ids: Vec<ColumnId> = self.names.iter().map(id).collect::<Option<_>>()?;
+        RowLayout::new(table, ids)
+    }
+
+    /// The meaning of a name by its number.
+    fn named(&self, number: u64) -> Option<Named> {
+        let number = usize::try_from(number).ok()?;
+        match &self.layout {
+            None => self.names.get(number).copied(),
+            Some(layout) => {
+                let id = *layout.ids().get(number)?;
+                Some(Named { column: Some((id, false, ColumnKind::Regular)), dropped: Timestamp::MIN })
+            }
+        }
+    }
+
+    fn look_up(&mut self, count: usize, table: &Table) -> Result<(), DecodeError> {
+        for _ in 0..count {
             let name = self.fields.read("a column name", Reader::bytes_vint)?;
             let name = std::str::from_utf8(name).map_err(|_| self.fields.error("a column name in UTF-8"))?;
             let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
@@ -211,10 +264,13 @@ impl<'a> Decoder<'a> {
         if flags & ROW_DELETED != 0 {
             row.deletion = self.deletion()?;
         }
-        for _ in 0..self.fields.count("a number of cells")? {
+        let count = self.fields.count("a number of cells")?;
+        if !is_static && self.take_over(count, &mut row) {
+            return Ok(row);
+        }
+        for _ in 0..count {
             let number = self.fields.read("a column's number", read_unsigned)?;
-            let named = usize::try_from(number).ok().and_then(|number| self.names.get(number)).copied();
-            let Some(Named { column, dropped }) = named else {
+            let Some(Named { column, dropped }) = self.named(number) else {
                 return Err(self.fields.error("the number of a named column"));
             };
             let (data, complex) = self.column(dropped)?;
@@ -228,6 +284,21 @@ impl<'a> Decoder<'a> {
             }
         }
         Ok(row)
+    }
+
+    /// Takes the cells of a row over as they are, if that can be; else nothing is read.
+    fn take_over(&mut self, count: usize, row: &mut Row) -> bool {
+        let Some(layout) = self.layout.as_ref().filter(|layout| layout.ids().len() == count) else {
+            return false;
+        };
+        let mut ends = [0; CELLS_MAX];
+        let Some((len, is_lasting)) = cells::scan(self.fields.rest(), count, &mut ends) else { return false };
+        let (Ok(bytes), Some(ends)) = (self.fields.take(len, "the cells of a row"), ends.get(..count)) else {
+            return false;
+        };
+        let cells = EncodedCells::of_update(Arc::clone(layout), self.base, (bytes, is_lasting), ends);
+        row.set_encoded(cells);
+        true
     }
 
     fn ttl(&mut self) -> Result<(Seconds, Seconds), DecodeError> {

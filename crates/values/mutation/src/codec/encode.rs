@@ -7,7 +7,7 @@ use super::{
     CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, COMPLEX, HAS_DELETION, HAS_RANGES, HAS_STATIC, ROW_DELETED,
     ROW_LIVE, ROW_TTL, put_bound, put_bytes, put_prefix,
 };
-use crate::{Cell, ColumnData, DeletionTime, NO_DELETION, PartitionUpdate, Row, Timestamp, Walk};
+use crate::{CellRef, DataRef, DeletionTime, NO_DELETION, PartitionUpdate, Row, Timestamp, Walk};
 
 /// Appends an update, in [`super::Version::CURRENT`].
 pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
@@ -95,9 +95,9 @@ fn base_timestamp(update: &PartitionUpdate) -> Timestamp {
     if !row.liveness.is_none() {
         return row.liveness.timestamp;
     }
-    match row.columns().first() {
-        Some((_, ColumnData::Simple(cell))) => cell.timestamp,
-        Some((_, ColumnData::Complex(complex))) => {
+    match row.iter().next() {
+        Some((_, DataRef::Simple(cell))) => cell.timestamp,
+        Some((_, DataRef::Complex(complex))) => {
             complex.cells.first().map_or(complex.deletion.timestamp, |element| element.cell.timestamp)
         }
         None => row.deletion.timestamp,
@@ -119,9 +119,9 @@ impl<'a> Names<'a> {
         }
         let mut ids = Vec::new();
         for row in update.static_row.iter().chain(update.rows()) {
-            for (id, _) in row.columns() {
-                if let Err(at) = ids.binary_search(id) {
-                    ids.insert(at, *id);
+            for (id, _) in row.iter() {
+                if let Err(at) = ids.binary_search(&id) {
+                    ids.insert(at, id);
                 }
             }
         }
@@ -131,18 +131,21 @@ impl<'a> Names<'a> {
     fn encode(&self, table: &Table, out: &mut Vec<u8>) {
         // A column that was dropped between the statement's check and here is written without a name, and skipped when
         // it is read.
-        let mut name = |id| {
+        let put = |id, out: &mut Vec<u8>| {
             put_bytes(table.column_by_id(id).map_or(&[], |column| column.name.as_bytes()), out);
         };
         match self {
-            Self::OneRow(row) => row.columns().iter().for_each(|(id, _)| name(*id)),
-            Self::Ids(ids) => ids.iter().for_each(|id| name(*id)),
+            Self::OneRow(row) => match row.encoded_cells().and_then(|cells| cells.layout().names_of(table)) {
+                Some(names) => out.extend_from_slice(names),
+                None => row.iter().for_each(|(id, _)| put(id, out)),
+            },
+            Self::Ids(ids) => ids.iter().for_each(|id| put(*id, out)),
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Self::OneRow(row) => row.columns().len(),
+            Self::OneRow(row) => row.column_count(),
             Self::Ids(ids) => ids.len(),
         }
     }
@@ -190,10 +193,16 @@ impl Encoder<'_> {
         if flags & ROW_DELETED != 0 {
             self.deletion(row.deletion);
         }
-        write_unsigned(row.columns().len() as u64, self.out);
-        for (place, (id, data)) in row.columns().iter().enumerate() {
-            let number = self.names.number(place, *id);
-            if let ColumnData::Simple(cell) = data
+        write_unsigned(row.column_count() as u64, self.out);
+        if let (Some(cells), Names::OneRow(_)) = (row.encoded_cells(), self.names)
+            && cells.timestamp() == self.base
+        {
+            self.out.extend_from_slice(cells.encoded());
+            return;
+        }
+        for (place, (id, data)) in row.iter().enumerate() {
+            let number = self.names.number(place, id);
+            if let DataRef::Simple(cell) = data
                 && self.short_cell(number, cell)
             {
                 continue;
@@ -203,10 +212,10 @@ impl Encoder<'_> {
         }
     }
 
-    fn column(&mut self, data: &ColumnData) {
+    fn column(&mut self, data: DataRef<'_>) {
         match data {
-            ColumnData::Simple(cell) => self.cell(cell),
-            ColumnData::Complex(complex) => {
+            DataRef::Simple(cell) => self.cell(cell),
+            DataRef::Complex(complex) => {
                 let deleted = if complex.deletion.is_live() { 0 } else { CELL_TOMBSTONE };
                 self.out.push(COMPLEX | deleted);
                 if deleted != 0 {
@@ -215,7 +224,7 @@ impl Encoder<'_> {
                 write_unsigned(complex.cells.len() as u64, self.out);
                 for element in &complex.cells {
                     put_bytes(&element.path, self.out);
-                    self.cell(&element.cell);
+                    self.cell((&element.cell).into());
                 }
             }
         }
@@ -223,7 +232,7 @@ impl Encoder<'_> {
 
     /// Appends a column of one cell that has nothing but a short value of the update's time, as most have: its four leading bytes at once.
     #[inline]
-    fn short_cell(&mut self, number: usize, cell: &Cell) -> bool {
+    fn short_cell(&mut self, number: usize, cell: CellRef<'_>) -> bool {
         let len = cell.value.len();
         let is_plain = cell.ttl == 0 && cell.local_deletion == NO_DELETION && cell.timestamp == self.base;
         // A number below 128 is its own vint.
@@ -231,11 +240,11 @@ impl Encoder<'_> {
             return false;
         }
         self.out.extend_from_slice(&[number as u8, CELL_VALUE, 0, len as u8]);
-        self.out.extend_from_slice(&cell.value);
+        self.out.extend_from_slice(cell.value);
         true
     }
 
-    fn cell(&mut self, cell: &Cell) {
+    fn cell(&mut self, cell: CellRef<'_>) {
         let mut flags = if cell.is_tombstone() { CELL_TOMBSTONE } else { 0 };
         flags |= if cell.is_expiring() { CELL_TTL } else { 0 };
         flags |= if cell.value.is_empty() { 0 } else { CELL_VALUE };
@@ -248,7 +257,7 @@ impl Encoder<'_> {
             self.out.extend_from_slice(&cell.local_deletion.to_be_bytes());
         }
         if flags & CELL_VALUE != 0 {
-            put_bytes(&cell.value, self.out);
+            put_bytes(cell.value, self.out);
         }
     }
 }

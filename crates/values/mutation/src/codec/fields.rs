@@ -57,6 +57,7 @@ pub fn put_bound(bound: &Bound, out: &mut Vec<u8>) {
 }
 
 /// Reads such parts off bytes that nobody vouches for.
+#[derive(Clone)]
 pub struct Fields<'a> {
     buffer: &'a Bytes,
     reader: Reader<'a>,
@@ -76,6 +77,11 @@ impl<'a> Fields<'a> {
     /// The rest.
     pub fn into_reader(self) -> Reader<'a> {
         self.reader
+    }
+
+    /// The bytes that are left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
     }
 
     /// Whether nothing is left.

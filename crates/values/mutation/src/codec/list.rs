@@ -7,7 +7,7 @@ use schema::{Table, TableId};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
-use super::{DecodeError, Decoded, Version, decode, encode_update};
+use super::{DecodeError, Decoded, Layouts, Version, decode, encode_update};
 use crate::PartitionUpdate;
 
 /// The most updates that a run may have.
@@ -91,7 +91,7 @@ impl EncodedUpdates {
     pub fn is_of(&self, updates: &[PartitionUpdate]) -> bool {
         let find =
             |id| updates.iter().find(|update| update.table.id == id).map(|update| update.table.clone());
-        let Ok(decoded) = decode_updates(&self.run, find) else { return false };
+        let Ok(decoded) = decode_updates(&self.run, None, find) else { return false };
         let is_same = |(left, right): (&PartitionUpdate, &PartitionUpdate)| {
             left.key == right.key
                 && left.deletion == right.deletion
@@ -112,13 +112,14 @@ pub struct DecodedUpdates {
     pub encoded: Option<Box<EncodedUpdates>>,
 }
 
-/// Reads a run of updates. Their values are slices of `run`.
+/// Reads a run of updates. Their values are slices of `run`; with `layouts`, the cells of a row stay encoded where they can.
 ///
 /// # Errors
 ///
 /// [`UpdatesError`]: nothing of it was read.
 pub fn decode_updates(
     run: &Bytes,
+    layouts: Option<&Layouts>,
     table: impl Fn(TableId) -> Option<Arc<Table>>,
 ) -> Result<DecodedUpdates, UpdatesError> {
     let mut reader = Reader::new(run);
@@ -138,7 +139,7 @@ pub fn decode_updates(
             unknown = found.is_none().then_some(id);
             found
         };
-        let decoded = decode(version, &bytes, find).map_err(UpdatesError::Update)?;
+        let decoded = decode(version, &bytes, layouts, find).map_err(UpdatesError::Update)?;
         match (decoded, unknown) {
             (Some(Decoded { update, is_whole: this }), _) => {
                 is_whole &= this;

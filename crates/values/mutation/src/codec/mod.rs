@@ -16,11 +16,13 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod cells;
 mod decode;
 mod encode;
 mod fields;
 mod list;
 
+pub use cells::Layouts;
 pub use decode::{Decoded, UpdateDecoding, decode, decode_update};
 pub use encode::{UpdateEncoding, encode_update};
 pub use fields::{DecodeError, Fields, put_bound, put_bytes, put_prefix};
@@ -69,7 +71,7 @@ const ROW_LIVE: u8 = 1;
 const ROW_DELETED: u8 = 2;
 const ROW_TTL: u8 = 4;
 
-const CELL_TOMBSTONE: u8 = 1;
-const CELL_TTL: u8 = 2;
-const CELL_VALUE: u8 = 4;
+pub(crate) const CELL_TOMBSTONE: u8 = 1;
+pub(crate) const CELL_TTL: u8 = 2;
+pub(crate) const CELL_VALUE: u8 = 4;
 const COMPLEX: u8 = 8;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::codec::{
-    UpdatesError, Version, decode, decode_update, decode_updates, encode_update, encode_updates,
+    Layouts, UpdatesError, Version, decode, decode_update, decode_updates, encode_update, encode_updates,
 };
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row};
 use proptest::prelude::*;
@@ -30,7 +30,11 @@ proptest! {
         let mut run = Vec::new();
         encode_updates(&list, &mut run);
         let run = Bytes::from(run);
-        let read = decode_updates(&run, |id| (id == TABLE).then(table)).unwrap();
+        let layouts = Layouts::default();
+        let one = table();
+        let read = decode_updates(&run, Some(&layouts), |id| (id == TABLE).then(|| one.clone())).unwrap();
+        let apart = decode_updates(&run, None, |id| (id == TABLE).then(|| one.clone())).unwrap();
+        prop_assert!(read.updates.iter().zip(&apart.updates).all(|(left, right)| is_same(left, right)));
         prop_assert_eq!(read.updates.len(), list.len());
         let bytes = read.encoded.expect("nothing was left out");
         prop_assert_eq!(bytes.iter().count(), list.len());
@@ -38,7 +42,7 @@ proptest! {
             prop_assert!(is_same(read, update), "{:?} {:?}", read, update);
             prop_assert_eq!(bytes, encoded(update));
         }
-        let unknown = decode_updates(&run, |_| None).map(|read| read.updates.len());
+        let unknown = decode_updates(&run, None, |_| None).map(|read| read.updates.len());
         prop_assert_eq!(unknown, if list.is_empty() { Ok(0) } else { Err(UpdatesError::UnknownTable(TABLE)) });
     }
 
@@ -61,9 +65,9 @@ proptest! {
         encode_updates(&list, &mut run);
         let cut = at % run.len();
         let short = Bytes::copy_from_slice(&run[..cut]);
-        prop_assert!(decode_updates(&short, |_| Some(table())).is_err());
+        prop_assert!(decode_updates(&short, Some(&Layouts::default()), |_| Some(table())).is_err());
         run[cut] = byte;
-        if let Ok(read) = decode_updates(&Bytes::from(run), |_| Some(table()))
+        if let Ok(read) = decode_updates(&Bytes::from(run), Some(&Layouts::default()), |_| Some(table()))
             && let Some(bytes) = read.encoded
         {
             prop_assert_eq!(bytes.iter().count(), read.updates.len());
@@ -76,7 +80,7 @@ fn a_run_of_another_version_is_refused_by_its_number() {
     let mut run = Vec::new();
     encode_updates(&[], &mut run);
     run[0] = 9;
-    let refused = decode_updates(&Bytes::from(run), |_| None).unwrap_err();
+    let refused = decode_updates(&Bytes::from(run), None, |_| None).unwrap_err();
     assert_eq!(refused, UpdatesError::Version(9));
 }
 
@@ -90,9 +94,13 @@ fn dropped_columns_stay_dropped() {
     row.set(w, ColumnData::Simple(Cell::live(10, Bytes::from_static(b"kept"))));
     update.add_row(row);
     let body = Bytes::from(encoded(&update));
-    let read =
-        |table: &Arc<schema::Table>| decode(Version::V1, &body, |_| Some(table.clone())).unwrap().unwrap();
-    assert!(read(&table).is_whole);
+    // Remembered layouts are of the table as it was.
+    let layouts = Layouts::default();
+    let read = |table: &Arc<schema::Table>| {
+        decode(Version::V1, &body, Some(&layouts), |_| Some(table.clone())).unwrap().unwrap()
+    };
+    let found = read(&table);
+    assert!(found.is_whole && found.update.rows()[0].encoded_cells().is_some());
 
     let mut later = table.to_builder();
     later.drop_column("v", 10);
@@ -103,7 +111,9 @@ fn dropped_columns_stay_dropped() {
     assert_eq!(found.update.rows()[0].cell(w).unwrap().value, "kept");
     let mut run = Vec::new();
     encode_updates(&[update], &mut run);
-    assert!(decode_updates(&Bytes::from(run), |_| Some(gone.clone())).unwrap().encoded.is_none());
+    assert!(
+        decode_updates(&Bytes::from(run), Some(&layouts), |_| Some(gone.clone())).unwrap().encoded.is_none()
+    );
 
     let again = Arc::new(later.regular("v", CqlType::Blob).build().unwrap());
     let found = read(&again);
@@ -129,9 +139,43 @@ fn columns_of_the_other_kind_are_left_out() {
     row.set(v, cell());
     update.add_row(row);
     let body = Bytes::from(encoded(&update));
-    let found = decode(Version::V1, &body, |_| Some(table.clone())).unwrap().unwrap();
+    let found =
+        decode(Version::V1, &body, Some(&Layouts::default()), |_| Some(table.clone())).unwrap().unwrap();
     let fixed = found.update.static_row.as_ref().unwrap();
     assert!(fixed.column(v).is_none() && fixed.column(s).is_some());
     let row = &found.update.rows()[0];
     assert!(row.column(s).is_none() && row.column(v).is_some() && !found.is_whole);
+}
+
+#[test]
+fn an_update_of_encoded_cells_has_the_bytes_of_any_other() {
+    let table = testkit::data::table();
+    let key = DecoratedKey::new(Bytes::from_static(b"key1"));
+    let id = table.column("v").expect("a column of the table").id;
+    let liveness = mutation::LivenessInfo::forever;
+    for (cell, marked) in [
+        (Cell::live(5, Bytes::from_static(b"value")), liveness(5)),
+        (Cell::live(5, Bytes::from_static(b"value")), liveness(4)),
+        (Cell::live(5, Bytes::from(vec![1; 300])), liveness(5)),
+        (Cell::expiring(5, 9, 90, Bytes::new()), mutation::LivenessInfo::NONE),
+        (Cell::tombstone(5, 9), mutation::LivenessInfo::NONE),
+    ] {
+        let row =
+            Row::from_columns(testkit::data::clustering(&table, 3), vec![(id, ColumnData::Simple(cell))]);
+        let of = |mut row: Row, rows: i32| {
+            row.liveness = marked;
+            let others = (4..3 + rows).map(|c| {
+                let mut other = Row::new(testkit::data::clustering(&table, c));
+                other.liveness = liveness(7);
+                other
+            });
+            let rows = [row].into_iter().chain(others).collect();
+            encoded(&PartitionUpdate::with_rows(table.clone(), key.clone(), rows))
+        };
+        for rows in 1..3 {
+            let compact = testkit::data::with_encoded_cells(row.clone(), &table);
+            assert!(compact.encoded_cells().is_some());
+            assert_eq!(of(compact, rows), of(row.clone(), rows));
+        }
+    }
 }

@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use mutation::codec::{Version, decode_update, decode_updates, encode_update, encode_updates};
+use mutation::codec::{Layouts, Version, decode_update, decode_updates, encode_update, encode_updates};
 use mutation::{DecoratedKey, DeletionTime, PartitionUpdate};
 use testkit::fuzz::{change, corpus, hunt};
-use testkit::updates::{full, small, small_table};
+use testkit::updates::{full, is_same, small, small_table};
 
 fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let table = small_table();
@@ -70,7 +70,22 @@ fn updates() {
     hunt("mutation updates", |random| {
         let mut bytes = random.of(&corpus).clone();
         change(random, &mut bytes, &corpus);
-        let Ok(read) = decode_updates(&Bytes::from(bytes), |_| Some(small_table())) else { return };
+        let (bytes, table) = (Bytes::from(bytes), small_table());
+        let layouts = Layouts::default();
+        let read = |layouts| decode_updates(&bytes, layouts, |_| Some(table.clone()));
+        // The second time, the layouts are known.
+        for layouts in [Some(&layouts), Some(&layouts)] {
+            match (read(layouts), read(None)) {
+                (Ok(read), Ok(apart)) => {
+                    assert!(
+                        read.updates.iter().zip(&apart.updates).all(|(left, right)| is_same(left, right))
+                    );
+                    assert_eq!(read.encoded.is_some(), apart.encoded.is_some());
+                }
+                (read, apart) => assert!(read.is_err() && apart.is_err(), "both refuse the bytes"),
+            }
+        }
+        let Ok(read) = read(Some(&layouts)) else { return };
         if let Some(encoded) = read.encoded {
             assert_eq!(encoded.iter().count(), read.updates.len());
         }

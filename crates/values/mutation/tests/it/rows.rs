@@ -1,12 +1,15 @@
 //! Merging rows is commutative, associative and idempotent.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, Row};
+use mutation::{Cell, Clustering, Complex, ComplexCell, DataRef, DeletionTime, Row, RowLayout};
 use proptest::prelude::*;
-use schema::ColumnKind;
+use schema::{ColumnId, ColumnKind, Table, TableBuilder, TableId};
+use types::CqlType;
 
-use testkit::data::{row, table};
+use testkit::data::{row, table, with_encoded_cells};
 
 fn merged(mut left: Row, right: Row) -> Row {
     let before = left.memory_size() as isize;
@@ -27,6 +30,112 @@ proptest! {
         );
         prop_assert_eq!(merged(a.clone(), a.clone()), a);
     }
+}
+
+/// `k int PRIMARY KEY, a text, b text, c text, d text`.
+fn plain_table() -> Arc<Table> {
+    let builder = TableBuilder::new("ks", "plain", TableId([9; 16])).partition_key("k", CqlType::Int);
+    ["a", "b", "c", "d"]
+        .into_iter()
+        .fold(builder, |builder, name| builder.regular(name, CqlType::Text))
+        .build_known()
+}
+
+fn value_of(len: usize) -> Bytes {
+    Bytes::from(vec![b'v'; len])
+}
+
+#[test]
+fn encoded_cells_are_those_that_were_encoded() {
+    let table = plain_table();
+    let id = |name: &str| table.column(name).expect("a column of the table").id;
+    let cells = [
+        Cell::live(5, value_of(3)),
+        Cell::tombstone(5, 77),
+        Cell::expiring(5, 10, 90, value_of(0)),
+        Cell::live(5, value_of(200_000)),
+    ];
+    let columns: Vec<_> = ["a", "b", "c", "d"].into_iter().map(id).zip(cells.clone()).collect();
+    let apart = columns.iter().map(|(id, cell)| (*id, ColumnData::Simple(cell.clone()))).collect();
+    let apart = Row::from_columns(Clustering::empty(), apart);
+    let encoded = with_encoded_cells(apart.clone(), &table);
+    assert!(encoded.encoded_cells().is_some());
+    assert_eq!(encoded, apart);
+    assert_eq!(encoded.column_count(), 4);
+    for (place, (id, cell)) in columns.iter().enumerate() {
+        assert_eq!(encoded.cell(*id), Some(cell));
+        for found in [encoded.at(place), encoded.get(*id).expect("a cell")] {
+            let DataRef::Simple(found) = found else { panic!("a simple cell") };
+            assert_eq!(found.to_cell(), *cell);
+            assert_eq!(found.is_live(80), cell.is_live(80));
+        }
+    }
+    assert!(encoded.get(ColumnId(1_000)).is_none() && encoded.get(ColumnId(0)).is_none());
+    assert_eq!((encoded.tombstones(80), encoded.tombstones(90)), (1, 2));
+    let reordered: Vec<ColumnId> = columns.iter().rev().map(|(id, _)| *id).collect();
+    assert!(RowLayout::new(&table, reordered).is_none(), "columns in order");
+    assert!(RowLayout::new(&table, []).is_none(), "at least one");
+    assert!(RowLayout::new(&table, [ColumnId(1_000)]).is_none(), "of the table");
+}
+
+/// A row of these columns of [`plain_table`], with values that name their time.
+fn plain_row(table: &Arc<Table>, names: &[&str], timestamp: i64, encodes: bool) -> Row {
+    let cell = |name: &&str| {
+        let id = table.column(name).expect("a column of the table").id;
+        (id, ColumnData::Simple(Cell::live(timestamp, Bytes::from(format!("{name}{timestamp}")))))
+    };
+    let row = Row::from_columns(Clustering::empty(), names.iter().map(cell).collect());
+    if encodes { with_encoded_cells(row, table) } else { row }
+}
+
+#[test]
+fn encoded_rows_merge_as_others_do() {
+    let table = plain_table();
+    let choices: [&[&str]; 3] = [&["a", "b"], &["b", "c", "d"], &["a", "b", "c", "d"]];
+    let mut compared = 0;
+    for (mine, theirs) in choices.iter().flat_map(|mine| choices.iter().map(move |theirs| (mine, theirs))) {
+        for (at, deleted) in [(4, 0), (5, 0), (6, 0), (4, 4), (6, 5), (6, 9)] {
+            let merge = |encodes: [bool; 2]| {
+                let mut left = plain_row(&table, mine, 5, encodes[0]);
+                let mut right = plain_row(&table, theirs, at, encodes[1]);
+                if deleted > 0 {
+                    right.deletion = DeletionTime::new(deleted, 1);
+                    right.normalise();
+                }
+                let before = left.memory_size() as isize;
+                let grown = left.merge(right, &table);
+                assert_eq!(before + grown, left.memory_size() as isize, "it says by how much it grew");
+                left
+            };
+            let expected = merge([false, false]);
+            for encodes in [[true, true], [true, false], [false, true]] {
+                assert_eq!(
+                    merge(encodes),
+                    expected,
+                    "{mine:?} at 5 and {theirs:?} at {at}, deleted at {deleted}"
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 9 * 6 * 3);
+}
+
+#[test]
+fn columns_that_a_table_has_lost_leave_an_encoded_row() {
+    let table = plain_table();
+    let narrow = TableBuilder::new("ks", "plain", TableId([9; 16]))
+        .partition_key("k", CqlType::Int)
+        .regular("a", CqlType::Text)
+        .build_known();
+    let mut row = plain_row(&table, &["a", "b"], 5, true);
+    row.keep_known(&table);
+    assert!(row.encoded_cells().is_some(), "nothing was taken away");
+    row.keep_known(&narrow);
+    assert_eq!(row, plain_row(&table, &["a"], 5, false));
+    let mut merged = plain_row(&table, &["a", "b"], 5, true);
+    merged.merge(plain_row(&table, &["a", "b"], 6, true), &narrow);
+    assert_eq!(merged, plain_row(&table, &["a"], 6, false));
 }
 
 /// A complex column as it is merged when nothing is left out: element by element.

@@ -1,0 +1,331 @@
+//! The cells of a row that one statement wrote, in the form in which updates are logged and sent ([`crate::codec`]).
+//!
+//! The values bound to a prepared statement are encoded once. The commit log and messages append these bytes, the memtable keeps them, a
+//! reader takes a value out of them by its column. Only what changes single cells (a merge of other columns, a purge) takes them apart.
+//!
+//! ```text
+//! bytes := { end of the cell in `bytes` (4, little-endian) }, { cell }
+//! cell  := number (1), flags (1), timestamp − that of all (1, always 0), [ttl (4), expires (4)], [local seconds (4)],
+//!          [vint length, value]
+//! ```
+//!
+//! There are at most [`CELLS_MAX`] cells, so that the number of one is a vint of one byte.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use schema::{ColumnId, Table};
+use stdx::Reader;
+use stdx::vint::{read_unsigned, unsigned_len};
+
+use crate::codec::{CELL_TOMBSTONE, CELL_TTL, CELL_VALUE, put_bytes};
+use crate::{Cell, CellRef, ColumnData, NO_DELETION, Packed, Seconds, Timestamp};
+
+/// The most cells of a row that are kept encoded.
+pub const CELLS_MAX: usize = 127;
+/// The share of each cell beside its times and value: end, number, flags, timestamp.
+const CELL_OVERHEAD: usize = 7;
+/// The cost of its two allocations beside their content: sizes, and the counts of one.
+const ALLOCATIONS_OVERHEAD: usize = 32;
+
+/// The columns whose cells a statement writes. Made once for a prepared statement, and shared by the rows that it writes.
+#[derive(Debug)]
+pub struct RowLayout {
+    table: Arc<Table>,
+    /// In ascending order.
+    ids: Box<[ColumnId]>,
+    /// Their names as an update has them: each with its length.
+    names: Box<[u8]>,
+}
+
+impl RowLayout {
+    /// The layout of these columns of a table, in ascending order; none unless each of them has one cell, or when there are none or more
+    /// than [`CELLS_MAX`]. Counters have none: their cells are merged and not replaced.
+    pub fn new(table: &Arc<Table>, ids: impl IntoIterator<Item = ColumnId>) -> Option<Self> {
+        let ids: Box<[ColumnId]> = ids.into_iter().collect();
+        if table.is_counter() || ids.is_empty() || ids.len() > CELLS_MAX || !ids.is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let mut names = Vec::new();
+        for id in &ids {
+            let column = table.column_by_id(*id).filter(|column| !column.is_complex())?;
+            put_bytes(column.name.as_bytes(), &mut names);
+        }
+        Some(Self { table: Arc::clone(table), ids, names: names.into() })
+    }
+
+    /// The columns, in ascending order.
+    pub fn ids(&self) -> &[ColumnId] {
+        &self.ids
+    }
+
+    /// The names of the columns as an update of `table` has them; none when they were made of another version of the table.
+    pub(crate) fn names_of(&self, table: &Table) -> Option<&[u8]> {
+        std::ptr::eq(&*self.table, table).then_some(&self.names)
+    }
+
+    /// Whether `table` has all of the columns.
+    fn is_known_to(&self, table: &Table) -> bool {
+        std::ptr::eq(&*self.table, table) || self.ids.iter().all(|id| table.column_by_id(*id).is_some())
+    }
+}
+
+/// The encoded cells of a row. All have one timestamp.
+pub struct EncodedCells {
+    layout: Arc<RowLayout>,
+    timestamp: Timestamp,
+    /// No cell has a TTL or is a tombstone.
+    is_lasting: bool,
+    /// An allocation of its own.
+    bytes: Bytes,
+}
+
+impl EncodedCells {
+    /// Encodes cells that one statement writes: for each column of the layout, in its order, a value or a tombstone. `ttl` has the TTL and
+    /// expiry of the values, if they have one, `now` the local time of tombstones.
+    ///
+    /// # Panics
+    /// When there is not a value for each column, or all come to 4 GiB.
+    #[inline]
+    pub fn new<'a>(
+        layout: &Arc<RowLayout>,
+        timestamp: Timestamp,
+        ttl: Option<(Seconds, Seconds)>,
+        now: Seconds,
+        values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+    ) -> Self {
+        assert!(now != NO_DELETION && ttl.is_none_or(|(ttl, expires)| ttl > 0 && expires != NO_DELETION));
+        let count = layout.ids.len();
+        let times_len = if ttl.is_some() { 8 } else { 0 };
+        let len: usize = values.clone().map(|value| encoded_len(value, times_len)).sum();
+        assert!(u32::try_from(len).is_ok(), "the cells of a row are below 4 GiB");
+        let mut out = Vec::with_capacity(len);
+        out.resize(count * 4, 0);
+        let mut is_lasting = ttl.is_none();
+        let mut number = 0;
+        for value in values {
+            match value {
+                Some(value) if ttl.is_none() && value.len() < 0x80 && !value.is_empty() => {
+                    out.extend_from_slice(&[number as u8, CELL_VALUE, 0, value.len() as u8]);
+                    out.extend_from_slice(value);
+                }
+                Some(value) => put_value(number as u8, ttl, value, &mut out),
+                None => {
+                    is_lasting = false;
+                    out.extend_from_slice(&[number as u8, CELL_TOMBSTONE, 0]);
+                    out.extend_from_slice(&now.to_be_bytes());
+                }
+            }
+            let end = (out.len() as u32).to_le_bytes();
+            match out[number * 4..].first_chunk_mut() {
+                Some(room) => *room = end,
+                None => unreachable!("there is room for each end"),
+            }
+            number += 1;
+        }
+        assert!(number == count && out.len() == len, "there is a value for each column, of a known size");
+        Self { layout: Arc::clone(layout), timestamp, is_lasting, bytes: out.into() }
+    }
+
+    /// Cells in the encoding of an update of this timestamp, checked by the codec, with their ends.
+    pub(crate) fn of_update(
+        layout: Arc<RowLayout>,
+        timestamp: Timestamp,
+        (cells, is_lasting): (&[u8], bool),
+        ends: &[u32],
+    ) -> Self {
+        let count = layout.ids.len();
+        assert_eq!(ends.len(), count, "a cell for each column");
+        assert_eq!(
+            ends.last().map(|end| *end as usize),
+            Some(cells.len()),
+            "the last cell ends with the bytes"
+        );
+        let mut out = Vec::with_capacity(count * 4 + cells.len());
+        for end in ends {
+            out.extend_from_slice(&(end + count as u32 * 4).to_le_bytes());
+        }
+        out.extend_from_slice(cells);
+        Self { layout, timestamp, is_lasting, bytes: out.into() }
+    }
+
+    /// The columns.
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// The timestamp of all cells.
+    #[inline]
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// Whether all of them are values without an end.
+    #[inline]
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting
+    }
+
+    /// How many cells there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.layout.ids.len()
+    }
+
+    /// Whether there are none: never.
+    pub fn is_empty(&self) -> bool {
+        self.layout.ids.is_empty()
+    }
+
+    /// The cells as an update of this timestamp has them, which numbers its columns as the layout does.
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.bytes[self.len() * 4..]
+    }
+
+    /// Whether both are of the same columns.
+    #[inline]
+    pub(crate) fn is_of_same_columns(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.layout, &other.layout) || self.layout.ids == other.layout.ids
+    }
+
+    /// Whether `table` has all of the columns.
+    #[inline]
+    pub(crate) fn is_known_to(&self, table: &Table) -> bool {
+        self.layout.is_known_to(table)
+    }
+
+    /// The bytes of the cell at a place of the layout.
+    #[inline]
+    fn cell_bytes(&self, place: usize) -> &[u8] {
+        let bytes = &*self.bytes;
+        let end_of = |place: usize| match bytes[place * 4..].first_chunk() {
+            Some(end) => u32::from_le_bytes(*end) as usize,
+            None => unreachable!("each cell has an end"),
+        };
+        let start = if place == 0 { self.layout.ids.len() * 4 } else { end_of(place - 1) };
+        &bytes[start..end_of(place)]
+    }
+
+    /// The cell of the column at a place of the layout.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> CellRef<'_> {
+        let cell = self.cell_bytes(place);
+        match short_value(cell) {
+            Some(value) => CellRef::within(&self.bytes, self.timestamp, (0, NO_DELETION), value),
+            None => self.decode_cell(cell),
+        }
+    }
+
+    /// The value of a column that a reader at `now` sees.
+    #[inline]
+    pub(crate) fn live_value(&self, id: ColumnId, now: Seconds) -> Option<&[u8]> {
+        let cell = self.cell_bytes(self.place(id)?);
+        match short_value(cell) {
+            Some(value) => Some(value),
+            None => {
+                let cell = self.decode_cell(cell);
+                cell.is_live(now).then_some(cell.value)
+            }
+        }
+    }
+
+    fn decode_cell<'a>(&'a self, cell: &'a [u8]) -> CellRef<'a> {
+        let sound = "encoded by this module";
+        let flags = cell[1];
+        let mut reader = Reader::new(&cell[3..]);
+        let ttl = if flags & CELL_TTL != 0 { reader.u32().expect(sound) } else { 0 };
+        let has_local = flags & (CELL_TTL | CELL_TOMBSTONE) != 0;
+        let local = if has_local { reader.u32().expect(sound) } else { NO_DELETION };
+        let value = match flags & CELL_VALUE {
+            0 => &[],
+            _ => {
+                let len = read_unsigned(&mut reader).expect(sound);
+                reader.bytes(len as usize).expect(sound)
+            }
+        };
+        CellRef::within(&self.bytes, self.timestamp, (ttl, local), value)
+    }
+
+    /// The place of a column in the layout.
+    #[inline]
+    fn place(&self, id: ColumnId) -> Option<usize> {
+        let ids = &*self.layout.ids;
+        // Ids of a table follow each other, and most statements write every column: look where it then lies.
+        let guess = id.0.wrapping_sub(ids[0].0) as usize;
+        match ids.get(guess) {
+            Some(found) if *found == id => Some(guess),
+            _ => ids.binary_search(&id).ok(),
+        }
+    }
+
+    /// The cell of a column.
+    #[inline]
+    pub(crate) fn cell(&self, id: ColumnId) -> Option<CellRef<'_>> {
+        self.place(id).map(|place| self.at(place))
+    }
+
+    /// The cells taken apart, whose values lie within these bytes.
+    pub(crate) fn decoded(&self) -> Vec<(ColumnId, ColumnData)> {
+        let cells = self.layout.ids.iter().enumerate();
+        cells.map(|(place, id)| (*id, ColumnData::Simple(self.at(place).to_cell()))).collect()
+    }
+
+    /// The cells taken apart, with values in memory of their own.
+    pub(crate) fn to_columns(&self) -> Vec<(ColumnId, ColumnData)> {
+        let mut packed = Packed::for_lengths((0..self.len()).map(|place| self.at(place).value.len()));
+        let cells = self.layout.ids.iter().enumerate();
+        let mut owned = |place| {
+            let CellRef { timestamp, ttl, local_deletion, value, .. } = self.at(place);
+            Cell { timestamp, ttl, local_deletion, value: packed.copy(value) }
+        };
+        cells.map(|(place, id)| (*id, ColumnData::Simple(owned(place)))).collect()
+    }
+
+    /// Bytes that it holds, itself included and the layout left out.
+    #[inline]
+    pub(crate) fn memory_size(&self) -> usize {
+        size_of::<Self>() + ALLOCATIONS_OVERHEAD + self.bytes.len()
+    }
+}
+
+impl PartialEq for EncodedCells {
+    fn eq(&self, other: &Self) -> bool {
+        // A cell has one encoding.
+        self.layout.ids == other.layout.ids && self.timestamp == other.timestamp && self.bytes == other.bytes
+    }
+}
+
+/// The value of a cell that has neither TTL nor deletion, and at most a short value.
+#[inline]
+fn short_value(cell: &[u8]) -> Option<&[u8]> {
+    match cell {
+        // The length of a short value is its own vint.
+        [_, CELL_VALUE, _, 0..0x80, value @ ..] => Some(value),
+        [_, 0, _] => Some(&[]),
+        _ => None,
+    }
+}
+
+/// The bytes that a cell takes with its end; `times_len` is the share of TTL and expiry of a value.
+#[inline]
+fn encoded_len(value: Option<&[u8]>, times_len: usize) -> usize {
+    match value.map(<[u8]>::len) {
+        None => CELL_OVERHEAD + 4,
+        Some(0) => CELL_OVERHEAD + times_len,
+        Some(len) => CELL_OVERHEAD + times_len + unsigned_len(len as u64) + len,
+    }
+}
+
+/// Appends a cell that is not a tombstone.
+fn put_value(number: u8, ttl: Option<(Seconds, Seconds)>, value: &[u8], out: &mut Vec<u8>) {
+    let mut flags = if ttl.is_some() { CELL_TTL } else { 0 };
+    flags |= if value.is_empty() { 0 } else { CELL_VALUE };
+    out.extend_from_slice(&[number, flags, 0]);
+    if let Some((ttl, expires)) = ttl {
+        out.extend_from_slice(&ttl.to_be_bytes());
+        out.extend_from_slice(&expires.to_be_bytes());
+    }
+    if !value.is_empty() {
+        put_bytes(value, out);
+    }
+}
