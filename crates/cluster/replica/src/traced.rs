@@ -65,6 +65,10 @@ impl Replica {
         if sources.bloom_skipped > 0 {
             self.note(trace, format!("Bloom filter allows skipping {} sstables", sources.bloom_skipped));
         }
+        if sources.clustering_skipped > 0 {
+            let skipped = sources.clustering_skipped;
+            self.note(trace, format!("Skipped {skipped} non-slice-intersecting sstables"));
+        }
         if sources.sstables.is_empty() {
             return;
         }

@@ -110,7 +110,7 @@ impl Inner {
         };
         let candidates = match &cached {
             Some(_) => Vec::new(),
-            None => candidates_of(store, key, wanted.takes_salvaged()),
+            None => candidates_of(store, key, slices, wanted.takes_salvaged()),
         };
         Engine::read_opens(self, store, candidates.len());
         let active = store.memtables.active();
@@ -190,11 +190,14 @@ impl Inner {
         let set = store.set();
         let hashed = HashedKey::new(key);
         let may_hold = set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed));
+        let may_hold: Vec<_> = may_hold.collect();
+        let has_rows = may_hold.iter().filter(|live| live.sstable.may_contain_rows(slices));
         let sstables: Vec<String> =
-            may_hold.map(|live| live.sstable.descriptor().generation.to_string()).collect();
+            has_rows.map(|live| live.sstable.descriptor().generation.to_string()).collect();
         ReadSources {
             memtables: store.memtables.all().iter().filter(|memtable| memtable.contains(key)).count(),
-            bloom_skipped: set.len() - sstables.len(),
+            bloom_skipped: set.len() - may_hold.len(),
+            clustering_skipped: may_hold.len() - sstables.len(),
             cached: !sstables.is_empty() && self.cache.partition(store.id, key, slices).is_some(),
             sstables,
         }
@@ -208,19 +211,22 @@ pub struct ReadSources {
     pub memtables: usize,
     /// SSTables that do not hold it, as their bloom filters say.
     pub bloom_skipped: usize,
-    /// Generations of the SSTables that may hold it.
+    /// SSTables that may hold it, and no row of those that are read.
+    pub clustering_skipped: usize,
+    /// Generations of the SSTables that may hold something of the rows that are read.
     pub sstables: Vec<String>,
     /// Whether the row cache has the rows of those SSTables.
     pub cached: bool,
 }
 
-/// The SSTables that may hold a partition.
-fn candidates_of(store: &Store, key: &DecoratedKey, repairs: bool) -> Vec<Rc<LiveSstable>> {
+/// The SSTables that may hold something of these rows of a partition.
+fn candidates_of(store: &Store, key: &DecoratedKey, slices: &Slices, repairs: bool) -> Vec<Rc<LiveSstable>> {
     let set = store.sstables.current();
     let hashed = HashedKey::new(key);
     let mut candidates: Vec<Rc<LiveSstable>> =
         set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed)).cloned().collect();
     count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
+    candidates.retain(|live| live.sstable.may_contain_rows(slices));
     if repairs {
         candidates.retain(|live| live.salvaged.borrow().is_none());
     }

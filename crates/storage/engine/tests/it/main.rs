@@ -17,6 +17,7 @@ mod met;
 mod model;
 mod observers;
 mod operated;
+mod pruned;
 mod received;
 mod shards;
 mod shortage;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mutation::{DecoratedKey, Seconds, Timestamp};
+use mutation::{Bound, DecoratedKey, NO_DELETION, RowRange, Seconds, Side, Slices, Timestamp};
 use rt::{Disk, Rt};
 use schema::Table;
 
@@ -18,6 +18,7 @@ use crate::format::{IndexCursor, PartitionIndex};
 use crate::io::{BlockFile, Layout};
 use crate::metadata::{Metadata, PARTITIONER};
 use crate::unfiltered::decode::ItemDecoder;
+use crate::version::Version;
 use crate::{BlockCache, Component, Descriptor, Integrity, LargeData, SstableError};
 
 /// Metadata beyond this size is not believed.
@@ -36,6 +37,8 @@ pub struct Sstable {
     disk_len: u64,
     rebuilt: Vec<SstableError>,
     large: Arc<LargeData>,
+    /// Between these bounds lies all that it holds of any partition; none when that is not known.
+    rows: Option<RowRange>,
 }
 
 impl std::fmt::Debug for Sstable {
@@ -137,6 +140,7 @@ impl Sstable {
             PartitionIndex::open(disk, &descriptor, &table, integrity.as_mut(), cache).await?;
         let (filter, filter_problem) =
             load_filter(disk, &descriptor, integrity.as_ref(), &metadata, &index).await?;
+        let rows = rows_of(&metadata, descriptor.version, &table);
         let rebuilt = index_problem.into_iter().chain(filter_problem).collect();
 
         let mut disk_len = 0;
@@ -159,6 +163,7 @@ impl Sstable {
             disk_len,
             rebuilt,
             large: Arc::new(integrity.map(|integrity| integrity.large).unwrap_or_default()),
+            rows,
         }))
     }
 
@@ -201,6 +206,17 @@ impl Sstable {
         *self.decoder.borrow_mut() = Rc::new(decoder);
         *self.table.borrow_mut() = table;
         Ok(())
+    }
+
+    /// Whether it can hold something that a read of these rows needs, by the smallest and largest clustering key. Files with static
+    /// columns, tombstones or expiring cells always can: they may have a static row or the deletion of a partition.
+    #[inline]
+    pub fn may_contain_rows(&self, slices: &Slices) -> bool {
+        let Some(rows) = self.rows.as_ref().filter(|_| !slices.is_all()) else { return true };
+        let ranges = slices.ranges();
+        // The first range that does not end before the rows.
+        let at = ranges.partition_point(|range| range.end <= rows.start);
+        ranges.get(at).is_some_and(|range| range.start < rows.end)
     }
 
     /// Whether the partition can be in it, by key range and bloom filter. No IO.
@@ -324,6 +340,24 @@ impl IndexTokens {
         let entry = self.0.next().await?;
         Ok(entry.map(|entry| entry.key.expect("entries read in order have their keys")))
     }
+}
+
+/// The bounds of everything that a file holds of a partition; none when they are not known, or something is beside its rows.
+fn rows_of(metadata: &Metadata, version: Version, table: &Table) -> Option<RowRange> {
+    let stats = &metadata.stats;
+    let has_only_rows = stats.min_local_deletion == NO_DELETION && metadata.header.statics.is_empty();
+    if version < Version::Md || !has_only_rows {
+        return None;
+    }
+    let bound = |values: &[bytes::Bytes], side| {
+        let is_sound = !values.is_empty()
+            && values.len() <= table.clustering().len()
+            && values.iter().zip(table.clustering()).all(|(value, column)| column.ty.validate(value).is_ok());
+        let prefix: Vec<Option<&[u8]>> = values.iter().map(|value| Some(&**value)).collect();
+        is_sound.then(|| Bound::new(table, &prefix, side))
+    };
+    let start = bound(&stats.min_clustering, Side::Before)?;
+    Some(RowRange { start, end: bound(&stats.max_clustering, Side::After)? })
 }
 
 /// Loads the filter. A damaged one is rebuilt from the index, and reported.
