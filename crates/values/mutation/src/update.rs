@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use schema::Table;
+use smallvec::SmallVec;
 
 use crate::row::ColumnData;
 use crate::{Cell, Clustering, DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row, Timestamp};
@@ -20,8 +21,8 @@ pub struct PartitionUpdate {
     pub static_row: Option<Row>,
     /// Deleted ranges.
     pub range_tombstones: RangeTombstones,
-    /// In clustering order, no key twice.
-    rows: Vec<Row>,
+    /// In clustering order, no key twice. Most updates have one row.
+    rows: SmallVec<[Row; 1]>,
     /// The values of its rows do not lie in a larger buffer: small ones of a row together, others each alone.
     is_packed: bool,
 }
@@ -35,7 +36,7 @@ impl PartitionUpdate {
             deletion: DeletionTime::LIVE,
             static_row: None,
             range_tombstones: RangeTombstones::new(),
-            rows: Vec::new(),
+            rows: SmallVec::new(),
             is_packed: false,
         }
     }
@@ -55,7 +56,7 @@ impl PartitionUpdate {
     /// An update of these rows, which are in clustering order, no key twice.
     pub fn with_rows(table: Arc<Table>, key: DecoratedKey, rows: Vec<Row>) -> Self {
         assert!(rows.is_sorted_by(|a, b| a.clustering < b.clustering), "rows in clustering order");
-        Self { rows, ..Self::new(table, key) }
+        Self { rows: SmallVec::from_vec(rows), ..Self::new(table, key) }
     }
 
     /// The rows in clustering order.
@@ -82,11 +83,11 @@ impl PartitionUpdate {
 
     /// The rows by value.
     pub fn into_rows(self) -> Vec<Row> {
-        self.rows
+        self.rows.into_vec()
     }
 
     /// Takes the rows out.
-    pub fn take_rows(&mut self) -> Vec<Row> {
+    pub fn take_rows(&mut self) -> SmallVec<[Row; 1]> {
         std::mem::take(&mut self.rows)
     }
 
@@ -94,8 +95,7 @@ impl PartitionUpdate {
     pub fn add_row(&mut self, row: Row) {
         self.is_packed = false;
         match self.rows.last() {
-            // Most updates have one row.
-            None => self.rows = vec![row],
+            None => self.rows.push(row),
             Some(last) if last.clustering < row.clustering => self.rows.push(row),
             Some(_) => match self.rows.binary_search_by(|probe| probe.clustering.cmp(&row.clustering)) {
                 Ok(at) => {

@@ -152,6 +152,29 @@ impl Binds {
         }
     }
 
+    /// The values of several markers; a null for one that is not set.
+    #[inline]
+    pub fn all<'a>(
+        &'a self,
+        markers: impl Iterator<Item = u32> + Clone,
+    ) -> impl Iterator<Item = Option<&'a [u8]>> + Clone {
+        let (body, places, own) = (&*self.body, self.places.as_slice(), self.own.as_slice());
+        markers.map(move |marker| match places.get(marker as usize) {
+            Some(Place::Body { start, end }) => Some(&body[*start as usize..*end as usize]),
+            Some(Place::Own(at)) => Some(&*own[*at as usize]),
+            Some(Place::Null | Place::Unset) | None => None,
+        })
+    }
+
+    /// Whether the client has not set a value of these markers.
+    #[inline]
+    pub fn has_unset(&self, mut markers: impl Iterator<Item = u32>) -> bool {
+        let places = self.places.as_slice();
+        markers.any(
+            |marker| !matches!(places.get(marker as usize), Some(place) if !matches!(place, Place::Unset)),
+        )
+    }
+
     /// Bytes of the value of a marker; 0 where there is none.
     #[inline]
     pub fn value_len(&self, index: u32) -> usize {

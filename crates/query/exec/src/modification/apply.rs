@@ -113,13 +113,11 @@ pub fn bound_row(
     stamp: &Stamp,
     binds: &Binds,
 ) -> Row {
+    let markers = cells.iter().map(|(_, marker)| *marker);
     if let Some(layout) = layout
-        && !cells.iter().any(|(_, marker)| binds.get(*marker) == Bound::Unset)
+        && !binds.has_unset(markers.clone())
     {
-        let values = cells.iter().map(|(_, marker)| match binds.get(*marker) {
-            Bound::Set(value) => Some(value),
-            Bound::Null | Bound::Unset => None,
-        });
+        let values = binds.all(markers);
         let ttl = (stamp.ttl != 0).then(|| (stamp.ttl, stamp.expires()));
         return Row::encoded(clustering, EncodedCells::new(layout, stamp.timestamp, ttl, stamp.now, values));
     }
