@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use memtable::{OnlyRow, Partition, PartitionCursor, Progress};
-use mutation::{DecoratedKey, FragmentBuffer, Slices};
+use mutation::{DecoratedKey, FragmentBuffer, Slices, TableLayouts};
 use stdx::HashMap;
 
 use crate::known::Known;
@@ -15,6 +15,8 @@ use crate::known::Known;
 pub(crate) struct TableRows {
     pub(crate) partitions: HashMap<Bytes, Rc<RefCell<Entry>>>,
     pub(crate) epoch: u64,
+    /// The layouts of their rows.
+    pub(crate) layouts: TableLayouts,
 }
 
 impl TableRows {

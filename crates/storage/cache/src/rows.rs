@@ -103,7 +103,8 @@ impl Cache {
                 Some(more) => (update, Some(more)),
                 None => (only_known(update, &entry.known), None),
             };
-            let change = entry.partition.apply(&mut update, table, &mut WriteStats::EMPTY.clone());
+            let change =
+                entry.partition.apply(&mut update, table, &rows.layouts, &mut WriteStats::EMPTY.clone());
             if let Some(more) = more {
                 entry.known.add(&more, |range| entry.partition.has_rows_within(range));
             }

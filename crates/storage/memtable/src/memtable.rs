@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::range::RANGES_FREED_AT_ONCE;
-use mutation::{DecoratedKey, PartitionUpdate, Slices};
+use mutation::{DecoratedKey, PartitionUpdate, Slices, TableLayouts};
 use schema::Table;
 
 use crate::WriteStats;
@@ -37,6 +37,7 @@ struct Inner {
     operations: Cell<u64>,
     stats: Cell<WriteStats>,
     deletions: Cell<bool>,
+    layouts: TableLayouts,
 }
 
 /// Partitions and rows that are freed in one go, and bytes of everything.
@@ -83,6 +84,7 @@ impl Memtable {
             operations: Cell::new(0),
             stats: Cell::new(WriteStats::EMPTY),
             deletions: Cell::new(false),
+            layouts: TableLayouts::default(),
         }))
     }
 
@@ -116,7 +118,7 @@ impl Memtable {
         if !update.deletion.is_live() || !update.range_tombstones.is_empty() {
             inner.deletions.set(true);
         }
-        let change = partition.apply(&mut update, &table, &mut stats);
+        let change = partition.apply(&mut update, &table, &inner.layouts, &mut stats);
         bytes += change.bytes;
         inner.stats.set(stats);
         inner.bytes.set(usize::try_from(bytes).expect("a memtable never holds less than nothing"));

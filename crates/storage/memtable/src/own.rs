@@ -1,13 +1,15 @@
 //! Values on their way into a memtable leave the buffers that they came in: a value of a few bytes must not keep a
 //! whole request frame or commit log segment alive.
 
-use bytes::Bytes;
-use mutation::{ColumnData, Packed, Row};
+use std::sync::Arc;
 
-/// The same row with values in memory of its own: small ones together in one allocation.
-pub(crate) fn own_values(mut row: Row) -> Row {
-    if row.encoded_cells().is_some() {
-        // They are in an allocation of their own.
+use bytes::Bytes;
+use mutation::{ColumnData, Packed, Row, TableLayouts};
+use schema::Table;
+
+/// The same row with values in memory of its own: encoded, or small ones together in one allocation.
+pub(crate) fn own_values(mut row: Row, layouts: &TableLayouts, table: &Arc<Table>) -> Row {
+    if row.encode_cells(layouts, table) {
         row.forget_decoded();
         return row;
     }
@@ -47,7 +49,33 @@ fn values_of(data: &ColumnData) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
     use mutation::{Cell, Clustering, Complex, ComplexCell};
-    use schema::ColumnId;
+    use schema::{ColumnId, TableBuilder, TableId};
+    use types::CqlType;
+
+    fn table() -> Arc<Table> {
+        let builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
+        let blob = |builder: TableBuilder, name: &str| builder.regular(name, CqlType::Blob);
+        ["a", "b"].into_iter().fold(builder, blob).build_known()
+    }
+
+    #[test]
+    fn values_of_one_time_are_encoded_and_leave_their_frame() {
+        let (table, layouts) = (table(), TableLayouts::default());
+        let frame = Bytes::from(vec![7u8; 64 * 1024]);
+        let id = |name| table.column(name).unwrap().id;
+        for times in [(1, 1), (1, 2)] {
+            let mut row = Row::new(Clustering::empty());
+            row.set(id("a"), ColumnData::Simple(Cell::live(times.0, frame.slice(..34))));
+            row.set(id("b"), ColumnData::Simple(Cell::expiring(times.1, 9, 90, frame.slice(..500))));
+            let owned = own_values(row.clone(), &layouts, &table);
+            assert_eq!(owned, row);
+            assert_eq!(owned.encoded_cells().is_some(), times.0 == times.1);
+            for name in ["a", "b"] {
+                let value = owned.cell(id(name)).unwrap().value.clone();
+                assert!(!frame.as_ptr_range().contains(&value.as_ptr()));
+            }
+        }
+    }
 
     #[test]
     fn small_values_share_one_allocation_and_leave_their_frame() {
@@ -61,7 +89,7 @@ mod tests {
         let element = ComplexCell { path: frame.slice(0..16), cell: Cell::live(2, frame.slice(0..300)) };
         let complex = Complex { cells: vec![element], ..Complex::empty() };
         row.set(ColumnId(3), ColumnData::Complex(complex));
-        let owned = own_values(row.clone());
+        let owned = own_values(row.clone(), &TableLayouts::default(), &table());
         assert_eq!(owned, row);
         let inside = |value: &Bytes| frame.as_ptr_range().contains(&value.as_ptr());
         let first = owned.cell(ColumnId(0)).unwrap().value.clone();

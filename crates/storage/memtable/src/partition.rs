@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mutation::{
     Clustering, DecoratedKey, DeletionTime, PartitionUpdate, RangeTombstones, Row, RowRange, Slices,
+    TableLayouts,
 };
 use schema::Table;
 
@@ -60,7 +61,13 @@ impl Partition {
     }
 
     /// Adopts the content of an update; values are copied out of the buffers that they came in.
-    pub fn apply(&mut self, update: &mut PartitionUpdate, table: &Table, stats: &mut WriteStats) -> Change {
+    pub fn apply(
+        &mut self,
+        update: &mut PartitionUpdate,
+        table: &Table,
+        layouts: &TableLayouts,
+        stats: &mut WriteStats,
+    ) -> Change {
         let mut change = Change { bytes: 0, rows: 0 };
         if !update.deletion.is_live() {
             stats.deletion(update.deletion);
@@ -76,7 +83,7 @@ impl Partition {
         }
         if let Some(row) = update.static_row.take() {
             stats.row(&row);
-            let row = own_values(row);
+            let row = own_values(row, layouts, &update.table);
             match &mut self.static_row {
                 Some(mine) => {
                     change.bytes += mine.merge(row, table);
@@ -95,7 +102,7 @@ impl Partition {
                 row.forget_decoded();
                 row
             } else {
-                own_values(row)
+                own_values(row, layouts, &update.table)
             };
             change.rows += self.rows.add(row, table, &mut change.bytes);
         }

@@ -11,6 +11,7 @@
 //!
 //! There are at most [`CELLS_MAX`] cells, so that the number of one is a vint of one byte.
 
+use std::cell::{self, RefCell};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,6 +71,38 @@ impl RowLayout {
     }
 }
 
+/// The layouts of rows that come without one, as they are kept: the latest few of a table.
+#[derive(Default)]
+pub struct TableLayouts {
+    latest: RefCell<Vec<Arc<RowLayout>>>,
+    /// The next one to be forgotten.
+    oldest: cell::Cell<usize>,
+}
+
+impl TableLayouts {
+    /// Layouts of a table that are remembered.
+    const COUNT_MAX: usize = 8;
+
+    /// The layout of these columns, as [`RowLayout::new`].
+    fn of(&self, table: &Arc<Table>, ids: impl Iterator<Item = ColumnId> + Clone) -> Option<Arc<RowLayout>> {
+        let mut latest = self.latest.borrow_mut();
+        let is_of = |layout: &&Arc<RowLayout>| {
+            layout.names_of(table).is_some() && layout.ids.iter().copied().eq(ids.clone())
+        };
+        if let Some(layout) = latest.iter().find(is_of) {
+            return Some(Arc::clone(layout));
+        }
+        let layout = Arc::new(RowLayout::new(table, ids)?);
+        if latest.len() < Self::COUNT_MAX {
+            latest.push(Arc::clone(&layout));
+        } else {
+            let at = self.oldest.replace((self.oldest.get() + 1) % Self::COUNT_MAX);
+            latest[at] = Arc::clone(&layout);
+        }
+        Some(layout)
+    }
+}
+
 /// The encoded cells of a row. All have one timestamp.
 pub struct EncodedCells {
     layout: Arc<RowLayout>,
@@ -112,19 +145,56 @@ impl EncodedCells {
                 Some(value) => put_value(number as u8, ttl, value, &mut out),
                 None => {
                     is_lasting = false;
-                    out.extend_from_slice(&[number as u8, CELL_TOMBSTONE, 0]);
-                    out.extend_from_slice(&now.to_be_bytes());
+                    put_tombstone(number as u8, now, &mut out);
                 }
             }
-            let end = (out.len() as u32).to_le_bytes();
-            match out[number * 4..].first_chunk_mut() {
-                Some(room) => *room = end,
-                None => unreachable!("there is room for each end"),
-            }
+            put_end(number, &mut out);
             number += 1;
         }
         assert!(number == count && out.len() == len, "there is a value for each column, of a known size");
         Self { layout: Arc::clone(layout), timestamp, is_lasting, bytes: out.into() }
+    }
+
+    /// Encodes columns, if each has one cell and all cells have one timestamp.
+    pub(crate) fn of_columns(
+        layouts: &TableLayouts,
+        table: &Arc<Table>,
+        columns: &[(ColumnId, ColumnData)],
+    ) -> Option<Self> {
+        let simple = |(_, data): &'_ (ColumnId, ColumnData)| match data {
+            // A tombstone has no value to keep.
+            ColumnData::Simple(cell) if cell.is_tombstone() && !cell.value.is_empty() => None,
+            ColumnData::Simple(cell) => Some(cell.timestamp),
+            ColumnData::Complex(_) => None,
+        };
+        let timestamp = simple(columns.first()?)?;
+        if !columns.iter().all(|column| simple(column) == Some(timestamp)) {
+            return None;
+        }
+        let layout = layouts.of(table, columns.iter().map(|(id, _)| *id))?;
+        let cells = || {
+            columns.iter().filter_map(|(_, data)| match data {
+                ColumnData::Simple(cell) => Some(cell),
+                ColumnData::Complex(_) => None,
+            })
+        };
+        let len: usize = cells().map(|cell| encoded_len(given(cell), times_len(cell))).sum();
+        u32::try_from(len).ok()?;
+        let mut out = Vec::with_capacity(len);
+        out.resize(columns.len() * 4, 0);
+        for (number, cell) in cells().enumerate() {
+            match given(cell) {
+                Some(value) => {
+                    let ttl = cell.is_expiring().then_some((cell.ttl, cell.local_deletion));
+                    put_value(number as u8, ttl, value, &mut out);
+                }
+                None => put_tombstone(number as u8, cell.local_deletion, &mut out),
+            }
+            put_end(number, &mut out);
+        }
+        assert!(out.len() == len, "the size of each cell is known beforehand");
+        let is_lasting = cells().all(|cell| cell.local_deletion == NO_DELETION);
+        Some(Self { layout, timestamp, is_lasting, bytes: out.into() })
     }
 
     /// Cells in the encoding of an update of this timestamp, checked by the codec, with their ends.
@@ -314,6 +384,31 @@ fn encoded_len(value: Option<&[u8]>, times_len: usize) -> usize {
         Some(0) => CELL_OVERHEAD + times_len,
         Some(len) => CELL_OVERHEAD + times_len + unsigned_len(len as u64) + len,
     }
+}
+
+/// The value of a cell that is not a tombstone.
+fn given(cell: &Cell) -> Option<&[u8]> {
+    if cell.is_tombstone() { None } else { Some(&cell.value) }
+}
+
+fn times_len(cell: &Cell) -> usize {
+    if cell.is_expiring() { 8 } else { 0 }
+}
+
+/// Records the end of a cell that was appended.
+#[inline]
+fn put_end(number: usize, out: &mut [u8]) {
+    let end = (out.len() as u32).to_le_bytes();
+    match out[number * 4..].first_chunk_mut() {
+        Some(room) => *room = end,
+        None => unreachable!("there is room for each end"),
+    }
+}
+
+/// Appends a tombstone.
+fn put_tombstone(number: u8, local: Seconds, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[number, CELL_TOMBSTONE, 0]);
+    out.extend_from_slice(&local.to_be_bytes());
 }
 
 /// Appends a cell that is not a tombstone.

@@ -28,7 +28,7 @@ pub mod update;
 
 pub use cell::{Cell, CellRef, ColumnData, Complex, ComplexCell, DataRef};
 pub use clustering::{Bound, Clustering, Side};
-pub use encoded::{EncodedCells, RowLayout};
+pub use encoded::{EncodedCells, RowLayout, TableLayouts};
 pub use fragment::{Fragment, FragmentBuffer, FragmentSource, SourceError};
 pub use key::DecoratedKey;
 pub use packed::Packed;

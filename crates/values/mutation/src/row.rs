@@ -7,7 +7,9 @@ use schema::{ColumnId, Table};
 use types::CqlType;
 
 pub use crate::cell::{ColumnData, DataRef};
-use crate::{Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, LivenessInfo, Seconds};
+use crate::{
+    Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, LivenessInfo, Seconds, TableLayouts,
+};
 
 /// A version, whole or partial, of one row. The static row of a partition is one too, with an empty key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,6 +324,18 @@ impl Row {
         };
         if !all_known {
             self.retain(|id, _| table.column_by_id(id).is_some());
+        }
+    }
+
+    /// Encodes its cells, if all are of simple columns and of one time; whether they are encoded then, in an allocation of their own.
+    pub fn encode_cells(&mut self, layouts: &TableLayouts, table: &Arc<Table>) -> bool {
+        let Columns::Apart(columns) = &self.columns else { return true };
+        match EncodedCells::of_columns(layouts, table, columns) {
+            Some(cells) => {
+                self.columns = Columns::Encoded(Encoded::new(cells));
+                true
+            }
+            None => false,
         }
     }
 
