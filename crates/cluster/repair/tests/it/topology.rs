@@ -53,12 +53,12 @@ fn a_repair_begins_again_when_the_topology_version_has_changed_and_the_replicas_
 #[test]
 fn a_repair_that_ends_as_the_topology_changes_is_not_recorded_by_nodes_with_the_newer_version() {
     let mut seen = 0;
-    for step in 0..40 {
+    for step in 0..80 {
         let world = World::new(23, &[1, 1, 1], by_hand());
         let table = table("t");
         fill(&world, &table);
         let job = world.begin(0, &table, 0);
-        world.sim.run_for(SECOND / 500 * step);
+        world.sim.run_for(SECOND / 1000 * step);
         world.believe_topology(2, 1);
         // Rows that it admitted before may still be synced and then recorded: a topology change waits for that, this test does not.
         world.sim.run_for(SECOND / 100);
