@@ -8,6 +8,7 @@ mod announce;
 mod audit;
 mod boot;
 mod canaries;
+mod certificates;
 pub mod config;
 mod error;
 mod executor;

@@ -338,7 +338,7 @@ async fn enter(
 /// on trying.
 async fn create_superuser(rt: &Rt, begun: &Begun, follower: &Follower) {
     let config = &begun.boot.config;
-    if !crate::login::asks_for_passwords(config) {
+    if config.asks_nobody() {
         return;
     }
     let Some(running) = follower.running() else { return };

@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tls::ClientAuth;
+
 use super::value::{OptionValue, Secret, Size};
 use super::{ConfigError, nearest};
 
@@ -159,7 +161,7 @@ options! {
     client_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to clients, and of those between it and the authority.";
     client_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
     client_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates clients must have, where require_client_auth asks for them.";
-    client_encryption_options_require_client_auth: bool = false, "Clients must show a certificate.";
+    client_encryption_options_require_client_auth: ClientAuth = ClientAuth::No, "Whether clients show a certificate: true, false, or optional, where one that is shown must be good.";
     native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then uses TLS.";
     native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then uses TLS.";
     internode_compression: String = "dc".to_owned(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
@@ -366,10 +368,13 @@ options! {
     native_transport_max_concurrent_connections_per_ip: u64 = 0, "Connections of one client address; 0 for no limit.";
     #[alias("native_transport_idle_timeout_in_ms", "ms")]
     native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
-    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all) or PasswordAuthenticator.";
+    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all), PasswordAuthenticator, MutualTlsAuthenticator or CertificateAuthenticator (by their certificates), MutualTlsWithPasswordFallbackAuthenticator or CertificateOrPasswordAuthenticator (either).";
+    authenticator_validator_class_name: String = "SpiffeCertificateValidator".to_owned(), "How the authenticators of Cassandra find the identity in a certificate: only SpiffeCertificateValidator, the first URI among its alternative names that begins with spiffe://.";
+    auth_certificate_role_queries: String = r"SUBJECT CN=([^,\s]+)".to_owned(), "How the authenticators of ScyllaDB find the role in a certificate: on each line SUBJECT or ALTNAME and a regular expression with one group; the first that matches counts.";
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Whether roles need permissions: AllowAllAuthorizer (no) or CassandraAuthorizer.";
     network_authorizer: String = "AllowAllNetworkAuthorizer".to_owned(), "Whether roles may log in only in their datacenters: AllowAllNetworkAuthorizer (no) or CassandraNetworkAuthorizer.";
     auth_superuser_name: String = "cassandra".to_owned(), "Name of the superuser that is created where there is no role yet.";
+    auth_superuser_identity: String = String::new(), "Identity of a certificate with which clients authenticate as that superuser.";
     auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
     auth_bcrypt_gensalt_log2_rounds: u32 = 10, live "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
     auth_failed_logins_max: u32 = 20, "Failed logins in a row after which a shard refuses an address; 0 for no limit.";
@@ -428,7 +433,6 @@ impl Config {
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
         one_of("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
-        one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator", "PasswordAuthenticator"])?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;

@@ -53,7 +53,7 @@ fn insufficient<T>(context: &RoleContext<'_>) -> Result<T> {
 }
 
 /// Refuses a statement about a role for which the performer has no permission.
-fn ensure(permission: Permission, resource: &Resource, context: &RoleContext<'_>) -> Result<()> {
+pub(super) fn ensure(permission: Permission, resource: &Resource, context: &RoleContext<'_>) -> Result<()> {
     if context.performer.may(permission, resource) { Ok(()) } else { insufficient(context) }
 }
 
