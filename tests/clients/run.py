@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import certificates  # noqa: E402
 import environment  # noqa: E402
+import slapd  # noqa: E402
 from environment import Failure, read  # noqa: E402
 from node import ADDRESS, CQL_PORT, Torc, Workspace, answers  # noqa: E402
 
@@ -116,6 +117,8 @@ CLIENTS = {
     "scylla-certificates": lambda: python(
         "cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/queries.py"
     ),
+    "ldap": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "ldap/client.py"),
+    "ldap-name": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "ldap/client.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
 
@@ -155,6 +158,32 @@ def with_certificates(*options):
     return settings
 
 
+def with_ldap(kind):
+    """A directory for passwords and groups, which the client starts: found by a search over LDAPS, or by name after StartTLS."""
+
+    def settings(folder, _nodes):
+        certificates.make_authority(folder)
+        certificates.issue(folder, [ADDRESS])
+        suffix, port, scheme = slapd.SUFFIX, slapd.PORT, "ldap"
+        entry = f"uid={{USER}},ou=people,{suffix}"
+        if kind == "search":
+            scheme, port, entry = "ldaps", slapd.SECURE_PORT, f"{suffix}??sub?(&(objectClass=inetOrgPerson)(uid={{USER}}))"
+        url = f"{scheme}://{ADDRESS}:{port}"
+        options = {
+            "authenticator": "LdapAuthenticator", "authorizer": "CassandraAuthorizer", "auth-superuser-name": "root",
+            "auth-failed-logins-max": "0", "role-manager": "com.scylladb.auth.LDAPRoleManager",
+            "ldap-authentication-url-template": f"{url}/{entry}",
+            "ldap-url-template": f"{url}/ou=groups,{suffix}?cn?one?(member=uid={{USER}},ou=people,{suffix})",
+            "ldap-attr-role": "cn", "ldap-bind-dn": slapd.READER, "ldap-bind-passwd": slapd.READER_PASSWORD,
+            "ldap-start-tls": "true" if scheme == "ldap" else "false",
+            "ldap-truststore": os.path.join(folder, "authority.pem"), "ldap-timeout": "2s", "ldap-cache-validity": "1s",
+        }  # fmt: skip
+        flags = [flag for name, value in options.items() for flag in (f"--{name}", value)]
+        return tuple(flags), {"TEST_TLS": folder, "TEST_LDAP": kind}
+
+    return settings
+
+
 def with_exports(folder, _nodes):
     """The directory of exports and imports, and where the client finds it."""
     path = os.path.join(folder, "exports")
@@ -165,6 +194,8 @@ def with_exports(folder, _nodes):
 # The options of the node that a client needs, when it cannot share one with the others; or a function of the folder of the node's files and of
 # the number of nodes that gives them, and variables for the client.
 OPTIONS = {
+    "ldap": with_ldap("search"),
+    "ldap-name": with_ldap("name"),
     "certificates": with_certificates("--authenticator", "MutualTlsWithPasswordFallbackAuthenticator",
                                       "--auth-superuser-identity", "spiffe://torc/root"),  # fmt: skip
     "scylla-certificates": with_certificates("--authenticator", "com.scylladb.auth.CertificateOrPasswordAuthenticator",
@@ -252,7 +283,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "certificates", "exports", "https", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "views", "zipkin")  # fmt: skip
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:

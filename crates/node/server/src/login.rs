@@ -22,6 +22,7 @@ use crate::Config;
 use crate::audit::ShardAudit;
 use crate::certificates::{CertificateNames, Certified};
 use crate::config::{Authentication, CertificateNaming, is_class};
+use crate::directory::ShardDirectory;
 
 /// The password of the first superuser, which counts from loopback addresses only.
 const DEFAULT_PASSWORD: &str = "cassandra";
@@ -38,10 +39,9 @@ pub(crate) fn authenticator(
     config: &Config,
     coordinator: &Coordinator,
     audit: &ShardAudit,
+    directory: Option<Rc<ShardDirectory>>,
 ) -> Rc<dyn Authenticator> {
-    let Some(method) =
-        config.authentication().filter(|method| method.passwords || method.certificates.is_some())
-    else {
+    let Some(method) = config.authentication().filter(|_| !config.asks_nobody()) else {
         return Rc::new(AllowAll);
     };
     let limits =
@@ -56,6 +56,7 @@ pub(crate) fn authenticator(
         cost: config.auth_bcrypt_gensalt_log2_rounds,
         lockout: Lockout::new(limits),
         verified: RefCell::default(),
+        directory,
         hashing: Semaphore::new(1),
         waiting: Cell::new(0),
     });
@@ -71,7 +72,7 @@ struct Logins {
 
 impl Authenticator for Logins {
     fn class(&self) -> Option<&str> {
-        Some(self.method.class)
+        Some(self.method.announced())
     }
 
     fn certified(
@@ -122,6 +123,8 @@ struct Login {
     verified: RefCell<BTreeMap<String, Hash>>,
     /// One password is hashed at a time: more would take as long together, and each longer.
     hashing: Semaphore,
+    /// Has the passwords of users, or their groups.
+    directory: Option<Rc<ShardDirectory>>,
     waiting: Cell<usize>,
 }
 
@@ -174,10 +177,13 @@ impl Login {
         let schema = self.coordinator.schema();
         let result = named.and_then(|certified| certified.role(&schema).map_err(bad_credentials));
         let user = result.as_ref().ok().cloned();
-        let result = result.and_then(|user| {
-            self.check_place(schema.role(&user).map(|role| &**role), &user)?;
-            Ok(user)
-        });
+        let result = match result {
+            Ok(user) => match self.check_place(schema.role(&user).map(|role| &**role), &user) {
+                Ok(()) => self.load_groups(&user).await.map(|()| user),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
         let failure = result.as_ref().err().map(|error| error.message.as_str());
         self.audit.login(user.as_deref(), address, failure).await;
         result
@@ -195,8 +201,13 @@ impl Login {
         let known = hash.is_some();
         // As long for a role that is not there, so that the time does not say which are.
         let hash = hash.unwrap_or_else(|| Hash::of_nobody(self.cost));
-        let is_default = password == DEFAULT_PASSWORD && user == self.superuser;
-        if !self.matches(address, hash, password).await? || !known {
+        let is_default =
+            password == DEFAULT_PASSWORD && user == self.superuser && self.password_directory().is_none();
+        let right = match self.password_directory() {
+            Some(directory) => directory.verify(&user, &password).await.map_err(bad_credentials)?,
+            None => self.matches(address, hash, password).await? && known,
+        };
+        if !right {
             if self.lockout.failed(address.ip(), self.rt.now()) {
                 tracing::warn!(
                     "{} is locked out: too many failed logins, the last as {user:?}",
@@ -214,8 +225,22 @@ impl Login {
             return Err(bad_credentials(why));
         }
         self.check_place(role.as_deref(), &user)?;
+        self.load_groups(&user).await?;
         self.lockout.succeeded(address.ip());
         Ok(SaslStep::Success { user, token: None })
+    }
+
+    /// The directory that has the passwords, if one has.
+    fn password_directory(&self) -> Option<&ShardDirectory> {
+        self.directory.as_deref().filter(|directory| directory.logs_in())
+    }
+
+    /// Sees to it that a role that logs in has the roles of its groups.
+    async fn load_groups(&self, user: &str) -> Result<(), CqlError> {
+        match &self.directory {
+            Some(directory) => directory.load_groups(user).await.map_err(bad_credentials),
+            None => Ok(()),
+        }
     }
 
     /// Refuses an address that has failed too often.

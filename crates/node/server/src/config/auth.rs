@@ -14,8 +14,10 @@ pub(crate) struct Authentication {
     pub(crate) class: &'static str,
     /// By the certificates that they show.
     pub(crate) certificates: Option<CertificateNaming>,
-    /// By a password; where certificates count, too, those clients that show none.
+    /// By a password that the roles have; where certificates count, too, those clients that show none.
     pub(crate) passwords: bool,
+    /// By a password that the directory has.
+    pub(crate) directory: bool,
 }
 
 /// How a certificate gives the role.
@@ -27,36 +29,55 @@ pub(crate) enum CertificateNaming {
     Queries,
 }
 
-const METHODS: [Authentication; 6] = [
+impl Authentication {
+    /// The class that AUTHENTICATE names: clients know the mechanism by it, and a directory's is that of passwords.
+    pub(crate) fn announced(&self) -> &'static str {
+        if self.directory { "org.apache.cassandra.auth.PasswordAuthenticator" } else { self.class }
+    }
+}
+
+const METHODS: [Authentication; 7] = [
+    Authentication {
+        class: "com.scylladb.auth.LdapAuthenticator",
+        certificates: None,
+        passwords: false,
+        directory: true,
+    },
     Authentication {
         class: "org.apache.cassandra.auth.AllowAllAuthenticator",
         certificates: None,
         passwords: false,
+        directory: false,
     },
     Authentication {
         class: "org.apache.cassandra.auth.PasswordAuthenticator",
         certificates: None,
         passwords: true,
+        directory: false,
     },
     Authentication {
         class: "org.apache.cassandra.auth.MutualTlsAuthenticator",
         certificates: Some(CertificateNaming::Identity),
         passwords: false,
+        directory: false,
     },
     Authentication {
         class: "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator",
         certificates: Some(CertificateNaming::Identity),
         passwords: true,
+        directory: false,
     },
     Authentication {
         class: "com.scylladb.auth.CertificateAuthenticator",
         certificates: Some(CertificateNaming::Queries),
         passwords: false,
+        directory: false,
     },
     Authentication {
         class: "com.scylladb.auth.CertificateOrPasswordAuthenticator",
         certificates: Some(CertificateNaming::Queries),
         passwords: true,
+        directory: false,
     },
 ];
 
@@ -115,6 +136,7 @@ impl Config {
             Err(ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() })
         };
         self.check_authenticator()?;
+        self.check_directory()?;
         for (option, authorizer) in
             [("authorizer", &self.authorizer), ("network_authorizer", &self.network_authorizer)]
         {
@@ -166,7 +188,9 @@ mod tests {
         }
         let unnamed = Config { auth_superuser_name: String::new(), ..Config::default() };
         assert!(unnamed.check().is_err());
-        assert!(checked("authenticator: LdapAuthenticator").unwrap_err().contains("PasswordAuthenticator"));
+        assert!(
+            checked("authenticator: KerberosAuthenticator").unwrap_err().contains("PasswordAuthenticator")
+        );
         assert!(checked("auth_bcrypt_gensalt_log2_rounds: 31").is_err());
     }
 

@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod cluster;
 mod connections;
+mod directory;
 mod encryption;
 mod foreign;
 mod guardrails;

@@ -368,7 +368,7 @@ options! {
     native_transport_max_concurrent_connections_per_ip: u64 = 0, "Connections of one client address; 0 for no limit.";
     #[alias("native_transport_idle_timeout_in_ms", "ms")]
     native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
-    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all), PasswordAuthenticator, MutualTlsAuthenticator or CertificateAuthenticator (by their certificates), MutualTlsWithPasswordFallbackAuthenticator or CertificateOrPasswordAuthenticator (either).";
+    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all), PasswordAuthenticator, MutualTlsAuthenticator or CertificateAuthenticator (by their certificates), MutualTlsWithPasswordFallbackAuthenticator or CertificateOrPasswordAuthenticator (either), or LdapAuthenticator (by a password that a directory has).";
     authenticator_validator_class_name: String = "SpiffeCertificateValidator".to_owned(), "How the authenticators of Cassandra find the identity in a certificate: only SpiffeCertificateValidator, the first URI among its alternative names that begins with spiffe://.";
     auth_certificate_role_queries: String = r"SUBJECT CN=([^,\s]+)".to_owned(), "How the authenticators of ScyllaDB find the role in a certificate: on each line SUBJECT or ALTNAME and a regular expression with one group; the first that matches counts.";
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Whether roles need permissions: AllowAllAuthorizer (no) or CassandraAuthorizer.";
@@ -377,6 +377,16 @@ options! {
     auth_superuser_identity: String = String::new(), "Identity of a certificate with which clients authenticate as that superuser.";
     auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
     auth_bcrypt_gensalt_log2_rounds: u32 = 10, live "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
+    role_manager: String = "CassandraRoleManager".to_owned(), "Where the roles of roles are: CassandraRoleManager, or LDAPRoleManager, by the groups that a directory has them in.";
+    ldap_authentication_url_template: String = String::new(), "URL of the directory (ldap, ldaps) by which LdapAuthenticator finds the entry of {USER}, whose password counts: by a search with a filter, or by its name.";
+    ldap_url_template: String = String::new(), "URL of the directory with the search by which LDAPRoleManager finds the groups of {USER}, which stands in the filter.";
+    ldap_attr_role: String = String::new(), "The attribute of a group that has the name of its role.";
+    ldap_bind_dn: String = String::new(), "The name by which searches are made; none for anonymous ones.";
+    ldap_bind_passwd: Secret = Secret::default(), "Its password.";
+    ldap_start_tls: bool = false, "Connections to ldap URLs change to TLS before anything is said.";
+    ldap_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates the directory must have.";
+    ldap_timeout: Duration = Duration::from_secs(5), "How long a conversation with the directory may take.";
+    ldap_cache_validity: Duration = Duration::from_secs(60), "How long a password that was right counts without asking again, and how often the groups of users are looked up again; 0 for at each login.";
     auth_failed_logins_max: u32 = 20, "Failed logins in a row after which a shard refuses an address; 0 for no limit.";
     auth_lockout_duration: Duration = Duration::from_secs(30), "How long an address is refused then.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
