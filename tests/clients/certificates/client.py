@@ -50,7 +50,7 @@ def certificates_that_are_none():
     assert "Unable to extract Spiffe from the certificate" in refused("nameless")
     root.execute("ADD IDENTITY 'spiffe://torc/bob' TO ROLE 'bob'")
     assert "bob is not permitted to log in" in refused("bob")
-    # Whoever its names are of, another authority's is refused before anything is said.
+    # One of another authority is refused in the handshake, whatever its names are.
     assert "not authorized" not in refused("evil")
 
 
@@ -81,7 +81,7 @@ def identities_are_added_and_dropped():
             raise AssertionError(statement)
     ann = session("ann")
     root.execute("DROP IDENTITY 'spiffe://torc/ann'")
-    assert ann.execute("SELECT v FROM certs.t").one().v == 2, "it goes on"
+    assert ann.execute("SELECT v FROM certs.t").one().v == 2, "the connection stays"
     assert "not authorized" in refused("ann")
     root.execute("DROP ROLE bob")
     assert identities() == {"spiffe://torc/root": "cassandra"}

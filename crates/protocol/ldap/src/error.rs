@@ -1,4 +1,4 @@
-//! What is wrong with a message of a directory, or with a URL of the configuration.
+//! Errors of a directory's messages, and of URLs and filters of the configuration.
 
 /// A text or bytes that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -110,7 +110,7 @@ impl<C: Coordinator> Executor<C> {
         self.audit.replace(log);
     }
 
-    /// A directory decides on the roles of roles from now on, and not the schema: those that [`Self::set_directory_roles`] is told.
+    /// A directory decides on the roles of roles from now on, and not the schema: [`Self::set_directory_roles`] sets them.
     pub fn follow_directory(&self) {
         self.access.follow_directory();
     }

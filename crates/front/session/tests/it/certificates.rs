@@ -1,4 +1,4 @@
-//! Clients that are known by the certificates that they show: STARTUP is answered with READY or an error, and nothing is asked.
+//! Clients that are known by the certificates that they show: STARTUP is answered with READY or an error, without an exchange.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -23,11 +23,11 @@ struct Porter(RefCell<Option<Rt>>);
 
 impl Authenticator for Porter {
     fn class(&self) -> Option<&str> {
-        panic!("nobody is asked")
+        panic!("there is no exchange")
     }
 
     fn begin(&self, _: SocketAddr) -> Box<dyn SaslExchange> {
-        panic!("nobody is asked")
+        panic!("there is no exchange")
     }
 
     fn certified(

@@ -10,7 +10,7 @@ use super::{Config, ConfigError, OptionValue};
 
 /// A conversation has this much time.
 const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
-/// What was right counts for no longer.
+/// The longest time for which an answer of the directory counts.
 const VALIDITY_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {

@@ -10,7 +10,7 @@ use crate::error::{Result, invalid, unauthorized};
 /// The longest identity, in bytes: that of a SPIFFE ID (SPIFFE-ID, section 2.3).
 const IDENTITY_LEN_MAX: usize = 2048;
 
-/// As Cassandra has it, the permission is one on the performer's own role.
+/// The permission is one on the performer's own role, as in Cassandra.
 fn ensure(permission: Permission, context: &RoleContext<'_>) -> Result<()> {
     let own = Resource::Role(context.performer.name.to_owned());
     super::manage::ensure(permission, &own, context)
