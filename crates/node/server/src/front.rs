@@ -85,7 +85,8 @@ impl Front {
     ) -> Result<Self, NodeError> {
         let executor = executor::executor(rt, boot, &coordinator, endpoint.statements);
         let syslog = boot.settings.process().syslog.as_ref();
-        let audit = ShardAudit::new(rt, &boot.config, &boot.directories.audit, syslog);
+        let audit =
+            ShardAudit::new(rt, &boot.config, &boot.directories.audit, syslog, Some(executor.executor()));
         let audit = audit.map_err(NodeError::Open)?;
         executor.executor().audit_with(audit.log());
         let directory = directory(rt, boot, &executor);

@@ -110,6 +110,11 @@ impl<C: Coordinator> Executor<C> {
         self.audit.replace(log);
     }
 
+    /// A time UUID of now, as `now()` gives them.
+    pub fn time_uuid(&self) -> [u8; 16] {
+        self.call.time_uuid()
+    }
+
     /// A directory decides on the roles of roles from now on, and not the schema: [`Self::set_directory_roles`] sets them.
     pub fn follow_directory(&self) {
         self.access.follow_directory();

@@ -338,7 +338,7 @@ options! {
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
     audit_logging_options_enabled: bool = false, live "Audit log: who did what is written to files, a line for each request.";
-    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog.";
+    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog; TableAuditLogger, rows of audit.audit_log.";
     audit_logging_options_syslog_target: String = "/dev/log".to_owned(), "Where SyslogAuditLogger sends: the path of a socket for datagrams, or an address with its port for UDP.";
     audit_logging_options_audit_logs_dir: Option<PathBuf> = None, "Directory of the audit log; beside the data by default.";
     audit_logging_options_included_keyspaces: String = String::new(), live "Keyspaces that are audited, separated by commas; all by default.";

@@ -64,7 +64,7 @@ fn of_statement(statement: &Statement, session: Option<&str>) -> AuditEvent {
             None => (None, None),
         },
     };
-    AuditEvent { kind, category, keyspace, scope }
+    AuditEvent { kind, category, keyspace, scope, consistency: None }
 }
 
 /// The object of a change of the schema: of an index or trigger that is created, its table.
