@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import certificates  # noqa: E402
 import environment  # noqa: E402
+import slapd  # noqa: E402
 from environment import Failure, read  # noqa: E402
 from node import ADDRESS, CQL_PORT, Torc, Workspace, answers  # noqa: E402
 
@@ -112,6 +113,12 @@ CLIENTS = {
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
     "zipkin": zipkin,
+    "certificates": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/client.py"),
+    "scylla-certificates": lambda: python(
+        "cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/queries.py"
+    ),
+    "ldap": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "ldap/client.py"),
+    "ldap-name": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "ldap/client.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
 
@@ -126,6 +133,57 @@ def with_https(folder, nodes):
     return options, {"TEST_TLS": folder}
 
 
+def with_certificates(*options):
+    """Clients that are known by their certificates, and where the client finds those."""
+
+    def settings(folder, nodes):
+        start, last = ADDRESS.rsplit(".", 1)
+        certificates.make_authority(folder)
+        certificates.make_authority(folder, "stranger")
+        certificates.issue(folder, [f"{start}.{int(last) + at}" for at in range(nodes)])
+        for name, subject, names, authority in (
+            ("root", "/CN=root", ["URI:spiffe://torc/root"], "authority"),
+            ("ann", "/O=Torc, CN=root/CN=ann", ["DNS:ann.example", "URI:https://ann.example", "URI:spiffe://torc/ann"], "authority"),
+            ("bob", "/CN=bob", ["URI:spiffe://torc/bob"], "authority"),
+            ("nameless", "/O=Torc", [], "authority"),
+            ("evil", "/CN=root", ["URI:spiffe://torc/root"], "stranger"),
+        ):
+            certificates.issue_for(folder, name, subject, names, authority)
+        group = "--client-encryption-options"
+        tls = (f"{group}-enabled", "true", f"{group}-optional", "true", f"{group}-require-client-auth", "optional",
+               f"{group}-certificate", os.path.join(folder, "node.pem"), f"{group}-keyfile", os.path.join(folder, "node.key"),
+               f"{group}-truststore", os.path.join(folder, "authority.pem"))  # fmt: skip
+        return (*tls, "--authorizer", "CassandraAuthorizer", *options), {"TEST_TLS": folder}
+
+    return settings
+
+
+def with_ldap(kind):
+    """A directory for passwords and groups, which the client starts: found by a search over LDAPS, or by name after StartTLS."""
+
+    def settings(folder, _nodes):
+        certificates.make_authority(folder)
+        certificates.issue(folder, [ADDRESS])
+        suffix, port, scheme = slapd.SUFFIX, slapd.PORT, "ldap"
+        entry = f"uid={{USER}},ou=people,{suffix}"
+        if kind == "search":
+            scheme, port, entry = "ldaps", slapd.SECURE_PORT, f"{suffix}??sub?(&(objectClass=inetOrgPerson)(uid={{USER}}))"
+        url = f"{scheme}://{ADDRESS}:{port}"
+        options = {
+            "authenticator": "LdapAuthenticator", "authorizer": "CassandraAuthorizer", "auth-superuser-name": "root",
+            "auth-failed-logins-max": "0", "role-manager": "com.scylladb.auth.LDAPRoleManager",
+            "ldap-authentication-url-template": f"{url}/{entry}",
+            "ldap-url-template": f"{url}/ou=groups,{suffix}?cn?one?(member=uid={{USER}},ou=people,{suffix})",
+            "ldap-attr-role": "cn", "ldap-bind-dn": slapd.READER, "ldap-bind-passwd": slapd.READER_PASSWORD,
+            "ldap-start-tls": "true" if scheme == "ldap" else "false",
+            "ldap-truststore": os.path.join(folder, "authority.pem"), "ldap-timeout": "2s", "ldap-cache-validity": "1s",
+        }  # fmt: skip
+        flags = [flag for name, value in options.items() for flag in (f"--{name}", value)]
+        return tuple(flags), {"TEST_TLS": folder, "TEST_LDAP": kind}
+
+    return settings
+
+
 def with_exports(folder, _nodes):
     """The directory of exports and imports, and where the client finds it."""
     path = os.path.join(folder, "exports")
@@ -136,6 +194,12 @@ def with_exports(folder, _nodes):
 # The options of the node that a client needs, when it cannot share one with the others; or a function of the folder of the node's files and of
 # the number of nodes that gives them, and variables for the client.
 OPTIONS = {
+    "ldap": with_ldap("search"),
+    "ldap-name": with_ldap("name"),
+    "certificates": with_certificates("--authenticator", "MutualTlsWithPasswordFallbackAuthenticator",
+                                      "--auth-superuser-identity", "spiffe://torc/root"),  # fmt: skip
+    "scylla-certificates": with_certificates("--authenticator", "com.scylladb.auth.CertificateOrPasswordAuthenticator",
+                                             "--auth-superuser-name", "root"),  # fmt: skip
     "exports": with_exports,
     "https": with_https,
     "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer",
@@ -219,7 +283,8 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "exports", "https", "logins", "pynamo", "scylla-go", "streams", "views", "zipkin")
+    torc_only = ("aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+                 "streams", "views", "zipkin")  # fmt: skip
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

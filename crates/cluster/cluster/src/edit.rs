@@ -70,6 +70,11 @@ impl SchemaEdit {
         )
     }
 
+    /// Whether it gives roles identities of certificates, which older versions of the log's readers would forget.
+    pub(crate) fn is_about_identities(&self) -> bool {
+        matches!(self, Self::PutRole(role) if !role.identities.is_empty())
+    }
+
     /// Whether it is about the capture of changes, which older versions of the log's readers do not know.
     pub(crate) fn is_about_cdc(&self) -> bool {
         match self {

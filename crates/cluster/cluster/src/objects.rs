@@ -165,6 +165,8 @@ pub(crate) struct StoredRole {
     datacenters: Option<BTreeSet<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     service_level: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    identities: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -450,6 +452,7 @@ pub(crate) fn store_role(role: &Role) -> StoredRole {
         permissions: role.permissions,
         datacenters: role.datacenters,
         service_level: role.service_level,
+        identities: role.identities,
     }
 }
 
@@ -463,6 +466,7 @@ pub(crate) fn load_role(stored: StoredRole) -> Role {
         permissions: stored.permissions,
         datacenters: stored.datacenters,
         service_level: stored.service_level,
+        identities: stored.identities,
     }
 }
 

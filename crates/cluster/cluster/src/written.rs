@@ -315,6 +315,7 @@ mod tests {
                     member_of: texts.iter().cloned().collect(),
                     permissions: Default::default(),
                     service_level: None,
+                    identities: texts.iter().skip(1).cloned().collect(),
                 });
             }
             for n in 0..rest[1] {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use rt::LocalBoxFuture;
+use tls::PeerCertificate;
 use wire::CqlError;
 
 /// The user of connections that need no password.
@@ -13,6 +14,16 @@ const ANONYMOUS: &str = "anonymous";
 pub trait Authenticator {
     /// The class name that AUTHENTICATE names, from which drivers know the mechanism; `None` when authentication is off.
     fn class(&self) -> Option<&str>;
+
+    /// The login of a client by the certificate that it has shown, or has not: the role, or the error that ends the connection. Such a
+    /// client is not sent AUTHENTICATE. None for a client that has to answer that.
+    fn certified(
+        &self,
+        _address: SocketAddr,
+        _certificate: Option<&PeerCertificate>,
+    ) -> Option<LocalBoxFuture<Result<String, CqlError>>> {
+        None
+    }
 
     /// Begins the exchange with a client.
     fn begin(&self, address: SocketAddr) -> Box<dyn SaslExchange>;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use rt::{LocalBoxFuture, Sleep, Stream};
+use tls::{Accepted, PeerCertificate};
 use wire::{
     CqlError, Decoder, Dialect, Direction, Encoder, Envelope, ErrorKind, Event, HEADER_LEN, Message, Opcode,
     ProtocolError, Rejection, Request, ResponseWriter, Startup, Version,
@@ -22,7 +23,7 @@ use wire::{
 use crate::admission::{Charge, Kind, Room, Usage};
 use crate::answers::Answers;
 use crate::buffers::READ_BUFFER;
-use crate::handshake::{OPENING_MESSAGE_LEN_MAX, agree, unexpected};
+use crate::handshake::{Agreement, OPENING_MESSAGE_LEN_MAX, agree, unexpected};
 use crate::metrics::{add, count, subtract};
 use crate::peers::Peer;
 use crate::pending::{PendingRequests, poll_place};
@@ -54,6 +55,13 @@ const UNBOOKED_MAX: usize = READ_BUFFER;
 enum Stage {
     /// Send OPTIONS and STARTUP.
     Opening,
+    /// The role of the client's certificate is looked up; the answer to STARTUP waits for it.
+    Certifying {
+        client: Rc<Client>,
+        stream: i16,
+        agreement: Agreement,
+        login: LocalBoxFuture<Result<String, CqlError>>,
+    },
     /// Authentication is under way.
     Authenticating {
         client: Rc<Client>,
@@ -122,6 +130,8 @@ pub(crate) struct Connection<P: StatementProcessor> {
     input: BytesMut,
     dialect: Dialect,
     stage: Stage,
+    /// The names of the certificate that the client has shown, until it has sent STARTUP.
+    certificate: Option<Box<PeerCertificate>>,
     throw_on_overload: bool,
     pending: PendingRequests<P::Processing>,
     /// Set while the connection is not read because of the bytes in flight.
@@ -154,7 +164,8 @@ impl<P: StatementProcessor> Drop for Connection<P> {
 
 impl<P: StatementProcessor> Connection<P> {
     /// A connection that was just accepted.
-    pub(crate) fn new(shard: Rc<Shard<P>>, (stream, encrypted): (Stream, bool), address: SocketAddr) -> Self {
+    pub(crate) fn new(shard: Rc<Shard<P>>, accepted: Accepted, address: SocketAddr) -> Self {
+        let Accepted { stream, encrypted, certificate } = accepted;
         let message_len_max = shard.config.native_transport_max_frame_size.min(OPENING_MESSAGE_LEN_MAX);
         let peer = shard.peers.enter(address, encrypted);
         let usage = shard.admission.enter(address.ip());
@@ -168,6 +179,7 @@ impl<P: StatementProcessor> Connection<P> {
             input: BytesMut::new(),
             dialect: Dialect::new(Version::MAX),
             stage: Stage::Opening,
+            certificate,
             throw_on_overload: false,
             pending: PendingRequests::new(),
             paused: None,
@@ -200,6 +212,7 @@ impl<P: StatementProcessor> Connection<P> {
         }
         loop {
             self.poll_pending(cx);
+            self.poll_certification(cx);
             self.poll_authentication(cx);
             self.send_events();
             let stopped = self.run_requests(cx);
@@ -522,7 +535,7 @@ impl<P: StatementProcessor> Connection<P> {
             && self.paused.is_none()
             && self.pending.len() < self.shard.config.requests_per_connection_max
             && self.encoder.len() < self.shard.config.unwritten_bytes_max
-            && !matches!(&self.stage, Stage::Authenticating { step: Some(_), .. })
+            && !matches!(&self.stage, Stage::Authenticating { step: Some(_), .. } | Stage::Certifying { .. })
     }
 
     /// Begins the requests that are in the buffer.
@@ -591,6 +604,7 @@ impl<P: StatementProcessor> Connection<P> {
                 self.receive_opening(&envelope, cx);
             }
             Stage::Authenticating { .. } => self.receive_authenticating(&envelope, cx),
+            Stage::Certifying { .. } => unreachable!("nothing is read before STARTUP is answered"),
         }
     }
 
@@ -642,6 +656,13 @@ impl<P: StatementProcessor> Connection<P> {
         );
         *self.peer.client.borrow_mut() = Some(Rc::clone(&client));
         let authenticator = Rc::clone(&self.shard.authenticator);
+        let certificate = self.certificate.take();
+        if let Some(login) = authenticator.certified(self.peer.address, certificate.as_deref()) {
+            let stream = envelope.stream;
+            self.stage = Stage::Certifying { client, stream, agreement, login };
+            self.peer.stage.set(ConnectionStage::Authenticating);
+            return self.poll_certification(cx);
+        }
         match authenticator.class() {
             None => {
                 self.send_with(envelope.stream, ResponseWriter::ready);
@@ -654,9 +675,34 @@ impl<P: StatementProcessor> Connection<P> {
                 self.peer.stage.set(ConnectionStage::Authenticating);
             }
         }
-        // The answer to STARTUP still lies bare; everything after it is framed and may be compressed.
+        self.frame_as(&agreement);
+    }
+
+    /// The answer to STARTUP still lies bare; everything after it is framed and may be compressed.
+    fn frame_as(&mut self, agreement: &Agreement) {
         self.encoder.agree(agreement.framing, agreement.compression);
         self.decoder.agree(self.dialect.version, agreement.framing, agreement.compression);
+    }
+
+    /// Answers STARTUP once the role of the client's certificate is known.
+    fn poll_certification(&mut self, cx: &mut Context<'_>) {
+        let Stage::Certifying { client, stream, agreement, login } = &mut self.stage else { return };
+        let Poll::Ready(result) = login.as_mut().poll(cx) else { return };
+        let (client, stream, agreement) = (Rc::clone(client), *stream, *agreement);
+        match result {
+            Ok(role) => {
+                client.set_role(&role);
+                self.send_with(stream, ResponseWriter::ready);
+                self.become_ready(client, cx);
+            }
+            Err(error) => {
+                count(&self.shard.metrics.authentication_failures);
+                self.stage = Stage::Opening;
+                self.send_error(stream, &error);
+                self.finish();
+            }
+        }
+        self.frame_as(&agreement);
     }
 
     fn become_ready(&mut self, client: Rc<Client>, cx: &mut Context<'_>) {

@@ -13,6 +13,7 @@ use crate::NodeDescription;
 pub(crate) const OPENING_MESSAGE_LEN_MAX: usize = 128 << 10;
 
 /// The agreement of a STARTUP.
+#[derive(Clone, Copy)]
 pub(crate) struct Agreement {
     pub(crate) dialect: Dialect,
     pub(crate) framing: Framing,

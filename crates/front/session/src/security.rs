@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rt::{Rt, Stream};
-use tls::Credentials;
+use tls::{Accepted, Credentials};
 
 use crate::SessionConfig;
 
@@ -63,22 +63,25 @@ impl Security {
         matches!(self, Security::Tls { .. })
     }
 
-    /// The accepted connection, decrypted if it is encrypted, and whether it is.
+    /// The accepted connection, decrypted if it is encrypted.
     pub(crate) async fn secure(
         self,
         rt: &Rt,
         config: &SessionConfig,
         stream: Stream,
-    ) -> Result<(Stream, bool), tls::TlsError> {
+    ) -> Result<Accepted, tls::TlsError> {
         match self {
-            Security::Plain => Ok((stream, false)),
+            Security::Plain => Ok(plain(stream)),
             Security::Tls { credentials, optional } => {
-                let limit = config.handshake_timeout;
-                let accepted = tls::accept(rt, stream, &credentials, optional, limit).await?;
-                Ok((accepted.stream, accepted.encrypted))
+                tls::accept(rt, stream, &credentials, optional, config.handshake_timeout).await
             }
         }
     }
+}
+
+/// A connection without TLS.
+pub(crate) fn plain(stream: Stream) -> Accepted {
+    Accepted { stream, encrypted: false, certificate: None }
 }
 
 #[cfg(test)]
@@ -95,7 +98,7 @@ mod tests {
             key: testkit::certificates::NODE.key.to_vec(),
             truststore: None,
         };
-        let policy = tls::Policy { require_client_auth: false, verify_names: false };
+        let policy = tls::Policy { client_auth: tls::ClientAuth::No, verify_names: false };
         let credentials = Arc::new(tls::Credentials::new(pem, policy).expect("they are good"));
         let show = |native, shard_aware| {
             let credentials = credentials.clone();

@@ -17,7 +17,7 @@ use crate::lending::Ledger;
 use crate::metrics::{count, subtract};
 use crate::peers::Peers;
 use crate::pending::Places;
-use crate::security::{Security, ports};
+use crate::security::{Security, plain, ports};
 use crate::shard::{Call, Reply, Shard};
 use crate::{
     Authenticator, ClientTls, ConnectionInfo, NodeDescription, SessionConfig, SessionMetrics,
@@ -52,7 +52,7 @@ impl<P: StatementProcessor> Shard<P> {
         let shard = Rc::clone(self);
         let connection = async move {
             let secured = match security {
-                Security::Plain => Ok((stream, false)),
+                Security::Plain => Ok(plain(stream)),
                 // Kept apart: a handshake takes more room than a connection that waits.
                 security => Box::pin(security.secure(&shard.rt, &shard.config, stream)).await,
             };

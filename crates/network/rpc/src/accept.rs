@@ -145,7 +145,9 @@ pub(crate) fn evict_here(connections: &Connections, number: u64) -> HandoverRepl
 
 /// The accepted connection, decrypted if it is encrypted.
 async fn decrypted(shard: &Shard, stream: Stream) -> Result<Accepted, String> {
-    let Some(secure) = &shard.config.secure else { return Ok(Accepted { stream, encrypted: false }) };
+    let Some(secure) = &shard.config.secure else {
+        return Ok(Accepted { stream, encrypted: false, certificate: None });
+    };
     let optional = secure.between != EncryptBetween::Nodes;
     let limit = shard.config.timeouts.hello;
     let accepted = tls::accept(&shard.rt, stream, &secure.credentials, optional, limit).await;
@@ -161,7 +163,7 @@ async fn receive(
     let shard = &connections.shard;
     let config = &shard.config;
     let refused = |why: &str| shard.warn(Some(address), REFUSED, why);
-    let Accepted { stream, encrypted } =
+    let Accepted { stream, encrypted, .. } =
         decrypted(shard, stream).await.inspect_err(|error| refused(error)).ok()?;
     let hello = match shard.rt.timeout(config.timeouts.hello, read_hello(&stream, Hello::decode)).await {
         Ok(Ok(hello)) => hello,

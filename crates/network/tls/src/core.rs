@@ -86,6 +86,11 @@ impl Core {
         self.connection.write_tls(wire)
     }
 
+    /// The verified certificate of the other side, in DER, if it has shown one.
+    pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
+        self.connection.peer_certificates()?.first().map(|certificate| &**certificate)
+    }
+
     /// Whether the sides do not know each other yet.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()

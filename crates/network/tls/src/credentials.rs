@@ -36,11 +36,23 @@ impl std::fmt::Debug for Pem {
     }
 }
 
+/// Whether a connecting peer shows a certificate. One that is shown must be of an authority in the truststore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// It is not asked for one.
+    #[default]
+    No,
+    /// It may show one.
+    Optional,
+    /// It must show one.
+    Required,
+}
+
 /// The demands on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// A connecting peer must show a certificate of an authority in the truststore.
-    pub require_client_auth: bool,
+    /// Whether a connecting peer shows a certificate.
+    pub client_auth: ClientAuth,
     /// The certificate of a peer to which this node connects must be for the address that was connected to.
     pub verify_names: bool,
 }
@@ -48,7 +60,13 @@ pub struct Policy {
 /// The node's wall clock as of the last handshake: rustls has a clock that is shared by all threads, the runtime has one a
 /// shard, which may be simulated.
 #[derive(Debug, Default)]
-struct WallClock(AtomicI64);
+pub(crate) struct WallClock(AtomicI64);
+
+impl WallClock {
+    pub(crate) fn set(&self, now_micros: i64) {
+        self.0.store(now_micros, Ordering::Relaxed);
+    }
+}
 
 impl TimeProvider for WallClock {
     fn current_time(&self) -> Option<UnixTime> {
@@ -104,13 +122,13 @@ impl Credentials {
 
     /// For accepting at this moment.
     pub(crate) fn server(&self, now_micros: i64) -> Arc<ServerConfig> {
-        self.clock.0.store(now_micros, Ordering::Relaxed);
+        self.clock.set(now_micros);
         Arc::clone(&self.built.get().server)
     }
 
     /// For connecting at this moment.
     pub(crate) fn client(&self, now_micros: i64) -> Result<Arc<ClientConfig>, TlsError> {
-        self.clock.0.store(now_micros, Ordering::Relaxed);
+        self.clock.set(now_micros);
         let client = self.built.get().client.clone();
         client.ok_or_else(|| TlsError::Pem("there is no truststore to check the other side with".to_owned()))
     }
@@ -140,13 +158,17 @@ fn server(
     let builder = ServerConfig::builder_with_details(provider.clone(), clock.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Pem(error.to_string()))?;
-    let builder = match (policy.require_client_auth, roots) {
-        (false, _) => builder.with_no_client_auth(),
-        (true, None) => {
+    let builder = match (policy.client_auth, roots) {
+        (ClientAuth::No, _) => builder.with_no_client_auth(),
+        (_, None) => {
             return Err(wrong("truststore", "require_client_auth needs it: who may connect is in there"));
         }
-        (true, Some(roots)) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build();
+        (client_auth, Some(roots)) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+            let verifier = match client_auth {
+                ClientAuth::Optional => verifier.allow_unauthenticated().build(),
+                _ => verifier.build(),
+            };
             let verifier = verifier.map_err(|error| wrong("truststore", &error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
@@ -200,7 +222,7 @@ fn certificates(file: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
+pub(crate) fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("truststore", pem)? {
         roots.add(certificate).map_err(|error| wrong("truststore", &error.to_string()))?;

@@ -3,19 +3,20 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rt::driver::StreamDriver;
 use rt::{Rt, Stream};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConnection};
 
 use crate::core::Core;
 use crate::error::explain;
 use crate::prefixed::Prefixed;
 use crate::stream::{READ_LEN, TlsStream, poll_flush};
-use crate::{Credentials, TlsError};
+use crate::{Credentials, PeerCertificate, TlsError, Trust};
 
 /// A handshake with a long chain of certificates has some 10 KiB.
 const HANDSHAKE_LEN_MAX: usize = 128 << 10;
@@ -33,6 +34,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// Whether it is encrypted.
     pub encrypted: bool,
+    /// The names in the verified certificate of the peer, if it has shown one.
+    pub certificate: Option<Box<PeerCertificate>>,
 }
 
 /// Does the handshake of a connection that was accepted. With `optional` a connection without TLS is returned as it was.
@@ -70,12 +73,15 @@ pub async fn accept(
     let outcome = rt.timeout(limit, handshake).await;
     match outcome.unwrap_or(Err(TlsError::TimedOut(limit)))? {
         (Some(core), _) => {
+            // A certificate whose names cannot be read has none.
+            let names = |der| Box::new(PeerCertificate::read(der).unwrap_or_default());
+            let certificate = core.peer_certificate().map(names);
             let stream = Stream::from_driver(Box::new(TlsStream::new(driver, core)));
-            Ok(Accepted { stream, encrypted: true })
+            Ok(Accepted { stream, encrypted: true, certificate })
         }
         (None, first) => {
             let stream = Stream::from_driver(Box::new(Prefixed::new(driver, first)));
-            Ok(Accepted { stream, encrypted: false })
+            Ok(Accepted { stream, encrypted: false, certificate: None })
         }
     }
 }
@@ -91,9 +97,35 @@ pub async fn connect(
     address: IpAddr,
     limit: Duration,
 ) -> Result<Stream, TlsError> {
-    let driver = stream.into_driver();
     let config = credentials.client(rt.wall_micros())?;
-    let connection = ClientConnection::new(config, ServerName::IpAddress(address.into()));
+    shake(rt, stream, (config, ServerName::IpAddress(address.into())), limit).await
+}
+
+/// Does the handshake of a connection that was made to a service of this name or address, whose certificate must be for it.
+///
+/// # Errors
+/// As [`accept`]; [`TlsError::Refused`] when the name is none.
+pub async fn connect_to(
+    rt: &Rt,
+    stream: Stream,
+    trust: &Trust,
+    name: &str,
+    limit: Duration,
+) -> Result<Stream, TlsError> {
+    let parsed = ServerName::try_from(name.to_owned());
+    let parsed = parsed.map_err(|_| TlsError::Refused(format!("{name:?} is no name of a host")))?;
+    shake(rt, stream, (trust.client(rt.wall_micros()), parsed), limit).await
+}
+
+/// The handshake of a client.
+async fn shake(
+    rt: &Rt,
+    stream: Stream,
+    (config, name): (Arc<ClientConfig>, ServerName<'static>),
+    limit: Duration,
+) -> Result<Stream, TlsError> {
+    let driver = stream.into_driver();
+    let connection = ClientConnection::new(config, name);
     let connection = connection.map_err(|error| TlsError::Refused(explain(&error)))?;
     let mut core = Core::new(Connection::Client(connection));
     let handshake = async {

@@ -6,14 +6,18 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod certificate;
 mod core;
 mod credentials;
 mod error;
 mod handshake;
 mod prefixed;
 mod stream;
+mod trust;
 mod verify;
 
-pub use credentials::{Credentials, Pem, Policy};
+pub use certificate::{AlternativeName, PeerCertificate};
+pub use credentials::{ClientAuth, Credentials, Pem, Policy};
 pub use error::TlsError;
-pub use handshake::{Accepted, accept, connect};
+pub use handshake::{Accepted, accept, connect, connect_to};
+pub use trust::Trust;

@@ -121,7 +121,7 @@ impl AdminNode {
 /// Limits of the two ports, and their access rules.
 fn http_config(config: &Config) -> HttpServerConfig {
     // Once clients must authenticate, so must operators; until this port can authenticate, it accepts no changes.
-    let open = !crate::login::asks_for_passwords(config);
+    let open = config.asks_nobody();
     let access = Access {
         host_names: config.host_names().collect(),
         changes: if open { Changes::Anyone } else { Changes::Nobody },

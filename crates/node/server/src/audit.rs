@@ -10,12 +10,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coordinator::Coordinator;
+use exec::Executor;
 use exec::audit::{AuditCategory, AuditEntry, AuditEvent, AuditFilter, AuditLog};
 use futures_util::future::LocalBoxFuture;
 use rt::sync::Notify;
 use rt::{DiskError, File, Group, IoBuf, OpenOptions, Rt, Task};
 
 use crate::Config;
+
+mod table;
+
+use table::TableSink;
 
 /// Between two reports of entries that syslog lost.
 const LOSS_INTERVAL: Duration = Duration::from_secs(10);
@@ -59,6 +65,8 @@ enum Sink {
     Files,
     /// A server of syslog.
     Syslog(SyslogSender),
+    /// A table.
+    Table(Rc<TableSink>),
 }
 
 /// The audit log of one shard, of which there is none while it is disabled.
@@ -95,8 +103,12 @@ impl ShardAudit {
         config: &Config,
         directory: &Path,
         syslog: Option<&SyslogHook>,
+        executor: Option<&Rc<Executor<Coordinator>>>,
     ) -> Result<Self, String> {
+        let table = executor.filter(|_| config.audits_to_table());
+        let table = table.map(|executor| TableSink::start(rt, config.listen_address, executor.clone()));
         let sink = match (config.audit_syslog_target(), syslog) {
+            _ if table.is_some() => table.map_or(Sink::Files, Sink::Table),
             (None, _) => Sink::Files,
             (Some(target), Some(open)) => Sink::Syslog(open(&target, MESSAGES_MAX)?),
             (Some(_), None) => return Err("this process has no way to syslog".to_owned()),
@@ -160,6 +172,9 @@ impl ShardAudit {
         self.0.is_enabled.set(false);
         self.0.is_stopping.set(true);
         self.0.wake.notify_all();
+        if let Sink::Table(table) = &self.0.sink {
+            table.stop().await;
+        }
         let writer = self.0.writer.borrow_mut().take();
         if let Some(writer) = writer {
             writer.await;
@@ -179,6 +194,10 @@ impl AuditLog for ShardAudit {
                 inner.message_lost();
             }
             return Box::pin(std::future::ready(()));
+        }
+        if let Sink::Table(table) = &inner.sink {
+            let table = table.clone();
+            return Box::pin(async move { table.record(entry).await });
         }
         let line = entry.line(inner.host);
         Box::pin(async move {
@@ -349,7 +368,8 @@ mod tests {
                         audit_logging_options_max_log_size: crate::Size(max_log_size),
                         ..Config::default()
                     };
-                    let audit = ShardAudit::new(&rt, &config, Path::new("/audit"), None).expect("files");
+                    let audit =
+                        ShardAudit::new(&rt, &config, Path::new("/audit"), None, None).expect("files");
                     work(rt.clone(), audit).await;
                 }
             })
@@ -377,7 +397,7 @@ mod tests {
             let file = rt.disk().open("/audit/audit-0.log", OpenOptions::READ_WRITE).await.unwrap();
             file.set_len(lines.len() as u64 - 5).await.unwrap();
             let config = Config { audit_logging_options_enabled: true, ..Config::default() };
-            let again = ShardAudit::new(&rt, &config, Path::new("/audit"), None).expect("files");
+            let again = ShardAudit::new(&rt, &config, Path::new("/audit"), None, None).expect("files");
             again.record(entry(7, 1)).await;
             again.stop().await;
             let lines = text(&rt, "audit-0.log").await;
@@ -429,9 +449,10 @@ mod tests {
                 audit_logging_options_syslog_target: "10.0.0.5:514".to_owned(),
                 ..Config::default()
             };
-            let none = ShardAudit::new(&rt, &config, Path::new("/audit"), None);
+            let none = ShardAudit::new(&rt, &config, Path::new("/audit"), None, None);
             assert!(none.is_err_and(|error| error.contains("no way to syslog")));
-            let audit = ShardAudit::new(&rt, &config, Path::new("/audit"), Some(&hook)).expect("a target");
+            let audit =
+                ShardAudit::new(&rt, &config, Path::new("/audit"), Some(&hook), None).expect("a target");
             for n in 0..5 {
                 audit.record(entry(n, 1)).await;
             }

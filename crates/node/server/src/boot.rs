@@ -8,6 +8,7 @@ use coordinator::ClusterView;
 use rt::Rt;
 use schema::Schema;
 
+use crate::directory::Directory;
 use crate::settings::Settings;
 use crate::{Canaries, Config, NodeError};
 
@@ -28,6 +29,8 @@ pub(crate) struct Boot {
     pub(crate) client_tls: Option<session::ClientTls>,
     /// The certificate of the DynamoDB API's port with TLS.
     pub(crate) alternator_tls: Option<Arc<tls::Credentials>>,
+    /// The directory of users (LDAP).
+    pub(crate) directory: Option<Arc<Directory>>,
     pub(crate) started_micros: i64,
 }
 

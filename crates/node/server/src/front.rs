@@ -25,6 +25,7 @@ use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
 use crate::announce::Announcer;
 use crate::audit::ShardAudit;
 use crate::boot::Boot;
+use crate::directory::ShardDirectory;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
 use crate::{Config, NodeError};
@@ -64,6 +65,7 @@ pub(crate) struct Front {
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
     audit: ShardAudit,
+    directory: Option<Rc<ShardDirectory>>,
     alternator: dynamo::Server<Coordinator>,
     announcer: Announcer,
     /// Names slow statements in the log.
@@ -83,9 +85,11 @@ impl Front {
     ) -> Result<Self, NodeError> {
         let executor = executor::executor(rt, boot, &coordinator, endpoint.statements);
         let syslog = boot.settings.process().syslog.as_ref();
-        let audit = ShardAudit::new(rt, &boot.config, &boot.directories.audit, syslog);
+        let audit =
+            ShardAudit::new(rt, &boot.config, &boot.directories.audit, syslog, Some(executor.executor()));
         let audit = audit.map_err(NodeError::Open)?;
         executor.executor().audit_with(audit.log());
+        let directory = directory(rt, boot, &executor);
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -94,7 +98,7 @@ impl Front {
                 ..session_config(&boot.config)
             },
             description(boot),
-            crate::login::authenticator(rt, &boot.config, &coordinator, &audit),
+            crate::login::authenticator(rt, &boot.config, &coordinator, &audit, directory.clone()),
             endpoint.sessions,
             processor,
         );
@@ -132,6 +136,7 @@ impl Front {
             sessions,
             executor,
             audit,
+            directory,
             alternator,
             announcer,
         })
@@ -259,8 +264,22 @@ impl Front {
         if left > 0 {
             tracing::warn!("{left} connections were still busy after {STOP_GRACE:?} and are cut");
         }
+        if let Some(directory) = &self.directory {
+            directory.stop();
+        }
         self.audit.stop().await;
     }
+}
+
+/// The directory of users as this shard uses it.
+fn directory(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> Option<Rc<ShardDirectory>> {
+    let directory = boot.directory.clone()?;
+    let executor = executor.executor().clone();
+    if boot.config.uses_directory_groups() {
+        executor.follow_directory();
+    }
+    let take_over = Box::new(move |user: &str, roles| executor.set_directory_roles(user, roles));
+    Some(ShardDirectory::start(rt, directory, take_over))
 }
 
 /// The DynamoDB API of this shard.

@@ -1,4 +1,4 @@
-//! Authentication of clients: passwords against the roles of the schema, and the first superuser.
+//! Authentication of clients against the roles of the schema, by passwords or certificates, and the first superuser.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,11 +15,14 @@ use rt::sync::Semaphore;
 use rt::{Group, LocalBoxFuture, Rt};
 use schema::Role;
 use session::{AllowAll, Authenticator, SaslExchange, SaslStep};
+use tls::PeerCertificate;
 use wire::{CqlError, ErrorKind};
 
 use crate::Config;
 use crate::audit::ShardAudit;
-use crate::config::is_class;
+use crate::certificates::{CertificateNames, Certified};
+use crate::config::{Authentication, CertificateNaming, is_class};
+use crate::directory::ShardDirectory;
 
 /// The password of the first superuser, which counts from loopback addresses only.
 const DEFAULT_PASSWORD: &str = "cassandra";
@@ -30,24 +33,21 @@ const VERIFIED_MAX: usize = 1024;
 /// Time between two attempts to create the first superuser.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whether clients need a password.
-pub(crate) fn asks_for_passwords(config: &Config) -> bool {
-    is_class(&config.authenticator, "PasswordAuthenticator")
-}
-
 /// The authenticator of a shard's sessions.
 pub(crate) fn authenticator(
     rt: &Rt,
     config: &Config,
     coordinator: &Coordinator,
     audit: &ShardAudit,
+    directory: Option<Rc<ShardDirectory>>,
 ) -> Rc<dyn Authenticator> {
-    if !asks_for_passwords(config) {
+    let Some(method) = config.authentication().filter(|_| !config.asks_nobody()) else {
         return Rc::new(AllowAll);
-    }
+    };
     let limits =
         LockoutLimits { failures_max: config.auth_failed_logins_max, duration: config.auth_lockout_duration };
-    Rc::new(Passwords(Rc::new(Login {
+    let certificates = method.certificates.map(|naming| CertificateNames::new(naming, config));
+    let login = Rc::new(Login {
         rt: rt.clone(),
         coordinator: coordinator.clone(),
         audit: audit.clone(),
@@ -56,21 +56,44 @@ pub(crate) fn authenticator(
         cost: config.auth_bcrypt_gensalt_log2_rounds,
         lockout: Lockout::new(limits),
         verified: RefCell::default(),
+        directory,
         hashing: Semaphore::new(1),
         waiting: Cell::new(0),
-    })))
+    });
+    Rc::new(Logins { login, method, certificates })
 }
 
-/// SASL PLAIN against the roles of the schema.
-struct Passwords(Rc<Login>);
+/// The authenticator: SASL PLAIN, certificates, or either.
+struct Logins {
+    login: Rc<Login>,
+    method: Authentication,
+    certificates: Option<CertificateNames>,
+}
 
-impl Authenticator for Passwords {
+impl Authenticator for Logins {
     fn class(&self) -> Option<&str> {
-        Some("org.apache.cassandra.auth.PasswordAuthenticator")
+        Some(self.method.announced())
+    }
+
+    fn certified(
+        &self,
+        address: SocketAddr,
+        certificate: Option<&PeerCertificate>,
+    ) -> Option<LocalBoxFuture<Result<String, CqlError>>> {
+        let names = self.certificates.as_ref()?;
+        if certificate.is_none() && self.method.passwords {
+            return None;
+        }
+        let named = match certificate {
+            Some(certificate) => names.of(certificate).map_err(bad_credentials),
+            None => Err(bad_credentials("No certificate present on connection")),
+        };
+        let login = self.login.clone();
+        Some(Box::pin(async move { login.log_in_as(address, named).await }))
     }
 
     fn begin(&self, address: SocketAddr) -> Box<dyn SaslExchange> {
-        Box::new(Exchange { login: self.0.clone(), address })
+        Box::new(Exchange { login: self.login.clone(), address })
     }
 }
 
@@ -100,6 +123,8 @@ struct Login {
     verified: RefCell<BTreeMap<String, Hash>>,
     /// One password is hashed at a time: more would take as long together, and each longer.
     hashing: Semaphore,
+    /// Has the passwords of users, or their groups.
+    directory: Option<Rc<ShardDirectory>>,
     waiting: Cell<usize>,
 }
 
@@ -143,6 +168,27 @@ impl Login {
         result
     }
 
+    /// A client that has shown a certificate.
+    async fn log_in_as(
+        &self,
+        address: SocketAddr,
+        named: Result<Certified, CqlError>,
+    ) -> Result<String, CqlError> {
+        let schema = self.coordinator.schema();
+        let result = named.and_then(|certified| certified.role(&schema).map_err(bad_credentials));
+        let user = result.as_ref().ok().cloned();
+        let result = match result {
+            Ok(user) => match self.check_place(schema.role(&user).map(|role| &**role), &user) {
+                Ok(()) => self.load_groups(&user).await.map(|()| user),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        let failure = result.as_ref().err().map(|error| error.message.as_str());
+        self.audit.login(user.as_deref(), address, failure).await;
+        result
+    }
+
     async fn check(
         self: &Rc<Self>,
         address: SocketAddr,
@@ -155,8 +201,13 @@ impl Login {
         let known = hash.is_some();
         // As long for a role that is not there, so that the time does not say which are.
         let hash = hash.unwrap_or_else(|| Hash::of_nobody(self.cost));
-        let is_default = password == DEFAULT_PASSWORD && user == self.superuser;
-        if !self.matches(address, hash, password).await? || !known {
+        let is_default =
+            password == DEFAULT_PASSWORD && user == self.superuser && self.password_directory().is_none();
+        let right = match self.password_directory() {
+            Some(directory) => directory.verify(&user, &password).await.map_err(bad_credentials)?,
+            None => self.matches(address, hash, password).await? && known,
+        };
+        if !right {
             if self.lockout.failed(address.ip(), self.rt.now()) {
                 tracing::warn!(
                     "{} is locked out: too many failed logins, the last as {user:?}",
@@ -174,8 +225,22 @@ impl Login {
             return Err(bad_credentials(why));
         }
         self.check_place(role.as_deref(), &user)?;
+        self.load_groups(&user).await?;
         self.lockout.succeeded(address.ip());
         Ok(SaslStep::Success { user, token: None })
+    }
+
+    /// The directory that has the passwords, if one has.
+    fn password_directory(&self) -> Option<&ShardDirectory> {
+        self.directory.as_deref().filter(|directory| directory.logs_in())
+    }
+
+    /// Sees to it that a role that logs in has the roles of its groups.
+    async fn load_groups(&self, user: &str) -> Result<(), CqlError> {
+        match &self.directory {
+            Some(directory) => directory.load_groups(user).await.map_err(bad_credentials),
+            None => Ok(()),
+        }
     }
 
     /// Refuses an address that has failed too often.
@@ -271,29 +336,22 @@ impl Drop for Waiting {
 
 /// Creates the first superuser where there is no role yet; tries until that is decided.
 pub(crate) async fn create_superuser(rt: &Rt, config: &Config, coordinator: &Coordinator) {
-    let mut hash = None;
+    let mut role = None;
     loop {
         let schema = coordinator.schema();
         if schema.roles().next().is_some() {
             return;
         }
-        let salted = match (&hash, config.auth_superuser_salted_password.0.as_str()) {
-            (Some(known), _) => String::clone(known),
-            (None, "") => {
-                let mut salt = [0; 16];
-                rt.fill_random(&mut salt);
-                let cost = config.auth_bcrypt_gensalt_log2_rounds;
-                hash.insert(Hash::new(DEFAULT_PASSWORD, cost, salt).await.to_string()).clone()
-            }
-            (None, given) => given.to_owned(),
+        let role = match &role {
+            Some(role) => Role::clone(role),
+            None => role.insert(first_superuser(rt, config).await).clone(),
         };
-        let name = config.auth_superuser_name.clone();
-        let role =
-            Role { can_login: true, is_superuser: true, salted_hash: Some(salted), ..Role::new(&name) };
+        let (name, has_default) = (role.name.clone(), config.auth_superuser_salted_password.0.is_empty());
+        let has_default = has_default && role.salted_hash.is_some();
         match coordinator.change_schema(schema.version(), vec![SchemaEdit::PutRole(role)]).await {
             Ok(()) | Err(SchemaChangeError::Behind { .. }) => {
                 tracing::info!("created the superuser role {name:?}");
-                if config.auth_superuser_salted_password.0.is_empty() {
+                if has_default {
                     tracing::warn!(
                         "role {name:?} has the default password, with which it may log in from loopback addresses only; \
                          change it: ALTER ROLE {name} WITH PASSWORD = '...'"
@@ -307,6 +365,37 @@ pub(crate) async fn create_superuser(rt: &Rt, config: &Config, coordinator: &Coo
                 rt.sleep(RETRY).await;
             }
         }
+    }
+}
+
+/// The superuser that is created: with the default password, where none is given and passwords count.
+async fn first_superuser(rt: &Rt, config: &Config) -> Role {
+    let given = config.auth_superuser_salted_password.0.as_str();
+    let passwords = config.authentication().is_some_and(|method| method.passwords);
+    let salted_hash = match given {
+        "" if !passwords => None,
+        "" => {
+            let mut salt = [0; 16];
+            rt.fill_random(&mut salt);
+            let cost = config.auth_bcrypt_gensalt_log2_rounds;
+            Some(Hash::new(DEFAULT_PASSWORD, cost, salt).await.to_string())
+        }
+        given => Some(given.to_owned()),
+    };
+    let identity = Some(config.auth_superuser_identity.clone()).filter(|identity| !identity.is_empty());
+    let by_identity = config.authentication().and_then(|method| method.certificates);
+    if identity.is_none() && !passwords && by_identity == Some(CertificateNaming::Identity) {
+        tracing::warn!(
+            "nobody can log in: no certificate's identity has a role, and there are no passwords; create the cluster with \
+             auth_superuser_identity, or begin with MutualTlsWithPasswordFallbackAuthenticator and ADD IDENTITY"
+        );
+    }
+    Role {
+        can_login: true,
+        is_superuser: true,
+        salted_hash,
+        identities: identity.into_iter().collect(),
+        ..Role::new(&config.auth_superuser_name)
     }
 }
 

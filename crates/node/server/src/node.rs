@@ -23,6 +23,7 @@ use topology::HostId;
 use crate::admin_node::AdminNode;
 use crate::audit::SyslogHook;
 use crate::boot::{Boot, Directories};
+use crate::directory::{Directory, ResolveHook};
 use crate::member::{self, Shards};
 use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
@@ -56,11 +57,13 @@ pub struct NodeHooks {
     pub log_tail: Option<LogTailHook>,
     /// Opens the way to a server of syslog, for the audit log.
     pub syslog: Option<SyslogHook>,
+    /// Finds the addresses of names; none where only addresses are understood.
+    pub resolve: Option<ResolveHook>,
 }
 
 impl<F: Fn(&ReadyReport) + Send + Sync + 'static> From<Arc<F>> for NodeHooks {
     fn from(ready: Arc<F>) -> Self {
-        Self { ready, log_level: None, log_tail: None, syslog: None }
+        Self { ready, log_level: None, log_tail: None, syslog: None, resolve: None }
     }
 }
 
@@ -138,8 +141,8 @@ async fn lead(
     follower: Follower,
     hooks: NodeHooks,
 ) -> Result<(), NodeError> {
-    let NodeHooks { ready, log_level, log_tail, syslog } = hooks;
-    let process = ProcessHooks { log_level, log_tail, syslog };
+    let NodeHooks { ready, log_level, log_tail, syslog, resolve } = hooks;
+    let process = ProcessHooks { log_level, log_tail, syslog, resolve };
     let begun = begin(&rt, config, &follower, process).await;
     let served = match &begun {
         Ok(begun) => serve(&rt, begun, &follower, ready).await,
@@ -235,6 +238,7 @@ async fn begin(
     let generation = begin_life(rt, &mut identity, &directories).await?;
     let own = member::config(&config, &identity, (generation, guard.clone()), &directories)?;
     let security = Security::read(rt, &config).await?;
+    let directory = Directory::open(rt, &config, process.resolve.as_ref()).await?;
     let rpc_config =
         RpcConfig { secure: security.internode(&config), ..member::rpc_config(&config, own.host) };
     follower.order_all(Connect { config: Arc::new(rpc_config) }).await?;
@@ -271,6 +275,7 @@ async fn begin(
         identity,
         schema,
         view,
+        directory,
         started_micros: rt.wall_micros(),
     };
     Ok(Begun { _lock: lock, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
@@ -338,7 +343,7 @@ async fn enter(
 /// on trying.
 async fn create_superuser(rt: &Rt, begun: &Begun, follower: &Follower) {
     let config = &begun.boot.config;
-    if !crate::login::asks_for_passwords(config) {
+    if config.asks_nobody() {
         return;
     }
     let Some(running) = follower.running() else { return };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rpc::{EncryptBetween, Secure};
 use rt::{Group, Rt, Task};
 use session::ClientTls;
-use tls::{Credentials, Pem, Policy};
+use tls::{ClientAuth, Credentials, Pem, Policy};
 
 use crate::config::EncryptionFiles;
 use crate::{Config, NodeError};
@@ -37,13 +37,14 @@ impl Security {
     pub(crate) async fn read(rt: &Rt, config: &Config) -> Result<Security, NodeError> {
         let wrong = |error: crate::ConfigError| NodeError::Open(error.to_string());
         let internode = Policy {
-            require_client_auth: config.server_encryption_options_require_client_auth,
+            client_auth: match config.server_encryption_options_require_client_auth {
+                true => ClientAuth::Required,
+                false => ClientAuth::No,
+            },
             verify_names: config.server_encryption_options_require_endpoint_verification,
         };
-        let clients = Policy {
-            require_client_auth: config.client_encryption_options_require_client_auth,
-            verify_names: false,
-        };
+        let clients =
+            Policy { client_auth: config.client_encryption_options_require_client_auth, verify_names: false };
         Ok(Security {
             internode: match config.internode_files().map_err(wrong)? {
                 Some(files) => Some(Watched::read(rt, "server_encryption_options", files, internode).await?),
@@ -56,7 +57,7 @@ impl Security {
             alternator: match config.alternator_files().map_err(wrong)? {
                 Some(files) => {
                     // Clients of the DynamoDB API sign their requests instead.
-                    let policy = Policy { require_client_auth: false, verify_names: false };
+                    let policy = Policy { client_auth: ClientAuth::No, verify_names: false };
                     Some(Watched::read(rt, "alternator_encryption_options", files, policy).await?)
                 }
                 None => None,

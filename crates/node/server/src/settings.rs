@@ -11,6 +11,7 @@ use rt::Replaceable;
 use crate::Config;
 use crate::audit::SyslogHook;
 use crate::config::ConfigError;
+use crate::directory::ResolveHook;
 
 /// Changes the level of the process's log, which is the binary's; the error says what is wrong with a level.
 pub type LogLevelHook = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -40,6 +41,8 @@ pub(crate) struct ProcessHooks {
     pub(crate) log_tail: Option<LogTailHook>,
     /// Opens the way to a server of syslog.
     pub(crate) syslog: Option<SyslogHook>,
+    /// Finds the addresses of names.
+    pub(crate) resolve: Option<ResolveHook>,
 }
 
 /// The configuration of a node as it is now, shared by the shards.

@@ -7,6 +7,7 @@ mod log;
 mod node;
 mod nodetool;
 mod raft_log;
+mod resolver;
 mod sim;
 mod sstable;
 mod syslog;

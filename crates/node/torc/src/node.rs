@@ -127,6 +127,7 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
         log_level: Some(log.level),
         log_tail: Some(log.tail),
         syslog: Some(crate::syslog::hook()),
+        resolve: Some(crate::resolver::hook()),
     };
     let mains = server::mains(config, shards, hooks);
     let results = rt_uring::run(&machine, mains).map_err(|error| error.to_string())?;

@@ -21,6 +21,8 @@ pub struct AccessCache {
     /// The schema that the entries were computed from.
     schema: RefCell<Option<Arc<Schema>>>,
     computed: Cell<u64>,
+    /// The roles of users by their groups, where a directory knows these and the schema does not.
+    directory: RefCell<Option<HashMap<Box<str>, BTreeSet<String>>>>,
 }
 
 /// The access of one role.
@@ -44,6 +46,35 @@ impl AccessCache {
         self.computed.get()
     }
 
+    /// A directory decides on the roles of a role from now on, and not the schema.
+    pub fn follow_directory(&self) {
+        *self.directory.borrow_mut() = Some(HashMap::default());
+        self.roles.borrow_mut().clear();
+    }
+
+    /// The roles of a role by its groups in the directory; none when they are not known (any more).
+    pub fn set_directory_roles(&self, role: &str, roles: Option<BTreeSet<String>>) {
+        let mut directory = self.directory.borrow_mut();
+        let known = directory.get_or_insert_default();
+        let same = known.get(role) == roles.as_ref();
+        match roles {
+            Some(roles) => drop(known.insert(role.into(), roles)),
+            None => drop(known.remove(role)),
+        }
+        if !same {
+            self.roles.borrow_mut().remove(role);
+        }
+    }
+
+    /// A role and its roles, as the schema or the directory has them.
+    fn effective(&self, schema: &Schema, role: &str) -> BTreeSet<String> {
+        let directory = self.directory.borrow();
+        let Some(known) = directory.as_ref() else { return roles::effective(schema, role) };
+        let of_groups = known.get(role).into_iter().flatten().map(String::as_str);
+        let names = std::iter::once(role).chain(of_groups);
+        names.filter(|name| schema.role(name).is_some()).map(str::to_owned).collect()
+    }
+
     /// The access of a role under this schema: nothing, when it is not there.
     pub fn role(&self, schema: &Arc<Schema>, role: &str) -> Rc<RoleAccess> {
         self.adapt(schema);
@@ -51,7 +82,7 @@ impl AccessCache {
             return known.clone();
         }
         self.computed.set(self.computed.get() + 1);
-        let access = Rc::new(RoleAccess::new(schema, role));
+        let access = Rc::new(RoleAccess::of(schema, role, self.effective(schema, role)));
         let mut all = self.roles.borrow_mut();
         if all.len() >= ROLES_MAX {
             all.clear();
@@ -90,7 +121,10 @@ impl AccessCache {
 impl RoleAccess {
     /// The access of a role under a schema.
     pub fn new(schema: &Schema, role: &str) -> Self {
-        let names = roles::effective(schema, role);
+        Self::of(schema, role, roles::effective(schema, role))
+    }
+
+    fn of(schema: &Schema, role: &str, names: BTreeSet<String>) -> Self {
         let mut granted: BTreeMap<String, PermissionSet> = BTreeMap::new();
         for role in names.iter().filter_map(|name| schema.role(name)) {
             for (resource, permissions) in &role.permissions {
@@ -99,7 +133,7 @@ impl RoleAccess {
             }
         }
         let is_superuser = names.iter().filter_map(|name| schema.role(name)).any(|role| role.is_superuser);
-        let service_level = Rc::new(roles::service_level(schema, role).level);
+        let service_level = Rc::new(roles::service_level_of(schema, role, &names).level);
         Self { roles: names, is_superuser, service_level, granted, tables: RefCell::default() }
     }
 

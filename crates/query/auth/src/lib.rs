@@ -5,6 +5,7 @@
 //! between which other tasks run ([`password`]), and addresses that guess are locked out ([`Lockout`]).
 
 mod access;
+mod certificate;
 mod lockout;
 pub mod password;
 mod permission;
@@ -12,6 +13,7 @@ mod resource;
 pub mod roles;
 
 pub use access::{AccessCache, RoleAccess};
+pub use certificate::RoleQueries;
 pub use lockout::{Lockout, LockoutLimits};
 pub use permission::{Permission, PermissionSet};
 pub use resource::Resource;

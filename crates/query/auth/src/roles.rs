@@ -47,6 +47,15 @@ pub struct EffectiveServiceLevel {
 /// Combines the service levels of a role and of those granted to it: the shortest timeout, the fewest shares, and `batch` before
 /// `interactive` before nothing said, as ScyllaDB does.
 pub fn service_level(schema: &Schema, role: &str) -> EffectiveServiceLevel {
+    service_level_of(schema, role, &effective(schema, role))
+}
+
+/// The same of a role that has these roles.
+pub(crate) fn service_level_of(
+    schema: &Schema,
+    role: &str,
+    names: &BTreeSet<String>,
+) -> EffectiveServiceLevel {
     let default = || DEFAULT_SERVICE_LEVEL.to_owned();
     let mut found = EffectiveServiceLevel {
         level: ServiceLevel::default(),
@@ -54,7 +63,6 @@ pub fn service_level(schema: &Schema, role: &str) -> EffectiveServiceLevel {
         shares_of: default(),
         workload_of: default(),
     };
-    let names = effective(schema, role);
     let levels = names.iter().filter_map(|name| schema.role(name)?.service_level.as_deref());
     let mut first = true;
     for level in levels.filter_map(|name| schema.service_level(name)) {

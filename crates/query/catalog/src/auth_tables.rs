@@ -13,6 +13,7 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
         "roles" => rows.each(schema.roles(), |rows, one| role(rows, one)).await,
         "role_members" => rows.each(schema.roles(), |rows, one| members(rows, one)).await,
         "role_permissions" => rows.each(schema.roles(), |rows, one| permissions(rows, one)).await,
+        "identity_to_role" => rows.each(schema.roles(), |rows, one| identities(rows, one)).await,
         "role_attributes" => rows.each(schema.roles(), |rows, one| attributes(rows, one)).await,
         _ => {}
     }
@@ -49,6 +50,12 @@ fn permissions(rows: &mut RowBuilder, role: &Role) {
             ("resource", resource.as_str().into()),
             ("permissions", set(permissions)),
         ]);
+    }
+}
+
+fn identities(rows: &mut RowBuilder, role: &Role) {
+    for identity in &role.identities {
+        rows.row([("identity", identity.as_str().into()), ("role", role.name.as_str().into())]);
     }
 }
 

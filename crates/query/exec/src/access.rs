@@ -3,6 +3,7 @@
 //! Reads and writes of tables cost two lookups by hash and allocate nothing once the role and the table are known to the shard
 //! (`auth::AccessCache`). Statements that change the schema are rare, and name their resources.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -55,6 +56,16 @@ impl Access {
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// A directory decides on the roles of roles.
+    pub(crate) fn follow_directory(&self) {
+        self.cache.follow_directory();
+    }
+
+    /// The roles of a role by its groups in the directory.
+    pub(crate) fn set_directory_roles(&self, role: &str, roles: Option<BTreeSet<String>>) {
+        self.cache.set_directory_roles(role, roles);
     }
 
     /// How the requests of a role are served.

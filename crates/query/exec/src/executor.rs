@@ -1,6 +1,7 @@
 //! The executor of one shard: runs plans with the values of a request, and hands their rows to a sink.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -107,6 +108,21 @@ impl<C: Coordinator> Executor<C> {
     /// Has requests audited from now on, or not any more.
     pub fn audit_with(&self, log: Option<Rc<dyn AuditLog>>) {
         self.audit.replace(log);
+    }
+
+    /// A time UUID of now, as `now()` gives them.
+    pub fn time_uuid(&self) -> [u8; 16] {
+        self.call.time_uuid()
+    }
+
+    /// A directory decides on the roles of roles from now on, and not the schema: [`Self::set_directory_roles`] sets them.
+    pub fn follow_directory(&self) {
+        self.access.follow_directory();
+    }
+
+    /// The roles of a role by its groups in the directory; none when they are not known (any more).
+    pub fn set_directory_roles(&self, role: &str, roles: Option<BTreeSet<String>>) {
+        self.access.set_directory_roles(role, roles);
     }
 
     /// Whether there is an audit log.

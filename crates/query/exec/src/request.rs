@@ -53,6 +53,8 @@ pub struct ExecLimits {
     pub authorizes: bool,
     /// Whether `network_authorizer` looks at the datacenters of roles.
     pub restricts_datacenters: bool,
+    /// Whether `role_manager` has a directory decide on the roles of roles.
+    pub directory_roles: bool,
     /// `auth_bcrypt_gensalt_log2_rounds`, the cost of passwords' hashes.
     pub bcrypt_cost: u32,
     /// `materialized_views_enabled`
@@ -85,6 +87,7 @@ impl Default for ExecLimits {
             prepared_bytes: 10 << 20,
             authorizes: false,
             restricts_datacenters: false,
+            directory_roles: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
             materialized_views: true,
             default_keyspace_rf: 1,

@@ -29,3 +29,7 @@ pub const EXPIRED: Certificate = certificate!("expired");
 pub const MISNAMED: Certificate = certificate!("misnamed");
 /// Issued by another authority.
 pub const STRANGER: Certificate = certificate!("stranger");
+/// An authority of clients.
+pub const CLIENT_AUTHORITY: &[u8] = include_bytes!("../testdata/tls/clients.pem");
+/// Issued by that authority, with `spiffe://torc/ann` among its alternative names, and the organization `Torc, CN=root`.
+pub const ANN: Certificate = certificate!("ann");

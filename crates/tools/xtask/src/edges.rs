@@ -54,6 +54,7 @@ pub const TABLE: &[Row] = &[
     row("cql", "protocol", ""),
     row("wire", "protocol", "stdx topology"),
     row("items", "protocol", ""),
+    row("ldap", "protocol", ""),
     row("views", "protocol", "types schema mutation"),
     row("cdc", "protocol", "stdx types schema mutation topology"),
     // network: bytes between nodes.
@@ -110,7 +111,7 @@ pub const TABLE: &[Row] = &[
     row(
         "server",
         "node",
-        "stdx schema rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo",
+        "stdx schema rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo ldap",
     ),
     row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).

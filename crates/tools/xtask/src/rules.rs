@@ -77,6 +77,7 @@ const READERS: &[&str] = &[
     "crates/protocol/cql/src/lib.rs",
     "crates/protocol/gossip/src/lib.rs",
     "crates/protocol/items/src/lib.rs",
+    "crates/protocol/ldap/src/lib.rs",
     "crates/protocol/raft/src/lib.rs",
     "crates/protocol/wire/src/lib.rs",
     "crates/query/auth/src/password.rs",

@@ -309,6 +309,11 @@ impl Schema {
         self.roles.get(name)
     }
 
+    /// The role as which a client with a certificate of this identity authenticates.
+    pub fn role_of_identity(&self, identity: &str) -> Option<&Arc<Role>> {
+        self.roles.values().find(|role| role.identities.contains(identity))
+    }
+
     /// The schema with this role added or replaced.
     pub fn with_role(mut self, role: Role) -> Self {
         self.roles.insert(role.name.clone(), Arc::new(role));

@@ -21,6 +21,8 @@ pub struct Role {
     pub datacenters: Option<BTreeSet<String>>,
     /// The service level that is attached to it itself.
     pub service_level: Option<String>,
+    /// Identities of certificates with which clients authenticate as it; each belongs to one role.
+    pub identities: BTreeSet<String>,
 }
 
 impl Role {

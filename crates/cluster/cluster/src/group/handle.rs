@@ -19,8 +19,9 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS,
-    STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
+    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES,
+    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -87,7 +88,7 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 7] = [
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 8] = [
         ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
         ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
         ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
@@ -99,6 +100,7 @@ fn unreadable_for<'m>(
         ("REDUCEFUNC", STATE_VERSION_OF_REDUCE_FUNCTIONS, SchemaEdit::is_about_reduce_functions),
         ("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl),
         ("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes),
+        ("identities of certificates", STATE_VERSION_OF_IDENTITIES, SchemaEdit::is_about_identities),
     ];
     features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))
 }
@@ -566,5 +568,11 @@ mod tests {
         assert!(why.contains("local indexes"), "{why}");
         assert_eq!(unreadable_for(&global, members.iter()), None);
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
+        let mut known = schema::Role::new("ann");
+        let members = [member(STATE_VERSION, MemberStatus::Normal), member(6, MemberStatus::Normal)];
+        assert_eq!(unreadable_for(&[SchemaEdit::PutRole(known.clone())], members.iter()), None);
+        known.identities.insert("spiffe://torc/ann".to_owned());
+        let why = unreadable_for(&[SchemaEdit::PutRole(known)], members.iter()).expect("one would forget it");
+        assert!(why.contains("identities of certificates"), "{why}");
     }
 }

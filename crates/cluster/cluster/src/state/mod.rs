@@ -29,8 +29,8 @@ pub use topology_change::{ChangeStep, TopologyChange};
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
 /// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions, TTL
-/// columns and local indexes, which older versions cannot all decode: a node with such a version is not let in.
-pub const STATE_VERSION: u32 = 6;
+/// columns and local indexes, since 7 of identities of certificates, which older versions cannot all decode: a node with such a version is not let in.
+pub const STATE_VERSION: u32 = 7;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
@@ -52,6 +52,9 @@ pub const STATE_VERSION_OF_LOCAL_INDEXES: u32 = 6;
 
 /// The first version that stores functions that merge the states of an aggregate.
 pub const STATE_VERSION_OF_REDUCE_FUNCTIONS: u32 = 6;
+
+/// The first version that stores the identities of certificates with which clients authenticate as a role.
+pub const STATE_VERSION_OF_IDENTITIES: u32 = 7;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -226,7 +226,8 @@ fn role() -> impl Strategy<Value = Role> {
     let permissions = prop::collection::btree_map(text(), prop::collection::btree_set(text(), 0..3), 0..3);
     let texts = (text(), prop::option::of(text()), prop::option::of(text()));
     let datacenters = prop::option::of(prop::collection::btree_set(text(), 0..3));
-    (texts, any::<bool>(), any::<bool>(), members, permissions, datacenters).prop_map(
+    let identities = prop::collection::btree_set(text(), 0..3);
+    (texts, any::<bool>(), any::<bool>(), members, permissions, datacenters, identities).prop_map(
         |(
             (name, salted_hash, service_level),
             can_login,
@@ -234,6 +235,7 @@ fn role() -> impl Strategy<Value = Role> {
             member_of,
             permissions,
             datacenters,
+            identities,
         )| Role {
             name,
             can_login,
@@ -243,6 +245,7 @@ fn role() -> impl Strategy<Value = Role> {
             member_of,
             permissions,
             service_level,
+            identities,
         },
     )
 }

@@ -9,7 +9,7 @@ use dynamo::{HandOverEndpoint, HttpLimits, Isolation, Server, hand_over_mesh};
 use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
 use rt_sim::{Config, NodeConfig, Simulation};
 use testkit::certificates::{AUTHORITY, NODE};
-use tls::{Credentials, Pem, Policy};
+use tls::{ClientAuth, Credentials, Pem, Policy};
 
 use crate::api;
 use crate::memory::Memory;
@@ -27,7 +27,7 @@ fn credentials() -> Arc<Credentials> {
         key: NODE.key.to_vec(),
         truststore: Some(AUTHORITY.to_vec()),
     };
-    let policy = Policy { require_client_auth: false, verify_names: true };
+    let policy = Policy { client_auth: ClientAuth::No, verify_names: true };
     Arc::new(Credentials::new(pem, policy).expect("the certificates of the tests are good"))
 }
 

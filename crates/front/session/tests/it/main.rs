@@ -1,6 +1,7 @@
 //! Tests of connections, from the client's side of a network in memory.
 
 mod backend;
+mod certificates;
 mod client;
 mod events;
 mod flood;

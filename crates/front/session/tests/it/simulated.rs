@@ -11,7 +11,7 @@ use rt::{Group, LocalBoxFuture, Rt, ShardMain};
 use rt_sim::{Config, LinkConfig, NodeConfig, Rng, Simulation};
 use session::{AllowAll, ClientTls, SessionConfig, Sessions, SessionsEndpoint, sessions_mesh};
 use testkit::certificates::{AUTHORITY, NODE};
-use tls::{Credentials, Pem, Policy};
+use tls::{ClientAuth, Credentials, Pem, Policy};
 use wire::Version;
 use wire::client::{Answer, AnswerBody, ResultBody};
 
@@ -29,7 +29,7 @@ fn credentials() -> Arc<Credentials> {
         key: NODE.key.to_vec(),
         truststore: Some(AUTHORITY.to_vec()),
     };
-    let policy = Policy { require_client_auth: true, verify_names: true };
+    let policy = Policy { client_auth: ClientAuth::Required, verify_names: true };
     Arc::new(Credentials::new(pem, policy).expect("the certificates of the tests are good"))
 }
 

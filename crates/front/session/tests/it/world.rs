@@ -8,8 +8,8 @@ use std::time::Duration;
 use rt::sync::Semaphore;
 use rt::{LocalBoxFuture, Rt};
 use session::{
-    AllowAll, Authenticator, Client, NodeDescription, SessionConfig, Sessions, Statement, StatementMessage,
-    StatementProcessor, sessions_mesh,
+    AllowAll, Authenticator, Client, ClientTls, NodeDescription, SessionConfig, Sessions, Statement,
+    StatementMessage, StatementProcessor, sessions_mesh,
 };
 use wire::{ColumnSpec, CqlError, ErrorKind, Metadata, ResponseWriter, TypeOption, Version};
 
@@ -184,6 +184,17 @@ pub fn run_with<F: Future<Output = ()> + 'static>(
     authenticator: impl Fn() -> Rc<dyn Authenticator>,
     test: impl FnOnce(World) -> F,
 ) {
+    run_secured(shard_count, config, None, authenticator, test);
+}
+
+/// The same, where clients may have to use TLS.
+pub fn run_secured<F: Future<Output = ()> + 'static>(
+    shard_count: u16,
+    config: SessionConfig,
+    tls: Option<ClientTls>,
+    authenticator: impl Fn() -> Rc<dyn Authenticator>,
+    test: impl FnOnce(World) -> F,
+) {
     let shards = Shards::new(shard_count);
     let begun = Rc::new(Cell::new(0));
     let gate = Semaphore::new(0);
@@ -193,7 +204,7 @@ pub fn run_with<F: Future<Output = ()> + 'static>(
     };
     let sessions: Vec<_> = shards.rts.iter().zip(sessions_mesh(shard_count)).map(start).collect();
     let first = sessions[0].clone();
-    shards.block_on(async move { first.listen().await }).expect("the addresses are free");
+    shards.block_on(async move { first.listen_with(tls).await }).expect("the addresses are free");
     let clock = Rc::clone(&shards.clock);
     let world = World { rt: shards.rts[0].clone(), sessions, begun, gate, clock };
     shards.block_on(test(world));

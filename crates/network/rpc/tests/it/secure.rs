@@ -7,7 +7,7 @@ use rpc::{EncryptBetween, Near, PeerInfo, Peers, RpcConfig, RpcError, Secure, Ve
 use rt::{ConnectOptions, ShardId};
 use rt_sim::{LinkConfig, Simulation};
 use testkit::certificates::{AUTHORITY, Certificate, NODE, STRANGER};
-use tls::{Credentials, Pem, Policy};
+use tls::{ClientAuth, Credentials, Pem, Policy};
 
 use crate::harness::*;
 
@@ -17,7 +17,7 @@ fn secure(of: Certificate, between: EncryptBetween) -> Secure {
         key: of.key.to_vec(),
         truststore: Some(AUTHORITY.to_vec()),
     };
-    let policy = Policy { require_client_auth: true, verify_names: false };
+    let policy = Policy { client_auth: ClientAuth::Required, verify_names: false };
     let credentials = Credentials::new(pem, policy).expect("the certificates of the tests are good");
     Secure { credentials: Arc::new(credentials), between }
 }

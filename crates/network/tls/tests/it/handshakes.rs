@@ -5,7 +5,7 @@ use std::time::Duration;
 use rt::{Rt, Stream};
 use rt_sim::Config;
 use testkit::certificates::{AUTHORITY, EXPIRED, MISNAMED, NODE, STRANGER};
-use tls::{Credentials, Pem, Policy, TlsError};
+use tls::{ClientAuth, Credentials, Pem, Policy, TlsError};
 
 use crate::world::{LENIENT, LIMIT, STRICT, credentials, meet, pem, shake};
 
@@ -171,7 +171,7 @@ fn files_that_make_no_sense_are_named() {
 
 #[test]
 fn changed_files_count_for_the_next_connection() {
-    let policy = Policy { require_client_auth: false, ..STRICT };
+    let policy = Policy { client_auth: ClientAuth::No, ..STRICT };
     let server = credentials(EXPIRED, policy);
     assert!(shake(server.clone(), credentials(NODE, policy)).1.is_err());
     assert_eq!(server.replace(pem(EXPIRED)), Ok(false), "nothing has changed");

@@ -9,13 +9,13 @@ use std::time::Duration;
 use rt::{ConnectOptions, Group, ListenOptions, Rt, ShardMain, Stream, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use testkit::certificates::{AUTHORITY, Certificate};
-use tls::{Accepted, Credentials, Pem, Policy, TlsError};
+use tls::{Accepted, ClientAuth, Credentials, Pem, Policy, TlsError};
 
 pub const LIMIT: Duration = Duration::from_secs(5);
 const PORT: u16 = 7000;
 
-pub const STRICT: Policy = Policy { require_client_auth: true, verify_names: true };
-pub const LENIENT: Policy = Policy { require_client_auth: false, verify_names: false };
+pub const STRICT: Policy = Policy { client_auth: ClientAuth::Required, verify_names: true };
+pub const LENIENT: Policy = Policy { client_auth: ClientAuth::No, verify_names: false };
 
 pub fn pem(of: Certificate) -> Pem {
     Pem { certificate: of.certificate.to_vec(), key: of.key.to_vec(), truststore: Some(AUTHORITY.to_vec()) }
@@ -71,7 +71,7 @@ pub fn meet<A: 'static, C: 'static, FA: Future<Output = A> + 'static, FC: Future
 /// Handshakes of both sides with these credentials, and one word in each direction.
 pub fn shake(server: Arc<Credentials>, client: Arc<Credentials>) -> (Result<(), String>, Result<(), String>) {
     let accept = move |rt: Rt, stream: Stream| async move {
-        let Accepted { stream, encrypted } =
+        let Accepted { stream, encrypted, .. } =
             tls::accept(&rt, stream, &server, false, LIMIT).await.map_err(|error| error.to_string())?;
         assert!(encrypted);
         word(&stream).await

@@ -30,12 +30,19 @@ impl Config {
         is_syslog.then(|| SyslogTarget::parse(&self.audit_logging_options_syslog_target)).flatten()
     }
 
+    /// Whether the audit log is a table.
+    pub(crate) fn audits_to_table(&self) -> bool {
+        is_class(&self.audit_logging_options_logger, "TableAuditLogger")
+    }
+
     pub(super) fn check_audit(&self) -> Result<(), ConfigError> {
         self.audit_filter()?;
         let logger = &self.audit_logging_options_logger;
         let is_syslog = is_class(logger, "SyslogAuditLogger");
-        if self.audit_logging_options_enabled && !is_syslog && !is_class(logger, "FileAuditLogger") {
-            let expected = "expected FileAuditLogger, lines of text in files, or SyslogAuditLogger";
+        let is_known = is_syslog || self.audits_to_table() || is_class(logger, "FileAuditLogger");
+        if self.audit_logging_options_enabled && !is_known {
+            let expected =
+                "expected FileAuditLogger, lines of text in files, SyslogAuditLogger or TableAuditLogger";
             return Err(refused("audit_logging_options: logger", logger.clone(), expected));
         }
         let target = &self.audit_logging_options_syslog_target;

@@ -1,8 +1,89 @@
 //! Options of authentication and authorisation that must go together.
 
+use auth::RoleQueries;
 use auth::password::{COST_MAX, COST_MIN, Hash};
+use tls::ClientAuth;
 
+use super::options::refused;
 use super::{Config, ConfigError};
+
+/// How clients authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Authentication {
+    /// The class that does so, as AUTHENTICATE names it.
+    pub(crate) class: &'static str,
+    /// By the certificates that they show.
+    pub(crate) certificates: Option<CertificateNaming>,
+    /// By a password that the roles have; where certificates count, too, those clients that show none.
+    pub(crate) passwords: bool,
+    /// By a password that the directory has.
+    pub(crate) directory: bool,
+}
+
+/// How a certificate gives the role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateNaming {
+    /// By an identity that ADD IDENTITY has given to the role: Cassandra's.
+    Identity,
+    /// By `auth_certificate_role_queries`: ScyllaDB's.
+    Queries,
+}
+
+impl Authentication {
+    /// The class that AUTHENTICATE names: clients know the mechanism by it, and a directory's is that of passwords.
+    pub(crate) fn announced(&self) -> &'static str {
+        if self.directory { "org.apache.cassandra.auth.PasswordAuthenticator" } else { self.class }
+    }
+}
+
+const METHODS: [Authentication; 7] = [
+    Authentication {
+        class: "com.scylladb.auth.LdapAuthenticator",
+        certificates: None,
+        passwords: false,
+        directory: true,
+    },
+    Authentication {
+        class: "org.apache.cassandra.auth.AllowAllAuthenticator",
+        certificates: None,
+        passwords: false,
+        directory: false,
+    },
+    Authentication {
+        class: "org.apache.cassandra.auth.PasswordAuthenticator",
+        certificates: None,
+        passwords: true,
+        directory: false,
+    },
+    Authentication {
+        class: "org.apache.cassandra.auth.MutualTlsAuthenticator",
+        certificates: Some(CertificateNaming::Identity),
+        passwords: false,
+        directory: false,
+    },
+    Authentication {
+        class: "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator",
+        certificates: Some(CertificateNaming::Identity),
+        passwords: true,
+        directory: false,
+    },
+    Authentication {
+        class: "com.scylladb.auth.CertificateAuthenticator",
+        certificates: Some(CertificateNaming::Queries),
+        passwords: false,
+        directory: false,
+    },
+    Authentication {
+        class: "com.scylladb.auth.CertificateOrPasswordAuthenticator",
+        certificates: Some(CertificateNaming::Queries),
+        passwords: true,
+        directory: false,
+    },
+];
+
+fn short(class: &str) -> &str {
+    class.rsplit('.').next().unwrap_or(class)
+}
 
 /// Whether an option names a class, short or in full.
 pub(crate) fn is_class(value: &str, class: &str) -> bool {
@@ -10,10 +91,52 @@ pub(crate) fn is_class(value: &str, class: &str) -> bool {
 }
 
 impl Config {
+    /// How clients authenticate; none when `authenticator` names no known class.
+    pub(crate) fn authentication(&self) -> Option<Authentication> {
+        METHODS.into_iter().find(|method| is_class(&self.authenticator, short(method.class)))
+    }
+
+    /// Refuses an unknown authenticator, and one that lacks the certificates of clients.
+    fn check_authenticator(&self) -> Result<(), ConfigError> {
+        let name = "authenticator";
+        let Some(method) = self.authentication() else {
+            let known: Vec<&str> = METHODS.iter().map(|method| short(method.class)).collect();
+            return Err(refused(name, &self.authenticator, format!("expected {}", known.join(" or "))));
+        };
+        if !is_class(&self.authenticator_validator_class_name, "SpiffeCertificateValidator") {
+            let expected = "expected SpiffeCertificateValidator";
+            return Err(refused(
+                "authenticator: validator_class_name",
+                &self.authenticator_validator_class_name,
+                expected,
+            ));
+        }
+        RoleQueries::parse(&self.auth_certificate_role_queries).map_err(|error| {
+            refused("auth_certificate_role_queries", &self.auth_certificate_role_queries, error)
+        })?;
+        let enabled = self.client_encryption_options_enabled;
+        let asked = self.client_encryption_options_require_client_auth;
+        let (fits, needed) = match (method.certificates, method.passwords) {
+            (None, _) => return Ok(()),
+            (Some(_), false) => (asked == ClientAuth::Required, "true"),
+            (Some(_), true) => (asked != ClientAuth::No, "optional/true"),
+        };
+        if enabled && fits {
+            return Ok(());
+        }
+        Err(ConfigError::Conflict(format!(
+            "{} requires client_encryption_options.enabled to be true & client_encryption_options.require_client_auth to \
+             be {needed}",
+            short(method.class)
+        )))
+    }
+
     pub(super) fn check_auth(&self) -> Result<(), ConfigError> {
         let value = |name: &str, value: String, expected: &str| {
             Err(ConfigError::Value { name: name.to_owned(), value, expected: expected.to_owned() })
         };
+        self.check_authenticator()?;
+        self.check_directory()?;
         for (option, authorizer) in
             [("authorizer", &self.authorizer), ("network_authorizer", &self.network_authorizer)]
         {
@@ -21,7 +144,7 @@ impl Config {
                 || is_class(authorizer, "CassandraNetworkAuthorizer");
             if asks && is_class(&self.authenticator, "AllowAllAuthenticator") {
                 return Err(ConfigError::Conflict(format!(
-                    "AllowAllAuthenticator can't be used with {authorizer}: set authenticator to PasswordAuthenticator, or \
+                    "AllowAllAuthenticator can't be used with {authorizer}: set authenticator to another, as PasswordAuthenticator, or \
                      {option} to its default"
                 )));
             }
@@ -65,8 +188,67 @@ mod tests {
         }
         let unnamed = Config { auth_superuser_name: String::new(), ..Config::default() };
         assert!(unnamed.check().is_err());
-        assert!(checked("authenticator: LdapAuthenticator").unwrap_err().contains("PasswordAuthenticator"));
+        assert!(
+            checked("authenticator: KerberosAuthenticator").unwrap_err().contains("PasswordAuthenticator")
+        );
         assert!(checked("auth_bcrypt_gensalt_log2_rounds: 31").is_err());
+    }
+
+    #[test]
+    fn authentication_by_certificates_needs_them() {
+        let tls = |asked: &str| {
+            format!(
+                "client_encryption_options: {{enabled: true, certificate: c, keyfile: k, truststore: t, require_client_auth: {asked}}}"
+            )
+        };
+        let with =
+            |authenticator: &str, rest: &str| checked(&format!("authenticator: {authenticator}\n{rest}"));
+        for (strict, lenient) in [
+            ("MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"),
+            ("com.scylladb.auth.CertificateAuthenticator", "CertificateOrPasswordAuthenticator"),
+        ] {
+            let error = with(strict, &tls("optional")).unwrap_err();
+            assert!(error.contains("client_encryption_options.require_client_auth to be true"), "{error}");
+            let error = with(lenient, &tls("false")).unwrap_err();
+            assert!(
+                error.contains("client_encryption_options.require_client_auth to be optional/true"),
+                "{error}"
+            );
+            assert!(with(lenient, "").unwrap_err().contains("client_encryption_options.enabled to be true"));
+            for asked in ["true", "optional"] {
+                with(lenient, &tls(asked)).expect("it may show a certificate");
+            }
+            let config = with(strict, &tls("true")).expect("it shows a certificate");
+            assert!(!config.asks_nobody() && config.authentication().is_some_and(|how| !how.passwords));
+        }
+    }
+
+    #[test]
+    fn parameters_of_authenticators_are_read() {
+        let tls = "client_encryption_options: {enabled: true, certificate: c, keyfile: k, truststore: t, require_client_auth: true}";
+        let class =
+            "authenticator:\n  class_name: org.apache.cassandra.auth.MutualTlsAuthenticator\n  parameters:";
+        let with = |parameters: &str| checked(&format!("{tls}\n{class}{parameters}"));
+        with(" {validator_class_name: org.apache.cassandra.auth.SpiffeCertificateValidator}").expect("known");
+        with("\n  - validator_class_name: SpiffeCertificateValidator").expect("a list of parameters");
+        let error = with(" {validator_class_name: com.example.Mine}").unwrap_err();
+        assert!(error.contains("expected SpiffeCertificateValidator"), "{error}");
+        assert!(with(" {validator: x}").unwrap_err().contains("authenticator_validator"));
+        let queries = |text: &str| {
+            checked(&format!(
+                "{tls}\nauthenticator: CertificateAuthenticator\nauth_certificate_role_queries:\n{text}"
+            ))
+        };
+        let config = queries(
+            "  - source: SUBJECT\n    query: CN=([^,\\s]+)\n  - {source: ALTNAME, query: 'URI=(.*)$'}",
+        );
+        let queries_of = |config: Config| config.auth_certificate_role_queries;
+        assert_eq!(queries_of(config.expect("two queries")), "SUBJECT CN=([^,\\s]+)\nALTNAME URI=(.*)$");
+        assert!(queries("  - {source: ISSUER, query: (a)}").unwrap_err().contains("no source"));
+        assert!(queries("  - {source: SUBJECT}").unwrap_err().contains("source and query"));
+        assert!(
+            queries("  - {source: SUBJECT, query: (a), more: b}").unwrap_err().contains("source and query")
+        );
     }
 
     #[test]

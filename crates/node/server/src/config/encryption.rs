@@ -71,7 +71,7 @@ impl Config {
         self.internode_files()?;
         let clients = self.client_files()?;
         self.alternator_files()?;
-        if self.client_encryption_options_require_client_auth
+        if self.client_encryption_options_require_client_auth != tls::ClientAuth::No
             && clients.is_some_and(|files| files.truststore.is_none())
         {
             return Err(lacks("client_encryption_options", "truststore"));

@@ -86,7 +86,6 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("max_value_size", NotBuilt),
     ("native_transport_allow_older_protocols", Only(&["true"])),
     ("native_transport_rate_limiting_enabled", Only(&["false"])),
-    ("role_manager", Only(&["CassandraRoleManager"])),
     ("rpc_interface", Refused(ADDRESS)),
     ("sasi_indexes_enabled", NotBuilt),
     ("scripted_user_defined_functions_enabled", NotBuilt),

@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod cluster;
 mod connections;
+mod directory;
 mod encryption;
 mod foreign;
 mod guardrails;
@@ -17,7 +18,7 @@ mod snitch;
 mod value;
 mod yaml;
 
-pub(crate) use auth::is_class;
+pub(crate) use auth::{Authentication, CertificateNaming, is_class};
 pub(crate) use encryption::EncryptionFiles;
 pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};

@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tls::ClientAuth;
+
 use super::value::{OptionValue, Secret, Size};
 use super::{ConfigError, nearest};
 
@@ -159,7 +161,7 @@ options! {
     client_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to clients, and of those between it and the authority.";
     client_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
     client_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates clients must have, where require_client_auth asks for them.";
-    client_encryption_options_require_client_auth: bool = false, "Clients must show a certificate.";
+    client_encryption_options_require_client_auth: ClientAuth = ClientAuth::No, "Whether clients show a certificate: true, false, or optional, where one that is shown must be good.";
     native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then uses TLS.";
     native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then uses TLS.";
     internode_compression: String = "dc".to_owned(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
@@ -336,7 +338,7 @@ options! {
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
     audit_logging_options_enabled: bool = false, live "Audit log: who did what is written to files, a line for each request.";
-    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog.";
+    audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog; TableAuditLogger, rows of audit.audit_log.";
     audit_logging_options_syslog_target: String = "/dev/log".to_owned(), "Where SyslogAuditLogger sends: the path of a socket for datagrams, or an address with its port for UDP.";
     audit_logging_options_audit_logs_dir: Option<PathBuf> = None, "Directory of the audit log; beside the data by default.";
     audit_logging_options_included_keyspaces: String = String::new(), live "Keyspaces that are audited, separated by commas; all by default.";
@@ -366,12 +368,25 @@ options! {
     native_transport_max_concurrent_connections_per_ip: u64 = 0, "Connections of one client address; 0 for no limit.";
     #[alias("native_transport_idle_timeout_in_ms", "ms")]
     native_transport_idle_timeout: Duration = Duration::ZERO, "Time after which an idle connection is closed; 0 for never.";
-    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all) or PasswordAuthenticator.";
+    authenticator: String = "AllowAllAuthenticator".to_owned(), "How clients prove who they are: AllowAllAuthenticator (not at all), PasswordAuthenticator, MutualTlsAuthenticator or CertificateAuthenticator (by their certificates), MutualTlsWithPasswordFallbackAuthenticator or CertificateOrPasswordAuthenticator (either), or LdapAuthenticator (by a password that a directory has).";
+    authenticator_validator_class_name: String = "SpiffeCertificateValidator".to_owned(), "How the authenticators of Cassandra find the identity in a certificate: only SpiffeCertificateValidator, the first URI among its alternative names that begins with spiffe://.";
+    auth_certificate_role_queries: String = r"SUBJECT CN=([^,\s]+)".to_owned(), "How the authenticators of ScyllaDB find the role in a certificate: on each line SUBJECT or ALTNAME and a regular expression with one group; the first that matches counts.";
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Whether roles need permissions: AllowAllAuthorizer (no) or CassandraAuthorizer.";
     network_authorizer: String = "AllowAllNetworkAuthorizer".to_owned(), "Whether roles may log in only in their datacenters: AllowAllNetworkAuthorizer (no) or CassandraNetworkAuthorizer.";
     auth_superuser_name: String = "cassandra".to_owned(), "Name of the superuser that is created where there is no role yet.";
+    auth_superuser_identity: String = String::new(), "Identity of a certificate with which clients authenticate as that superuser.";
     auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
     auth_bcrypt_gensalt_log2_rounds: u32 = 10, live "Cost of the hashes of passwords, as a power of two: each step doubles the time of a login.";
+    role_manager: String = "CassandraRoleManager".to_owned(), "Where the roles of roles are: CassandraRoleManager, or LDAPRoleManager, by the groups that a directory has them in.";
+    ldap_authentication_url_template: String = String::new(), "URL of the directory (ldap, ldaps) by which LdapAuthenticator finds the entry of {USER}, whose password counts: by a search with a filter, or by its name.";
+    ldap_url_template: String = String::new(), "URL of the directory with the search by which LDAPRoleManager finds the groups of {USER}, which stands in the filter.";
+    ldap_attr_role: String = String::new(), "The attribute of a group that has the name of its role.";
+    ldap_bind_dn: String = String::new(), "The name by which searches are made; none for anonymous ones.";
+    ldap_bind_passwd: Secret = Secret::default(), "Its password.";
+    ldap_start_tls: bool = false, "Connections to ldap URLs change to TLS before anything is said.";
+    ldap_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates the directory must have.";
+    ldap_timeout: Duration = Duration::from_secs(5), "How long a conversation with the directory may take.";
+    ldap_cache_validity: Duration = Duration::from_secs(60), "How long a password that was right counts without asking again, and how often the groups of users are looked up again; 0 for at each login.";
     auth_failed_logins_max: u32 = 20, "Failed logins in a row after which a shard refuses an address; 0 for no limit.";
     auth_lockout_duration: Duration = Duration::from_secs(30), "How long an address is refused then.";
     partitioner: String = "org.apache.cassandra.dht.Murmur3Partitioner".to_owned(), "Only Murmur3Partitioner.";
@@ -428,7 +443,6 @@ impl Config {
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
         one_of("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
-        one_of("authenticator", &self.authenticator, &["AllowAllAuthenticator", "PasswordAuthenticator"])?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;

@@ -74,6 +74,25 @@ impl OptionValue for bool {
     }
 }
 
+impl OptionValue for tls::ClientAuth {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("optional") {
+            return Ok(Self::Optional);
+        }
+        let required = bool::parse(text).map_err(|_| "expected true, false or optional".to_owned())?;
+        Ok(if required { Self::Required } else { Self::No })
+    }
+
+    fn show(&self) -> String {
+        let shown = match self {
+            Self::No => "false",
+            Self::Optional => "optional",
+            Self::Required => "true",
+        };
+        shown.to_owned()
+    }
+}
+
 macro_rules! numbers {
     ($kind:literal: $($ty:ty),*) => {$(
         impl OptionValue for $ty {

@@ -52,6 +52,11 @@ impl Config {
     }
 
     fn set_value(&mut self, name: &str, value: &Value, left_out: &mut LeftOut) -> Result<(), ConfigError> {
+        if let ("authenticator", Value::Mapping(class)) = (name, value) {
+            for (name, value) in parameters(class)? {
+                self.set_value(&format!("authenticator_{name}"), value, left_out)?;
+            }
+        }
         if !self.has(name)
             && let Some(standing) = standing(name)
         {
@@ -121,17 +126,48 @@ fn flatten(name: &str, value: &Value) -> Result<Option<String>, ConfigError> {
                     .to_owned(),
             )
         })?,
+        Value::Sequence(items) if name == "auth_certificate_role_queries" => role_queries(items).ok_or_else(|| {
+            ConfigError::Yaml(format!("option {name}: expected a list whose elements have source and query"))
+        })?,
         Value::Sequence(items) => {
             let items = items.iter().map(|item| flatten(name, item).and_then(|text| text.ok_or_else(wrong)));
             items.collect::<Result<Vec<_>, _>>()?.join(",")
         }
-        // A class with parameters; the supported classes need none.
+        // A class with parameters, which are options of their own where it has any.
         Value::Mapping(options) => match options.get("class_name") {
             Some(Value::String(class)) => class.clone(),
             _ => return Err(wrong()),
         },
         Value::Tagged(_) => return Err(wrong()),
     }))
+}
+
+/// The parameters of a class: a mapping, or a list of them.
+fn parameters(class: &serde_yaml_ng::Mapping) -> Result<Vec<(&str, &Value)>, ConfigError> {
+    let wrong =
+        || ConfigError::Yaml("the parameters of a class are lines of the form `name: value`".to_owned());
+    let all: Vec<&Value> = match class.get("parameters") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Sequence(items)) => items.iter().collect(),
+        Some(one) => vec![one],
+    };
+    let mut out = Vec::new();
+    for mapping in all {
+        for (name, value) in mapping.as_mapping().ok_or_else(wrong)? {
+            out.push((name.as_str().ok_or_else(wrong)?, value));
+        }
+    }
+    Ok(out)
+}
+
+/// ScyllaDB's `auth_certificate_role_queries: [{source: …, query: …}]`, each on a line.
+fn role_queries(items: &[Value]) -> Option<String> {
+    let line = |item: &Value| {
+        let fields = item.as_mapping().filter(|fields| fields.len() == 2)?;
+        let query = fields.get("query")?.as_str().filter(|query| !query.contains('\n'))?;
+        Some(format!("{} {query}", fields.get("source")?.as_str()?))
+    };
+    items.iter().map(line).collect::<Option<Vec<_>>>().map(|lines| lines.join("\n"))
 }
 
 /// Cassandra's `seed_provider: [{class_name: …, parameters: [{seeds: "a,b"}]}]`.

@@ -790,6 +790,52 @@ fn requests_are_audited_to_syslog() {
     assert!(received("DescribeTable").contains("|category:"), "the operation is in an entry");
 }
 
+/// Entries go to the table of ScyllaDB: those of logins, of statements with their consistency level, and of failures.
+#[test]
+fn requests_are_audited_to_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path())
+        .option("audit_logging_options_enabled", "true")
+        .option("audit_logging_options_logger", "TableAuditLogger")
+        .option("audit_logging_options_excluded_keyspaces", "audit,system,system_schema")
+        .option("authenticator", "PasswordAuthenticator")
+        .start();
+    let address = (node.address, 9042).into();
+    assert!(Client::log_in(address, "cassandra", "wrong").is_err());
+    let mut client = Client::log_in(address, "cassandra", "cassandra").expect("the password is right");
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    client.query("CREATE ROLE ann WITH PASSWORD = 'secret'");
+    client.query("INSERT INTO ks.t (k) VALUES (1)");
+    let begun = std::time::Instant::now();
+    let text =
+        |cell: &Option<Vec<u8>>| String::from_utf8_lossy(cell.as_deref().unwrap_or_default()).into_owned();
+    let columns =
+        "category, table_name, keyspace_name, username, operation, consistency, error, date, event_time";
+    let rows = loop {
+        let rows = client.rows(&format!("SELECT {columns} FROM audit.audit_log"));
+        if rows.iter().any(|row| text(&row[4]).starts_with("INSERT")) {
+            break rows;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "the entries are not there: {rows:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let of = |operation: &str| {
+        let row = rows.iter().find(|row| text(&row[4]).starts_with(operation));
+        let row = row.unwrap_or_else(|| panic!("no {operation} in {rows:?}"));
+        let fields: Vec<String> = row[..4].iter().map(text).collect();
+        (fields.join(","), row[6].clone().unwrap_or_default())
+    };
+    assert_eq!(of("LOGIN FAILURE"), ("AUTH,,,cassandra".to_owned(), vec![1]));
+    assert_eq!(of("LOGIN SUCCESSFUL"), ("AUTH,,,cassandra".to_owned(), vec![0]));
+    assert_eq!(of("CREATE KEYSPACE ks"), ("DDL,,ks,cassandra".to_owned(), vec![0]));
+    assert_eq!(of("INSERT INTO ks.t"), ("DML,t,ks,cassandra".to_owned(), vec![0]));
+    let insert = rows.iter().find(|row| text(&row[4]).starts_with("INSERT")).expect("it was there");
+    assert_eq!(text(&insert[5]), "ONE");
+    assert!(rows.iter().all(|row| !text(&row[4]).contains("secret")), "passwords are left out");
+}
+
 /// Tables about the statements, batches, log and indexes of a node.
 #[test]
 fn virtual_tables_show_what_runs() {

@@ -116,3 +116,32 @@ fn service_levels_of_granted_roles_are_combined() {
         assert_eq!((found.level.timeout, found.level.shares), (None, 1000), "{other}");
     }
 }
+
+/// The groups of a directory stand in the place of the schema's memberships, as they are known; others are nobody's.
+#[test]
+fn a_directory_decides_on_the_roles_of_a_role() {
+    let schema = Schema::default()
+        .with_role(role("ann", &["old"], &[("data/own", &["SELECT"])]))
+        .with_role(role("old", &[], &[("data/old", &["SELECT"])]))
+        .with_role(role("new", &["old"], &[("data/new", &["SELECT"])]));
+    let schema = Arc::new(schema);
+    let cache = AccessCache::default();
+    let may = |keyspace: &str| {
+        let resource = Resource::Keyspace(keyspace.to_owned());
+        cache.role(&schema, "ann").allows(Permission::Select, &resource)
+    };
+    assert!(may("own") && may("old") && !may("new"));
+    cache.follow_directory();
+    assert!(may("own") && !may("old") && !may("new"), "nothing is known of her groups");
+    let groups = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+    cache.set_directory_roles("ann", groups(&["new", "missing"]));
+    assert!(may("own") && may("new") && !may("old"), "groups are not nested");
+    let computed = cache.computed();
+    cache.set_directory_roles("ann", groups(&["new", "missing"]));
+    assert!(may("new"));
+    assert_eq!(cache.computed(), computed, "nothing has changed");
+    cache.set_directory_roles("ann", groups(&["old"]));
+    assert!(may("old") && !may("new"));
+    cache.set_directory_roles("ann", None);
+    assert!(may("own") && !may("old"));
+}

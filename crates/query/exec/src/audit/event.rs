@@ -43,6 +43,7 @@ fn of_statement(statement: &Statement, session: Option<&str>) -> AuditEvent {
         Statement::CreateUser(_) => ("CREATE_ROLE".to_owned(), AuditCategory::Dcl),
         Statement::AlterUser(_) => ("ALTER_ROLE".to_owned(), AuditCategory::Dcl),
         Statement::DropUser(_) => ("DROP_ROLE".to_owned(), AuditCategory::Dcl),
+        Statement::AddIdentity(_) => ("CREATE_IDENTITY".to_owned(), AuditCategory::Dcl),
         other => {
             let category = match crate::roles::is_about_roles(other) {
                 true => AuditCategory::Dcl,
@@ -63,7 +64,7 @@ fn of_statement(statement: &Statement, session: Option<&str>) -> AuditEvent {
             None => (None, None),
         },
     };
-    AuditEvent { kind, category, keyspace, scope }
+    AuditEvent { kind, category, keyspace, scope, consistency: None }
 }
 
 /// The object of a change of the schema: of an index or trigger that is created, its table.

@@ -4,9 +4,11 @@
 mod event;
 mod filter;
 mod syslog;
+pub mod table;
 
 use std::net::SocketAddr;
 
+use coordinator::Consistency;
 use futures_util::future::LocalBoxFuture;
 
 use crate::error::ExecError;
@@ -78,12 +80,19 @@ pub struct AuditEvent {
     pub keyspace: Option<String>,
     /// The table or other object.
     pub scope: Option<String>,
+    /// The consistency level, of requests that have one.
+    pub consistency: Option<&'static str>,
 }
 
 impl AuditEvent {
     /// One that is about no object.
     pub fn new(kind: &str, category: AuditCategory) -> Self {
-        Self { kind: kind.to_owned(), category, keyspace: None, scope: None }
+        Self { kind: kind.to_owned(), category, keyspace: None, scope: None, consistency: None }
+    }
+
+    /// That of a request at this consistency level.
+    pub fn at(self, consistency: Consistency) -> Self {
+        Self { consistency: Some(consistency.name()), ..self }
     }
 }
 
@@ -191,6 +200,7 @@ mod tests {
                 category: AuditCategory::Query,
                 keyspace: Some("ks".to_owned()),
                 scope: Some("t".to_owned()),
+                consistency: None,
             },
             user: Some("ann".to_owned()),
             source: "10.0.0.9:4711".parse().unwrap(),

@@ -114,6 +114,7 @@ impl<C: Coordinator> NativeFrontend<C> {
             self.running.listed(work, || self.listing(began, message(), parameters)).await
         };
         self.executor.end(began, || redacted(text).into_owned());
+        let event = event.map(|event| event.at(query.parameters.consistency));
         self.audit(client, event, text, &result).await;
         self.finish(result, client, trace, out).await;
     }
@@ -218,7 +219,8 @@ impl<C: Coordinator> NativeFrontend<C> {
                     self.running.listed(work, || self.listing(began, message(), parameters)).await
                 };
                 self.executor.end(began, || redacted(&prepared.text).into_owned());
-                self.audit(client, self.event(&prepared), &prepared.text, &result).await;
+                let event = self.event(&prepared).map(|event| event.at(execute.parameters.consistency));
+                self.audit(client, event, &prepared.text, &result).await;
                 result
             }
             Err(error) => Err(error),
@@ -247,6 +249,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         if self.executor.is_audited() {
             let principal = &client.caller.principal;
             let text = || shown(&self.batch_text(batch)).to_owned();
+            let event = event.map(|event: AuditEvent| event.at(batch.parameters.consistency));
             Box::pin(self.executor.audit(principal, event, text, AuditOutcome::of(&result))).await;
         }
         self.finish(result, client, trace, out).await;

@@ -47,6 +47,11 @@ pub(crate) fn statements(
         for (resource, permissions) in &role.permissions {
             out.extend(grants(role, resource, permissions));
         }
+        for identity in &role.identities {
+            let text =
+                format!("ADD IDENTITY IF NOT EXISTS {} TO ROLE {};", quoted(identity), quoted(&role.name));
+            out.push(("identity", role.name.clone(), text));
+        }
         if let Some(level) = &role.service_level {
             let text = format!("ATTACH SERVICE LEVEL {} TO {name};", quote_identifier(level));
             out.push(("service_level_attachment", role.name.clone(), text));
@@ -69,16 +74,19 @@ fn grants<'r>(
     })
 }
 
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 fn create_role(role: &Role, passwords: bool) -> String {
     let mut options = Vec::new();
     if let Some(hash) = role.salted_hash.as_ref().filter(|_| passwords) {
-        options.push(format!("HASHED PASSWORD = '{}'", hash.replace('\'', "''")));
+        options.push(format!("HASHED PASSWORD = {}", quoted(hash)));
     }
     options.push(format!("LOGIN = {}", role.can_login));
     options.push(format!("SUPERUSER = {}", role.is_superuser));
     if let Some(datacenters) = &role.datacenters {
-        let names: Vec<String> =
-            datacenters.iter().map(|name| format!("'{}'", name.replace('\'', "''"))).collect();
+        let names: Vec<String> = datacenters.iter().map(|name| quoted(name)).collect();
         options.push(format!("ACCESS TO DATACENTERS {{{}}}", names.join(", ")));
     }
     format!("CREATE ROLE IF NOT EXISTS {} WITH {};", quote_identifier(&role.name), options.join(" AND "))

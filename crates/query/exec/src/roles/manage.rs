@@ -53,7 +53,7 @@ fn insufficient<T>(context: &RoleContext<'_>) -> Result<T> {
 }
 
 /// Refuses a statement about a role for which the performer has no permission.
-fn ensure(permission: Permission, resource: &Resource, context: &RoleContext<'_>) -> Result<()> {
+pub(super) fn ensure(permission: Permission, resource: &Resource, context: &RoleContext<'_>) -> Result<()> {
     if context.performer.may(permission, resource) { Ok(()) } else { insufficient(context) }
 }
 
@@ -260,6 +260,11 @@ pub(super) fn drop(name: &RoleName, if_exists: bool, context: &RoleContext<'_>) 
 /// Refuses to grant or revoke a role that the performer may not give away, or that is not there.
 fn check_membership(role: &RoleName, grantee: &RoleName, context: &RoleContext<'_>) -> Result<()> {
     ensure(Permission::Authorize, &Resource::Role(role.name.clone()), context)?;
+    if context.limits.directory_roles {
+        return invalid!(
+            "GRANT and REVOKE of roles are not supported by LDAPRoleManager: the directory has the groups"
+        );
+    }
     for one in [role, grantee] {
         if context.schema.role(&one.name).is_none() {
             return invalid!("{} doesn't exist", one.name);

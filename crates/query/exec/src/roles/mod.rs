@@ -1,9 +1,10 @@
-//! Statements about roles, permissions and service levels. Each is planned, purely, into edits of a known version of the schema, or
+//! Statements about roles, permissions, identities and service levels. Each is planned, purely, into edits of a known version of the schema, or
 //! into rows; the caller's permissions are checked first, in Cassandra's order and with its texts.
 
 mod changed;
 pub(crate) mod describe;
 mod effects;
+mod identities;
 mod levels;
 mod lists;
 mod manage;
@@ -83,6 +84,8 @@ pub(crate) fn is_change(statement: &Statement) -> bool {
             | Statement::RevokeRole(_)
             | Statement::GrantPermissions(_)
             | Statement::RevokePermissions(_)
+            | Statement::AddIdentity(_)
+            | Statement::DropIdentity(_)
             | Statement::CreateServiceLevel(_)
             | Statement::AlterServiceLevel(_)
             | Statement::DropServiceLevel(_)
@@ -116,6 +119,8 @@ pub(crate) fn plan(statement: &Statement, context: &RoleContext<'_>, hash: Optio
         Statement::RevokeRole(ast) => manage::revoke(ast, context)?,
         Statement::GrantPermissions(ast) => permissions::grant(ast, context)?,
         Statement::RevokePermissions(ast) => permissions::revoke(ast, context)?,
+        Statement::AddIdentity(ast) => identities::add(ast, context)?,
+        Statement::DropIdentity(ast) => identities::drop(ast, context)?,
         Statement::CreateServiceLevel(ast) => levels::create(ast, context)?,
         Statement::AlterServiceLevel(ast) => levels::alter(ast, context)?,
         Statement::DropServiceLevel(ast) => levels::drop(ast, context)?,

@@ -169,6 +169,8 @@ fn a_description_of_the_schema_makes_it_again() {
         "GRANT DESCRIBE ON ALL ROLES TO \"Ann's\"",
         "GRANT ALTER ON ROLE readers TO \"Ann's\"",
         "ATTACH SERVICE LEVEL gold TO \"Ann's\"",
+        "ADD IDENTITY 'spiffe://torc/ann''s' TO ROLE 'Ann''s'",
+        "ADD IDENTITY plain TO ROLE boss",
     ];
     let (_, first) = node();
     for text in made {

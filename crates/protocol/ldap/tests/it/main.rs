@@ -1,0 +1,3 @@
+//! Tests of the messages of LDAP.
+
+mod fuzz;
