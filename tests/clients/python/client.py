@@ -606,6 +606,30 @@ def test_protocol(version, compression):
         other.shutdown()
 
 
+def test_fragments_of_mutations():
+    if FLAVOUR == "cassandra":
+        return  # a statement of ScyllaDB
+    session.execute("CREATE TABLE fragments (k int, c int, v text, PRIMARY KEY (k, c))")
+    for c in range(30):
+        session.execute("INSERT INTO fragments (k, c, v) VALUES (1, %s, 'v') USING TIMESTAMP 5", (c,))
+    session.execute("DELETE FROM fragments USING TIMESTAMP 6 WHERE k = 1 AND c > 10 AND c <= 12")
+    # Each node shows its own data, so with several nodes all pages are asked of one: there is one page.
+    text = "SELECT * FROM MUTATION_FRAGMENTS(fragments) WHERE k = 1 AND mutation_source = 'memtable:0'"
+    rows = list(session.execute(SimpleStatement(text, fetch_size=7 if NODES == 1 else 5000)))
+    if NODES == 1:
+        kinds = [row.mutation_fragment_kind for row in rows]
+        equal(kinds[0], "partition start")
+        equal(kinds[-1], "partition end")
+        equal(kinds.count("clustering row"), 30)
+        equal(kinds.count("range tombstone change"), 2)
+        row = next(row for row in rows if row.c == 3)
+        equal((row.partition_region, row.position_weight, row.value), (2, 0, '{"v":"v"}'))
+        assert '"is_live":true,"type":"regular","timestamp":5' in row.metadata, row.metadata
+    select = session.prepare("SELECT count(*) FROM MUTATION_FRAGMENTS(fragments) WHERE k = ?")
+    assert session.execute(select, (1,)).one()[0] >= (34 if NODES == 1 else 0)
+    raises(InvalidRequest, lambda: session.execute("SELECT ttl(value) FROM MUTATION_FRAGMENTS(fragments)"), "not supported")
+
+
 def test_user_defined_functions():
     if FLAVOUR != "torc":
         return  # Cassandra has no functions in Lua
