@@ -645,6 +645,23 @@ def test_user_defined_functions():
     row = session.execute("SELECT twice(v) AS v, keys(m) AS m FROM udf WHERE k = 3").one()
     equal(tuple(row), (4 * (10**30 + 3), ["a", "b"]))
     equal(session.execute("SELECT total(v) FROM udf").one()[0], 2 * (20 * 10**30 + 190))
+    # WebAssembly: numbers as themselves, a text by way of the module's memory.
+    module = """(module (memory (export "memory") 2) (global (export "_scylla_abi") i32 (i32.const 0)) (data (i32.const 0) "\\02")
+        (global $next (mut i32) (i32.const 64))
+        (func (export "_scylla_malloc") (param i32) (result i32)
+            (global.get $next) (global.set $next (i32.add (global.get $next) (local.get 0))))
+        (func (export "_scylla_free") (param i32)) {})"""
+    wasm = "CREATE FUNCTION {} LANGUAGE wasm AS $$ {} $$"
+    square = module.format('(func (export "square") (param i32) (result i32) (i32.mul (local.get 0) (local.get 0)))')
+    same = module.format('(func (export "same") (param i64) (result i64) (local.get 0))')
+    session.execute(wasm.format("square(n int) RETURNS NULL ON NULL INPUT RETURNS int", square))
+    session.execute(wasm.format("same(m map<text, int>) CALLED ON NULL INPUT RETURNS map<text, int>", same))
+    row = session.execute("SELECT square(k) AS k, same(m) AS m FROM udf WHERE k = 7").one()
+    equal((row.k, dict(row.m)), (49, {"a": 7, "b": 1}))
+    spin = module.format('(func (export "spin") (param i32) (result i32) (loop (br 0)) (i32.const 0))')
+    session.execute(wasm.format("spin(n int) RETURNS NULL ON NULL INPUT RETURNS int", spin))
+    raises(FunctionFailure, lambda: session.execute("SELECT spin(k) FROM udf WHERE k = 1"), "ran longer than")
+    raises(InvalidRequest, lambda: session.execute(wasm.format("none(n int) CALLED ON NULL INPUT RETURNS int", "(module)")), "memory")
     # A function that loops ends with an error, and other clients do not wait for it.
     session.execute(create.format("forever", "v varint", "varint", "while true do end"))
     began = time.time()
