@@ -84,6 +84,7 @@ pub use request::{Durability, Origin, Truncation, Updates, Write};
 pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
+pub use sstable::guarded::{Bounds, PartitionBounds};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};

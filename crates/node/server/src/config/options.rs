@@ -290,6 +290,10 @@ options! {
     items_per_collection_fail_threshold: i32 = -1, live "Guardrail: items of a collection that is written beyond which an ordinary role is refused; -1 for none.";
     collection_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is warned.";
     collection_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
+    partition_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a partition beyond which it is named in the log when an SSTable is written.";
+    partition_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a partition beyond which it is named in the log as an error when an SSTable is written.";
+    partition_tombstones_warn_threshold: i32 = -1, live "Guardrail: tombstones of a partition beyond which it is named in the log when an SSTable is written; -1 for none.";
+    partition_tombstones_fail_threshold: i32 = -1, live "Guardrail: tombstones of a partition beyond which it is named in the log as an error when an SSTable is written; -1 for none.";
     column_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
     column_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
     column_ascii_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type ascii that is written beyond which an ordinary role is warned.";
