@@ -606,6 +606,31 @@ def test_protocol(version, compression):
         other.shutdown()
 
 
+def test_fragments_of_mutations():
+    if FLAVOUR == "cassandra":
+        return  # a statement of ScyllaDB
+    session.execute("CREATE TABLE fragments (k int, c int, v text, PRIMARY KEY (k, c))")
+    for c in range(30):
+        session.execute("INSERT INTO fragments (k, c, v) VALUES (1, %s, 'v') USING TIMESTAMP 5", (c,))
+    session.execute("DELETE FROM fragments USING TIMESTAMP 6 WHERE k = 1 AND c > 10 AND c <= 12")
+    # Each node shows its own data, so with several nodes all pages are asked of one: there is one page.
+    columns = "mutation_fragment_kind, partition_region, c, position_weight, value, metadata"
+    text = f"SELECT {columns} FROM MUTATION_FRAGMENTS(fragments) WHERE k = 1 AND mutation_source = 'memtable:0'"
+    rows = list(session.execute(SimpleStatement(text, fetch_size=7 if NODES == 1 else 5000)))
+    if NODES == 1:
+        kinds = [row[0] for row in rows]
+        equal(kinds[0], "partition start")
+        equal(kinds[-1], "partition end")
+        equal(kinds.count("clustering row"), 30)
+        equal(kinds.count("range tombstone change"), 2)
+        row = next(row for row in rows if row[2] == 3)
+        equal(tuple(row[1:5]), (2, 3, 0, '{"v":"v"}'))
+        assert '"is_live":true,"type":"regular","timestamp":5' in row[5], row[5]
+    select = session.prepare("SELECT count(*) FROM MUTATION_FRAGMENTS(fragments) WHERE k = ?")
+    assert session.execute(select, (1,)).one()[0] >= (34 if NODES == 1 else 0)
+    raises(InvalidRequest, lambda: session.execute("SELECT ttl(value) FROM MUTATION_FRAGMENTS(fragments)"), "not supported")
+
+
 def test_user_defined_functions():
     if FLAVOUR != "torc":
         return  # Cassandra has no functions in Lua
@@ -621,6 +646,23 @@ def test_user_defined_functions():
     row = session.execute("SELECT twice(v) AS v, keys(m) AS m FROM udf WHERE k = 3").one()
     equal(tuple(row), (4 * (10**30 + 3), ["a", "b"]))
     equal(session.execute("SELECT total(v) FROM udf").one()[0], 2 * (20 * 10**30 + 190))
+    # WebAssembly: numbers as themselves, a text by way of the module's memory.
+    module = """(module (memory (export "memory") 2) (global (export "_scylla_abi") i32 (i32.const 0)) (data (i32.const 0) "\\02")
+        (global $next (mut i32) (i32.const 64))
+        (func (export "_scylla_malloc") (param i32) (result i32)
+            (global.get $next) (global.set $next (i32.add (global.get $next) (local.get 0))))
+        (func (export "_scylla_free") (param i32)) {})"""
+    wasm = "CREATE FUNCTION {} LANGUAGE wasm AS $$ {} $$"
+    square = module.format('(func (export "square") (param i32) (result i32) (i32.mul (local.get 0) (local.get 0)))')
+    same = module.format('(func (export "same") (param i64) (result i64) (local.get 0))')
+    session.execute(wasm.format("square(n int) RETURNS NULL ON NULL INPUT RETURNS int", square))
+    session.execute(wasm.format("same(m map<text, int>) CALLED ON NULL INPUT RETURNS map<text, int>", same))
+    row = session.execute("SELECT square(k) AS k, same(m) AS m FROM udf WHERE k = 7").one()
+    equal((row[0], dict(row[1])), (49, {"a": 7, "b": 1}))
+    spin = module.format('(func (export "spin") (param i32) (result i32) (loop (br 0)) (i32.const 0))')
+    session.execute(wasm.format("spin(n int) RETURNS NULL ON NULL INPUT RETURNS int", spin))
+    raises(FunctionFailure, lambda: session.execute("SELECT spin(k) FROM udf WHERE k = 1"), "ran longer than")
+    raises(InvalidRequest, lambda: session.execute(wasm.format("none(n int) CALLED ON NULL INPUT RETURNS int", "(module)")), "memory")
     # A function that loops ends with an error, and other clients do not wait for it.
     session.execute(create.format("forever", "v varint", "varint", "while true do end"))
     began = time.time()

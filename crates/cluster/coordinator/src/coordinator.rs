@@ -12,8 +12,10 @@ use cluster::liveness::Liveness;
 use cluster::{SchemaEdit, SchemaEvent};
 use futures_util::future::join_all;
 use hints::HintFigures;
-use mutation::{PartitionUpdate, Row};
-use replica::{ReadCommand, ReadPage, Replica, ReplicaError, RowLookup, TraceLog};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Row};
+use replica::{
+    FragmentsPage, FragmentsRead, ReadCommand, ReadPage, Replica, ReplicaError, RowLookup, TraceLog,
+};
 use rt::sync::Semaphore;
 use rt::{Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
@@ -256,6 +258,49 @@ impl Coordinator {
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         self.operations.reads.row_here(&self.context, lookup, consistency, visit)
+    }
+
+    /// The names of this node's sources that may hold something of a partition: see [`Replica::fragment_sources`].
+    ///
+    /// # Errors
+    /// [`RequestError::ReadTimeout`], [`RequestError::ReadFailure`].
+    pub async fn fragment_sources(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        deadline: Instant,
+    ) -> Result<Vec<String>, RequestError> {
+        let answer = self.replica().fragment_sources(table.id, key);
+        local::inspect(&self.context, table, deadline, answer).await
+    }
+
+    /// Reads fragments of a partition in one of this node's sources.
+    ///
+    /// # Errors
+    /// [`RequestError::ReadTimeout`], [`RequestError::ReadFailure`].
+    pub async fn read_fragments(
+        &self,
+        table: &Table,
+        read: FragmentsRead,
+        deadline: Instant,
+    ) -> Result<FragmentsPage, RequestError> {
+        let answer = self.replica().read_fragments(read);
+        local::inspect(&self.context, table, deadline, answer).await
+    }
+
+    /// The keys of at most so many partitions of a range that this node has anything of, in ring order.
+    ///
+    /// # Errors
+    /// [`RequestError::ReadTimeout`], [`RequestError::ReadFailure`].
+    pub async fn partition_keys(
+        &self,
+        table: &Table,
+        range: &PartitionRange,
+        count_max: usize,
+        deadline: Instant,
+    ) -> Result<Vec<DecoratedKey>, RequestError> {
+        let answer = self.replica().partition_keys(table.id, range, count_max);
+        local::inspect(&self.context, table, deadline, answer).await
     }
 
     /// The same coordinator for a traced request.

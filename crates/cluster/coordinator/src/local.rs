@@ -5,6 +5,7 @@ use std::pin::pin;
 use mutation::PartitionUpdate;
 use replica::{Origin, ReadCommand, ReadPage, Write};
 use rt::Instant;
+use schema::Table;
 
 use crate::context::Context;
 use crate::ongoing::write_error;
@@ -26,6 +27,23 @@ pub(crate) async fn read(
         }
         let reader =
             Reader::new(context, context.erm(&command.table)?, ReadOptions { consistency, deadline });
+        let own = reader.erm.view.own();
+        Err(reader.not_enough(0, 1, false, &[(own, error)]))
+    })
+}
+
+/// Reads of this node's own data by another way than [`read`], for diagnosis: the errors are those of one replica.
+pub(crate) async fn inspect<T, E: Into<PeerError>>(
+    context: &Context,
+    table: &Table,
+    deadline: Instant,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, RequestError> {
+    let answer = pin!(answer);
+    let found = context.here(deadline, answer).await;
+    found.or_else(|error| {
+        let options = ReadOptions { consistency: Consistency::One, deadline };
+        let reader = Reader::new(context, context.erm(table)?, options);
         let own = reader.erm.view.own();
         Err(reader.not_enough(0, 1, false, &[(own, error)]))
     })

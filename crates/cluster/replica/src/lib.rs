@@ -9,6 +9,7 @@ pub mod command;
 pub mod compare;
 mod digest;
 mod error;
+mod fragments;
 mod message;
 mod nearest;
 pub mod nearest_codec;
@@ -28,8 +29,9 @@ pub use engine::{
     Place, Predicate, Similarity, delimiter_of, parts,
 };
 pub use engine::{
-    Derivation, Derived, Durability, Engine, FollowUp, LocalFigures, Marked, Origin, Read as EngineRead,
-    RepairedWatermark, TableSize, TakenOver, TokenSpan, Updates, WriteError, WriteObserver,
+    Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,
+    LocalFigures, Marked, Origin, Read as EngineRead, RepairedWatermark, TableSize, TakenOver, TokenSpan,
+    Updates, WriteError, WriteObserver,
 };
 
 pub use command::{

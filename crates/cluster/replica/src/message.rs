@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::{
-    Candidate, EngineStats, LocalFigures, Marked, NearestQuery, RepairedWatermark, Sampled, TableHistograms,
-    TableSize, TokenSpan,
+    Candidate, EngineStats, FragmentsPage, FragmentsRead, LocalFigures, Marked, NearestQuery,
+    RepairedWatermark, Sampled, TableHistograms, TableSize, TokenSpan,
 };
-use mutation::{DecoratedKey, PartitionUpdate, Repaired};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Repaired};
 use rt::Instant;
 use schema::{Schema, TableId};
 
@@ -118,6 +118,16 @@ rt::shard_calls! {
         /// Paths of the data files that hold a partition that the shard owns.
         #[derive(Clone, Debug)]
         SstablesOf { table: TableId, key: DecoratedKey } -> Result<Vec<PathBuf>, ReplicaError>,
+        /// The sources that may hold something of a partition that the shard owns.
+        #[derive(Clone, Debug)]
+        FragmentSources { table: TableId, key: DecoratedKey } -> Result<Vec<String>, ReplicaError>,
+        /// Read the fragments of a partition that the shard owns in one source.
+        #[derive(Clone, Debug)]
+        Fragments { read: FragmentsRead } -> Result<FragmentsPage, ReplicaError>,
+        /// The keys of at most so many partitions of a range that the shard has anything of.
+        #[derive(Clone, Debug)]
+        PartitionKeys { table: TableId, range: PartitionRange, count_max: usize }
+            -> Result<Vec<DecoratedKey>, ReplicaError>,
         /// Figures of this moment.
         #[derive(Clone, Debug)]
         Stats {} -> Box<EngineStats>,

@@ -6,9 +6,9 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    Apply, BuiltIndexes, HistogramsOfShard, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate,
-    RangeRepaired, Read, Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats,
-    TableSizeOfShard, TakeMark,
+    Apply, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment, LocalFiguresOfShard,
+    MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, Sample, SampledTokens, SetRepaired,
+    SetRepairedUpto, SetSchema, SstablesOf, Stats, TableSizeOfShard, TakeMark,
 };
 use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
 
@@ -70,6 +70,13 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
         HistogramsOfShard { table } => replica.engine().table_histograms(table).map(Box::new),
         SampledTokens { table } => replica.engine().sampled_tokens(table),
         SstablesOf { table, key } => replica.engine().sstables_of(table, &key).await.map_err(ReplicaError::from),
+        FragmentSources { table, key } => {
+            replica.engine().fragment_sources(table, &key).map_err(ReplicaError::from)
+        },
+        Fragments { read } => replica.engine().read_fragments(&read).await.map_err(ReplicaError::from),
+        PartitionKeys { table, range, count_max } => {
+            replica.engine().partition_keys(table, &range, count_max).await.map_err(ReplicaError::from)
+        },
         Stats {  } => Box::new(replica.engine().stats()),
     })
 }

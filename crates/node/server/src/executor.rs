@@ -159,6 +159,7 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
             fail_after: config.user_defined_functions_fail_timeout,
             warn_after: config.user_defined_functions_warn_timeout,
             memory_bytes: bytes(config.user_defined_function_allocation_limit_bytes),
+            wasm_memory_bytes: bytes(config.wasm_udf_memory_limit),
         },
     }
 }

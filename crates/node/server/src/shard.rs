@@ -331,6 +331,7 @@ fn large_thresholds(config: &Config) -> engine::LargeThresholds {
         row_bytes: mebibytes(config.compaction_large_row_warning_threshold_mb),
         cell_bytes: mebibytes(config.compaction_large_cell_warning_threshold_mb),
         elements: config.compaction_collection_elements_count_warning_threshold.into(),
+        guarded: config.partition_bounds().expect("they were checked with the configuration"),
     }
 }
 

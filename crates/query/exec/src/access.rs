@@ -110,11 +110,13 @@ impl Access {
         match plan {
             Plan::Select(select) => {
                 // A read of a view is a read of its base.
-                let derivation = select.table.derivation.as_ref().filter(|derivation| derivation.is_view());
+                let table = select.named_table();
+                let derivation = table.derivation.as_ref().filter(|derivation| derivation.is_view());
                 let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
-                self.check_table(Permission::Select, base.unwrap_or(&select.table), principal, schema)?;
+                self.check_table(Permission::Select, base.unwrap_or(table), principal, schema)?;
                 self.check_called(&plan.user_defined(), principal, schema)?;
                 match &select.masked {
+                    None if select.fragments_of.is_some() => self.check_unmasked(table, principal, schema),
                     Some(masked) => self.check_masked(&select.table, &masked.restricted, principal, schema),
                     None => Ok(()),
                 }
@@ -186,6 +188,18 @@ impl Access {
             || principal
                 .role
                 .is_some_and(|role| self.cache.on_table(schema, role, table).has(Permission::Unmask))
+    }
+
+    /// Refuses a caller that asks for all columns of a table as they are stored and may not see some.
+    fn check_unmasked(&self, table: &Table, principal: &Principal<'_>, schema: &Arc<Schema>) -> Result<()> {
+        if table.masked_columns().next().is_none() || self.may_unmask(table, principal, schema) {
+            return Ok(());
+        }
+        let Some(role) = principal.role else { return unauthorized(ANONYMOUS) };
+        unauthorized(format!(
+            "User {role} has no UNMASK permission on table {}, cannot read its mutation fragments",
+            table.full_name()
+        ))
     }
 
     /// Refuses a caller that asks for rows by the values of masked columns, which would reveal them.

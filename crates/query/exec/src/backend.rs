@@ -8,8 +8,11 @@ use cluster::SchemaEdit;
 use coordinator::{
     CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
 };
-use mutation::{PartitionUpdate, Row, Timestamp};
-use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize, TraceLog};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Row, Timestamp};
+use replica::{
+    Candidate, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize,
+    TraceLog,
+};
 use rt::Instant;
 use schema::{Schema, Table, TableId};
 
@@ -52,6 +55,40 @@ pub trait Coordinator: Sized + 'static {
     ) -> Option<(T, u64)> {
         None
     }
+
+    /// The names of this node's sources that may hold something of a partition, in their order as text.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::fragment_sources`].
+    fn fragment_sources(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Vec<String>, RequestError>>;
+
+    /// Reads fragments of a partition in one of this node's sources.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::read_fragments`].
+    fn read_fragments(
+        &self,
+        table: &Table,
+        read: FragmentsRead,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<FragmentsPage, RequestError>>;
+
+    /// The keys of at most so many partitions of a range that this node has anything of, in ring order.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::partition_keys`].
+    fn partition_keys(
+        &self,
+        table: &Table,
+        range: &PartitionRange,
+        count_max: usize,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Vec<DecoratedKey>, RequestError>>;
 
     /// The places of a table whose vectors are nearest to one, nearest first; each of them once. They are candidates: their rows may
     /// be others by now, or gone.
@@ -164,6 +201,34 @@ impl Coordinator for coordinator::Coordinator {
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         coordinator::Coordinator::row_here(self, lookup, consistency, visit)
+    }
+
+    async fn fragment_sources(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        deadline: Instant,
+    ) -> Result<Vec<String>, RequestError> {
+        coordinator::Coordinator::fragment_sources(self, table, key, deadline).await
+    }
+
+    async fn read_fragments(
+        &self,
+        table: &Table,
+        read: FragmentsRead,
+        deadline: Instant,
+    ) -> Result<FragmentsPage, RequestError> {
+        coordinator::Coordinator::read_fragments(self, table, read, deadline).await
+    }
+
+    async fn partition_keys(
+        &self,
+        table: &Table,
+        range: &PartitionRange,
+        count_max: usize,
+        deadline: Instant,
+    ) -> Result<Vec<DecoratedKey>, RequestError> {
+        coordinator::Coordinator::partition_keys(self, table, range, count_max, deadline).await
     }
 
     async fn nearest(

@@ -190,7 +190,7 @@ impl Plan {
             _ => Fit::Outdated,
         };
         let tables = match self {
-            Self::Select(plan) => of(&plan.table),
+            Self::Select(plan) => of(plan.named_table()),
             Self::Modification(plan) => of(&plan.table),
             Self::Batch(plan) => {
                 plan.statements.iter().map(|statement| of(&statement.table)).fold(Fit::Current, worse)
@@ -280,7 +280,7 @@ impl Plan {
     /// The statement's table; of a batch the first statement's.
     pub fn table(&self) -> Option<&Arc<Table>> {
         match self {
-            Self::Select(plan) => Some(&plan.table),
+            Self::Select(plan) => Some(plan.named_table()),
             Self::Modification(plan) => Some(&plan.table),
             Self::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
             Self::Truncate(plan) => Some(&plan.table),

@@ -7,6 +7,7 @@ mod error;
 mod lua;
 mod meter;
 mod runtime;
+mod wasm;
 
 pub use error::{CallError, CompileError};
 pub use meter::{Limits, Slices, TimeSource};

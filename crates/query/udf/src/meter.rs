@@ -15,8 +15,10 @@ pub struct Limits {
     pub fail_after: Duration,
     /// `user_defined_functions_warn_timeout`
     pub warn_after: Duration,
-    /// `user_defined_function_allocation_limit_bytes`
+    /// `user_defined_function_allocation_limit_bytes`: the memory of a call in Lua.
     pub memory_bytes: usize,
+    /// `wasm_udf_memory_limit`: the linear memory of a call in WebAssembly.
+    pub wasm_memory_bytes: usize,
 }
 
 impl Default for Limits {
@@ -26,6 +28,7 @@ impl Default for Limits {
             fail_after: Duration::from_millis(1500),
             warn_after: Duration::from_millis(500),
             memory_bytes: 1 << 20,
+            wasm_memory_bytes: 2 << 20,
         }
     }
 }

@@ -12,8 +12,8 @@ use stdx::HashMap;
 use types::CqlType;
 
 use crate::error::{CallError, CompileError, ran_longer};
-use crate::lua;
 use crate::meter::{Limits, Meter, Slice, Slices, TimeSource};
+use crate::{lua, wasm};
 
 /// The longest source of a function, in bytes: it is part of the schema that every node holds.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
@@ -42,7 +42,59 @@ pub struct Runtime {
 /// A function as a shard runs it. It holds the definition, whose address is its key.
 struct Compiled {
     definition: Arc<UserFunction>,
-    lua: lua::Pool,
+    code: Code,
+}
+
+/// The code of a function, by its language.
+enum Code {
+    Lua(lua::Pool),
+    Wasm(wasm::Pool),
+}
+
+/// A call under way.
+enum Call {
+    Lua(Box<lua::Call>),
+    Wasm(Box<wasm::Call>),
+}
+
+impl Code {
+    fn new(language: &str) -> Self {
+        match language {
+            "wasm" => Self::Wasm(wasm::Pool::default()),
+            _ => Self::Lua(lua::Pool::default()),
+        }
+    }
+
+    fn begin(
+        &self,
+        function: &UserFunction,
+        arguments: &[Option<Bytes>],
+        limits: &Limits,
+        meter: Rc<Meter>,
+    ) -> Result<Call, String> {
+        Ok(match self {
+            Self::Lua(pool) => Call::Lua(Box::new(pool.begin(function, arguments, limits, meter)?)),
+            Self::Wasm(pool) => Call::Wasm(Box::new(pool.begin(function, arguments, limits, meter)?)),
+        })
+    }
+
+    /// Takes back what a call that has succeeded has used.
+    fn end(&self, call: Call) {
+        match (self, call) {
+            (Self::Lua(pool), Call::Lua(call)) => pool.end(*call),
+            (Self::Wasm(pool), Call::Wasm(call)) => pool.end(*call),
+            _ => {}
+        }
+    }
+}
+
+impl Call {
+    fn resume(&mut self) -> Result<Slice, String> {
+        match self {
+            Self::Lua(call) => call.resume(),
+            Self::Wasm(call) => call.resume(),
+        }
+    }
 }
 
 /// The language that runs the sources of a function, by the name after LANGUAGE.
@@ -51,13 +103,13 @@ struct Compiled {
 /// When functions of the language cannot be created.
 pub fn language(name: &str) -> Result<(), CompileError> {
     match name {
-        "lua" => Ok(()),
+        "lua" | "wasm" => Ok(()),
         "java" | "javascript" => Err(CompileError(format!(
             "User-defined functions in language {name} are not supported: there is no Java virtual machine here. Write the \
-             function with LANGUAGE lua"
+             function with LANGUAGE lua or wasm"
         ))),
         _ => Err(CompileError(format!(
-            "User-defined functions in language {name} are not supported; supported languages: lua"
+            "User-defined functions in language {name} are not supported; supported languages: lua, wasm"
         ))),
     }
 }
@@ -82,7 +134,11 @@ pub fn check(function: &UserFunction, limits: &Limits) -> Result<(), CompileErro
             function.keyspace, function.name, function.language
         ))
     };
-    lua::check(function, limits).map_err(failed)
+    match function.language.as_str() {
+        "wasm" => wasm::check(function, limits),
+        _ => lua::check(function, limits),
+    }
+    .map_err(failed)
 }
 
 impl Runtime {
@@ -104,7 +160,7 @@ impl Runtime {
     /// Changes the limits of the calls that begin from now on.
     pub fn set_limits(&self, limits: Limits) {
         if *self.limits.replace(Rc::new(limits.clone())) != limits {
-            // Idle interpreters have the memory of before.
+            // Idle interpreters and instances have the memory of before.
             self.compiled.borrow_mut().clear();
         }
     }
@@ -133,7 +189,7 @@ impl Runtime {
         let (compiled, limits) = (self.compiled(function), self.limits());
         let meter = Meter::new(self.clock.clone(), self.slices);
         let failed = |detail: String| CallError::failed(function, &detail);
-        let mut call = compiled.lua.begin(function, arguments, &limits, meter.clone()).map_err(failed)?;
+        let mut call = compiled.code.begin(function, arguments, &limits, meter.clone()).map_err(failed)?;
         let (mut time, mut instructions) = (Duration::ZERO, 0_u64);
         let instructions_max = u64::try_from(limits.fail_after.as_millis())
             .unwrap_or(u64::MAX)
@@ -143,7 +199,7 @@ impl Runtime {
             time += meter.time();
             instructions += meter.instructions();
             if let Slice::Done(value) = slice.map_err(failed)? {
-                compiled.lua.end(call);
+                compiled.code.end(call);
                 let slow = time > limits.warn_after && !limits.warn_after.is_zero();
                 let warning = slow.then(|| ran_longer(function, limits.warn_after));
                 return Ok(Called { value: value.map(Bytes::from), warning });
@@ -166,7 +222,8 @@ impl Runtime {
         if all.len() >= COMPILED_MAX {
             all.clear();
         }
-        let compiled = Rc::new(Compiled { definition: function.clone(), lua: lua::Pool::default() });
+        let compiled =
+            Rc::new(Compiled { definition: function.clone(), code: Code::new(&function.language) });
         all.insert(key, compiled.clone());
         compiled
     }

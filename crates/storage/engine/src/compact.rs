@@ -535,8 +535,10 @@ async fn merge(
     let bytes_out = outcome.written.iter().map(|written| written.data_len).sum();
     let mut added = Vec::with_capacity(outcome.written.len());
     for written in outcome.written {
-        let opened = Sstable::open(&inner.rt, written.descriptor, store.table(), inner.blocks.clone()).await;
+        let descriptor = written.descriptor.clone();
+        let opened = Sstable::open(&inner.rt, descriptor, store.table(), inner.blocks.clone()).await;
         let sstable = crate::large::warned(&table, opened.map_err(disk_or_source)?);
+        crate::large::guarded(&table, &written);
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
     Ok((added, bytes_out, outcome.merged))

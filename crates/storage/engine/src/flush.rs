@@ -197,9 +197,10 @@ impl Inner {
         memtable: &Memtable,
     ) -> Result<Option<Rc<LiveSstable>>, SstableError> {
         let Some(written) = self.write_sstable(store, memtable).await? else { return Ok(None) };
-        let descriptor = written.descriptor;
+        let descriptor = written.descriptor.clone();
         match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
             Ok(sstable) => {
+                crate::large::guarded(&store.table(), &written);
                 let sstable = crate::large::warned(&store.table(), sstable);
                 Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros())))
             }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use schema::Table;
-use sstable::{Component, Descriptor, LargeKind, Sstable};
+use sstable::{Component, Descriptor, GuardedFigure, GuardedPartition, LargeKind, Sstable, Written};
 
 use crate::stats::LargeSstable;
 use crate::store::Store;
@@ -23,6 +23,49 @@ pub(crate) fn of_table(store: &Store) -> Vec<LargeSstable> {
         large: live.sstable.large().clone(),
     };
     with_large.map(one).collect()
+}
+
+/// Logs the partitions of an SSTable that was written beyond the bounds of guardrails, in Cassandra's words.
+pub(crate) fn guarded(table: &Table, written: &Written) {
+    let guarded = &written.guarded;
+    for one in &guarded.named {
+        let text = guarded_text(table, &name(&written.descriptor), one);
+        match one.is_failure {
+            true => tracing::error!("{text}"),
+            false => tracing::warn!("{text}"),
+        }
+    }
+    let unnamed = guarded.count - guarded.named.len() as u64;
+    if unnamed > 0 {
+        tracing::warn!(
+            "{unnamed} further partitions of {} exceed thresholds of guardrails",
+            table.full_name()
+        );
+    }
+}
+
+fn guarded_text(table: &Table, sstable: &str, one: &GuardedPartition) -> String {
+    let GuardedPartition { key, figure, value, bound, is_failure } = one;
+    let (name, unit, reason) = match figure {
+        GuardedFigure::Bytes => (
+            "partition_size",
+            format!("size {value}"),
+            "Too large partitions can cause performance problems.",
+        ),
+        GuardedFigure::Tombstones => (
+            "partition_tombstones",
+            format!("{value} tombstones"),
+            "Partitions with too many tombstones can cause performance problems.",
+        ),
+    };
+    let threshold = if *is_failure { "failure" } else { "warning" };
+    // Keys come from clients: no line of the log begins in them.
+    let key = key.escape_debug();
+    format!(
+        "Guardrail {name} violated: Partition {}:{key} on sstable {sstable} has {unit}, this exceeds the {threshold} threshold \
+         of {bound}. {reason}",
+        table.full_name()
+    )
 }
 
 /// Logs the large partitions, rows and cells of an SSTable that was written.

@@ -24,6 +24,7 @@ mod figures;
 mod files;
 mod flush;
 mod flushes;
+mod fragments;
 mod generation;
 mod health;
 mod index_reader;
@@ -68,6 +69,7 @@ pub use config::{Canaries, EngineConfig, EngineSettings, FailurePolicy};
 pub use engine::{Derivation, Derived, Engine, FollowUp, TakenOver, WriteObserver};
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
+pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use index::{
     ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
     Place, Predicate, Similarity, delimiter_of, parts,
@@ -82,6 +84,7 @@ pub use request::{Durability, Origin, Truncation, Updates, Write};
 pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
+pub use sstable::guarded::{Bounds, PartitionBounds};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};

@@ -10,6 +10,7 @@ use schema::Table;
 
 use crate::DecodeError;
 use crate::decode::Decoder;
+use crate::guarded::{Bounds, GuardedFigure, GuardedPartitions, PartitionBounds};
 
 /// Records of one kind in one SSTable.
 pub const RECORDS_MAX: usize = 10;
@@ -29,6 +30,8 @@ pub struct LargeThresholds {
     pub cell_bytes: u64,
     /// Elements of an unfrozen collection (`compaction_collection_elements_count_warning_threshold`).
     pub elements: u64,
+    /// The bounds beyond which a partition is named in the log, by guardrails.
+    pub guarded: PartitionBounds,
 }
 
 impl LargeThresholds {
@@ -39,6 +42,7 @@ impl LargeThresholds {
         row_bytes: 10 << 20,
         cell_bytes: 1 << 20,
         elements: 10_000,
+        guarded: PartitionBounds::NONE,
     };
 }
 
@@ -204,19 +208,33 @@ pub(crate) struct LargeCollector {
     rows: u64,
     dead_rows: u64,
     range_tombstones: u64,
+    tombstones: u64,
     pub(crate) found: LargeData,
+    pub(crate) guarded: GuardedPartitions,
 }
 
 impl LargeCollector {
     pub(crate) fn new(thresholds: LargeThresholds, now_micros: i64) -> Self {
         let now = Seconds::try_from(now_micros.max(0) / 1_000_000).unwrap_or(Seconds::MAX);
         let found = LargeData::default();
-        Self { thresholds, now_micros, now, rows: 0, dead_rows: 0, range_tombstones: 0, found }
+        let guarded = GuardedPartitions::default();
+        Self {
+            thresholds,
+            now_micros,
+            now,
+            rows: 0,
+            dead_rows: 0,
+            range_tombstones: 0,
+            tombstones: 0,
+            found,
+            guarded,
+        }
     }
 
     /// Counts a bound of a range tombstone.
     pub(crate) fn range_tombstone(&mut self) {
         self.range_tombstones += 1;
+        self.tombstones += 1;
     }
 
     /// Looks at a row that took so many bytes.
@@ -224,6 +242,9 @@ impl LargeCollector {
     pub(crate) fn row(&mut self, table: &Table, key: &DecoratedKey, row: &Row, bytes: u64) {
         self.rows += 1;
         self.dead_rows += u64::from(!row.liveness.is_live(self.now) && !row.has_live_cell(self.now));
+        if self.thresholds.guarded.tombstones != Bounds::default() {
+            self.tombstones += row.tombstones(self.now) as u64;
+        }
         // A row that is smaller than a large cell has none, unless many small elements are large.
         let limit = self.thresholds.row_bytes.min(self.thresholds.cell_bytes).min(self.thresholds.elements);
         if bytes > limit {
@@ -254,8 +275,25 @@ impl LargeCollector {
         }
     }
 
+    /// Counts the deletion of the partition.
+    pub(crate) fn deletion(&mut self) {
+        self.tombstones += 1;
+    }
+
+    /// Holds the figures of a partition against the bounds.
+    pub(crate) fn guard(&mut self, table: &Table, key: &DecoratedKey, bytes: u64) {
+        let (bounds, tombstones) = (self.thresholds.guarded, std::mem::take(&mut self.tombstones));
+        if bounds == PartitionBounds::NONE {
+            return;
+        }
+        let text = || key_text(table, key);
+        self.guarded.look(GuardedFigure::Bytes, bytes, bounds.bytes, text);
+        self.guarded.look(GuardedFigure::Tombstones, tombstones, bounds.tombstones, text);
+    }
+
     /// Looks at the partition whose rows were counted.
     pub(crate) fn end_partition(&mut self, table: &Table, key: &DecoratedKey, bytes: u64) {
+        self.guard(table, key, bytes);
         let rows = std::mem::take(&mut self.rows);
         let dead_rows = std::mem::take(&mut self.dead_rows);
         let range_tombstones = std::mem::take(&mut self.range_tombstones);

@@ -19,6 +19,7 @@ mod edge;
 pub mod error;
 pub mod filter;
 mod format;
+pub mod guarded;
 pub mod header;
 mod index;
 pub mod integrity;
@@ -42,6 +43,7 @@ pub use descriptor::{
 };
 pub use error::{Corruption, DecodeError, SstableError};
 pub use format::known_tokens;
+pub use guarded::{GuardedFigure, GuardedPartition, GuardedPartitions, PartitionBounds};
 pub use integrity::{Integrity, Owner};
 pub use large::{LargeData, LargeKind, LargeRecord, LargeThresholds};
 pub use options::{Algorithm, Compression, EncodingStats, WriterOptions};

@@ -15,8 +15,8 @@ use coordinator::{
 use dynamo::{Dynamo, Isolation};
 use exec::backend::{Clock, Coordinator, Decide};
 use exec::{ExecError, ExecLimits, Executor, NodeInfo};
-use mutation::{PartitionUpdate, Timestamp};
-use replica::{Candidate, NearestQuery, ReadCommand, ReadPage, TraceLog};
+use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Timestamp};
+use replica::{Candidate, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 use serde_json::{Value as Json, json};
@@ -80,6 +80,34 @@ impl Coordinator for Stepped {
         let page = self.memory.read(command, consistency, deadline).await;
         step(&self.world).await;
         page
+    }
+
+    async fn fragment_sources(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        deadline: Instant,
+    ) -> Result<Vec<String>, RequestError> {
+        self.memory.fragment_sources(table, key, deadline).await
+    }
+
+    async fn read_fragments(
+        &self,
+        table: &Table,
+        read: FragmentsRead,
+        deadline: Instant,
+    ) -> Result<FragmentsPage, RequestError> {
+        self.memory.read_fragments(table, read, deadline).await
+    }
+
+    async fn partition_keys(
+        &self,
+        table: &Table,
+        range: &PartitionRange,
+        count_max: usize,
+        deadline: Instant,
+    ) -> Result<Vec<DecoratedKey>, RequestError> {
+        self.memory.partition_keys(table, range, count_max, deadline).await
     }
 
     async fn nearest(

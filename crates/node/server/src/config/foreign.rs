@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(standing("roles_validity_in_ms"), Some(NoUse));
         assert_eq!(standing("key_cache_size_in_mb"), Some(NoUse));
         assert_eq!(standing("dynamic_snitch_update_interval_in_ms"), Some(NoUse));
-        assert_eq!(standing("partition_size_warn_threshold"), Some(NotBuilt));
+        assert_eq!(standing("sai_sstable_indexes_per_query_warn_threshold"), Some(NotBuilt));
         assert_eq!(standing("write_consistency_levels_disallowed"), Some(NotBuilt));
         assert_eq!(standing("server_encryption_options_keystore_password"), Some(NoUse));
         assert_eq!(standing("server_encryption_options_keystoer"), None);

@@ -46,7 +46,22 @@ impl Config {
         self.request_bounds(&mut all)?;
         self.value_bounds(&mut all)?;
         self.refused_values(&mut all)?;
+        self.partition_bounds()?;
         Ok(all)
+    }
+
+    /// The bounds beyond which partitions are named in the log when they are written.
+    ///
+    /// # Errors
+    /// As of [`Config::guardrails`].
+    pub(crate) fn partition_bounds(&self) -> Result<engine::PartitionBounds, ConfigError> {
+        let of = |Thresholds { warn, fail }| engine::Bounds { warn, fail };
+        let bytes =
+            sizes("partition_size", self.partition_size_warn_threshold, self.partition_size_fail_threshold)?;
+        let (warn, fail) =
+            (self.partition_tombstones_warn_threshold, self.partition_tombstones_fail_threshold);
+        let tombstones = bounds("partition_tombstones", warn, fail, Side::Most)?;
+        Ok(engine::PartitionBounds { bytes: of(bytes), tombstones: of(tombstones) })
     }
 
     fn schema_bounds(&self, into: &mut Guardrails) -> Result<(), ConfigError> {

@@ -292,6 +292,10 @@ options! {
     items_per_collection_fail_threshold: i32 = -1, live "Guardrail: items of a collection that is written beyond which an ordinary role is refused; -1 for none.";
     collection_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is warned.";
     collection_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a collection that is written beyond which an ordinary role is refused.";
+    partition_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a partition beyond which it is named in the log when an SSTable is written.";
+    partition_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a partition beyond which it is named in the log as an error when an SSTable is written.";
+    partition_tombstones_warn_threshold: i32 = -1, live "Guardrail: tombstones of a partition beyond which it is named in the log when an SSTable is written; -1 for none.";
+    partition_tombstones_fail_threshold: i32 = -1, live "Guardrail: tombstones of a partition beyond which it is named in the log as an error when an SSTable is written; -1 for none.";
     column_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is warned.";
     column_value_size_fail_threshold: Option<Size> = None, live "Guardrail: bytes of a value that is written beyond which an ordinary role is refused.";
     column_ascii_value_size_warn_threshold: Option<Size> = None, live "Guardrail: bytes of a value of type ascii that is written beyond which an ordinary role is warned.";
@@ -357,7 +361,8 @@ options! {
     user_defined_functions_fail_timeout: Duration = Duration::from_millis(1500), live "How long a call of a user-defined function may run.";
     #[alias("user_defined_function_warn_timeout", "ms")]
     user_defined_functions_warn_timeout: Duration = Duration::from_millis(500), live "The client is warned of a call that has run for longer; 0 for never.";
-    user_defined_function_allocation_limit_bytes: Size = Size::mib(1), live "Memory of a call of a user-defined function.";
+    user_defined_function_allocation_limit_bytes: Size = Size::mib(1), live "Memory of a call of a user-defined function in Lua.";
+    wasm_udf_memory_limit: Size = Size::mib(2), live "Memory of a call of a user-defined function in WebAssembly.";
     #[alias("native_transport_max_frame_size_in_mb", "MiB")]
     native_transport_max_frame_size: Size = Size::mib(16), "Largest request.";
     #[alias("native_transport_max_concurrent_requests_in_bytes", "")]
@@ -532,10 +537,17 @@ impl Config {
             let expected = "expected a time from 1ms to 1h";
             return Err(refused("user_defined_functions_fail_timeout", format!("{fail:?}"), expected));
         }
-        let bytes = self.user_defined_function_allocation_limit_bytes.0;
-        if !(64 << 10..=256 << 20).contains(&bytes) {
-            let expected = "expected a size from 64 KiB to 256 MiB";
-            return Err(refused("user_defined_function_allocation_limit_bytes", bytes.to_string(), expected));
+        for (name, Size(bytes)) in [
+            (
+                "user_defined_function_allocation_limit_bytes",
+                self.user_defined_function_allocation_limit_bytes,
+            ),
+            ("wasm_udf_memory_limit", self.wasm_udf_memory_limit),
+        ] {
+            if !(64 << 10..=256 << 20).contains(&bytes) {
+                let expected = "expected a size from 64 KiB to 256 MiB";
+                return Err(refused(name, bytes.to_string(), expected));
+            }
         }
         Ok(())
     }

@@ -48,6 +48,8 @@ const THRESHOLDS: &[&str] = &[
     "minimum_timestamp_threshold",
     "page_size_threshold",
     "partition_keys_in_select_threshold",
+    "partition_size_threshold",
+    "partition_tombstones_threshold",
     "sai_frozen_term_size_threshold",
     "sai_string_term_size_threshold",
     "sai_vector_term_size_threshold",

@@ -104,6 +104,8 @@ pub struct Resolver<'a> {
     pub columns: bool,
     /// Whether masks stand for the columns that have them.
     pub masked: bool,
+    /// Whether cells have times: those that describe fragments have none of their own.
+    pub timed: bool,
     /// The markers so far.
     pub markers: &'a mut Markers,
     /// The aggregates so far.
@@ -134,6 +136,7 @@ impl<'a> Resolver<'a> {
             table,
             columns: false,
             masked: false,
+            timed: true,
             markers,
             aggregates: Vec::new(),
             in_aggregate: false,
@@ -336,6 +339,11 @@ impl<'a> Resolver<'a> {
             CellMetadata::MaxWriteTime => "maxwritetime",
             CellMetadata::Ttl => "ttl",
         };
+        if !self.timed {
+            return invalid!(
+                "{name}() is not supported by SELECT FROM MUTATION_FRAGMENTS(): its column metadata has the times of cells"
+            );
+        }
         let (column, part) = self.cell_part(inner)?;
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return invalid!("Cannot use selection function {name} on PRIMARY KEY part {}", column.name);

@@ -9,12 +9,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use cql::ast::Statement;
 use mutation::{Clustering, DecoratedKey};
 use replica::Resume;
-use schema::Table;
+use schema::TableId;
 use stdx::Reader;
 
 use crate::error::{ExecError, Result};
 use crate::keys::COMPONENT_LEN_MAX;
 use crate::plan::Plan;
+use crate::select::SelectPlan;
 use crate::sink::{PagingState, RowsPosition};
 
 const VERSION: u8 = 1;
@@ -46,7 +47,7 @@ pub fn encode(state: &PagingState) -> Bytes {
 /// When the bytes are none that this server made for the statement.
 pub fn decode(bytes: &Bytes, plan: &Plan) -> Result<Option<PagingState>> {
     match plan {
-        Plan::Select(plan) => decode_rows(bytes, &plan.table).map(PagingState::Rows).map(Some),
+        Plan::Select(plan) => decode_rows(bytes, plan).map(PagingState::Rows).map(Some),
         Plan::Other(Statement::Describe(_)) => match decode_description(bytes) {
             Some(state) => Ok(Some(state)),
             None => Err(ExecError::Protocol("Invalid value for the paging state".to_owned())),
@@ -98,7 +99,7 @@ fn encode_rows(position: &RowsPosition) -> Bytes {
     out.into()
 }
 
-fn decode_rows(bytes: &Bytes, table: &Table) -> Result<RowsPosition> {
+fn decode_rows(bytes: &Bytes, plan: &SelectPlan) -> Result<RowsPosition> {
     let Some(body_len) = bytes.len().checked_sub(CHECKSUM_LEN) else {
         return refused("it is too short");
     };
@@ -106,19 +107,22 @@ fn decode_rows(bytes: &Bytes, table: &Table) -> Result<RowsPosition> {
     if crc32fast::hash(body).to_be_bytes() != checksum {
         return refused("its checksum is wrong; it is not one that this server made, or it was changed");
     }
-    match decode_body(body, table) {
+    match decode_body(body, plan) {
         Some(Ok(state)) => Ok(state),
         Some(Err(why)) => refused(why),
         None => refused("it ends too soon"),
     }
 }
 
-fn decode_body(body: &[u8], table: &Table) -> Option<Result<RowsPosition, &'static str>> {
+fn decode_body(body: &[u8], plan: &SelectPlan) -> Option<Result<RowsPosition, &'static str>> {
+    let table = &plan.table;
     let mut reader = Reader::new(body);
     if reader.u8().ok()? != VERSION {
         return Some(Err("it is of another version"));
     }
-    if reader.bytes(16).ok()? != table.id.0 {
+    let named = TableId(<[u8; 16]>::try_from(reader.bytes(16).ok()?).ok()?);
+    // The state of a statement about fragments names the node, too: it is looked at where that is known.
+    if named != table.id && plan.fragments_of.is_none() {
         return Some(Err("it belongs to another table"));
     }
     let left = u64::try_from(reader.i64().ok()?).ok()?;
@@ -155,5 +159,5 @@ fn decode_body(body: &[u8], table: &Table) -> Option<Result<RowsPosition, &'stat
     }
     let key = DecoratedKey::new(Bytes::copy_from_slice(key));
     let resume = Resume { key, clustering, rows_in_partition };
-    Some(Ok(RowsPosition { table: table.id, resume, left }))
+    Some(Ok(RowsPosition { table: named, resume, left }))
 }

@@ -1,5 +1,6 @@
 //! SELECT: resolved to a [`SelectPlan`], carried out by [`run`].
 
+mod fragments;
 pub mod nearest;
 pub mod nearest_plan;
 mod pages;
@@ -39,6 +40,8 @@ use selection::Selection;
 pub struct SelectPlan {
     /// The table.
     pub table: Arc<Table>,
+    /// `FROM MUTATION_FRAGMENTS(…)`: the table whose fragments are the rows of the plan's table.
+    pub fragments_of: Option<Arc<Table>>,
     /// Whether its rows are computed when they are read: such tables are filtered without being asked to.
     pub computed: bool,
     /// The returned value.
@@ -134,12 +137,10 @@ impl SelectPlan {
         markers: &mut Markers,
         masked: bool,
     ) -> Result<Self> {
-        if ast.mutation_fragments {
-            return Err(ExecError::unsupported("SELECT FROM MUTATION_FRAGMENTS"));
-        }
-        let (table, computed) = lookup.table(&ast.from, keyspace)?;
+        let (table, fragments_of, computed) = tables_of(ast, lookup, keyspace)?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         resolver.masked = masked;
+        resolver.timed = fragments_of.is_none();
         let selection =
             Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
         resolver.masked = false;
@@ -169,6 +170,7 @@ impl SelectPlan {
         let mut also = columns_beside(&restrictions, static_rows, &table);
         also.extend(nearest.as_ref().and_then(NearestPlan::fetched));
         let plan = Self {
+            fragments_of,
             computed,
             fetch: selection.fetch(also),
             selection,
@@ -205,7 +207,12 @@ impl SelectPlan {
         let limits = self.limit.is_some() || self.per_partition_limit.is_some();
         let looks_further = !self.filters.is_empty() || self.nearest.is_some() || !self.sort.is_empty();
         matches!(&self.access, AccessPath::Key(access) if access.token.is_none())
-            && !(calls || reduces || limits || looks_further || self.computed)
+            && !(calls || reduces || limits || looks_further || self.computed || self.fragments_of.is_some())
+    }
+
+    /// The table that it is of, as the schema names it.
+    pub fn named_table(&self) -> &Arc<Table> {
+        self.fragments_of.as_ref().unwrap_or(&self.table)
     }
 
     /// Whether a secondary index finds its rows.
@@ -224,6 +231,26 @@ impl SelectPlan {
             _ => Some("Aggregation query used without partition key"),
         }
     }
+}
+
+/// The table of a SELECT's rows, the table whose fragments these are, and whether they are computed when they are read.
+fn tables_of(
+    ast: &Select,
+    lookup: &Lookup<'_>,
+    keyspace: Option<&str>,
+) -> Result<(Arc<Table>, Option<Arc<Table>>, bool)> {
+    let (table, computed) = lookup.table(&ast.from, keyspace)?;
+    if !ast.mutation_fragments {
+        return Ok((table, None, computed));
+    }
+    fragments::check(ast)?;
+    if lookup.keyspace(&table.keyspace).is_some_and(|home| home.computes(&table.name)) {
+        return invalid!(
+            "{} has no mutation fragments: its rows are computed when they are read",
+            table.full_name()
+        );
+    }
+    Ok((fragments::table_of(&table)?, Some(table), false))
 }
 
 /// The columns that a read has to fetch beside those that are selected.

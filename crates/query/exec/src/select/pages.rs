@@ -2,8 +2,10 @@
 
 use mutation::PartitionRange;
 use replica::{IndexQuery, Partitions, ReadCommand, ReadPage};
+use schema::Table;
 
 use super::SelectPlan;
+use super::fragments;
 use super::places::Places;
 use super::read::{SCAN_ROWS, read};
 use crate::backend::Coordinator;
@@ -20,6 +22,8 @@ pub(super) struct Pages<'a, C> {
     timeout: TimeoutKind,
     ended: bool,
     tombstones: u64,
+    /// Of the fragments of a table: that table.
+    fragments_of: Option<&'a Table>,
     /// Of a plan that uses an index.
     pub(super) places: Option<Box<Places>>,
 }
@@ -27,7 +31,7 @@ pub(super) struct Pages<'a, C> {
 impl<'a, C: Coordinator> Pages<'a, C> {
     /// The pages of a command of which the result takes `left` rows.
     pub(super) fn new(
-        plan: &SelectPlan,
+        plan: &'a SelectPlan,
         coordinator: &'a C,
         request: &'a Request<'a>,
         env: &Env<'_>,
@@ -48,15 +52,25 @@ impl<'a, C: Coordinator> Pages<'a, C> {
             let wanted = if reduced { u64::MAX } else { left.min(page) };
             places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
         }
-        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places })
+        let fragments_of = plan.fragments_of.as_deref();
+        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, fragments_of, places })
     }
 
     /// The pages of a token range of these, which are read by no index.
     pub(super) fn of_range(&self, range: PartitionRange) -> Self {
         assert!(self.places.is_none(), "places of an index are read in their order");
         let command = ReadCommand { partitions: Partitions::Range(range), ..self.command.clone() };
-        let Self { coordinator, request, timeout, .. } = *self;
-        Self { coordinator, request, command, timeout, ended: false, tombstones: 0, places: None }
+        let Self { coordinator, request, timeout, fragments_of, .. } = *self;
+        Self {
+            coordinator,
+            request,
+            command,
+            timeout,
+            ended: false,
+            tombstones: 0,
+            fragments_of,
+            places: None,
+        }
     }
 
     /// The next page, for one that reads several ranges at once: it gets the number of the range back, and its pages.
@@ -77,7 +91,12 @@ impl<'a, C: Coordinator> Pages<'a, C> {
         }
         self.command.limits.rows = rows;
         let deadline = self.request.deadline(self.timeout);
-        let page = read(self.coordinator, self.request, &self.command, deadline).await?;
+        let page = match self.fragments_of {
+            None => read(self.coordinator, self.request, &self.command, deadline).await?,
+            Some(base) => {
+                Box::pin(fragments::pages::read(self.coordinator, base, &self.command, deadline)).await?
+            }
+        };
         self.ended = page.more.is_none();
         self.command.resume = page.more.clone();
         self.tombstones += page.tombstones;

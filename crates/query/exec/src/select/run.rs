@@ -7,8 +7,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup};
 use rt::preempt::Pace;
+use schema::TableId;
 
 use super::SelectPlan;
+use super::fragments;
 use super::nearest::Nearest;
 use super::pages::Pages;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
@@ -42,7 +44,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     runtime: &'a udf::Runtime,
     out: &mut S,
 ) -> Result<usize> {
-    let state = position(plan, request)?;
+    let state = position(plan, request, coordinator)?;
     let limit = limit_value(plan.limit.as_ref(), env)?;
     let per_partition = limit_value(plan.per_partition_limit.as_ref(), env)?;
     if let Some(warning) = plan.aggregation_warning() {
@@ -87,6 +89,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         page_left: request.page_size.map_or(u64::MAX, u64::from),
         per_partition,
         counts_here,
+        paged_table: paged_table(plan, coordinator),
         place: state.map(|state| state.resume.clone()),
         pace: Pace::new(),
         caller,
@@ -163,7 +166,11 @@ fn tombstone_warning(
 }
 
 /// The position at which the result resumes.
-fn position<'a>(plan: &SelectPlan, request: &Request<'a>) -> Result<Option<&'a RowsPosition>> {
+fn position<'a, C: Coordinator>(
+    plan: &SelectPlan,
+    request: &Request<'a>,
+    coordinator: &C,
+) -> Result<Option<&'a RowsPosition>> {
     if !plan.sort.is_empty() && request.page_size.is_some() {
         return invalid!(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
@@ -171,9 +178,23 @@ fn position<'a>(plan: &SelectPlan, request: &Request<'a>) -> Result<Option<&'a R
         );
     }
     match request.paging_state {
-        Some(PagingState::Rows(state)) if state.table == plan.table.id => Ok(Some(state)),
+        Some(PagingState::Rows(state)) if state.table == paged_table(plan, coordinator) => Ok(Some(state)),
+        Some(_) if plan.fragments_of.is_some() => invalid!(
+            "The pages of one SELECT FROM MUTATION_FRAGMENTS() have to be asked of the same node: each node reads its own data"
+        ),
         Some(_) => Err(ExecError::Protocol("The paging state belongs to another statement".to_owned())),
         None => Ok(None),
+    }
+}
+
+/// The table that a paging state of the plan names.
+fn paged_table<C: Coordinator>(plan: &SelectPlan, coordinator: &C) -> TableId {
+    match &plan.fragments_of {
+        None => plan.table.id,
+        Some(_) => {
+            let view = coordinator.view();
+            fragments::paged_table(&plan.table, view.node(view.own()).host)
+        }
     }
 }
 
@@ -343,6 +364,8 @@ struct Emitter<'a, R> {
     per_partition: u64,
     /// Whether PER PARTITION LIMIT is counted here: rows that do not pass the filters do not count.
     counts_here: bool,
+    /// The table that its paging state names.
+    paged_table: TableId,
     /// The last row (or last row of the last group) that was returned.
     place: Option<Resume>,
     /// Other tasks run between rows when they have waited long enough.
@@ -427,7 +450,7 @@ impl<R: RowSink> Emitter<'_, R> {
             return;
         }
         if let Some(resume) = self.place.take() {
-            let (table, left) = (self.plan.table.id, self.left.min(i64::MAX as u64));
+            let (table, left) = (self.paged_table, self.left.min(i64::MAX as u64));
             self.rows.set_paging_state(&PagingState::Rows(RowsPosition { table, resume, left }));
         }
     }

@@ -2,6 +2,7 @@
 
 mod cdc;
 mod constraints;
+mod fragments;
 mod functions;
 mod fuzz;
 mod golden;

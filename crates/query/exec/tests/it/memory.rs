@@ -18,12 +18,13 @@ use exec::backend::{Clock, Coordinator, Decide};
 use futures_util::FutureExt;
 use mutation::row::ColumnData;
 use mutation::{
-    Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionUpdate, Row, counter,
+    Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionRange, PartitionUpdate, Row,
+    counter,
 };
 use replica::page::{PageBuilder, Progress};
 use replica::{
-    Candidate, IndexQuery, Keys, NearestQuery, Partitions, Place, Predicate, ReadCommand, ReadPage,
-    RowLookup, Similarity, TableSize, TraceLog,
+    Candidate, FragmentPlace, FragmentsPage, FragmentsRead, IndexQuery, Keys, NearestQuery, Partitions,
+    Place, Predicate, ReadCommand, ReadPage, RowLookup, Similarity, TableSize, TraceLog,
 };
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
@@ -99,6 +100,8 @@ pub struct Memory {
     pub between: Rc<RefCell<Option<PartitionUpdate>>>,
     /// Bytes that each row counts for in the size of its table.
     pub row_bytes: Rc<StdCell<u64>>,
+    /// Whether the row cache has all partitions, too, as a source of fragments.
+    pub is_cached: Rc<StdCell<bool>>,
 }
 
 impl Memory {
@@ -139,12 +142,21 @@ impl Memory {
             indexes_building: Rc::default(),
             between: Rc::default(),
             row_bytes: Rc::new(StdCell::new(100)),
+            is_cached: Rc::default(),
         }
     }
 
     /// The same where so many live nodes do not use a new schema in time.
     pub fn with_behind(self, behind: u32) -> Self {
         Self { behind, ..self }
+    }
+
+    /// The same cluster as its second node sees it.
+    // For the tests of crate `dynamo`, which have this file too.
+    #[allow(dead_code)]
+    pub fn on_the_other_node(&self) -> Self {
+        let view = ClusterView::new(HostId([2; 16]), self.view.nodes().to_vec()).expect("a view");
+        Self { view: Arc::new(view), ..self.clone() }
     }
 
     /// Reads of places since this was asked.
@@ -243,6 +255,23 @@ impl Memory {
         out.push(Fragment::PartitionEnd);
         out
     }
+}
+
+/// Everything that a partition holds, in order.
+fn stored_fragments(partition: &PartitionUpdate) -> Vec<Fragment> {
+    let mut out = vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
+    out.extend(partition.static_row.clone().map(Fragment::StaticRow));
+    let mut changes = partition.range_tombstones.changes(false).into_iter().peekable();
+    let change = |(bound, deletion)| Fragment::RangeTombstoneChange { bound, deletion };
+    for row in partition.rows() {
+        while let Some(next) = changes.next_if(|(bound, _)| bound.position() < row.clustering.position()) {
+            out.push(change(next));
+        }
+        out.push(Fragment::Row(row.clone()));
+    }
+    out.extend(changes.map(change));
+    out.push(Fragment::PartitionEnd);
+    out
 }
 
 fn unavailable_index() -> RequestError {
@@ -421,6 +450,47 @@ impl Coordinator for Memory {
             }
         }
         Ok(page.finish())
+    }
+
+    async fn fragment_sources(
+        &self,
+        _: &Table,
+        _: &DecoratedKey,
+        _: Instant,
+    ) -> Result<Vec<String>, RequestError> {
+        let cached = self.is_cached.get().then(|| "row-cache".to_owned());
+        Ok(std::iter::once("memtable:0".to_owned()).chain(cached).collect())
+    }
+
+    async fn read_fragments(
+        &self,
+        table: &Table,
+        read: FragmentsRead,
+        _: Instant,
+    ) -> Result<FragmentsPage, RequestError> {
+        let tables = self.tables.borrow();
+        let partition = tables.get(&table.id).and_then(|table| table.get(&read.key));
+        let mut fragments = partition.map(stored_fragments).unwrap_or_default();
+        if let Some(after) = &read.after {
+            let at = fragments.iter().position(|fragment| FragmentPlace::of(fragment) == *after);
+            fragments.drain(..=at.expect("a read resumes after a fragment"));
+        }
+        // Two at once, whatever their bytes: what reads on must find its place.
+        let is_last = fragments.len() <= 2;
+        fragments.truncate(2);
+        Ok(FragmentsPage { fragments, is_last })
+    }
+
+    async fn partition_keys(
+        &self,
+        table: &Table,
+        range: &PartitionRange,
+        count_max: usize,
+        _: Instant,
+    ) -> Result<Vec<DecoratedKey>, RequestError> {
+        let tables = self.tables.borrow();
+        let keys = tables.get(&table.id).into_iter().flat_map(BTreeMap::keys);
+        Ok(keys.filter(|key| range.contains(key)).take(count_max).cloned().collect())
     }
 
     async fn nearest(

@@ -14,7 +14,7 @@ use types::CqlType;
 use udf::{Limits, Runtime, Slices};
 
 /// Polls until the end; how often the future had yielded.
-fn run<T>(future: impl Future<Output = T>) -> (T, usize) {
+pub fn run<T>(future: impl Future<Output = T>) -> (T, usize) {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     let mut polls = 0;
@@ -26,12 +26,12 @@ fn run<T>(future: impl Future<Output = T>) -> (T, usize) {
     }
 }
 
-fn runtime() -> Runtime {
+pub fn runtime() -> Runtime {
     limited(Limits { enabled: true, fail_after: Duration::from_millis(50), ..Limits::default() })
 }
 
 /// A clock that moves by a microsecond whenever it is read.
-fn limited(limits: Limits) -> Runtime {
+pub fn limited(limits: Limits) -> Runtime {
     let now = Rc::new(Cell::new(0));
     Runtime::new(
         limits,
@@ -73,8 +73,8 @@ fn through(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
     called.value.map(|value| value.to_vec())
 }
 
-#[test]
-fn values_of_every_type_come_back() {
+/// Every type, with some of its values.
+pub fn values() -> Vec<(CqlType, Vec<Vec<u8>>)> {
     use CqlType::*;
     let udt = Udt {
         ty: Arc::new(types::UserType {
@@ -89,7 +89,7 @@ fn values_of_every_type_come_back() {
         frozen: true,
     };
     let ints = types::elements::build_list([[0_u8, 0, 0, 5], [0, 0, 0, 3]]);
-    let cases: Vec<(CqlType, Vec<Vec<u8>>)> = vec![
+    vec![
         (Ascii, vec![b"abc".to_vec(), vec![]]),
         (Text, vec!["grün".into(), vec![], vec![0]]),
         (Blob, vec![vec![], (0..=255).collect()]),
@@ -130,8 +130,12 @@ fn values_of_every_type_come_back() {
         (udt, vec![types::elements::build_tuple([Some(vec![0, 0, 0, 1]), None, Some(ints)])]),
         (CqlType::vector(Float, 2), vec![vec![0x3f, 0x80, 0, 0, 0, 0, 0, 0]]),
         (CqlType::vector(Text, 1), vec![types::elements::build_vector(&Text, [b"xyz"])]),
-    ];
-    for (ty, values) in cases {
+    ]
+}
+
+#[test]
+fn values_of_every_type_come_back() {
+    for (ty, values) in values() {
         for value in values {
             ty.validate(&value).unwrap();
             assert_eq!(through(&ty, &value), Some(value), "{ty}");

@@ -1,9 +1,10 @@
 //! Large partitions, rows and cells: noticed at a flush and at a compaction, known after a restart, gone with the SSTable.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
-    Canaries, Engine, EngineConfig, EngineSettings, LargeKind, LargeRecord, LargeThresholds, Origin,
+    Bounds, Canaries, Engine, EngineConfig, EngineSettings, LargeKind, LargeRecord, LargeThresholds, Origin,
     SyncMode, Write,
 };
 use rt::Rt;
@@ -23,6 +24,7 @@ fn settings() -> EngineConfig {
         row_bytes: 2_500,
         cell_bytes: 3_500,
         elements: 1_000,
+        ..LargeThresholds::DEFAULT
     };
     EngineConfig {
         settings: EngineSettings { large, ..EngineSettings::default() },
@@ -103,4 +105,84 @@ async fn work(rt: Rt) {
 #[test]
 fn large_data_is_noticed_and_goes_with_its_sstable() {
     on_a_node(5, work);
+}
+
+/// The lines of the log that guardrails write.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Lines {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" && text.contains("uardrail") {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+async fn guarded(rt: Rt) {
+    let schema = schema(0);
+    let id = schema.table("ks", "t1").unwrap().id;
+    let mut config = settings();
+    config.settings.large.guarded.bytes = Bounds { warn: Some(2_500), fail: Some(3_500) };
+    config.settings.large.guarded.tombstones = Bounds { warn: Some(2), fail: None };
+    let engine = Engine::open(rt.clone(), config, schema.clone()).await.unwrap();
+    let cell = |pk, ck, ts| Change::Cell { pk, ck, b: false, ts };
+    // A partition of 3,005 bytes, one of 4,000, one with two tombstones and one with three.
+    write(&engine, vec![cell(2, 7, 5)], true).await;
+    write(&engine, vec![cell(3, 8, 1_000)], true).await;
+    for (pk, rows) in [(4, 2), (5, 3)] {
+        write(&engine, (0..rows).map(|ck| Change::Row { pk, ck, ts: 11 }).collect(), false).await;
+    }
+    engine.flush(id).await.unwrap();
+    engine.stop().await.unwrap();
+}
+
+#[test]
+fn partitions_beyond_the_bounds_of_guardrails_are_named_in_the_log() {
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), || on_a_node(1, guarded));
+    let mut lines = lines.0.lock().unwrap().clone();
+    lines.sort();
+    let expected = [
+        (
+            "partition_size violated: Partition ks.t1:2 on sstable ",
+            "exceeds the warning threshold of 2500. Too large",
+        ),
+        (
+            "partition_size violated: Partition ks.t1:3 on sstable ",
+            "exceeds the failure threshold of 3500. Too large",
+        ),
+        (
+            "partition_tombstones violated: Partition ks.t1:5 on sstable ",
+            " has 3 tombstones, this exceeds the warning threshold of 2. Partitions with too many tombstones",
+        ),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, (begins, contains)) in lines.iter().zip(expected) {
+        let rest = line.strip_prefix("Guardrail ").unwrap_or_default();
+        assert!(rest.starts_with(begins) && rest.contains(contains), "{line}");
+    }
 }

@@ -9,6 +9,7 @@ mod crash;
 mod damaged;
 mod dropping;
 mod flushing;
+mod fragments;
 mod indexes;
 mod isolation;
 mod large;

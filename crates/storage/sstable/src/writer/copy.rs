@@ -84,7 +84,9 @@ impl SstableWriter {
         }
         self.index.add_copied(key, start, &partition.row_index).await?;
         assert!(self.data.position() > start, "a partition that was copied has bytes");
-        self.stats.partition(&key.key, self.data.position() - start, None);
+        let bytes = self.data.position() - start;
+        self.large.guard(&self.table, key, bytes);
+        self.stats.partition(&key.key, bytes, None);
         if let Some(origin) = &mut self.origin {
             origin.add_rows(rows);
             self.large.found.take_over(&origin.large, key.token);

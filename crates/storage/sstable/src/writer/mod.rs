@@ -15,6 +15,7 @@ use schema::Table;
 use crate::edge::Edge;
 use crate::filter::{Filter, key_hash};
 use crate::format::IndexWriter;
+use crate::guarded::GuardedPartitions;
 use crate::header::SerializationHeader;
 use crate::index::PartitionHead;
 use crate::integrity::PageChecksums;
@@ -86,6 +87,8 @@ pub struct Written {
     pub uncompressed_len: u64,
     /// Bytes of all files.
     pub disk_len: u64,
+    /// Its partitions beyond bounds.
+    pub guarded: GuardedPartitions,
 }
 
 impl SstableWriter {
@@ -168,6 +171,9 @@ impl SstableWriter {
         out.extend_from_slice(&key.key);
         deletion::write(deletion, out);
         self.stats.deletion(deletion);
+        if !deletion.is_live() {
+            self.large.deletion();
+        }
         self.index.start_partition();
         let mut partition = Partition {
             key,
@@ -328,6 +334,7 @@ impl SstableWriter {
             data_len: 0,
             uncompressed_len: self.data.position(),
             disk_len: 0,
+            guarded: std::mem::take(&mut self.large.guarded),
             bounds,
         };
         if written.bounds.is_none() {
