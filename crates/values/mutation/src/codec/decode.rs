@@ -14,7 +14,7 @@ use super::{
 use crate::encoded::{CELLS_MAX, EncodedCells, RowLayout};
 use crate::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
-    PartitionUpdate, RangeTombstone, Row, Seconds, Timestamp,
+    NO_TIMESTAMP, PartitionUpdate, RangeTombstone, Row, Seconds, Timestamp,
 };
 
 /// Reads one update off the front of `reader`, whose bytes lie in `buffer`. None for a table that `table` does not know:
@@ -240,7 +240,9 @@ impl<'a> Decoder<'a> {
 
     fn deletion(&mut self) -> Result<DeletionTime, DecodeError> {
         let timestamp = self.timestamp()?;
-        Ok(DeletionTime::new(timestamp, self.fields.read("a deletion time", Reader::u32)?))
+        let deletion = DeletionTime::new(timestamp, self.fields.read("a deletion time", Reader::u32)?);
+        // One of the earliest time deletes nothing, and would be written as none.
+        Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
     }
 
     fn row(&mut self, table: &Table, is_static: bool) -> Result<Row, DecodeError> {
@@ -254,11 +256,12 @@ impl<'a> Decoder<'a> {
         let flags = self.fields.read("a row's flags", Reader::u8)?;
         if flags & ROW_LIVE != 0 {
             let timestamp = self.timestamp()?;
-            row.liveness = if flags & ROW_TTL != 0 {
-                let (ttl, expires) = self.ttl()?;
-                LivenessInfo::expiring(timestamp, ttl, expires)
-            } else {
-                LivenessInfo::forever(timestamp)
+            let times = if flags & ROW_TTL != 0 { Some(self.ttl()?) } else { None };
+            row.liveness = match times {
+                // A mark of the earliest time says nothing, and would be written as none.
+                _ if timestamp == NO_TIMESTAMP => LivenessInfo::NONE,
+                Some((ttl, expires)) => LivenessInfo::expiring(timestamp, ttl, expires),
+                None => LivenessInfo::forever(timestamp),
             };
         }
         if flags & ROW_DELETED != 0 {
