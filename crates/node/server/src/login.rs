@@ -294,6 +294,13 @@ impl Login {
     }
 }
 
+/// A hash of a password that was found right, by which it is recognised again at little cost. For memory only.
+pub(crate) async fn cheap_hash(rt: &Rt, password: &str) -> Hash {
+    let mut salt = [0; 16];
+    rt.fill_random(&mut salt);
+    Hash::new(password, COST_MIN, salt).await
+}
+
 impl Login {
     /// Whether a hash is that of a password. The cheap hash is made even where none is known, so that the time does not say whose
     /// password was right before.
@@ -306,9 +313,7 @@ impl Login {
         if !hash.matches(password).await {
             return false;
         }
-        let mut salt = [0; 16];
-        self.rt.fill_random(&mut salt);
-        let cheap = Hash::new(password, COST_MIN, salt).await;
+        let cheap = cheap_hash(&self.rt, password).await;
         let mut verified = self.verified.borrow_mut();
         if verified.len() >= VERIFIED_MAX {
             verified.clear();

@@ -1,6 +1,6 @@
 //! Tracing: the events of a request with their times, written to `system_traces`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
@@ -85,9 +85,9 @@ impl Trace {
         let duration = micros(call.clock.now());
         let mut session = PartitionUpdate::new(sessions.clone(), key.clone());
         let mut row = writer.row(Clustering::empty());
-        writer.set(sessions, &mut row, "client", inet(client));
+        writer.set(sessions, &mut row, "client", inet(client.ip()));
         writer.set(sessions, &mut row, "command", text(self.command));
-        writer.set(sessions, &mut row, "coordinator", inet(node));
+        writer.set(sessions, &mut row, "coordinator", inet(node.ip()));
         writer.set(sessions, &mut row, "coordinator_port", int(i32::from(node.port())));
         writer.set(sessions, &mut row, "duration", int(duration));
         writer.set(sessions, &mut row, "request", text(self.request));
@@ -109,7 +109,7 @@ impl Trace {
             let id = call.uuids.next(self.started_micros + i64::from(elapsed));
             let mut row = writer.row(Clustering::new(events, &[Some(&id)]));
             writer.set(events, &mut row, "activity", text(&event.activity));
-            writer.set(events, &mut row, "source", inet(node));
+            writer.set(events, &mut row, "source", inet(node.ip()));
             writer.set(events, &mut row, "source_elapsed", int(elapsed));
             writer.set(events, &mut row, "source_port", int(i32::from(node.port())));
             writer.set(events, &mut row, "thread", text(&format!("shard-{}", event.shard)));
@@ -150,9 +150,10 @@ fn int(value: i32) -> Bytes {
     Bytes::copy_from_slice(&value.to_be_bytes())
 }
 
-fn inet(address: SocketAddr) -> Bytes {
-    match address.ip() {
-        std::net::IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
-        std::net::IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
+/// The serialised form of an address.
+pub(crate) fn inet(address: IpAddr) -> Bytes {
+    match address {
+        IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
     }
 }

@@ -405,12 +405,9 @@ pub(crate) async fn write_memtable(
     loop {
         match merger.next() {
             Step::Fragment(mut fragment) => {
-                if let Fragment::Row(row) | Fragment::StaticRow(row) = &mut fragment {
-                    // Columns that were dropped meanwhile.
-                    row.keep_known(table);
-                    if row.is_empty() {
-                        continue;
-                    }
+                // Columns that were dropped meanwhile.
+                if !fragment.keep_columns(table) {
+                    continue;
                 }
                 let injected = match &fragment {
                     Fragment::RangeTombstoneChange { .. } => canaries.drop_range_tombstones,

@@ -187,17 +187,13 @@ impl Inner {
     /// The sources from which a read of a partition would be answered now.
     pub(crate) fn sources_of(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> ReadSources {
         let Some(store) = self.store(table) else { return ReadSources::default() };
-        let set = store.set();
-        let hashed = HashedKey::new(key);
-        let may_hold = set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed));
-        let may_hold: Vec<_> = may_hold.collect();
-        let has_rows = may_hold.iter().filter(|live| live.sstable.may_contain_rows(slices));
+        let Candidates { sstables, bloom_skipped, clustering_skipped } = Candidates::of(&store, key, slices);
         let sstables: Vec<String> =
-            has_rows.map(|live| live.sstable.descriptor().generation.to_string()).collect();
+            sstables.iter().map(|live| live.sstable.descriptor().generation.to_string()).collect();
         ReadSources {
             memtables: store.memtables.all().iter().filter(|memtable| memtable.contains(key)).count(),
-            bloom_skipped: set.len() - may_hold.len(),
-            clustering_skipped: may_hold.len() - sstables.len(),
+            bloom_skipped,
+            clustering_skipped,
             cached: !sstables.is_empty() && self.cache.partition(store.id, key, slices).is_some(),
             sstables,
         }
@@ -219,18 +215,36 @@ pub struct ReadSources {
     pub cached: bool,
 }
 
-/// The SSTables that may hold something of these rows of a partition.
-fn candidates_of(store: &Store, key: &DecoratedKey, slices: &Slices, repairs: bool) -> Vec<Rc<LiveSstable>> {
-    let set = store.sstables.current();
-    let hashed = HashedKey::new(key);
-    let mut candidates: Vec<Rc<LiveSstable>> =
-        set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed)).cloned().collect();
-    count(&store.counters.bloom_negatives, (set.len() - candidates.len()) as u64);
-    candidates.retain(|live| live.sstable.may_contain_rows(slices));
-    if repairs {
-        candidates.retain(|live| live.salvaged.borrow().is_none());
+/// The SSTables that may hold something of some rows of a partition.
+struct Candidates {
+    sstables: Vec<Rc<LiveSstable>>,
+    /// SSTables that do not hold the partition.
+    bloom_skipped: usize,
+    /// SSTables that may hold it, and none of the rows.
+    clustering_skipped: usize,
+}
+
+impl Candidates {
+    fn of(store: &Store, key: &DecoratedKey, slices: &Slices) -> Self {
+        let set = store.sstables.current();
+        let hashed = HashedKey::new(key);
+        let mut sstables: Vec<Rc<LiveSstable>> =
+            set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed)).cloned().collect();
+        let may_hold = sstables.len();
+        sstables.retain(|live| live.sstable.may_contain_rows(slices));
+        let clustering_skipped = may_hold - sstables.len();
+        Self { sstables, bloom_skipped: set.len() - may_hold, clustering_skipped }
     }
-    candidates
+}
+
+/// The SSTables that a read of these rows of a partition opens.
+fn candidates_of(store: &Store, key: &DecoratedKey, slices: &Slices, repairs: bool) -> Vec<Rc<LiveSstable>> {
+    let Candidates { mut sstables, bloom_skipped, .. } = Candidates::of(store, key, slices);
+    count(&store.counters.bloom_negatives, bloom_skipped as u64);
+    if repairs {
+        sstables.retain(|live| live.salvaged.borrow().is_none());
+    }
+    sstables
 }
 
 /// Reads memtables, and of the SSTables those that a number does not cover.

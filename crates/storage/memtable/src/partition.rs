@@ -94,16 +94,10 @@ impl Partition {
                 }
             }
         }
-        let is_packed = update.is_packed();
         for mut row in update.take_rows() {
             stats.row(&row);
             row.normalise();
-            let row = if is_packed {
-                row.forget_decoded();
-                row
-            } else {
-                own_values(row, layouts, &update.table)
-            };
+            let row = own_values(row, layouts, &update.table);
             change.rows += self.rows.add(row, table, &mut change.bytes);
         }
         change

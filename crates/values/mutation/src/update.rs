@@ -23,8 +23,6 @@ pub struct PartitionUpdate {
     pub range_tombstones: RangeTombstones,
     /// In clustering order, no key twice. Most updates have one row.
     rows: SmallVec<[Row; 1]>,
-    /// The values of its rows do not lie in a larger buffer: small ones of a row together, others each alone.
-    is_packed: bool,
 }
 
 impl PartitionUpdate {
@@ -37,20 +35,7 @@ impl PartitionUpdate {
             static_row: None,
             range_tombstones: RangeTombstones::new(),
             rows: SmallVec::new(),
-            is_packed: false,
         }
-    }
-
-    /// Whether values of its rows may stay where they are: they keep no memory but that of their row.
-    #[inline]
-    pub fn is_packed(&self) -> bool {
-        self.is_packed
-    }
-
-    /// Says that the values of its rows keep no memory but that of their row. A row that is added later takes that back.
-    #[inline]
-    pub fn set_packed(&mut self) {
-        self.is_packed = true;
     }
 
     /// An update of these rows, which are in clustering order, no key twice.
@@ -93,7 +78,6 @@ impl PartitionUpdate {
 
     /// Adds a row, or merges it with the one of its key that is there.
     pub fn add_row(&mut self, row: Row) {
-        self.is_packed = false;
         match self.rows.last() {
             None => self.rows.push(row),
             Some(last) if last.clustering < row.clustering => self.rows.push(row),
@@ -130,7 +114,6 @@ impl PartitionUpdate {
     /// reader's merge, not here.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.key, other.key, "updates of one partition");
-        let is_packed = self.is_packed && other.is_packed;
         self.add_deletion(other.deletion);
         if let Some(row) = other.static_row {
             self.add_static(row);
@@ -139,7 +122,6 @@ impl PartitionUpdate {
             self.range_tombstones.insert(range);
         }
         other.rows.into_iter().for_each(|row| self.add_row(row));
-        self.is_packed = is_packed;
     }
 
     /// Gives everything that it deletes one time. The write of a conditional statement deletes just before it writes, so

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use auth::password::{COST_MIN, Hash};
+use auth::password::Hash;
 use rt::sync::Semaphore;
 use rt::{Group, Instant, Rt, Task};
 
 use super::Directory;
 use super::connection::{DirectoryError, groups, verify};
+use crate::login::cheap_hash;
 
 /// Conversations of a shard at a time, and logins that wait for one; more are refused.
 const CONVERSATIONS_MAX: usize = 8;
@@ -109,9 +110,7 @@ impl ShardDirectory {
         if self.directory.validity.is_zero() {
             return;
         }
-        let mut salt = [0; 16];
-        self.rt.fill_random(&mut salt);
-        let cheap = Hash::new(password, COST_MIN, salt).await;
+        let cheap = cheap_hash(&self.rt, password).await;
         let mut verified = self.verified.borrow_mut();
         if verified.len() >= USERS_MAX {
             verified.clear();

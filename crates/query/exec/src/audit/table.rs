@@ -12,6 +12,7 @@ use types::CqlType;
 
 use super::{ANONYMOUS, AuditCategory, AuditEntry};
 use crate::error::{ExecError, Result};
+use crate::trace::inet;
 
 const KEYSPACE: &str = "audit";
 const TABLE: &str = "audit_log";
@@ -54,13 +55,6 @@ pub fn plan(schema: &Schema, view: &ClusterView, id: [u8; 16]) -> Result<Vec<Sch
     Ok(edits)
 }
 
-fn address(address: IpAddr) -> Bytes {
-    match address {
-        IpAddr::V4(address) => Bytes::copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => Bytes::copy_from_slice(&address.octets()),
-    }
-}
-
 impl AuditEntry {
     /// The entry as a row of the table of the node with this address; `event_time` is a time UUID of the entry's time.
     pub fn update(
@@ -72,7 +66,7 @@ impl AuditEntry {
     ) -> PartitionUpdate {
         let event = &self.event;
         let date = self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS;
-        let key = DecoratedKey::new(DecoratedKey::compose(&[&date.to_be_bytes(), &address(node)]));
+        let key = DecoratedKey::new(DecoratedKey::compose(&[&date.to_be_bytes(), &inet(node)]));
         let mut row = Row::new(Clustering::new(table, &[Some(&event_time)]));
         let failed = matches!(event.kind.as_str(), "LOGIN_ERROR" | "UNAUTHORIZED_ATTEMPT");
         let text = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
@@ -82,7 +76,7 @@ impl AuditEntry {
             ("error", Some(Bytes::from(vec![u8::from(failed || event.category == AuditCategory::Error)]))),
             ("keyspace_name", event.keyspace.as_deref().and_then(text)),
             ("operation", text(&self.operation)),
-            ("source", Some(address(self.source.ip().to_canonical()))),
+            ("source", Some(inet(self.source.ip().to_canonical()))),
             ("table_name", event.scope.as_deref().and_then(text)),
             ("username", text(self.user.as_deref().unwrap_or(ANONYMOUS))),
         ] {

@@ -170,9 +170,7 @@ impl Binds {
     #[inline]
     pub fn has_unset(&self, mut markers: impl Iterator<Item = u32>) -> bool {
         let places = self.places.as_slice();
-        markers.any(
-            |marker| !matches!(places.get(marker as usize), Some(place) if !matches!(place, Place::Unset)),
-        )
+        markers.any(|marker| matches!(places.get(marker as usize), None | Some(Place::Unset)))
     }
 
     /// Bytes of the value of a marker; 0 where there is none.

@@ -658,9 +658,6 @@ impl ModificationPlan {
                 update.add_row(row);
             }
         }
-        if self.bound_cells.is_some() {
-            update.set_packed();
-        }
         Ok(update)
     }
 
