@@ -9,6 +9,7 @@ mod audit;
 mod boot;
 mod canaries;
 mod certificates;
+mod cheap_hash;
 pub mod config;
 mod directory;
 mod error;

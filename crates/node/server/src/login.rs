@@ -21,6 +21,7 @@ use wire::{CqlError, ErrorKind};
 use crate::Config;
 use crate::audit::ShardAudit;
 use crate::certificates::{CertificateNames, Certified};
+use crate::cheap_hash::cheap_hash;
 use crate::config::{Authentication, CertificateNaming, is_class};
 use crate::directory::ShardDirectory;
 
@@ -292,13 +293,6 @@ impl Login {
         // Dropped with the connection, it ends the work.
         self.rt.spawn(Group::Maintenance, work).await
     }
-}
-
-/// A hash of a password that was found right, by which it is recognised again at little cost. For memory only.
-pub(crate) async fn cheap_hash(rt: &Rt, password: &str) -> Hash {
-    let mut salt = [0; 16];
-    rt.fill_random(&mut salt);
-    Hash::new(password, COST_MIN, salt).await
 }
 
 impl Login {

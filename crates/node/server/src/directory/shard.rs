@@ -12,7 +12,7 @@ use rt::{Group, Instant, Rt, Task};
 
 use super::Directory;
 use super::connection::{DirectoryError, groups, verify};
-use crate::login::cheap_hash;
+use crate::cheap_hash::cheap_hash;
 
 /// Conversations of a shard at a time, and logins that wait for one; more are refused.
 const CONVERSATIONS_MAX: usize = 8;
