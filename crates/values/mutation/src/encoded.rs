@@ -128,31 +128,10 @@ impl EncodedCells {
         values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
     ) -> Self {
         assert!(now != NO_DELETION && ttl.is_none_or(|(ttl, expires)| ttl > 0 && expires != NO_DELETION));
-        let count = layout.ids.len();
-        let times_len = if ttl.is_some() { 8 } else { 0 };
-        let len: usize = values.clone().map(|value| encoded_len(value, times_len)).sum();
-        assert!(u32::try_from(len).is_ok(), "the cells of a row are below 4 GiB");
-        let mut out = Vec::with_capacity(len);
-        out.resize(count * 4, 0);
-        let mut is_lasting = ttl.is_none();
-        let mut number = 0;
-        for value in values {
-            match value {
-                Some(value) if ttl.is_none() && value.len() < 0x80 && !value.is_empty() => {
-                    out.extend_from_slice(&[number as u8, CELL_VALUE, 0, value.len() as u8]);
-                    out.extend_from_slice(value);
-                }
-                Some(value) => put_value(number as u8, ttl, value, &mut out),
-                None => {
-                    is_lasting = false;
-                    put_tombstone(number as u8, now, &mut out);
-                }
-            }
-            put_end(number, &mut out);
-            number += 1;
-        }
-        assert!(number == count && out.len() == len, "there is a value for each column, of a known size");
-        Self { layout: Arc::clone(layout), timestamp, is_lasting, bytes: out.into() }
+        let cells = values.map(move |value| ToEncode { value, ttl, deleted: now });
+        let encoded = encode(layout.ids.len(), cells);
+        let (bytes, is_lasting) = encoded.expect("the cells of a row are below 4 GiB");
+        Self { layout: Arc::clone(layout), timestamp, is_lasting, bytes }
     }
 
     /// Encodes columns, if each has one cell and all cells have one timestamp.
@@ -172,29 +151,12 @@ impl EncodedCells {
             return None;
         }
         let layout = layouts.of(table, columns.iter().map(|(id, _)| *id))?;
-        let cells = || {
-            columns.iter().filter_map(|(_, data)| match data {
-                ColumnData::Simple(cell) => Some(cell),
-                ColumnData::Complex(_) => None,
-            })
-        };
-        let len: usize = cells().map(|cell| encoded_len(given(cell), times_len(cell))).sum();
-        u32::try_from(len).ok()?;
-        let mut out = Vec::with_capacity(len);
-        out.resize(columns.len() * 4, 0);
-        for (number, cell) in cells().enumerate() {
-            match given(cell) {
-                Some(value) => {
-                    let ttl = cell.is_expiring().then_some((cell.ttl, cell.local_deletion));
-                    put_value(number as u8, ttl, value, &mut out);
-                }
-                None => put_tombstone(number as u8, cell.local_deletion, &mut out),
-            }
-            put_end(number, &mut out);
-        }
-        assert!(out.len() == len, "the size of each cell is known beforehand");
-        let is_lasting = cells().all(|cell| cell.local_deletion == NO_DELETION);
-        Some(Self { layout, timestamp, is_lasting, bytes: out.into() })
+        let cells = columns.iter().filter_map(|(_, data)| match data {
+            ColumnData::Simple(cell) => Some(ToEncode::from(cell)),
+            ColumnData::Complex(_) => None,
+        });
+        let (bytes, is_lasting) = encode(columns.len(), cells)?;
+        Some(Self { layout, timestamp, is_lasting, bytes })
     }
 
     /// Cells in the encoding of an update of this timestamp, checked by the codec, with their ends.
@@ -376,23 +338,66 @@ fn short_value(cell: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The bytes that a cell takes with its end; `times_len` is the share of TTL and expiry of a value.
-#[inline]
-fn encoded_len(value: Option<&[u8]>, times_len: usize) -> usize {
-    match value.map(<[u8]>::len) {
-        None => CELL_OVERHEAD + 4,
-        Some(0) => CELL_OVERHEAD + times_len,
-        Some(len) => CELL_OVERHEAD + times_len + unsigned_len(len as u64) + len,
+/// A cell that is to be encoded.
+#[derive(Clone, Copy)]
+struct ToEncode<'a> {
+    /// Its value; none for a tombstone.
+    value: Option<&'a [u8]>,
+    /// The TTL of the value and its expiry.
+    ttl: Option<(Seconds, Seconds)>,
+    /// The local time of the tombstone.
+    deleted: Seconds,
+}
+
+impl<'a> From<&'a Cell> for ToEncode<'a> {
+    fn from(cell: &'a Cell) -> Self {
+        Self {
+            value: (!cell.is_tombstone()).then_some(&*cell.value),
+            ttl: cell.is_expiring().then_some((cell.ttl, cell.local_deletion)),
+            deleted: cell.local_deletion,
+        }
     }
 }
 
-/// The value of a cell that is not a tombstone.
-fn given(cell: &Cell) -> Option<&[u8]> {
-    if cell.is_tombstone() { None } else { Some(&cell.value) }
+impl ToEncode<'_> {
+    /// The bytes that it takes with its end.
+    #[inline]
+    fn len(&self) -> usize {
+        let times_len = if self.ttl.is_some() { 8 } else { 0 };
+        match self.value.map(<[u8]>::len) {
+            None => CELL_OVERHEAD + 4,
+            Some(0) => CELL_OVERHEAD + times_len,
+            Some(len) => CELL_OVERHEAD + times_len + unsigned_len(len as u64) + len,
+        }
+    }
 }
 
-fn times_len(cell: &Cell) -> usize {
-    if cell.is_expiring() { 8 } else { 0 }
+/// The bytes of `count` cells with their ends, and whether all are values without an end; none above 4 GiB.
+///
+/// # Panics
+/// When there are not so many cells.
+#[inline]
+fn encode<'a>(count: usize, cells: impl Iterator<Item = ToEncode<'a>> + Clone) -> Option<(Bytes, bool)> {
+    let len: usize = cells.clone().map(|cell| cell.len()).sum();
+    u32::try_from(len).ok()?;
+    let mut out = Vec::with_capacity(len);
+    out.resize(count * 4, 0);
+    let (mut number, mut is_lasting) = (0, true);
+    for ToEncode { value, ttl, deleted } in cells {
+        is_lasting &= value.is_some() && ttl.is_none();
+        match value {
+            Some(value) if ttl.is_none() && value.len() < 0x80 && !value.is_empty() => {
+                out.extend_from_slice(&[number as u8, CELL_VALUE, 0, value.len() as u8]);
+                out.extend_from_slice(value);
+            }
+            Some(value) => put_value(number as u8, ttl, value, &mut out),
+            None => put_tombstone(number as u8, deleted, &mut out),
+        }
+        put_end(number, &mut out);
+        number += 1;
+    }
+    assert!(number == count && out.len() == len, "there is a cell for each column, of a known size");
+    Some((out.into(), is_lasting))
 }
 
 /// Records the end of a cell that was appended.
