@@ -60,6 +60,11 @@ fn credentials(of: Certificate, truststore: &[u8], client_auth: ClientAuth) -> A
     Arc::new(Credentials::new(pem, policy).expect("the certificates of the tests are good"))
 }
 
+fn client_tls(truststore: &[u8], client_auth: ClientAuth, optional: bool) -> ClientTls {
+    let credentials = credentials(NODE, truststore, client_auth);
+    ClientTls { credentials, optional, native_address: None, shard_aware_address: None }
+}
+
 /// A client that shows this certificate, or the error of the handshake.
 async fn secured(rt: &Rt, of: Certificate, version: Version) -> Result<Client, tls::TlsError> {
     let mut client = Client::connect(rt, ADDRESS, None, version).await;
@@ -72,12 +77,7 @@ async fn secured(rt: &Rt, of: Certificate, version: Version) -> Result<Client, t
 fn a_certificate_is_a_login() {
     let truststore = [AUTHORITY, CLIENT_AUTHORITY].concat();
     for (client_auth, waits) in [(ClientAuth::Optional, false), (ClientAuth::Required, true)] {
-        let tls = ClientTls {
-            credentials: credentials(NODE, &truststore, client_auth),
-            optional: true,
-            native_address: None,
-            shard_aware_address: None,
-        };
+        let tls = client_tls(&truststore, client_auth, true);
         let porter = Rc::new(Porter(RefCell::default()));
         let authenticator = porter.clone();
         run_secured(
@@ -132,12 +132,7 @@ fn a_certificate_is_a_login() {
 #[test]
 fn nothing_runs_before_the_login() {
     let truststore = [AUTHORITY, CLIENT_AUTHORITY].concat();
-    let tls = ClientTls {
-        credentials: credentials(NODE, &truststore, ClientAuth::Required),
-        optional: false,
-        native_address: None,
-        shard_aware_address: None,
-    };
+    let tls = client_tls(&truststore, ClientAuth::Required, false);
     let porter = Rc::new(Porter(RefCell::default()));
     let authenticator = porter.clone();
     run_secured(

@@ -168,14 +168,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use super::super::checked;
     use super::*;
-
-    fn checked(yaml: &str) -> Result<Config, String> {
-        let mut config = Config::default();
-        config.set_from_yaml(yaml).map_err(|error| error.to_string())?;
-        config.check().map_err(|error| error.to_string())?;
-        Ok(config)
-    }
 
     #[test]
     fn authorisation_needs_authentication() {

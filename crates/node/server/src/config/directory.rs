@@ -93,14 +93,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn checked(yaml: &str) -> Result<Config, String> {
-        let mut config = Config::default();
-        config.set_from_yaml(yaml).map_err(|error| error.to_string())?;
-        config.check().map_err(|error| error.to_string())?;
-        Ok(config)
-    }
+    use super::super::checked;
 
     #[test]
     fn scylladbs_options_are_understood() {

@@ -84,6 +84,15 @@ fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+/// The configuration of a file, if nothing of it is refused.
+#[cfg(test)]
+fn checked(yaml: &str) -> Result<Config, String> {
+    let mut config = Config::default();
+    config.set_from_yaml(yaml).map_err(|error| error.to_string())?;
+    config.check().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

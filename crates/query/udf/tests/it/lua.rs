@@ -26,6 +26,21 @@ pub fn run<T>(future: impl Future<Output = T>) -> (T, usize) {
     }
 }
 
+/// The result of a call, and how long its longest poll took.
+pub fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut longest = Duration::ZERO;
+    loop {
+        let slice = std::time::Instant::now();
+        let polled = future.as_mut().poll(&mut context);
+        longest = longest.max(slice.elapsed());
+        if let Poll::Ready(result) = polled {
+            return (result, longest);
+        }
+    }
+}
+
 pub fn runtime() -> Runtime {
     limited(Limits { enabled: true, fail_after: Duration::from_millis(50), ..Limits::default() })
 }
@@ -397,17 +412,7 @@ fn hostile_functions_end_in_bounded_time_and_memory() {
             Rc::new(move || Instant::from_nanos(clock_began.elapsed().as_nanos() as u64)),
         );
         let hostile = function(&[], CqlType::Text, body);
-        let mut future = pin!(runtime.call(&hostile, &[]));
-        let mut context = Context::from_waker(Waker::noop());
-        let mut longest = Duration::ZERO;
-        let result = loop {
-            let slice = std::time::Instant::now();
-            let polled = future.as_mut().poll(&mut context);
-            longest = longest.max(slice.elapsed());
-            if let Poll::Ready(result) = polled {
-                break result;
-            }
-        };
+        let (result, longest) = timed(runtime.call(&hostile, &[]));
         let error = result.expect_err(body);
         assert!(error.message.len() < 1500, "{body}");
         // Generous, as the machine may be busy: an unbounded one would take for ever.

@@ -1,6 +1,5 @@
 //! Functions in WebAssembly: both versions of ScyllaDB's binary interface, every type, nulls, and modules that mean harm.
 
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +11,7 @@ use schema::UserFunction;
 use types::CqlType;
 use udf::{Limits, Runtime, Slices, check};
 
-use crate::lua::{limited, run, runtime, values};
+use crate::lua::{limited, run, runtime, timed, values};
 
 /// A module of version 1 with these definitions; `f` is for them to export.
 fn version_1(definitions: &str) -> String {
@@ -316,17 +315,7 @@ fn hostile_modules_end_in_bounded_time_and_memory() {
         );
         let body = importing(imports, definitions);
         let hostile = function(&[], CqlType::Text, false, &body);
-        let mut future = pin!(runtime.call(&hostile, &[]));
-        let mut context = Context::from_waker(Waker::noop());
-        let mut longest = Duration::ZERO;
-        let result = loop {
-            let slice = std::time::Instant::now();
-            let polled = future.as_mut().poll(&mut context);
-            longest = longest.max(slice.elapsed());
-            if let Poll::Ready(result) = polled {
-                break result;
-            }
-        };
+        let (result, longest) = timed(runtime.call(&hostile, &[]));
         let error = result.expect_err(definitions).message;
         let why = error.split_once("failed: ").map_or(error.as_str(), |(_, why)| why);
         assert!(why.starts_with(expected), "{definitions}\n  {why}\n  expected {expected}");

@@ -96,17 +96,22 @@ impl Writer {
             self.tombstone(complex.deletion);
         }
         self.name("cells");
+        self.elements(ty, complex, Self::cell);
+        self.close('}');
+    }
+
+    /// The elements of a collection, each with its key; `write` writes what is said of its cell.
+    fn elements(&mut self, ty: &CqlType, complex: &Complex, write: fn(&mut Self, &CqlType, &Cell)) {
         self.open('[');
         for element in &complex.cells {
             let (key, of) = path(ty, &element.path);
             self.open('{');
             self.text("key", &key);
             self.name("value");
-            self.cell(of, &element.cell);
+            write(self, of, &element.cell);
             self.close('}');
         }
         self.close(']');
-        self.close('}');
     }
 
     /// The columns without their values.
@@ -225,23 +230,10 @@ pub(super) fn values(table: &Table, row: &Row) -> String {
     writer.open('{');
     for (column, data) in columns(table, row) {
         writer.name(&column.name);
-        let complex = match data {
-            ColumnData::Simple(cell) => {
-                writer.value(&column.ty, cell);
-                continue;
-            }
-            ColumnData::Complex(complex) => complex,
-        };
-        writer.open('[');
-        for element in &complex.cells {
-            let (key, of) = path(&column.ty, &element.path);
-            writer.open('{');
-            writer.text("key", &key);
-            writer.name("value");
-            writer.value(of, &element.cell);
-            writer.close('}');
+        match data {
+            ColumnData::Simple(cell) => writer.value(&column.ty, cell),
+            ColumnData::Complex(complex) => writer.elements(&column.ty, complex, Writer::value),
         }
-        writer.close(']');
     }
     writer.close('}');
     writer.out
