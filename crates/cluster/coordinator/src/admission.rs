@@ -188,7 +188,7 @@ impl Context {
             }
         } else {
             let number = Bytes::copy_from_slice(&ring.to_be_bytes());
-            let asked = self.remote().call(view.node(node), 0, Verb::Ring, number, deadline).await;
+            let asked = self.remote().call(view.first_shard(node), Verb::Ring, number, deadline).await;
             asked.map_err(|error| error.message().to_owned())?;
         }
         self.fence().note_enforced(host, ring);

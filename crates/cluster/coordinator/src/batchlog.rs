@@ -155,6 +155,7 @@ impl Batchlog {
         let (rt, replica) = (&self.0.rt, &self.0.replica);
         let before = self.0.latest_micros.get().max(replica.engine().truncated_latest());
         let at_micros = rt.wall_micros().max(before.saturating_add(1));
+        let batches = table_of(&self.0.schema.borrow()).map(|table| table.id);
         self.0.latest_micros.set(at_micros);
         loop {
             let mut id = [0; 16];
@@ -165,7 +166,7 @@ impl Batchlog {
             id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
             id[8] = id[8] & 0x3f | 0x80;
             let key = DecoratedKey::new(id.to_vec().into());
-            if replica.shard_of(key.token) == rt.shard().0 {
+            if batches.is_none_or(|table| replica.shard_of(table, key.token) == rt.shard().0) {
                 return (key, at_micros);
             }
         }

@@ -98,7 +98,7 @@ impl ChangeObserver {
         let changes = log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token));
         let is_here = |change: &PartitionUpdate| {
             context.takes_token(&change.table, change.key.token)
-                && context.replica().shard_of(change.key.token) == context.shard()
+                && context.replica().shard_of(change.table.id, change.key.token) == context.shard()
         };
         let mut updates: Vec<_> = changes.iter().filter(|change| is_here(change)).cloned().collect();
         // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.

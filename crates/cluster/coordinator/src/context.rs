@@ -17,7 +17,7 @@ use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId};
 use schema::{Replication, Schema, Table, TableId};
 use stdx::HashMap;
-use topology::{HostId, TablePlacements};
+use topology::HostId;
 
 use crate::fence::Fence;
 use crate::forward::Outcomes;
@@ -126,6 +126,7 @@ impl Context {
         port: Port<NodeRequest, NodeResponse>,
         schema: Arc<Schema>,
     ) -> Self {
+        replica.engine().use_tablets(view.tablets());
         let lifetime = rt.random_u64();
         let shared = Shared {
             lifetime,
@@ -202,6 +203,7 @@ impl Context {
         // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
         if !view.places_as(&old) {
             self.0.placements.clear();
+            self.replica().engine().use_tablets(view.tablets());
         }
         self.0.waits.keep(|host| view.index_of(host).is_some());
         // Shard 0's connections follow the cluster's log, which knows of nodes earlier.
@@ -365,15 +367,6 @@ impl Context {
         });
         self.0.erms.borrow_mut().insert(table.id, erm.clone());
         Ok(erm)
-    }
-
-    /// Asks `own` for each table's placement before its keyspace's, from now on.
-    ///
-    /// # Panics
-    /// When it is called twice.
-    pub(crate) fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
-        self.0.placements.place_tables_with(own);
-        self.0.erms.borrow_mut().clear();
     }
 
     /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.

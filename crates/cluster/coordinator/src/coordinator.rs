@@ -20,7 +20,7 @@ use rt::sync::Semaphore;
 use rt::{Instant, ShardId, Task};
 use schema::{Schema, Table, TableId};
 use smallvec::SmallVec;
-use topology::{HostId, TablePlacements};
+use topology::HostId;
 
 use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::build_requests::BuildRequests;
@@ -210,14 +210,6 @@ impl Coordinator {
     /// Answers reads of computed keyspaces from `tables` from now on.
     pub fn compute_with(&self, tables: Rc<dyn ComputedTables>) {
         self.operations.reads.compute_with(tables);
-    }
-
-    /// Asks `own` for each table's placement before its keyspace's, from now on.
-    ///
-    /// # Panics
-    /// When it is called twice.
-    pub fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
-        self.context.place_tables_with(own);
     }
 
     /// Injects bugs, for tests of tests.

@@ -124,7 +124,8 @@ pub(crate) async fn add_here(
     trace: Option<&TraceLog>,
 ) -> Result<PartitionUpdate, ReplicaError> {
     let Some(trace) = trace else { return context.replica().increment(update).await };
-    let (name, shard) = (update.table.full_name(), context.replica().shard_of(update.key.token));
+    let (name, shard) =
+        (update.table.full_name(), context.replica().shard_of(update.table.id, update.key.token));
     trace.add(context.rt().now(), shard, "Acquiring counter locks");
     let counted = context.replica().increment(update).await;
     let said = match &counted {

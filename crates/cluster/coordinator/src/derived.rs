@@ -266,7 +266,7 @@ impl ViewObserver {
             rt::preempt::yield_now().await;
         }
         let is_here = |change: &PartitionUpdate| {
-            context.replica().shard_of(change.key.token) == context.shard()
+            context.replica().shard_of(change.table.id, change.key.token) == context.shard()
                 && context.is_only_here(&change.table, change.key.token)
         };
         // Changes of this very shard are applied with the write and need not be stored for later.

@@ -18,7 +18,7 @@ use rpc::Verb;
 use rt::sync::Notify;
 use rt::{Group, Instant, Task};
 use schema::{Table, TableId};
-use topology::{HostId, NodeIndex};
+use topology::{HostId, NodeShard};
 
 use crate::context::Context;
 use crate::message;
@@ -289,7 +289,7 @@ impl Inner {
                 Err(_) => true,
             };
             if takes || self.context.injected().owns_everything {
-                return self.bring(&view, index, token, &hint).await;
+                return self.bring(view.owner(index, first.table.id, token), &view, &hint).await;
             }
         }
         // It does not own the token any more, for it has left or lost the range: the current owner is to have the write.
@@ -313,7 +313,7 @@ impl Inner {
                 if !view.is_alive(owner) {
                     return Err(NotDelivered::Away);
                 }
-                self.bring(view, owner, token, hint).await?;
+                self.bring(view.owner(owner, first.table.id, token), view, hint).await?;
                 continue;
             }
             let failed = |why: String| NotDelivered::Peer(why);
@@ -330,19 +330,17 @@ impl Inner {
     /// Brings a hint to a node.
     async fn bring(
         &self,
+        to: NodeShard<'_>,
         view: &ClusterView,
-        node: NodeIndex,
-        token: i64,
         hint: &StoredHint,
     ) -> Result<(), NotDelivered> {
         let deadline = self.context.rt().now() + DELIVERY_TIMEOUT;
         let body = message::begun_body(view, hint.begun_micros, &hint.update);
-        let (remote, peer) = (self.context.remote(), view.node(node));
-        match remote.call(peer, token, Verb::Hint, body, deadline).await {
+        match self.context.remote().call(to, Verb::Hint, body, deadline).await {
             Ok(_) => Ok(()),
             // It will not be taken tomorrow either, and those behind it wait.
             Err(PeerError::Invalid(why)) => {
-                tracing::warn!("a hint is dropped, for {} does not take it: {why}", peer.internode);
+                tracing::warn!("a hint is dropped, for {} does not take it: {why}", to.node.internode);
                 Ok(())
             }
             Err(

@@ -90,7 +90,7 @@ pub use request::{WriteKind, WriteOptions};
 pub use schema_change::SchemaChangeError;
 pub use shard_calls::{NodeRequest, NodeResponse};
 pub use table_figures::TableFigures;
-pub use topology::{ClusterView, Consistency, DataPlacement, Phase, Replicated, TablePlacements, ViewNode};
+pub use topology::{ClusterView, Consistency, DataPlacement, Phase, Replicated, ViewNode};
 pub use view_builds::ViewBuildStatus;
 pub use view_checks::{
     CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,

@@ -122,17 +122,11 @@ impl<'a> Batches<'a> {
         let schema = self.context.schema();
         let Some(batches) = batch_row::table_of(&schema) else { return Ok(()) };
         let message = batch.to_message();
-        let token = batch.key.token;
         let mut asked: FuturesUnordered<_> = holders
             .iter()
             .map(|node| {
-                self.context.remote().call(
-                    view.node(*node),
-                    token,
-                    Verb::BatchStore,
-                    message.clone(),
-                    options.deadline,
-                )
+                let to = view.owner(*node, batches.id, batch.key.token);
+                self.context.remote().call(to, Verb::BatchStore, message.clone(), options.deadline)
             })
             .collect();
         let here = self.context.replica().apply(Write::one(Origin::System, batch.row(batches)));
@@ -157,9 +151,11 @@ impl<'a> Batches<'a> {
 
     /// Takes a batch out everywhere, without anyone waiting for it.
     fn forget_later(&self, view: &ClusterView, batch: &StoredBatch, holders: &Replicas) {
-        let removal = batch.to_removal();
+        let (removal, schema) = (batch.to_removal(), self.context.schema());
+        let Some(batches) = batch_row::table_of(&schema) else { return };
         for node in holders {
-            self.context.remote().tell(view.node(*node), batch.key.token, Verb::BatchRemove, removal.clone());
+            let to = view.owner(*node, batches.id, batch.key.token);
+            self.context.remote().tell(to, Verb::BatchRemove, removal.clone());
         }
         let (context, log) = (self.context.clone(), self.log.clone());
         let (key, at_micros) = (batch.key.clone(), batch.at_micros);

@@ -120,7 +120,8 @@ impl Nearest<'_> {
         }
         let mut body = stamp(view, 64 + self.query.vector.len() * 4);
         nearest_codec::encode_query(self.table.id, self.query, &mut body);
-        let answer = context.remote().call(view.node(node), 0, Verb::Nearest, body.into(), deadline).await?;
+        let answer =
+            context.remote().call(view.first_shard(node), Verb::Nearest, body.into(), deadline).await?;
         nearest_codec::decode_candidates(&answer, self.table)
             .ok_or_else(|| unreadable(&"candidates of a search"))
     }

@@ -122,16 +122,16 @@ impl Ongoing {
         (verb, message, body): (Verb, Bytes, &Bytes),
     ) -> bool {
         assert_ne!(node, self.erm.view.own(), "a node applies its own part of a write");
-        let peer = self.erm.view.node(node);
+        let to = self.view().owner(node, table.id, token);
         let remote = self.context.remote();
-        let answer = remote.call(peer, token, verb, message, self.options.deadline).await;
+        let answer = remote.call(to, verb, message, self.options.deadline).await;
         let mut answer = answer.and_then(|answer| message::truncation_of(&answer));
         while let Ok(Some(at_micros)) = answer
             && !self.is_truncated(table.id)
         {
             let begun_micros = self.begin_behind(at_micros);
             let again = message::begun_body(self.view(), begun_micros, &body[message::BEGUN_LEN..]);
-            let later = remote.call(peer, token, Verb::Apply, again, self.options.deadline).await;
+            let later = remote.call(to, Verb::Apply, again, self.options.deadline).await;
             answer = later.and_then(|answer| message::truncation_of(&answer));
         }
         let is_acknowledged = answer.is_ok();

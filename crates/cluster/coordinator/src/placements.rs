@@ -2,15 +2,15 @@
 //!
 //! Most tables lie with their keyspace: ring and replication make its placement, which its tables share, as do keyspaces of one replication
 //! and the shards of a node. It comes with the view ([`placed`]), so that a request finds it and does not compute it: a request
-//! that uses a topology version uses the placements of that version. A [`TablePlacements`] may place single tables otherwise.
+//! that uses a topology version uses the placements of that version. Tables with tablets lie where the view's maps say.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use rt::preempt::Pace;
 use schema::{Keyspace, Schema, Table, TableId};
 use stdx::HashMap;
-use topology::{ClusterView, DataPlacement, TablePlacements};
+use topology::{ClusterView, DataPlacement};
 
 /// Tokens of a ring that are looked at between two preemption points.
 const TOKENS_STEP: usize = 1_024;
@@ -39,7 +39,6 @@ pub async fn placed(view: ClusterView, before: Option<&ClusterView>) -> ClusterV
 /// The placements of one shard, as far as they were asked for, until nodes or keyspaces change.
 #[derive(Default)]
 pub(crate) struct Placements {
-    own: OnceCell<Box<dyn TablePlacements>>,
     by_table: RefCell<HashMap<TableId, Placed>>,
     by_keyspace: RefCell<HashMap<String, Arc<DataPlacement>>>,
 }
@@ -51,23 +50,14 @@ struct Placed {
 }
 
 impl Placements {
-    /// Asks `own` for each table's placement before its keyspace's.
-    ///
-    /// # Panics
-    /// When it is called twice.
-    pub(crate) fn place_tables_with(&self, own: Box<dyn TablePlacements>) {
-        assert!(self.own.set(own).is_ok(), "tables are placed by one");
-        self.clear();
-    }
-
     /// Where a table of a keyspace is.
     pub(crate) fn of(&self, view: &ClusterView, keyspace: &Keyspace, table: &Table) -> Arc<DataPlacement> {
         if let Some(placed) = self.by_table.borrow().get(&table.id) {
             return placed.placement.clone();
         }
         assert_eq!(table.keyspace, keyspace.name, "a table lies with its keyspace");
-        let own = self.own.get().and_then(|own| own.place(view, table)).map(Arc::new);
-        let placement = own.unwrap_or_else(|| self.of_keyspace(view, keyspace));
+        let of_tablets = view.place_tablets(table.id).map(Arc::new);
+        let placement = of_tablets.unwrap_or_else(|| self.of_keyspace(view, keyspace));
         let placed = Placed { keyspace: keyspace.name.clone(), placement: placement.clone() };
         self.by_table.borrow_mut().insert(table.id, placed);
         placement

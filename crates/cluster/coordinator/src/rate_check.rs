@@ -26,7 +26,7 @@ impl Context {
         limit: u32,
         decision: Decision,
     ) -> bool {
-        let owner = self.replica().shard_of(partition.1);
+        let owner = self.replica().shard_of(partition.0, partition.1);
         assert_eq!(owner, self.shard(), "the shard that owns a partition counts its operations");
         self.rate_limiter().count(partition, limit, decision, self.rt().now())
     }
@@ -37,7 +37,7 @@ impl Context {
         limit: u32,
         decision: Decision,
     ) -> bool {
-        let shard = self.replica().shard_of(token);
+        let shard = self.replica().shard_of(table.id, token);
         if shard == self.shard() {
             return self.count_here((table.id, token, operation), limit, decision);
         }

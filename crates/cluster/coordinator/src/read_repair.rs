@@ -175,7 +175,8 @@ impl Reader<'_> {
         updates: Vec<PartitionUpdate>,
         (begun_micros, truncated_at): (i64, i64),
     ) -> Result<(), PeerError> {
-        let Some(token) = updates.first().map(|update| update.key.token) else { return Ok(()) };
+        let Some(first) = updates.first() else { return Ok(()) };
+        let owner = self.erm.view.owner(node, first.table.id, first.key.token);
         let (context, view, deadline) = (self.context, &self.erm.view, self.options.deadline);
         if node == view.own() {
             let _under_way = context.admit_own_writes(view, &updates)?;
@@ -185,6 +186,6 @@ impl Reader<'_> {
             return context.here(deadline, applied).await;
         }
         let body = message::repair_updates(view, (begun_micros, truncated_at), &updates);
-        context.remote().call(view.node(node), token, Verb::ReadRepair, body, deadline).await.map(|_| ())
+        context.remote().call(owner, Verb::ReadRepair, body, deadline).await.map(|_| ())
     }
 }

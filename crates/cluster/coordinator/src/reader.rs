@@ -45,7 +45,8 @@ impl<'a> Reader<'a> {
     ) -> Result<ReadPage, PeerError> {
         let (context, view, deadline) = (self.context, &self.erm.view, self.options.deadline);
         if node != view.own() {
-            return context.remote().read(view.node(node), token, command, body, deadline).await;
+            let owner = view.owner(node, command.table.id, token);
+            return context.remote().read(owner, command, body, deadline).await;
         }
         self.own_page(command).await
     }
@@ -71,7 +72,8 @@ impl<'a> Reader<'a> {
             free_page(page).await;
             return Ok(digest);
         }
-        self.context.remote().digest(view.node(node), token, body, self.options.deadline).await
+        let owner = view.owner(node, command.table.id, token);
+        self.context.remote().digest(owner, body, self.options.deadline).await
     }
 
     fn timed_out(&self, received: usize, required: usize, data_present: bool) -> RequestError {

@@ -11,7 +11,7 @@ use rpc::{Messenger, Near, PeerInfo, Peers, Target, Verb};
 use rt::{Instant, Rt};
 use schema::TableId;
 use stdx::Reader;
-use topology::{ClusterView, NodeIndex, ViewNode};
+use topology::{ClusterView, NodeIndex, NodeShard, ViewNode};
 
 use crate::message::{
     ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates,
@@ -47,6 +47,10 @@ impl Remote {
     }
 }
 
+fn target(to: NodeShard<'_>) -> Target {
+    Target::Host { host: to.node.host, shard: to.shard }
+}
+
 /// The way to other nodes' replicas for one request.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls<'a> {
@@ -57,38 +61,34 @@ pub(crate) struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// Calls the shard of a node that owns a token.
+    /// Calls a shard of a node.
     pub(crate) async fn call(
         self,
-        node: &ViewNode,
-        token: i64,
+        to: NodeShard<'_>,
         verb: Verb,
         body: Bytes,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
         if let Some(trace) = self.trace {
-            return Box::pin(self.call_traced(trace, node, token, (verb, body), deadline)).await;
+            return Box::pin(self.call_traced(trace, to, (verb, body), deadline)).await;
         }
-        let shard = node.shard_of(token);
-        Ok(self.remote.messenger.call(Target::Host { host: node.host, shard }, verb, body, deadline).await?)
+        Ok(self.remote.messenger.call(target(to), verb, body, deadline).await?)
     }
 
-    /// Sends a one-way message to the shard of a node that owns a token.
-    pub(crate) fn tell(self, node: &ViewNode, token: i64, verb: Verb, body: Bytes) {
-        let shard = node.shard_of(token);
-        self.remote.messenger.send(Target::Host { host: node.host, shard }, verb, body);
+    /// Sends a one-way message to a shard of a node.
+    pub(crate) fn tell(self, to: NodeShard<'_>, verb: Verb, body: Bytes) {
+        self.remote.messenger.send(target(to), verb, body);
     }
 
     /// [`Calls::call`] that traces its steps, and has the other node trace its own.
     async fn call_traced(
         self,
         trace: &TraceLog,
-        node: &ViewNode,
-        token: i64,
+        to: NodeShard<'_>,
         (verb, body): (Verb, Bytes),
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        let address = node.native.ip();
+        let address = to.node.native.ip();
         let note = |activity: String| trace.add(self.rt.now(), self.rt.shard().0, activity);
         let (name, len) = (message_name(verb), body.len());
         note(format!("Sending {name} message to /{address} message size {len} bytes"));
@@ -96,8 +96,7 @@ impl Calls<'_> {
             true => (Verb::Traced, encode(trace.session(), verb, &body)),
             false => (verb, body),
         };
-        let target = Target::Host { host: node.host, shard: node.shard_of(token) };
-        let answer = self.remote.messenger.call(target, sent, body, deadline).await;
+        let answer = self.remote.messenger.call(target(to), sent, body, deadline).await;
         match &answer {
             Ok(_) => note(format!("Processing response from /{address}")),
             Err(error) => note(format!("No response from /{address}: {error}")),
@@ -107,24 +106,22 @@ impl Calls<'_> {
 
     pub(crate) async fn read(
         self,
-        node: &ViewNode,
-        token: i64,
+        to: NodeShard<'_>,
         command: &ReadCommand,
         body: Bytes,
         deadline: Instant,
     ) -> Result<ReadPage, PeerError> {
-        let answer = self.call(node, token, Verb::Read, body, deadline).await?;
+        let answer = self.call(to, Verb::Read, body, deadline).await?;
         read_codec::decode_page(command, &answer).await.map_err(|error| unreadable(&error))
     }
 
     pub(crate) async fn digest(
         self,
-        node: &ViewNode,
-        token: i64,
+        to: NodeShard<'_>,
         body: Bytes,
         deadline: Instant,
     ) -> Result<u128, PeerError> {
-        let answer = self.call(node, token, Verb::ReadDigest, body, deadline).await?;
+        let answer = self.call(to, Verb::ReadDigest, body, deadline).await?;
         let digest = <[u8; 16]>::try_from(&*answer).map_err(|_| unreadable(&"a digest has 16 bytes"))?;
         Ok(u128::from_be_bytes(digest))
     }
@@ -137,7 +134,8 @@ impl Calls<'_> {
         deadline: Instant,
     ) -> Result<PartitionUpdate, PeerError> {
         let body = put_updates(stamp(view, 128), std::slice::from_ref(update));
-        let answer = self.call(view.node(leader), update.key.token, Verb::Increment, body, deadline).await?;
+        let to = view.owner(leader, update.table.id, update.key.token);
+        let answer = self.call(to, Verb::Increment, body, deadline).await?;
         let table = update.table.clone();
         let mut updates = decode_updates(&answer, |id| (id == table.id).then(|| table.clone()))
             .map_err(|refusal| unreadable(&refusal))?;
@@ -157,7 +155,7 @@ impl Calls<'_> {
         body.extend_from_slice(&table.0);
         body.extend_from_slice(&at_micros.to_be_bytes());
         permit.encode(&mut body);
-        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let answer = self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await?;
         Reader::new(&answer).i64().map_err(|short| unreadable(&short))
     }
 
@@ -172,7 +170,7 @@ impl Calls<'_> {
         body.push(ASKS_TRUNCATION_PERMIT);
         body.extend_from_slice(&table.0);
         body.extend_from_slice(&u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).to_be_bytes());
-        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let answer = self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await?;
         TruncationPermit::decode(&mut Reader::new(&answer)).map_err(|short| unreadable(&short))
     }
 
@@ -186,7 +184,7 @@ impl Calls<'_> {
         let mut body = stamp(view, 32);
         body.push(REBUILDS_VIEWS);
         body.extend_from_slice(&base.0);
-        self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await.map(drop)
+        self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await.map(drop)
     }
 
     /// How far a node is with building a view.
@@ -199,7 +197,7 @@ impl Calls<'_> {
         let mut body = stamp(view, 32);
         body.push(ASKS_VIEW_BUILD);
         body.extend_from_slice(&built.0);
-        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let answer = self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await?;
         let number = Reader::new(&answer).i64().map_err(|short| unreadable(&short))?;
         ViewBuildStatus::of_number(number).ok_or_else(|| unreadable(&"no status of a build"))
     }
@@ -214,7 +212,7 @@ impl Calls<'_> {
         let mut body = stamp(view, 32);
         body.push(ASKS_TRUNCATION);
         body.extend_from_slice(&table.0);
-        let answer = self.call(view.node(node), 0, Verb::Truncate, body.into(), deadline).await?;
+        let answer = self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await?;
         let times: Vec<i64> = answer
             .chunks_exact(8)
             .map(|time| i64::from_be_bytes(time.try_into().expect("eight bytes")))

@@ -13,7 +13,7 @@ use replica::{RepairedWatermark, Resume};
 use rpc::{RpcError, Target, Verb};
 use rt::{Group, Instant};
 use schema::{Table, TableId};
-use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
+use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::codec::encode_request;
 use crate::job::{Figures, JobStatus};
@@ -221,7 +221,7 @@ impl Inner {
     ) -> Result<Vec<Unit>, PlanError> {
         let schema = self.context.schema();
         let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Ok(Vec::new()) };
-        let placement = Placement::new(&members.ring, &keyspace.replication);
+        let placement = members.place(keyspace, table);
         let kept: f64 = placement
             .ranges_of(members.own)
             .flat_map(straight)
@@ -318,7 +318,7 @@ impl Inner {
         let schema = self.context.schema();
         let keyspace = schema.keyspace(&table.keyspace);
         let keyspace = keyspace.ok_or_else(|| "the keyspace was dropped".to_owned())?;
-        let placement = Placement::new(&members.ring, &keyspace.replication);
+        let placement = members.place(keyspace, table);
         let mut peers: Vec<NodeIndex> = placement.replicas(unit.range.upto).to_vec();
         peers.retain(|node| *node != members.own);
         peers.sort_unstable();
@@ -402,7 +402,7 @@ impl Inner {
         let (marks, bases): (Vec<_>, Vec<_>) =
             all.into_iter().map(|(_, checked)| (checked.marks, checked.base)).unzip();
         let bases = if manner.full { None } else { build_on(&bases) };
-        let slices = nodes.iter().map(|(_, shards)| *shards).min().expect("this node is one");
+        let slices = members.slices(table, &nodes);
         let repaired = Arc::new(self.history().table(table.id));
         let rule = mutation::purge::PurgeRule::for_table(table, at, &repaired);
         // Grace counts only in a full repair: rows below the mark may need a deletion however old it is.

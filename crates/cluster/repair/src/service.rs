@@ -18,8 +18,8 @@ use replica::{
 use rpc::{Incoming, Messenger, Refusal, RpcError, Verb};
 use rt::sync::{GateGuard, Semaphore};
 use rt::{DiskError, Group, Instant, Rt, ShardId, Task};
-use schema::{Schema, Table, TableId};
-use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
+use schema::{Keyspace, Schema, Table, TableId};
+use topology::{HostId, NodeIndex, Placement, Ring, TabletMaps, TokenRange};
 
 use crate::age::{self, TableAge};
 use crate::canaries::Canaries;
@@ -124,6 +124,25 @@ pub struct Members {
     pub changing: bool,
     /// The topology version of this ring.
     pub topology: u64,
+    /// The tables that do not lie with their keyspaces.
+    pub tablets: TabletMaps,
+}
+
+impl Members {
+    /// Where the copies of a table are.
+    pub(crate) fn place(&self, keyspace: &Keyspace, table: &Table) -> Placement {
+        let of_tablets = self.tablets.of(table.id).map(|map| map.place(|host| self.ring.index_of(host)));
+        of_tablets.unwrap_or_else(|| Placement::new(&self.ring, &keyspace.replication))
+    }
+
+    /// How many parts of each range are repaired at once: as many as the node with the fewest shards has. Parts follow from the
+    /// token, as do the shards of most tables; a tablet is on one shard of each node, and a range of it is one part.
+    pub(crate) fn slices(&self, table: &Table, nodes: &[(HostId, u16)]) -> u16 {
+        match self.tablets.of(table.id) {
+            Some(_) => 1,
+            None => nodes.iter().map(|(_, shards)| *shards).min().expect("this node is one"),
+        }
+    }
 }
 
 /// The state of its node that repair needs.
@@ -505,7 +524,7 @@ impl Inner {
             range.after < token
                 && token <= range.upto
                 && slice.contains(token)
-                && self.replica.shard_of(token) == self.rt.shard().0
+                && self.replica.shard_of(request.scope.table.id, token) == self.rt.shard().0
                 && self.context.takes(&request.scope.table, token)
         };
         if updates.iter().all(belongs) {
@@ -562,7 +581,9 @@ impl Inner {
         let Ask::Summary { bytes_max } = ask else { return Err(refused("a step begins with a summary")) };
         let counts: Vec<u16> = nodes.iter().map(|(_, shards)| *shards).collect();
         let (timeout, bytes) = (self.config.timeout, Cell::new(0));
-        let wire = Wire { messenger: &self.messenger, rt: &self.rt, nodes, topology, timeout, bytes };
+        let tablets = self.context.members().tablets;
+        let wire =
+            Wire { messenger: &self.messenger, rt: &self.rt, nodes, tablets, topology, timeout, bytes };
         let participants = participants(&scope, &counts, bases);
         let segment = Segment { after: after.as_ref(), bytes_max, canaries: *self.config.canaries };
         let done = step(&wire, &scope, &participants, segment).await;

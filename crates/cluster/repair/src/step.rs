@@ -4,7 +4,7 @@
 use futures_util::future::try_join_all;
 use mutation::PartitionUpdate;
 use replica::{PartitionResult, RepairedWatermark, Resume};
-use topology::Sharder;
+use schema::TableId;
 
 use crate::bits::Bits;
 use crate::canaries::Canaries;
@@ -49,6 +49,8 @@ pub fn participants(
 pub trait Carrier {
     /// Why an answer is missing.
     type Error;
+    /// The shard of a node that owns a token of a table.
+    fn owner(&self, node: usize, table: TableId, token: i64) -> u16;
     /// Sends a request to a participant.
     ///
     /// # Errors
@@ -248,10 +250,9 @@ impl<C: Carrier> Talk<'_, C> {
         let mut of_participant: Vec<Vec<PartitionUpdate>> = vec![Vec::new(); self.participants.len()];
         for (node, updates) in lacking.into_iter().enumerate() {
             for update in updates {
-                let keeps = |participant: &&Participant| {
-                    let sharder = Sharder::new(participant.shard_count);
-                    participant.node == node && participant.shard == sharder.shard_of(update.key.token)
-                };
+                let owner = self.carrier.owner(node, update.table.id, update.key.token);
+                let keeps =
+                    |participant: &&Participant| participant.node == node && participant.shard == owner;
                 let at = self.participants.iter().position(|participant| keeps(&participant));
                 of_participant[at.expect("a slice names all shards that keep it")].push(update);
             }

@@ -25,7 +25,7 @@ use rt::Rt;
 use schema::{Table, TableId};
 use stdx::Reader;
 use stdx::vint::{read_unsigned, write_unsigned};
-use topology::{HostId, TokenRange};
+use topology::{HostId, Sharder, TabletMaps, TokenRange};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::{CodecError, decode_answer, encode_request};
@@ -339,6 +339,8 @@ pub struct Wire<'a> {
     pub rt: &'a Rt,
     /// Hosts of the participants, the master's own first.
     pub nodes: &'a [(HostId, u16)],
+    /// The tables that do not lie with their keyspaces.
+    pub tablets: TabletMaps,
     /// The topology version that determined the replicas.
     pub topology: u64,
     /// The timeout of one answer.
@@ -349,6 +351,12 @@ pub struct Wire<'a> {
 
 impl Carrier for Wire<'_> {
     type Error = WireError;
+
+    #[allow(clippy::indexing_slicing, reason = "participants of a scope are its nodes")]
+    fn owner(&self, node: usize, table: TableId, token: i64) -> u16 {
+        let (host, shard_count) = self.nodes[node];
+        self.tablets.shard_of(host, Sharder::new(shard_count), table, token)
+    }
 
     #[allow(clippy::indexing_slicing, reason = "participants of a scope are its nodes")]
     async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, WireError> {

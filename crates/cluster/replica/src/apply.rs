@@ -34,7 +34,7 @@ impl Replica {
         let all = updates.len();
         let mut by_shard: Vec<Updates> = vec![Updates::new(); usize::from(self.shard_count())];
         for update in updates {
-            by_shard[usize::from(self.shard_of(update.key.token))].push(update);
+            by_shard[usize::from(self.shard_of(update.table.id, update.key.token))].push(update);
         }
         let parts = (0..).zip(by_shard).filter(|(_, updates)| !updates.is_empty());
         let parts = parts.map(|(shard, updates)| {

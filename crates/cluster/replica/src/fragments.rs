@@ -17,7 +17,7 @@ impl Replica {
         table: TableId,
         key: &DecoratedKey,
     ) -> Result<Vec<String>, ReplicaError> {
-        let shard = self.shard_of(key.token);
+        let shard = self.shard_of(table, key.token);
         self.call(shard, message::FragmentSources { table, key: key.clone() }).await
     }
 
@@ -26,7 +26,7 @@ impl Replica {
     /// # Errors
     /// [`ReplicaError::UnknownTable`], [`ReplicaError::Stopped`]; [`ReplicaError::Storage`] when an SSTable is damaged or cannot be read.
     pub async fn read_fragments(&self, read: FragmentsRead) -> Result<FragmentsPage, ReplicaError> {
-        let shard = self.shard_of(read.key.token);
+        let shard = self.shard_of(read.table, read.key.token);
         self.call(shard, message::Fragments { read }).await
     }
 

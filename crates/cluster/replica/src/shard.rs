@@ -15,7 +15,6 @@ use mutation::{DecoratedKey, PartitionUpdate, Repaired, Row};
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardCall, ShardId};
 use schema::{Schema, TableId};
-use topology::Sharder;
 
 use crate::message;
 use crate::trace::found;
@@ -38,7 +37,6 @@ pub struct Replica(Rc<Inner>);
 struct Inner {
     rt: Rt,
     shard: ShardId,
-    sharder: Sharder,
     engine: Engine,
     port: Port<ShardRequest, ShardResponse>,
     config: Cell<ReplicaConfig>,
@@ -52,24 +50,18 @@ impl Replica {
         port: Port<ShardRequest, ShardResponse>,
         config: ReplicaConfig,
     ) -> Self {
-        Self(Rc::new(Inner {
-            rt: rt.clone(),
-            shard: rt.shard(),
-            sharder: Sharder::new(rt.shard_count()),
-            engine,
-            port,
-            config: Cell::new(config),
-        }))
+        Self(Rc::new(Inner { rt: rt.clone(), shard: rt.shard(), engine, port, config: Cell::new(config) }))
     }
 
     /// Shards of this node.
     pub fn shard_count(&self) -> u16 {
-        self.0.sharder.shard_count()
+        self.0.rt.shard_count()
     }
 
-    /// The shard that owns a token.
-    pub fn shard_of(&self, token: i64) -> u16 {
-        self.0.sharder.shard_of(token)
+    /// The shard of this node that owns a token of a table.
+    #[inline]
+    pub fn shard_of(&self, table: TableId, token: i64) -> u16 {
+        self.0.engine.shard_of(table, token)
     }
 
     /// This shard's engine.
@@ -102,7 +94,7 @@ impl Replica {
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         let inner = &*self.0;
-        if self.shard_of(lookup.key.token) != inner.shard.0 {
+        if self.shard_of(lookup.table.id, lookup.key.token) != inner.shard.0 {
             return None;
         }
         let tombstones_max = inner.config.get().tombstone_failure_threshold;
@@ -119,7 +111,9 @@ impl Replica {
     fn only_shard_of(&self, read: &Read<'_>) -> Option<u16> {
         match &read.command.partitions {
             _ if read.scope != Scope::Node => Some(self.0.shard.0),
-            Partitions::Keys(keys) if keys.len() == 1 => Some(self.shard_of(keys[0].token)),
+            Partitions::Keys(keys) if keys.len() == 1 => {
+                Some(self.shard_of(read.command.table.id, keys[0].token))
+            }
             _ if self.shard_count() == 1 => Some(0),
             _ => None,
         }
@@ -203,7 +197,9 @@ impl Replica {
                 resume: resume.take(),
                 ..command.clone()
             };
-            let part = self.read_one(self.shard_of(key.token), Read { command: &one, ..read }).await?;
+            let part = self
+                .read_one(self.shard_of(command.table.id, key.token), Read { command: &one, ..read })
+                .await?;
             page.truncated_at =
                 if at == start { part.truncated_at } else { page.truncated_at.min(part.truncated_at) };
             rows += part.partitions.iter().map(|p| p.row_count(command.now)).sum::<u64>();
@@ -235,7 +231,7 @@ impl Replica {
 
     /// Whether this shard owns all of these.
     pub fn owns(&self, updates: &[PartitionUpdate]) -> bool {
-        updates.iter().all(|update| self.shard_of(update.key.token) == self.0.shard.0)
+        updates.iter().all(|update| self.shard_of(update.table.id, update.key.token) == self.0.shard.0)
     }
 
     /// Figures of the messages between shards.
@@ -248,7 +244,7 @@ impl Replica {
         if self.shard_count() == 1 {
             return true;
         }
-        let mut shards = updates.iter().map(|update| self.shard_of(update.key.token));
+        let mut shards = updates.iter().map(|update| self.shard_of(update.table.id, update.key.token));
         let first = shards.next();
         shards.all(|shard| Some(shard) == first)
     }
@@ -265,7 +261,7 @@ impl Replica {
     /// [`ReplicaError::Storage`] when the present value cannot be read or the write not stored,
     /// [`ReplicaError::Stopped`].
     pub async fn increment(&self, update: PartitionUpdate) -> Result<PartitionUpdate, ReplicaError> {
-        let shard = self.shard_of(update.key.token);
+        let shard = self.shard_of(update.table.id, update.key.token);
         if shard == self.0.shard.0 {
             return Ok(self.0.engine.increment(update).await?);
         }
@@ -419,7 +415,7 @@ impl Replica {
     /// [`ReplicaError::UnknownTable`]; those of a file that cannot be read.
     pub async fn sstables_of(&self, table: TableId, key: Vec<u8>) -> Result<Vec<PathBuf>, ReplicaError> {
         let key = DecoratedKey::new(key.into());
-        self.call(self.shard_of(key.token), message::SstablesOf { table, key }).await
+        self.call(self.shard_of(table, key.token), message::SstablesOf { table, key }).await
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.

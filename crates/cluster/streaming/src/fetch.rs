@@ -266,7 +266,7 @@ impl Inner {
             }
             incoming.push(self.arrived(question, one, &dir).await?);
         }
-        let wanted = wanted(question);
+        let wanted = wanted(self.engine.own_sharder(question.table), question);
         let adopted = self.engine.adopt(&awaited, &incoming, &wanted).await;
         let adopted = match adopted.map_err(FetchError::from) {
             Ok(adopted) => adopted,

@@ -12,7 +12,7 @@ use rpc::{Incoming, Refusal, Target};
 use rt::sync::Notify;
 use rt::{Group, Instant, Task};
 use sstable::Component;
-use topology::HostId;
+use topology::{HostId, TableSharder};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::{self, Answer, NO_ATTEMPT, Offered, Question, SourceState};
@@ -81,7 +81,7 @@ pub(crate) async fn serve(inner: Rc<Inner>, incoming: Incoming) -> Result<Bytes,
         return Err(Refusal::new(code::STOPPED, "the node stops"));
     }
     if question.attempt == NO_ATTEMPT {
-        let wanted = wanted(&question);
+        let wanted = wanted(sharder_of(&inner, incoming.from, &question), &question);
         let bytes_total = inner.engine.estimate_files(question.table, &wanted).unwrap_or(0);
         return Ok(Answer(SourceState::UnderWay { bytes_total }).encode());
     }
@@ -170,12 +170,17 @@ async fn remove_scratch(inner: &Inner, scratch: &Path) {
     }
 }
 
+/// The shards of the asking node that own the table's tokens.
+fn sharder_of(inner: &Inner, from: HostId, question: &Question) -> TableSharder {
+    inner.engine.sharder(from, question.shards.max(1), question.table)
+}
+
 /// The target of a question, for the engine.
-pub(crate) fn wanted(question: &Question) -> Wanted {
+pub(crate) fn wanted(sharder: TableSharder, question: &Question) -> Wanted {
     Wanted {
         tokens: OwnedRanges::new(question.ranges.iter().map(|range| (range.after, range.upto))),
         shard: question.shard,
-        shards: question.shards,
+        sharder,
     }
 }
 
@@ -190,7 +195,7 @@ async fn send_all(
     let job = || job.upgrade().ok_or("nobody waits for it any more");
     let scratch = job()?.scratch.clone();
     let held = inner.engine.hold_files(question.table).await.map_err(|error| error.to_string())?;
-    let wanted = wanted(question);
+    let wanted = wanted(sharder_of(inner, to, question), question);
     let disk = inner.rt.disk();
     disk.create_dir_all(&scratch).await.map_err(|error| error.to_string())?;
     let (chosen, mut damaged) = held.select(&wanted, &scratch).await.map_err(|error| error.to_string())?;

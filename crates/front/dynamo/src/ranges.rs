@@ -44,7 +44,7 @@ impl OwnPages {
         let (schema, view) = (coordinator.schema(), coordinator.view());
         let mut left = Vec::new();
         if let Some(keyspace) = schema.keyspace(&table.keyspace) {
-            let placement = view.place_keyspace(keyspace);
+            let placement = view.place_table(keyspace, &table);
             let own = placement.now().primary_ranges_of(view.own());
             left = own.flat_map(|range| ranges(range.after, range.upto)).collect();
         }

@@ -33,7 +33,8 @@ impl ClusterContext for Around {
         let schema = self.0.schema();
         let is_to_be = |keyspace: &Arc<Keyspace>| *view.replication_of(keyspace) != keyspace.replication;
         let changing = view.is_changing() || schema.keyspaces().any(is_to_be);
-        Members { own: view.own(), alive, changing, ring, topology: view.topology_version() }
+        let (topology, tablets) = (view.topology_version(), view.tablets().clone());
+        Members { own: view.own(), alive, changing, ring, topology, tablets }
     }
 
     fn admit(&self, topology: u64) -> Result<GateGuard, u64> {

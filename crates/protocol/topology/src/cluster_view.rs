@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use schema::{Keyspace, Replication};
+use schema::{Keyspace, Replication, Table, TableId};
 
 use crate::data_placement::DataPlacement;
 use crate::placed_ring::PlacedRing;
+use crate::tablets::TabletMaps;
 use crate::{HostId, Location, NodeIndex, Replicas, Ring, RingNode, Sharder};
 
 /// A node of the cluster.
@@ -51,12 +52,15 @@ impl ViewNode {
             && self.location == other.location
             && self.tokens == other.tokens
     }
+}
 
-    /// The shard of the node that owns a token.
-    #[inline]
-    pub fn shard_of(&self, token: i64) -> u16 {
-        Sharder::new(self.shards).shard_of(token)
-    }
+/// A shard of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeShard<'a> {
+    /// The node.
+    pub node: &'a ViewNode,
+    /// The number of the shard there.
+    pub shard: u16,
 }
 
 /// Where a node is on its way through the cluster.
@@ -116,6 +120,8 @@ pub struct ClusterView {
     /// How keyspaces are replicated by the entry of the log that this view is of. Placement follows from one entry: the schema may be a
     /// moment behind or ahead.
     keyspaces: Arc<BTreeMap<String, Replicated>>,
+    /// The tables that do not lie with their keyspaces.
+    tablets: TabletMaps,
 }
 
 impl ClusterView {
@@ -190,6 +196,7 @@ impl ClusterView {
             topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
+            tablets: TabletMaps::default(),
         })
     }
 
@@ -229,6 +236,7 @@ impl ClusterView {
             topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
+            tablets: before.tablets.clone(),
         })
     }
 
@@ -436,6 +444,31 @@ impl ClusterView {
             && self.ring == other.ring
             && self.other == other.other
             && self.keyspaces == other.keyspaces
+            && self.tablets == other.tablets
+    }
+
+    /// The same with tables that do not lie with their keyspaces.
+    #[must_use]
+    pub fn with_tablets(self, tablets: TabletMaps) -> Self {
+        Self { tablets, ..self }
+    }
+
+    /// The tables that do not lie with their keyspaces.
+    pub fn tablets(&self) -> &TabletMaps {
+        &self.tablets
+    }
+
+    /// The shard of a node that owns a token of a table.
+    #[inline]
+    pub fn owner(&self, node: NodeIndex, table: TableId, token: i64) -> NodeShard<'_> {
+        let node = self.node(node);
+        let shard = self.tablets.shard_of(node.host, Sharder::new(node.shards), table, token);
+        NodeShard { node, shard }
+    }
+
+    /// The first shard of a node, for requests that are of no token.
+    pub fn first_shard(&self, node: NodeIndex) -> NodeShard<'_> {
+        NodeShard { node: self.node(node), shard: 0 }
     }
 
     /// Where a replication puts its copies. Computed here unless it is the replication of a keyspace ([`ClusterView::with_placed`]).
@@ -453,19 +486,49 @@ impl ClusterView {
         DataPlacement::altered(self.ring.place(now), other, self.switched)
     }
 
-    /// Where the copies of keyspaces are, once for all that have one replication: with the first of them.
+    /// Where the copies of a table are, if it does not lie with its keyspace.
+    pub fn place_tablets(&self, table: TableId) -> Option<DataPlacement> {
+        Some(DataPlacement::at(self.tablets.of(table)?.place(|host| self.index_of(host))))
+    }
+
+    /// Where the copies of a table are.
+    pub fn place_table(&self, keyspace: &Keyspace, table: &Table) -> DataPlacement {
+        assert_eq!(table.keyspace, keyspace.name, "a table is placed with its keyspace's replication");
+        self.place_tablets(table.id).unwrap_or_else(|| self.place_keyspace(keyspace))
+    }
+
+    /// Where the copies of a keyspace's tables are, with the tables of each placement.
+    pub fn place_tables<'a>(
+        &self,
+        keyspace: &'a Keyspace,
+    ) -> impl Iterator<Item = (DataPlacement, Vec<&'a Arc<Table>>)> + use<'a> {
+        let (of_tablets, others): (Vec<_>, Vec<_>) =
+            keyspace.tables.values().partition(|table| self.tablets.of(table.id).is_some());
+        let placed: Vec<_> = of_tablets
+            .into_iter()
+            .filter_map(|table| Some((self.place_tablets(table.id)?, vec![table])))
+            .collect();
+        std::iter::once((self.place_keyspace(keyspace), others)).chain(placed)
+    }
+
+    /// Where the copies of keyspaces are, once for all that have one replication, with the first of them; and of each table that
+    /// does not lie with its keyspace.
     pub fn place_each<'a>(
         &self,
         keyspaces: impl Iterator<Item = &'a Arc<Keyspace>>,
     ) -> Vec<(&'a Keyspace, DataPlacement)> {
         let mut placed: Vec<(&Keyspace, DataPlacement)> = Vec::new();
+        let mut of_tablets: Vec<(&Keyspace, DataPlacement)> = Vec::new();
         let replication =
             |keyspace: &'a Keyspace| (self.replication_of(keyspace), self.other_replication_of(keyspace));
         for keyspace in keyspaces {
             if placed.iter().all(|(first, _)| replication(first) != replication(keyspace)) {
                 placed.push((keyspace, self.place_keyspace(keyspace)));
             }
+            let own = keyspace.tables.values().filter_map(|table| self.place_tablets(table.id));
+            of_tablets.extend(own.map(|placement| (&**keyspace, placement)));
         }
+        placed.extend(of_tablets);
         placed
     }
 

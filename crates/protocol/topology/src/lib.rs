@@ -10,10 +10,10 @@ mod placement_builder;
 mod ring;
 mod sharder;
 mod strategy;
-mod table_placements;
+mod tablets;
 
 pub use allocation::allocate;
-pub use cluster_view::{ClusterView, Phase, Replicated, ViewNode};
+pub use cluster_view::{ClusterView, NodeShard, Phase, Replicated, ViewNode};
 pub use consistency::Consistency;
 pub use data_placement::DataPlacement;
 pub use placed_ring::PlacedRing;
@@ -21,4 +21,4 @@ pub use placement::{Placement, Replicas, TokenRange};
 pub use placement_builder::PlacementBuilder;
 pub use ring::{HostId, Location, NodeIndex, Ring, RingError, RingNode};
 pub use sharder::{SHARDING_IGNORE_MSB, Sharder};
-pub use table_placements::TablePlacements;
+pub use tablets::{TableSharder, Tablet, TabletMap, TabletMaps};

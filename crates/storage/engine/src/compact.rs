@@ -20,6 +20,7 @@ use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::{LiveSstable, covers_all};
+use crate::sharding::mark_of;
 use crate::stats::CompactionRecord;
 use crate::store::Store;
 use crate::taken::Taken;
@@ -525,7 +526,7 @@ async fn merge(
         let mut options = WriterOptions::for_table(&table, partitions);
         (options.level, options.large) = (choice.level, inner.settings.get().large);
         options.host_id = Some(inner.config.host_id);
-        options.owner = Some(inner.owner());
+        options.owner = mark_of(&inner.sharding.sharder_of(table.id), inner.rt.shard().0);
         SstableWriter::new(&inner.rt, store.dir.clone(), generation, table.clone(), options, encoding).await
     };
     let outcome =

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use commitlog::CommitLogConfig;
 use sstable::LargeThresholds;
+use topology::TabletMaps;
 
 /// The reaction to a failure of the disk (`disk_failure_policy`, `commit_failure_policy`). That something has run out (space,
 /// descriptors, memory) is no failure: it is waited out.
@@ -97,6 +98,8 @@ pub struct EngineConfig {
     pub commit_failure_policy: FailurePolicy,
     /// This node, as SSTables record their origin.
     pub host_id: [u8; 16],
+    /// The tablets of tables that have some, at the start; a view brings those of later.
+    pub tablets: TabletMaps,
     /// Injected bugs; none outside of tests.
     pub canaries: rt::Injected<Canaries>,
 }
@@ -114,6 +117,7 @@ impl EngineConfig {
             disk_failure_policy: FailurePolicy::Stop,
             commit_failure_policy: FailurePolicy::Stop,
             host_id: [0; 16],
+            tablets: TabletMaps::default(),
             canaries: rt::Injected::default(),
         }
     }

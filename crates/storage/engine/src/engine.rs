@@ -14,6 +14,7 @@ use rt::sync::Notify;
 use rt::{DiskError, Rt, Task};
 use schema::{Schema, Table, TableId};
 use sstable::Owner;
+use topology::{HostId, TableSharder, TabletMaps};
 
 use crate::blocks::Blocks;
 use crate::compactions::Compactions;
@@ -26,6 +27,7 @@ use crate::live::Trash;
 use crate::locks::PartitionLocks;
 use crate::memory::Memory;
 use crate::request::{Origin, Updates, Write};
+use crate::sharding::Sharding;
 use crate::store::{Store, count};
 use crate::tables::Tables;
 use crate::{EngineConfig, EngineSettings, FailurePolicy, ReadError, WriteError};
@@ -146,6 +148,7 @@ pub(crate) struct Inner {
     pub(crate) trash: Rc<Trash>,
     pub(crate) memory: Memory,
     pub(crate) flushes: Flushes,
+    pub(crate) sharding: Sharding,
     /// Notified when an index may be missing.
     pub(crate) index_check: Notify,
     pub(crate) compactions: Compactions,
@@ -160,6 +163,29 @@ pub(crate) struct Inner {
     tasks: RefCell<Vec<Task<()>>>,
 }
 
+impl Engine {
+    /// The shard of this node that owns a token of a table.
+    #[inline]
+    pub fn shard_of(&self, table: TableId, token: i64) -> u16 {
+        self.0.sharding.shard_of(table, token)
+    }
+
+    /// The shards of this node that own the tokens of a table.
+    pub fn own_sharder(&self, table: TableId) -> TableSharder {
+        self.0.sharding.sharder_of(table)
+    }
+
+    /// The shards of a node that own the tokens of a table.
+    pub fn sharder(&self, node: HostId, shard_count: u16, table: TableId) -> TableSharder {
+        self.0.sharding.sharder(node, shard_count, table)
+    }
+
+    /// Takes over the tablets of a changed view.
+    pub fn use_tablets(&self, tablets: &TabletMaps) {
+        self.0.sharding.use_tablets(tablets);
+    }
+}
+
 impl Inner {
     /// A shard's storage without tables, that is about to replay its log.
     pub(crate) fn new(rt: Rt, config: EngineConfig, log: CommitLog) -> Rc<Self> {
@@ -171,6 +197,7 @@ impl Inner {
             compactions: Compactions::new(Throttle::new(config.settings.compaction_bytes_per_second)),
             blocks: Rc::new(Blocks(cache.clone())),
             flushes: Flushes::new(),
+            sharding: Sharding::new(&rt, &config),
             index_check: Notify::new(),
             settings: Cell::new(config.settings),
             rt,

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use mutation::{DecoratedKey, Fragment, FragmentBuffer, FragmentSource, PartitionRange, RingPosition};
 use schema::{Table, TableId};
-use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter, Version, WriterOptions};
-use topology::Sharder;
+use sstable::{Component, Descriptor, Sstable, SstableError, SstableWriter, Version, WriterOptions};
+use topology::TableSharder;
 
 use crate::compact::has_others;
 use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
+use crate::sharding::mark_of;
 use crate::store::Store;
 use crate::{Engine, MaintenanceError, OwnedRanges};
 
@@ -26,16 +27,16 @@ use crate::{Engine, MaintenanceError, OwnedRanges};
 pub struct Wanted {
     /// The tokens.
     pub tokens: OwnedRanges,
-    /// The requesting shard, and the number of shards of its node: it wants its own tokens.
+    /// The requesting shard: it wants its own tokens.
     pub shard: u16,
-    /// How many shards its node has.
-    pub shards: u16,
+    /// The shards of its node.
+    pub sharder: TableSharder,
 }
 
 impl Wanted {
     /// Whether a partition is among it.
     pub fn contains(&self, token: i64) -> bool {
-        self.tokens.contains(token) && Sharder::new(self.shards.max(1)).shard_of(token) == self.shard
+        self.tokens.contains(token) && self.sharder.shard_of(token) == self.shard
     }
 }
 
@@ -108,7 +109,7 @@ impl Engine {
         let tokens: u128 = ranges.iter().map(|(first, last)| u128::from(last.abs_diff(*first)) + 1).sum();
         assert!(tokens <= 1 << 64, "wanted ranges are disjoint");
         // A node of more shards asks once for each that this one meets.
-        let own_part = f64::from(self.0.rt.shard_count()) / f64::from(wanted.shards.max(1));
+        let own_part = f64::from(self.0.rt.shard_count()) / f64::from(wanted.sharder.shard_count());
         bytes += store.memtables.bytes() as f64 * (tokens as f64 / 2_f64.powi(64)) * own_part.min(1.0);
         Some(bytes as u64)
     }
@@ -189,8 +190,9 @@ impl HeldFiles {
     /// Whether all that an SSTable has is wanted, in a form that can go as it is.
     async fn is_wholly(&self, sstable: &Rc<Sstable>, wanted: &Wanted) -> Result<bool, SstableError> {
         // Tokens of this shard belong to the same shard of a node with as many.
-        let same_owner =
-            wanted.shards == self.inner.rt.shard_count() && wanted.shard == self.inner.rt.shard().0;
+        let same_owner = wanted.sharder.is_by_token()
+            && wanted.sharder.shard_count() == self.inner.rt.shard_count()
+            && wanted.shard == self.inner.rt.shard().0;
         if !same_owner || sstable.descriptor().version != Version::CURRENT {
             return Ok(false);
         }
@@ -230,7 +232,7 @@ impl HeldFiles {
         options.level = sstable.level();
         options.host_id = Some(self.inner.config.host_id);
         options.large = self.inner.settings.get().large;
-        options.owner = Some(Owner { shard: wanted.shard, shards: wanted.shards });
+        options.owner = mark_of(&wanted.sharder, wanted.shard);
         let ranges: Vec<PartitionRange> = wanted
             .tokens
             .within(sstable.first().token, sstable.last().token)

@@ -18,6 +18,7 @@ use crate::error::{RETRY_PAUSE, disk_or_source, is_shortage, log_failure};
 use crate::flushes::SLOTS;
 use crate::live::LiveSstable;
 use crate::memtables::Flushing;
+use crate::sharding::mark_of;
 use crate::store::Store;
 use crate::{Canaries, FailurePolicy, MaintenanceError};
 
@@ -229,7 +230,7 @@ impl Inner {
         let table = store.table();
         let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
         options.host_id = Some(self.config.host_id);
-        options.owner = Some(self.owner());
+        options.owner = mark_of(&self.sharding.sharder_of(table.id), self.rt.shard().0);
         options.large = self.settings.get().large;
         let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
         let encoding = encoding_stats(memtable);

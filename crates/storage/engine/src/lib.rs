@@ -51,6 +51,7 @@ mod request;
 mod salvage;
 mod salvaged;
 mod sampling;
+mod sharding;
 mod snapshots;
 mod sstables;
 pub mod stats;

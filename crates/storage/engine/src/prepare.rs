@@ -19,15 +19,16 @@ use rt::Rt;
 use schema::{Schema, Table, TableId};
 use sstable::integrity::note_owner;
 use sstable::{
-    Component, Descriptor, Integrity, NoCache, Owner, Sstable, SstableError, SstableWriter, WriterOptions,
-    certify, table_dir,
+    Component, Descriptor, Integrity, NoCache, Sstable, SstableError, SstableWriter, WriterOptions, certify,
+    table_dir,
 };
-use topology::Sharder;
+use topology::TableSharder;
 
 use crate::edit::{Edit, finish_edits};
 use crate::flush::{encoding_stats, write_memtable};
 use crate::generation::{next_generation_after, shard_of_generation};
 use crate::quarantine::generation_max;
+use crate::sharding::{Sharding, mark_of};
 use crate::{EngineConfig, OpenError, quarantine};
 
 /// To be called once a node, on one shard, before any [`crate::Engine::open`]: finishes or undoes edits that a crash
@@ -40,7 +41,7 @@ use crate::{EngineConfig, OpenError, quarantine};
 pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Result<(), OpenError> {
     let disk = rt.disk();
     disk.create_dir_all(&config.data_directory).await?;
-    let node = Node { rt: rt.clone(), config, sharder: Sharder::new(rt.shard_count()) };
+    let node = Node { rt: rt.clone(), config, shards: rt.shard_count(), sharding: Sharding::new(rt, config) };
     for table in schema.tables() {
         let dir = table_dir(&config.data_directory, table);
         if !disk.exists(&dir).await? {
@@ -57,7 +58,8 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
 struct Node<'a> {
     rt: Rt,
     config: &'a EngineConfig,
-    sharder: Sharder,
+    shards: u16,
+    sharding: Sharding,
 }
 
 impl Node<'_> {
@@ -89,28 +91,29 @@ impl Node<'_> {
         descriptor: &Descriptor,
         generation: &mut u64,
     ) -> Result<bool, SstableError> {
-        let (disk, shards) = (self.rt.disk(), self.sharder.shard_count());
+        let (disk, shards) = (self.rt.disk(), self.shards);
+        let sharder = self.sharding.sharder_of(table.id);
         let named = if shards == 1 { Some(0) } else { shard_of_generation(descriptor, shards) };
         let integrity = self.integrity(descriptor).await?;
         let owner = integrity.as_ref().and_then(|integrity| integrity.owner);
-        if named.is_some() && owner.filter(|owner| owner.shards == shards).map(|owner| owner.shard) == named {
+        if owner.is_some() && owner == named.and_then(|shard| mark_of(&sharder, shard)) {
             return Ok(false);
         }
         let sstable = Sstable::open(&self.rt, descriptor.clone(), table.clone(), Rc::new(NoCache)).await?;
-        let owners = self.owners(&sstable).await?;
+        let owners = self.owners(&sstable, &sharder).await?;
         let Some(shard) = owners.first().copied().filter(|_| owners.len() == 1) else {
-            self.replace(&sstable, table, generation).await?;
+            self.replace(&sstable, table, &sharder, generation).await?;
             return Ok(true);
         };
         drop(sstable);
-        let owner = Owner { shard, shards };
+        let mark = mark_of(&sharder, shard);
         let noted = match integrity {
-            Some(integrity) => note_owner(disk, descriptor, integrity, owner).await,
+            Some(integrity) => note_owner(disk, descriptor, integrity, mark).await,
             None => {
                 tracing::info!(
                     "{descriptor} has no checksums of its index: all of its files are compared once"
                 );
-                certify(&self.rt, descriptor, Some(owner)).await
+                certify(&self.rt, descriptor, mark).await
             }
         };
         match noted {
@@ -151,16 +154,20 @@ impl Node<'_> {
     }
 
     /// The shards that own partitions of an SSTable, by its index.
-    async fn owners(&self, sstable: &Rc<Sstable>) -> Result<BTreeSet<u16>, SstableError> {
+    async fn owners(
+        &self,
+        sstable: &Rc<Sstable>,
+        sharder: &TableSharder,
+    ) -> Result<BTreeSet<u16>, SstableError> {
         let ends = [sstable.first().token, sstable.last().token];
         let mut owners: BTreeSet<u16> = BTreeSet::new();
-        owners.extend(sstable.sampled_tokens().chain(ends).map(|token| self.sharder.shard_of(token)));
-        if owners.len() > 1 || self.sharder.shard_count() == 1 {
+        owners.extend(sstable.sampled_tokens().chain(ends).map(|token| sharder.shard_of(token)));
+        if owners.len() > 1 || self.shards == 1 {
             return Ok(owners);
         }
         let mut tokens = sstable.tokens();
         while let Some(token) = tokens.next().await? {
-            owners.insert(self.sharder.shard_of(token));
+            owners.insert(sharder.shard_of(token));
             if owners.len() > 1 {
                 break;
             }
@@ -173,10 +180,11 @@ impl Node<'_> {
         &self,
         sstable: &Rc<Sstable>,
         table: &Arc<Table>,
+        sharder: &TableSharder,
         generation: &mut u64,
     ) -> Result<(), SstableError> {
         let mut edit = self.begin_edit(&sstable.descriptor().dir).await?;
-        if let Err(error) = self.split(sstable, table, generation, &mut edit).await {
+        if let Err(error) = self.split(sstable, (table, sharder), generation, &mut edit).await {
             edit.abort().await?;
             return Err(error);
         }
@@ -202,11 +210,11 @@ impl Node<'_> {
     async fn split(
         &self,
         sstable: &Rc<Sstable>,
-        table: &Arc<Table>,
+        (table, sharder): (&Arc<Table>, &TableSharder),
         generation: &mut u64,
         edit: &mut Edit,
     ) -> Result<(), SstableError> {
-        let count = self.sharder.shard_count();
+        let count = self.shards;
         let mut writers: BTreeMap<u16, SstableWriter> = BTreeMap::new();
         let mut source = sstable.scan(&PartitionRange::all());
         let mut fragments = FragmentBuffer::new();
@@ -215,11 +223,11 @@ impl Node<'_> {
             self.rt.maybe_yield().await;
             while let Some(fragment) = fragments.pop_front() {
                 if let Fragment::PartitionStart { key, .. } = &fragment {
-                    owner = self.sharder.shard_of(key.token);
+                    owner = sharder.shard_of(key.token);
                     if let Entry::Vacant(vacant) = writers.entry(owner) {
                         *generation = next_generation_after(*generation, owner, count);
                         edit.add(&Descriptor::new(&sstable.descriptor().dir, *generation)).await?;
-                        let writer = self.writer(sstable, table, *generation, owner).await?;
+                        let writer = self.writer(sstable, (table, sharder), *generation, owner).await?;
                         vacant.insert(writer);
                     }
                 }
@@ -236,17 +244,17 @@ impl Node<'_> {
     async fn writer(
         &self,
         sstable: &Rc<Sstable>,
-        table: &Arc<Table>,
+        (table, sharder): (&Arc<Table>, &TableSharder),
         generation: u64,
         owner: u16,
     ) -> Result<SstableWriter, SstableError> {
-        let partitions = sstable.estimated_partitions() / u64::from(self.sharder.shard_count()) + 1;
+        let partitions = sstable.estimated_partitions() / u64::from(self.shards) + 1;
         let mut options = WriterOptions::for_table(table, partitions);
         options.level = sstable.level();
         options.repaired_at = sstable.repaired_at();
         options.host_id = Some(self.config.host_id);
         options.large = self.config.settings.large;
-        options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
+        options.owner = mark_of(sharder, owner);
         let encoding = sstable.metadata().header.encoding;
         let dir = sstable.descriptor().dir.clone();
         SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await
@@ -256,7 +264,7 @@ impl Node<'_> {
     /// and removes them.
     async fn share_out_logs(&self, schema: &Arc<Schema>) -> Result<(), OpenError> {
         let disk = self.rt.disk();
-        let count = self.sharder.shard_count();
+        let count = self.shards;
         let mut shards = BTreeSet::new();
         let mut foreign = false;
         for (shard, path) in list_segments(disk, &self.config.commitlog.directory).await? {
@@ -283,7 +291,8 @@ impl Node<'_> {
                             flushed.get(&update.table.id).is_none_or(|upto| number > *upto)
                         };
                         if let Some(update) = update.filter(wanted) {
-                            held.add(update, &self.sharder);
+                            let owner = self.sharding.sharder_of(update.table.id).shard_of(update.key.token);
+                            held.add(update, owner);
                         }
                     }
                 }
@@ -312,11 +321,11 @@ impl Node<'_> {
             let dir = table_dir(&self.config.data_directory, &table);
             disk.create_dir_durably(&dir).await?;
             let taken = generation_max(disk, &dir).await?;
-            let generation = next_generation_after(taken, owner, self.sharder.shard_count());
+            let generation = next_generation_after(taken, owner, self.shards);
             let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
             options.host_id = Some(self.config.host_id);
             options.large = self.config.settings.large;
-            options.owner = Some(Owner { shard: owner, shards: self.sharder.shard_count() });
+            options.owner = mark_of(&self.sharding.sharder_of(table.id), owner);
             let encoding = encoding_stats(&memtable);
             let writer =
                 SstableWriter::new(&self.rt, dir.clone(), generation, table.clone(), options, encoding)
@@ -338,8 +347,8 @@ struct Held {
 }
 
 impl Held {
-    fn add(&mut self, update: PartitionUpdate, sharder: &Sharder) {
-        let place = (update.table.id, sharder.shard_of(update.key.token));
+    fn add(&mut self, update: PartitionUpdate, owner: u16) {
+        let place = (update.table.id, owner);
         let memtable = self.memtables.entry(place).or_insert_with(|| Memtable::new(update.table.clone()));
         memtable.apply(update);
     }

@@ -278,7 +278,7 @@ impl Integrity {
     }
 }
 
-/// Notes whose partitions an SSTable has.
+/// Notes whose partitions an SSTable has; none where they may be another shard's by the next start.
 ///
 /// # Errors
 /// When the disk fails.
@@ -286,9 +286,12 @@ pub async fn note_owner(
     disk: &Disk,
     descriptor: &Descriptor,
     integrity: Integrity,
-    owner: Owner,
+    owner: Option<Owner>,
 ) -> Result<(), SstableError> {
-    write(disk, descriptor, &Integrity { owner: Some(owner), ..integrity }).await
+    if integrity.owner == owner {
+        return Ok(());
+    }
+    write(disk, descriptor, &Integrity { owner, ..integrity }).await
 }
 
 /// Writes the component anew.

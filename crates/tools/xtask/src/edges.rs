@@ -76,7 +76,7 @@ pub const TABLE: &[Row] = &[
         "stdx schema mutation rt topology sstable commitlog memtable cache compaction index",
     ),
     // cluster: replicas, membership, and operations over them.
-    row("replica", "cluster", "stdx schema mutation rt topology engine"),
+    row("replica", "cluster", "stdx schema mutation rt engine"),
     row("cluster", "cluster", "stdx types schema rt topology raft gossip rpc"),
     row("streaming", "cluster", "stdx schema rt topology rpc sstable engine"),
     row("repair", "cluster", "stdx schema mutation rt topology rpc replica"),

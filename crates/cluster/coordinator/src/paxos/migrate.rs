@@ -11,7 +11,7 @@ use paxos::{AcceptorState, Ballot};
 use replica::{Limits, Origin, Partitions, ReadCommand, ReplicaError, Truncation, Write};
 use rt::ShardId;
 use schema::{Table, TableId};
-use topology::{Replicas, TokenRange, ViewNode};
+use topology::{Replicas, TableSharder, TokenRange};
 
 use super::codec::Value;
 use super::lwt::Lwt;
@@ -35,7 +35,8 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 struct Votes<'a> {
     votes: &'a Arc<Table>,
     table: &'a Arc<Table>,
-    voter: &'a ViewNode,
+    /// Its shards that own the table's tokens.
+    sharder: TableSharder,
     /// When each of its shards truncated the table last.
     truncated_at: &'a [i64],
 }
@@ -80,7 +81,9 @@ impl Lwt {
         for part in partition_ranges(range) {
             for (source, truncated_at) in &truncated_at {
                 let mut command = command_for(votes, table, Partitions::Range(part.clone()), self.seconds());
-                let of = Votes { votes, table, voter: erm.view.node(*source), truncated_at };
+                let voter = erm.view.node(*source);
+                let sharder = erm.view.tablets().sharder(voter.host, voter.shards, table.id);
+                let of = Votes { votes, table, sharder, truncated_at };
                 loop {
                     let options = ReadOptions {
                         consistency: Consistency::Quorum,
@@ -116,12 +119,12 @@ impl Lwt {
 
     async fn carry(&self, of: &Votes<'_>, key: &DecoratedKey, row: &Row) -> Result<(), PeerError> {
         let Votes { votes, table, .. } = of;
-        let shards = usize::from(of.voter.shards);
+        let shards = usize::from(of.sharder.shard_count());
         assert_eq!(of.truncated_at.len(), shards, "each shard of a voter says when it truncated the table");
         let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
-        let truncated_at = of.truncated_at[usize::from(of.voter.shard_of(key.token))];
+        let truncated_at = of.truncated_at[usize::from(of.sharder.shard_of(key.token))];
         let state = state.above(truncation_floor(truncated_at));
-        let owner = ShardId(self.context.replica().shard_of(key.token));
+        let owner = ShardId(self.context.replica().shard_of(table.id, key.token));
         let vote = Box::new(MigratedVote { table: table.id, key: key.clone(), state });
         Ok(self.context.port().ask(owner, MigrateVote { vote }).await?)
     }
@@ -129,7 +132,7 @@ impl Lwt {
     /// On the shard that owns the partition: merges another voter's state into this one's.
     pub(crate) async fn remember_vote(&self, carried: MigratedVote) -> Result<(), ReplicaError> {
         let MigratedVote { table, key, state } = carried;
-        self.assert_owner(&key);
+        self.assert_owner(table, &key);
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;

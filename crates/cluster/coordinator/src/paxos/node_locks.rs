@@ -34,7 +34,7 @@ impl Lwt {
         until: Instant,
         end: Instant,
     ) -> Option<NodeLock> {
-        let owner = ShardId(self.context.replica().shard_of(key.token));
+        let owner = ShardId(self.context.replica().shard_of(table, key.token));
         if owner == self.context.rt().shard() {
             let lock = self.state.requests.lock(table, key);
             return self
@@ -61,7 +61,7 @@ impl Lwt {
 
     /// Leases a lock to another shard; whether it was granted in time.
     pub(crate) async fn lease_lock(&self, table: TableId, key: &DecoratedKey, request: LockRequest) -> bool {
-        self.assert_owner(key);
+        self.assert_owner(table, key);
         assert_ne!(request.from, self.context.rt().shard(), "a lock is leased to another shard");
         let name = (request.from.0, request.number);
         let leases = &self.state.leases;

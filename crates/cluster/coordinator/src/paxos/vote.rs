@@ -39,7 +39,7 @@ impl Lwt {
     /// Votes; to be called on the shard that owns the partition.
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
         let Ballotage { table, key, request } = asked;
-        self.assert_owner(&key);
+        self.assert_owner(table, &key);
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
@@ -104,8 +104,8 @@ impl Lwt {
     }
 
     /// One shard votes on a partition, so that no two votes on it overlap.
-    pub(super) fn assert_owner(&self, key: &DecoratedKey) {
-        let owner = self.context.replica().shard_of(key.token);
+    pub(super) fn assert_owner(&self, table: TableId, key: &DecoratedKey) {
+        let owner = self.context.replica().shard_of(table, key.token);
         assert_eq!(owner, self.context.shard(), "the shard that owns a partition votes on it");
     }
 
@@ -125,7 +125,7 @@ impl Lwt {
         request: Request<Value>,
         trace: Option<&TraceLog>,
     ) -> Result<Reply<Value>, PeerError> {
-        let owner = ShardId(self.context.replica().shard_of(key.token));
+        let owner = ShardId(self.context.replica().shard_of(table, key.token));
         let told = trace.map(|trace| (trace, request.clone()));
         let asked = Ballotage { table, key: key.clone(), request };
         let vote = if owner == self.context.rt().shard() {
@@ -160,8 +160,8 @@ impl Lwt {
         }
         let verb = verb_of(&request);
         let body = message::stamped(view, &codec::encode_request(place.table.id, place.key, &request));
-        let answer =
-            self.context.remote().call(view.node(node), place.key.token, verb, body, deadline).await?;
+        let voter = view.owner(node, place.table.id, place.key.token);
+        let answer = self.context.remote().call(voter, verb, body, deadline).await?;
         place.reply(&answer).map_err(|error| peer_error::unreadable(&error))
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use replica::TraceLog;
 use rpc::{Incoming, Messenger, Refusal, Target, Verb};
 use rt::{Group, Instant};
+use schema::TableId;
 use topology::HostId;
 
 use super::Server;
@@ -73,8 +74,8 @@ async fn pass_on(
 ) -> bool {
     let view = context.view();
     let Some(node) = view.index_of(host) else { return false };
-    let Some(token) = token_of(context, &apply) else { return false };
-    let shard = view.node(node).shard_of(token);
+    let Some((table, token)) = place_of(context, &apply) else { return false };
+    let shard = view.owner(node, table, token).shard;
     let (verb, body) = match session {
         None => (Verb::Apply, apply),
         Some(session) => (Verb::Traced, traced::encode(session, Verb::Apply, &apply)),
@@ -85,8 +86,8 @@ async fn pass_on(
     answer.is_ok_and(|answer| answer.is_empty())
 }
 
-/// The token of a write, which says to which shard it goes.
-fn token_of(context: &Context, apply: &Bytes) -> Option<i64> {
+/// The table and the token of a write, which say to which shard it goes.
+fn place_of(context: &Context, apply: &Bytes) -> Option<(TableId, i64)> {
     let schema = context.schema();
     if apply.len() < message::BEGUN_LEN {
         return None;
@@ -94,5 +95,5 @@ fn token_of(context: &Context, apply: &Bytes) -> Option<i64> {
     let updates =
         message::decode_updates(&apply.slice(message::BEGUN_LEN..), |id| schema.table_by_id(id).cloned())
             .ok()?;
-    updates.first().map(|update| update.key.token)
+    updates.first().map(|update| (update.table.id, update.key.token))
 }

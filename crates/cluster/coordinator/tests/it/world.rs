@@ -27,7 +27,7 @@ use schema::{
     Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema, Table,
     TableBuilder, TableId, TombstoneGc,
 };
-use topology::{HostId, Location};
+use topology::{HostId, Location, TabletMaps};
 use types::CqlType;
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -43,6 +43,8 @@ thread_local! {
     pub static SEGMENT_BYTES: StdCell<Option<u64>> = const { StdCell::new(None) };
     /// So many keyspaces more, `more0` and so on, each with a table `t` and by a replication of its own.
     pub static MORE_KEYSPACES: StdCell<u8> = const { StdCell::new(0) };
+    /// The tables that do not lie with their keyspaces, for the nodes that are started.
+    pub static TABLETS: RefCell<TabletMaps> = RefCell::default();
     /// The hinted handoffs that run, by node and shard.
     static HANDOFFS: RefCell<BTreeMap<(usize, u16), Handoff>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -498,7 +500,8 @@ pub fn join<T: 'static>(sim: &Sim, begun: Begun<T>) -> T {
 }
 
 fn view(own: usize, shape: &Shape, alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> ClusterView {
-    ClusterView::new(host(own), nodes(shape, alive, phase)).expect("tokens are apart")
+    let view = ClusterView::new(host(own), nodes(shape, alive, phase)).expect("tokens are apart");
+    view.with_tablets(TABLETS.with_borrow(Clone::clone))
 }
 
 fn nodes(shape: &Shape, alive: &[usize], phase: &dyn Fn(usize) -> Phase) -> Vec<ViewNode> {
@@ -539,6 +542,7 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                     rt.disk().create_dir_all(directory).await.expect("the disk is well");
                 }
                 let mut config = EngineConfig::new(data, log);
+                config.host_id = host(node).0;
                 if let Some(bytes) = SEGMENT_BYTES.get() {
                     config.commitlog.segment_bytes = bytes;
                 }

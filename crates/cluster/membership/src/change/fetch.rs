@@ -37,7 +37,7 @@ impl RangeStreamer {
             }
             let kept = || {
                 let view = coordinator.view();
-                let placement = view.place_keyspace(keyspace);
+                let placement = view.place_table(keyspace, table);
                 let ranges = match what {
                     RetainedRanges::Taken => placement.kept(view.own()),
                     RetainedRanges::Read => placement.owned(view.own()),
@@ -97,10 +97,11 @@ impl RangeStreamer {
         let (shard, shards) = (rt.shard().index(), usize::from(rt.shard_count()));
         let mut pieces = Vec::new();
         for keyspace in schema.keyspaces() {
-            let ranges = self.ranges_to_fetch(keyspace, reason);
-            for table in keyspace.tables.values().filter(|table| !keyspace.computes(&table.name)) {
-                let mine = ranges.iter().skip(shard).step_by(shards);
-                pieces.extend(mine.map(|range| (table.clone(), *range)));
+            for (ranges, tables) in self.ranges_to_fetch(keyspace, reason) {
+                for table in tables {
+                    let mine = ranges.iter().skip(shard).step_by(shards);
+                    pieces.extend(mine.map(|range| (table.clone(), *range)));
+                }
             }
         }
         pieces

@@ -8,7 +8,7 @@ use futures_util::future::{Either, join_all, select};
 use rt::Rt;
 use schema::{Keyspace, Replication, Table};
 use streaming::Peer;
-use topology::TokenRange;
+use topology::{DataPlacement, TokenRange};
 
 use super::Inner;
 use super::expected::Expected;
@@ -81,10 +81,11 @@ impl RangeStreamer {
         let schema = self.coordinator.schema();
         let mut tables = Vec::new();
         for keyspace in schema.keyspaces().filter(|keyspace| keyspace.replication != Replication::Local) {
-            let ranges: Arc<[TokenRange]> = self.ranges_to_fetch(keyspace, reason).into();
-            if !ranges.is_empty() {
-                let stored = keyspace.tables.values().filter(|table| !keyspace.computes(&table.name));
-                tables.extend(stored.map(|table| (table.clone(), ranges.clone())));
+            for (ranges, stored) in self.ranges_to_fetch(keyspace, reason) {
+                let ranges: Arc<[TokenRange]> = ranges.into();
+                if !ranges.is_empty() {
+                    tables.extend(stored.into_iter().map(|table| (table, ranges.clone())));
+                }
             }
         }
         tables
@@ -129,14 +130,22 @@ impl RangeStreamer {
         }
     }
 
-    /// The node's ranges of a keyspace to stream.
-    pub(super) fn ranges_to_fetch(&self, keyspace: &Keyspace, reason: &FetchReason) -> Vec<TokenRange> {
+    /// The node's ranges of a keyspace's stored tables to stream, with the tables of each placement.
+    pub(super) fn ranges_to_fetch(
+        &self,
+        keyspace: &Keyspace,
+        reason: &FetchReason,
+    ) -> Vec<(Vec<TokenRange>, Vec<Arc<Table>>)> {
         let view = self.coordinator.view();
-        let placement = view.place_keyspace(keyspace);
-        match reason {
+        let ranges = |placement: &DataPlacement| match reason {
             FetchReason::Change(_) => placement.gained(view.own()),
             FetchReason::Rebuild(_) => placement.now().ranges_of(view.own()).collect(),
-        }
+        };
+        let placed = view.place_tables(keyspace).map(|(placement, tables)| {
+            let stored = tables.into_iter().filter(|table| !keyspace.computes(&table.name));
+            (ranges(&placement), stored.cloned().collect())
+        });
+        placed.collect()
     }
 
     /// Fetches a table's files from their sources; ranges without such files are fetched as rows.

@@ -209,6 +209,10 @@ impl Wire {
 impl Carrier for Wire {
     type Error = Failure;
 
+    fn owner(&self, node: usize, _: TableId, token: i64) -> u16 {
+        Sharder::new(self.followers[node].len() as u16).shard_of(token)
+    }
+
     async fn ask(&self, participant: Participant, request: Request) -> Result<Answer, Failure> {
         self.questions.set(self.questions.get() + 1);
         if let Some(left) = self.breaks_after.get() {

@@ -22,7 +22,7 @@ use rt::sync::{Gate, GateGuard};
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId, TombstoneGc};
-use topology::{HostId, Location, NodeIndex, Ring, RingNode};
+use topology::{HostId, Location, NodeIndex, Ring, RingNode, TabletMaps};
 use types::CqlType;
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -138,7 +138,8 @@ impl ClusterContext for Around {
         let alive = (0..nodes).map(|node| DEAD.with(|dead| !dead.borrow().contains(&node))).collect();
         let ring = Ring::new((0..nodes).map(member)).expect("tokens are apart");
         let topology = self.topology();
-        Members { ring, own: NodeIndex(self.own as u16), alive, changing: CHANGING.get(), topology }
+        let (own, tablets) = (NodeIndex(self.own as u16), TabletMaps::default());
+        Members { ring, own, alive, changing: CHANGING.get(), topology, tablets }
     }
 
     fn admit(&self, topology: u64) -> Result<GateGuard, u64> {

@@ -28,7 +28,7 @@ impl<C: Coordinator> Dynamo<C> {
         let size = coordinator.table_size(table.table.id).await;
         let (schema, view) = (coordinator.schema(), coordinator.view());
         let Some(keyspace) = schema.keyspace(&table.table.keyspace) else { return Estimate::default() };
-        let placement = view.place_keyspace(keyspace);
+        let placement = view.place_table(keyspace, &table.table);
         let share = placement.now().ranges_of(view.own()).map(|range| range.share()).sum();
         Estimate::of_part(size, share)
     }

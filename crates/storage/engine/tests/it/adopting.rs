@@ -13,6 +13,7 @@ use mutation::PartitionRange;
 use rt::{Instant, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
+use topology::Sharder;
 
 use crate::model::{Change, Op, Visible, read, schema, updates};
 use crate::world::{Plan, config, on_a_node};
@@ -62,12 +63,16 @@ async fn content(engine: &Engine, table: &Arc<Table>) -> Visible {
 }
 
 fn everything() -> Wanted {
-    Wanted { tokens: OwnedRanges::new([(0, 0)]), shard: 0, shards: 1 }
+    Wanted { tokens: OwnedRanges::new([(0, 0)]), shard: 0, sharder: Sharder::new(1).into() }
 }
 
 /// The tokens below zero.
 fn half() -> Wanted {
-    Wanted { tokens: OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]), shard: 0, shards: 1 }
+    Wanted {
+        tokens: OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]),
+        shard: 0,
+        sharder: Sharder::new(1).into(),
+    }
 }
 
 /// Copies a source's rows of the wanted tokens into a directory; the numbers of SSTables that were copied unchanged, and rewritten.
@@ -140,9 +145,9 @@ fn of_an_sstable_that_is_wanted_in_part_the_token_ranges_go() {
     on_a_node(2, |rt| async move {
         let (source, target, table) = (open(&rt, "a", 1000).await, open(&rt, "b", 1000).await, table(1000));
         fill(&rt, &source, &table, 0..KEYS).await;
-        for wanted in [half(), Wanted { shard: 1, shards: 3, ..half() }] {
+        for wanted in [half(), Wanted { shard: 1, sharder: Sharder::new(3).into(), ..half() }] {
             let awaited = target.await_files(table.id).unwrap();
-            let way = format!("/way{}", wanted.shards);
+            let way = format!("/way{}", wanted.sharder.shard_count());
             let (incoming, kinds) = send(&rt, &source, &table, &wanted, &way).await;
             assert!(kinds[0] == 0 && kinds[1] >= 3, "{kinds:?}");
             target.adopt(&awaited, &incoming, &wanted).await.unwrap();

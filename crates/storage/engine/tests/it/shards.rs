@@ -1,15 +1,15 @@
-//! A node whose number of shards changes between starts finds everything, each partition on the shard that owns it.
+//! A node whose number of shards, or whose tablets, change between starts finds everything, each partition on the shard that owns it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, Origin, SyncMode, Write, prepare};
+use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
 use rt::{IoBuf, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
-use topology::Sharder;
+use topology::{HostId, Tablet, TabletMap, TabletMaps};
 
 use crate::model::{Change, Op, Visible, key, read, schema, updates, visible};
 use crate::world::{Plan, config};
@@ -52,10 +52,16 @@ async fn restore(rt: &Rt, files: Vec<(PathBuf, Vec<u8>)>) {
 
 /// One life: shard 0 prepares, all open; with `write` each writes its part of the operations from `write` on and
 /// flushes half of it; then all are read.
-async fn life(rt: Rt, shared: Arc<Mutex<Shared>>, plan: Plan, write: bool) -> Result<(), String> {
+async fn life(
+    rt: Rt,
+    shared: Arc<Mutex<Shared>>,
+    (plan, tablets): (Plan, TabletMaps),
+    write: bool,
+) -> Result<(), String> {
     let schema = schema(plan.gc_grace);
     let table = schema.table("ks", "t1").unwrap().clone();
-    let config = config(&plan);
+    let config = EngineConfig { tablets: tablets.clone(), ..config(&plan) };
+    let host = HostId(config.host_id);
     if rt.shard().0 == 0 {
         let files = std::mem::take(&mut shared.lock().unwrap().files);
         restore(&rt, files).await;
@@ -67,7 +73,8 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>, plan: Plan, write: bool) -> Re
     }
     let opened = Engine::open(rt.clone(), config, schema).await;
     let engine = opened.map_err(|error| error.to_string())?;
-    let sharder = Sharder::new(rt.shard_count());
+    let sharder = tablets.sharder(host, rt.shard_count(), table.id);
+    assert!((0..KEYS).all(|pk| engine.shard_of(table.id, key(pk).token) == sharder.shard_of(key(pk).token)));
     if write {
         for (n, op) in ops().iter().enumerate() {
             for update in updates(&table, op, 1_700_000_000) {
@@ -101,18 +108,18 @@ async fn life(rt: Rt, shared: Arc<Mutex<Shared>>, plan: Plan, write: bool) -> Re
 fn run(
     shards: u16,
     files: Vec<(PathBuf, Vec<u8>)>,
-    plan: Plan,
+    (plan, tablets): (Plan, &TabletMaps),
     write: bool,
 ) -> (Visible, Vec<(PathBuf, Vec<u8>)>) {
     let sim = Simulation::new(u64::from(shards), Config::default());
     let shared = Arc::new(Mutex::new(Shared { files, ..Shared::default() }));
-    let of_node = shared.clone();
+    let (of_node, tablets) = (shared.clone(), tablets.clone());
     let node = sim.add_node(NodeConfig { shards, ..NodeConfig::default() }, move |_| {
-        let shared = of_node.clone();
+        let (shared, tablets) = (of_node.clone(), tablets.clone());
         shard_mains(shards, move |rt: Rt| {
-            let shared = shared.clone();
+            let (shared, tablets) = (shared.clone(), tablets.clone());
             async move {
-                if let Err(failure) = life(rt, shared.clone(), plan, write).await {
+                if let Err(failure) = life(rt, shared.clone(), (plan, tablets), write).await {
                     shared.lock().unwrap().failures.push(failure);
                 }
                 std::future::pending::<()>().await;
@@ -140,15 +147,48 @@ fn run(
     (together, files)
 }
 
+fn plan() -> Plan {
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 }
+}
+
 #[test]
 fn changing_the_number_of_shards_loses_nothing() {
-    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
-    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };
+    let (plan, none) = (plan(), TabletMaps::default());
     let expected = visible(ops().iter());
-    let (mut found, mut files) = run(1, Vec::new(), plan, true);
+    let (mut found, mut files) = run(1, Vec::new(), (plan, &none), true);
     assert_eq!(found, expected);
     for shards in [3, 2, 2, 1, 4] {
-        (found, files) = run(shards, files, plan, false);
+        (found, files) = run(shards, files, (plan, &none), false);
         assert_eq!(found, expected, "{shards} shards");
+    }
+}
+
+#[test]
+fn tablets_are_on_their_shards_after_a_start() {
+    let plan = plan();
+    let table = schema(plan.gc_grace).table("ks", "t1").unwrap().id;
+    let tablets = |shards: &[u16]| {
+        let count = shards.len() as i128;
+        let upto = |nth: usize| match nth + 1 == shards.len() {
+            true => i64::MAX,
+            false => (i128::from(i64::MIN) + (1i128 << 64) * (nth as i128 + 1) / count) as i64,
+        };
+        let tablet = |(nth, shard): (usize, &u16)| Tablet {
+            upto: upto(nth),
+            replicas: vec![(HostId([0; 16]), *shard)],
+        };
+        TabletMaps::new([(table, TabletMap::new(shards.iter().enumerate().map(tablet).collect()))])
+    };
+    let expected = visible(ops().iter());
+    let (mut found, mut files) = run(1, Vec::new(), (plan, &TabletMaps::default()), true);
+    assert_eq!(found, expected);
+    // Out of the log and out of SSTables that tokens have shared out; then tablets that have moved; then fewer shards than the map names.
+    for (shards, of_tablets) in
+        [(3, &[2, 0, 2, 1][..]), (3, &[0, 1, 1, 2]), (3, &[1]), (2, &[2, 0, 2]), (2, &[])]
+    {
+        let maps = if of_tablets.is_empty() { TabletMaps::default() } else { tablets(of_tablets) };
+        (found, files) = run(shards, files, (plan, &maps), false);
+        assert_eq!(found, expected, "{shards} shards, tablets on {of_tablets:?}");
     }
 }
