@@ -2,8 +2,6 @@
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
-mod alternator_figures;
-mod alternator_metrics;
 mod guard;
 mod http;
 mod http_config;
@@ -13,16 +11,14 @@ mod node;
 mod prometheus;
 mod repairs;
 mod rest;
-mod rpc_metrics;
 mod topology_changes;
 mod view_checks;
 
-pub use alternator_figures::AlternatorFigures;
 pub use guard::{Access, Changes};
 pub use http::HttpServer;
 pub use http_config::HttpServerConfig;
 pub use metrics::exposition;
-pub use node::{ClientFigures, Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures, TransportFigures};
+pub use node::{ClientFigures, Mode, Node, NodeInfo, Setting, SettingKind, ShardFigures};
 pub use rest::{MetricsService, RestService, load};
 
 use rt::LocalBoxFuture;

@@ -9,19 +9,18 @@ use std::time::Duration;
 use cluster::liveness::Liveness;
 use cluster::state::ClusterState;
 use coordinator::{
-    BatchlogStats, ClusterView, HintFigures, HintsStats, PaxosStats, ReplicationStats, RequestFigures,
-    ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
+    BatchlogStats, ClusterView, HintFigures, ReplicationStats, RequestFigures, ViewBuildStatus, ViewCheck,
+    ViewCheckError, ViewCheckStatus, ViewNode,
 };
 use engine::{EngineStats, Sampled, SnapshotRecord, TableHistograms};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
 use replica::{ReplicaError, TableOperation};
 use rpc::RpcStats;
+use rt::metrics::Sample;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Schema, Table, TableId};
 use topology::HostId;
-
-use crate::AlternatorFigures;
 
 /// The facts that do not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,43 +94,6 @@ impl Mode {
     }
 }
 
-/// Figures of the CQL server on one shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TransportFigures {
-    /// Connections open.
-    pub connections: u64,
-    /// Connections since start.
-    pub connections_total: u64,
-    /// Requests served since start.
-    pub requests_served: u64,
-    /// Requests being worked on.
-    pub requests_serving: u64,
-    /// Bytes of requests being worked on.
-    pub requests_bytes: u64,
-    /// Requests refused for overload.
-    pub requests_shed: u64,
-    /// Times that reading was put off for overload.
-    pub requests_blocked: u64,
-    /// Connections refused because there were too many (on shard 0).
-    pub connections_refused: u64,
-    /// Connections closed because they were not ready in time.
-    pub handshake_timeouts: u64,
-    /// Bytes read from clients.
-    pub bytes_read: u64,
-    /// Bytes written to clients.
-    pub bytes_written: u64,
-    /// Prepared statements known.
-    pub prepared_statements: u64,
-    /// Bytes that they take, about.
-    pub prepared_bytes: u64,
-    /// Prepared statements forgotten for want of room.
-    pub prepared_evictions: u64,
-    /// Requests answered with an error, by kind.
-    pub errors: Vec<(String, u64)>,
-    /// Requests by opcode.
-    pub by_opcode: Vec<(String, u64)>,
-}
-
 /// Figures of one shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardFigures {
@@ -139,18 +101,10 @@ pub struct ShardFigures {
     pub engine: EngineStats,
     /// Scheduling groups by name.
     pub groups: Vec<(String, GroupStats)>,
-    /// CQL server.
-    pub transport: TransportFigures,
-    /// The DynamoDB API; none where it has no port.
-    pub alternator: Option<AlternatorFigures>,
-    /// Calls to other shards since start.
-    pub shard_calls: u64,
     /// Logged batches.
     pub batchlog: BatchlogStats,
-    /// Hints for down nodes: the counters.
-    pub hints: HintsStats,
-    /// Hints that are stored now.
-    pub hints_kept: HintFigures,
+    /// The metrics of the parts whose figures nothing but metrics shows.
+    pub samples: Vec<Sample>,
     /// Dealings with the replicas of other nodes.
     pub replication: ReplicationStats,
     /// Reads that the shard coordinated.
@@ -161,8 +115,6 @@ pub struct ShardFigures {
     pub serial_reads: RequestFigures,
     /// Conditional writes that the shard coordinated.
     pub conditional_writes: RequestFigures,
-    /// Lightweight transactions.
-    pub paxos: PaxosStats,
     /// The streaming of a topology change.
     pub fetch: FetchFigures,
     /// Messages between nodes; none while the node is alone.

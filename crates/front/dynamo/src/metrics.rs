@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coordinator::Latencies;
+use rt::metrics;
+use rt::metrics::{Labels, Latencies, Metric};
 
 use crate::ApiError;
 use crate::operations::names::OPERATIONS;
@@ -59,6 +60,41 @@ pub struct ApiFigures {
     pub requests_serving: u64,
     /// Bytes of the bodies of requests under way.
     pub requests_bytes: u64,
+}
+
+fn by_label(
+    label: &'static str,
+    counts: &BTreeMap<&'static str, u64>,
+    each: &mut dyn FnMut(Labels<'_>, f64),
+) {
+    counts.iter().for_each(|(value, count)| each(&[(label, value)], *count as f64));
+}
+
+impl ApiFigures {
+    /// The metrics of the API on a shard, named as ScyllaDB's are where the meaning is the same.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        counter "scylla_alternator_total_operations" "Requests of the DynamoDB API." |f| f.total_operations as f64;
+        counter "scylla_alternator_unsupported_operations" "Requests of operations that the DynamoDB API does not have." |f| f.unsupported_operations as f64;
+        counter "scylla_alternator_reads_before_write" "Writes of the DynamoDB API that depend on the item as it is." |f| f.reads_before_write as f64;
+        counter "scylla_alternator_write_using_lwt" "Writes of the DynamoDB API by lightweight transactions." |f| f.write_using_lwt as f64;
+        counter "scylla_alternator_requests_shed" "Requests of the DynamoDB API refused because of the bytes of all that are under way." |f| f.requests_shed as f64;
+        counter "scylla_alternator_authentication_failures" "Requests of the DynamoDB API without a valid signature." |f| f.authentication_failures as f64;
+        counter "scylla_alternator_authorization_failures" "Requests of the DynamoDB API whose role lacks a permission." |f| f.authorization_failures as f64;
+        counter "scylla_alternator_filtered_rows_read_total" "Items that Query and Scan with a filter have read." |f| f.filtered_rows_read as f64;
+        counter "scylla_alternator_filtered_rows_matched_total" "Items that filters of Query and Scan let through." |f| f.filtered_rows_matched as f64;
+        counter "scylla_alternator_filtered_rows_dropped_total" "Items that filters of Query and Scan left out." |f| (f.filtered_rows_read - f.filtered_rows_matched) as f64;
+        counter "torc_alternator_connections_shed" "Connections to the DynamoDB API that were closed because there were too many." |f| f.connections_shed as f64;
+        counter "torc_alternator_tls_handshake_failures" "Connections to the DynamoDB API that were closed because their TLS handshake failed." |f| f.tls_handshake_failures as f64;
+        gauge "torc_alternator_connections" "Connections to the DynamoDB API." |f| f.connections as f64;
+        gauge "torc_alternator_requests_serving" "Requests of the DynamoDB API being carried out." |f| f.requests_serving as f64;
+        gauge "torc_alternator_requests_bytes" "Bytes of the bodies of requests of the DynamoDB API under way." |f| f.requests_bytes as f64;
+        counter "scylla_alternator_operation" "Requests of the DynamoDB API by operation." each |f, each| for (operation, of) in &f.operations { each(&[("op", operation)], of.count as f64); };
+        histogram "scylla_alternator_op_latency" "Requests of the DynamoDB API by operation, microseconds." each |f, each| for (operation, of) in &f.operations { each(&[("op", operation)], &of.latencies); };
+        counter "scylla_alternator_batch_item_count" "Items of batches." each |f, each| by_label("op", &f.batch_items, each);
+        counter "scylla_alternator_rcu_total" "Units of capacity that reads of the DynamoDB API consumed." |f| f.read_half_units as f64 / 2.0;
+        counter "scylla_alternator_wcu_total" "Units of capacity that writes of the DynamoDB API consumed." each |f, each| by_label("op", &f.write_units, each);
+        counter "torc_alternator_errors" "Requests of the DynamoDB API answered with an error, by its type." each |f, each| by_label("type", &f.errors, each);
+    };
 }
 
 /// The counters of a shard.

@@ -3,6 +3,8 @@
 
 use std::cell::Cell;
 
+use rt::metrics;
+use rt::metrics::Metric;
 use wire::Opcode;
 
 /// The counters of a shard's connections since the start.
@@ -53,6 +55,44 @@ pub struct SessionMetrics {
     /// System calls that wrote something.
     pub writes: Cell<u64>,
     requests: [Cell<u64>; 17],
+}
+
+/// The kinds of requests that are counted apart.
+const OPCODES: [(Opcode, &str); 4] = [
+    (Opcode::Query, "QUERY"),
+    (Opcode::Prepare, "PREPARE"),
+    (Opcode::Execute, "EXECUTE"),
+    (Opcode::Batch, "BATCH"),
+];
+
+impl SessionMetrics {
+    /// The metrics of a shard's connections.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        gauge "scylla_transport_current_connections" "CQL connections." |s| s.connections.get() as f64;
+        counter "scylla_transport_cql_connections" "CQL connections since start." |s| s.connections_opened.get() as f64;
+        counter "scylla_transport_requests_served" "CQL requests answered." |s| OPCODES.iter().map(|(opcode, _)| s.requests(*opcode)).sum::<u64>() as f64;
+        gauge "scylla_transport_requests_serving" "CQL requests being worked on." |s| s.requests_waiting.get() as f64;
+        gauge "scylla_transport_requests_memory_available_used" "Bytes of CQL requests being worked on." |s| s.request_bytes_in_flight.get() as f64;
+        counter "scylla_transport_requests_shed" "CQL requests refused for overload." |s| s.overloaded.get() as f64;
+        counter "scylla_transport_requests_blocked_memory" "Times that reading requests was put off for overload." |s| s.reads_paused.get() as f64;
+        counter "scylla_transport_connections_shed" "CQL connections refused because there were too many." |s| s.connections_refused.get() as f64;
+        counter "torc_transport_accept_errors" "CQL connections that could not be accepted or handed to their shard." |s| s.accept_errors.get() as f64;
+        counter "torc_transport_handshake_timeouts" "CQL connections closed because they were not ready in time." |s| s.handshake_timeouts.get() as f64;
+        counter "torc_transport_message_timeouts" "CQL connections closed because a long message did not come completely in time." |s| s.message_timeouts.get() as f64;
+        counter "torc_transport_unread_timeouts" "CQL connections closed because their clients did not read while others waited for the room of their answers." |s| s.unread_timeouts.get() as f64;
+        counter "torc_transport_idle_timeouts" "CQL connections closed because they were idle." |s| s.idle_timeouts.get() as f64;
+        counter "torc_transport_event_overflows" "CQL connections closed because their clients did not read events." |s| s.event_overflows.get() as f64;
+        counter "torc_transport_bytes_read" "Bytes read from CQL clients." |s| s.bytes_read.get() as f64;
+        counter "torc_transport_bytes_written" "Bytes written to CQL clients." |s| s.bytes_written.get() as f64;
+        counter "scylla_transport_cql_errors_total" "CQL requests answered with an error." each |s, each| {
+            each(&[("type", "any")], s.errors.get() as f64);
+            each(&[("type", "protocol")], s.protocol_errors.get() as f64);
+            each(&[("type", "authentication")], s.authentication_failures.get() as f64);
+        };
+        counter "scylla_transport_cql_requests_count" "CQL requests by opcode." each |s, each| {
+            OPCODES.iter().for_each(|(opcode, name)| each(&[("kind", name)], s.requests(*opcode) as f64));
+        };
+    };
 }
 
 /// Adds one.

@@ -21,6 +21,7 @@ mod inbound;
 mod inbound_task;
 mod link;
 mod messenger;
+mod metrics;
 mod packing;
 mod peer;
 mod peer_table;

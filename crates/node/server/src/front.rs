@@ -13,14 +13,17 @@ use catalog::Facts;
 use coordinator::{
     Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent, ViewBuildStatus,
 };
+use dynamo::ApiFigures;
+use exec::native::PreparedStatements;
 use futures_util::stream::{self, StreamExt};
 use replica::ReadCommand;
 use rt::mesh::Mesh;
+use rt::metrics::{Sample, collect};
 use rt::{Rt, Task};
 use schema::TableId;
-use session::{ClientTls, NodeDescription, SessionConfig, Sessions, SessionsEndpoint};
+use session::{ClientTls, NodeDescription, SessionConfig, SessionMetrics, Sessions, SessionsEndpoint};
 use topology::HostId;
-use wire::{ChangeType, Event, Opcode, SchemaChange, SchemaTarget};
+use wire::{ChangeType, Event, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
 use crate::audit::ShardAudit;
@@ -195,65 +198,13 @@ impl Front {
         &self.sessions
     }
 
-    /// Figures of this moment.
-    pub(crate) fn figures(&self) -> admin::TransportFigures {
-        let metrics = self.sessions.metrics();
-        let prepared = self.executor.prepared_statements();
-        let opcodes = [Opcode::Query, Opcode::Prepare, Opcode::Execute, Opcode::Batch];
-        let by_opcode =
-            opcodes.map(|opcode| (format!("{opcode:?}").to_uppercase(), metrics.requests(opcode)));
-        admin::TransportFigures {
-            connections: metrics.connections.get(),
-            connections_total: metrics.connections_opened.get(),
-            requests_served: by_opcode.iter().map(|(_, count)| count).sum(),
-            requests_serving: metrics.requests_waiting.get(),
-            requests_bytes: metrics.request_bytes_in_flight.get(),
-            requests_shed: metrics.overloaded.get(),
-            requests_blocked: metrics.reads_paused.get(),
-            connections_refused: metrics.connections_refused.get(),
-            handshake_timeouts: metrics.handshake_timeouts.get(),
-            bytes_read: metrics.bytes_read.get(),
-            bytes_written: metrics.bytes_written.get(),
-            prepared_statements: prepared.all().len() as u64,
-            prepared_bytes: prepared.bytes() as u64,
-            prepared_evictions: prepared.evictions(),
-            errors: vec![
-                ("any".to_owned(), metrics.errors.get()),
-                ("protocol".to_owned(), metrics.protocol_errors.get()),
-                ("authentication".to_owned(), metrics.authentication_failures.get()),
-            ],
-            by_opcode: by_opcode.into(),
+    /// The metrics of this moment of the interfaces for clients; those of the DynamoDB API where it has a port.
+    pub(crate) fn collect(&self, out: &mut Vec<Sample>) {
+        collect(SessionMetrics::METRICS, self.sessions.metrics(), &[], out);
+        collect(PreparedStatements::METRICS, self.executor.prepared_statements(), &[], out);
+        if self.config.has_alternator() {
+            collect(ApiFigures::METRICS, &self.alternator.figures(), &[], out);
         }
-    }
-
-    /// Figures of the DynamoDB API of this moment; none where it has no port.
-    pub(crate) fn alternator_figures(&self) -> Option<admin::AlternatorFigures> {
-        let figures = self.config.has_alternator().then(|| self.alternator.figures())?;
-        let named = |counts: BTreeMap<&'static str, u64>| {
-            counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
-        };
-        let operations = figures.operations.into_iter();
-        Some(admin::AlternatorFigures {
-            total_operations: figures.total_operations,
-            operations: operations.map(|(name, of)| (name.to_owned(), of.count, of.latencies)).collect(),
-            unsupported_operations: figures.unsupported_operations,
-            reads_before_write: figures.reads_before_write,
-            write_using_lwt: figures.write_using_lwt,
-            requests_shed: figures.requests_shed,
-            authentication_failures: figures.authentication_failures,
-            authorization_failures: figures.authorization_failures,
-            filtered_rows_read: figures.filtered_rows_read,
-            filtered_rows_matched: figures.filtered_rows_matched,
-            batch_items: named(figures.batch_items),
-            read_half_units: figures.read_half_units,
-            write_units: named(figures.write_units),
-            errors: named(figures.errors),
-            connections_shed: figures.connections_shed,
-            tls_handshake_failures: figures.tls_handshake_failures,
-            connections: figures.connections,
-            requests_serving: figures.requests_serving,
-            requests_bytes: figures.requests_bytes,
-        })
     }
 
     /// Finishes the requests under way and closes the connections.

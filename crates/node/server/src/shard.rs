@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use commitlog::{CommitLogConfig, SyncMode};
-use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse};
+use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PaxosStats};
 use engine::{Engine, EngineConfig, EngineSettings, FailurePolicy};
-use hints::{Hints, HintsConfig};
+use hints::{HintFigures, Hints, HintsConfig, HintsStats};
 use membership::RangeStreamer;
 use repair::Repair;
 use replica::{Replica, ReplicaConfig, ShardRequest, ShardResponse};
 use rpc::{HandoverEndpoint, Messenger};
-use rt::mesh::{Endpoint, Mesh};
+use rt::mesh::{Endpoint, Mesh, PortStats};
+use rt::metrics::{Sample, collect};
 use rt::{Group, Rt, ShardId, Task};
 use streaming::{Streaming, StreamingConfig};
 use topology::HostId;
@@ -206,21 +207,27 @@ impl RunningShard {
         admin::ShardFigures {
             engine: self.engine.stats(),
             groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
-            transport: self.front.figures(),
-            alternator: self.front.alternator_figures(),
-            shard_calls: self.replica.port_stats().calls,
             batchlog: self.coordinator.batchlog_stats(),
-            hints: self.handoff.hints().stats(),
-            hints_kept: self.handoff.kept(),
+            samples: self.samples(),
             replication: self.coordinator.replication_stats(),
             coordinated_reads,
             coordinated_writes,
             serial_reads,
             conditional_writes,
-            paxos: self.coordinator.paxos_stats(),
             fetch: self.streamer.figures(),
             rpc: self.messenger.stats(),
         }
+    }
+
+    /// The metrics of this moment of the parts whose figures nothing else shows.
+    fn samples(&self) -> Vec<Sample> {
+        let mut out = Vec::new();
+        collect(PortStats::METRICS, &self.replica.port_stats(), &[], &mut out);
+        collect(PaxosStats::METRICS, &self.coordinator.paxos_stats(), &[], &mut out);
+        collect(HintsStats::METRICS, &self.handoff.hints().stats(), &[], &mut out);
+        collect(HintFigures::METRICS, &self.handoff.kept(), &[], &mut out);
+        self.front.collect(&mut out);
+        out
     }
 
     /// Lets no clients in any more.

@@ -40,6 +40,7 @@ mod maintain;
 mod marks;
 mod memory;
 mod memtables;
+mod metrics;
 mod observer;
 mod open;
 mod prepare;

@@ -13,6 +13,7 @@ mod error;
 mod figures;
 pub mod format;
 mod log;
+mod metrics;
 mod open;
 mod reader;
 mod replay;

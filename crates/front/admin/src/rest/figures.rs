@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use coordinator::Latencies;
 use rpc::{Dropped, Verb};
+use rt::metrics::Latencies;
 use serde_json::{Value, json};
 
 use crate::{Node, ShardFigures};

@@ -3,6 +3,8 @@
 //! A statement whose table has other columns now, or is gone, is not known any more: the client prepares it again and
 //! learns the new types of its markers. One whose table only has other options is resolved anew without telling anyone.
 
+use rt::metrics;
+use rt::metrics::Metric;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -57,6 +59,15 @@ pub enum Found {
 /// About how many bytes a statement takes.
 pub fn bytes_of(text: &str) -> usize {
     STATEMENT_BYTES + BYTES_PER_TEXT_BYTE * text.len()
+}
+
+impl PreparedStatements {
+    /// The metrics of a shard's prepared statements.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        gauge "scylla_cql_prepared_cache_size" "Prepared statements known." |s| s.all().len() as f64;
+        gauge "scylla_cql_prepared_cache_memory_footprint" "Bytes that prepared statements take." |s| s.bytes() as f64;
+        counter "scylla_cql_prepared_cache_evictions" "Prepared statements forgotten for want of room." |s| s.evictions() as f64;
+    };
 }
 
 impl PreparedStatements {
