@@ -134,7 +134,7 @@ impl Coordinator {
             }
             command.now = Seconds::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
             // Before the page is read: a truncation of the view that begins later removes it.
-            let at_micros = self.context().begin_write();
+            let at_micros = self.context().hinting().begin_write();
             let page = self.replica().read(Read::of(&command).over_all_tombstones()).await?;
             self.write_page(view, base, &page, at_micros).await?;
             let is_current = self.schema().table_by_id(table.id).is_some() && requests.restarts() == restarts;
@@ -168,7 +168,7 @@ impl Coordinator {
         let (mut updates, mut pace) = (Vec::new(), Pace::new());
         for partition in &page.partitions {
             // Of a range that this node will have, or had, others know more.
-            if self.context().is_complete(base, partition.key.token) {
+            if self.context().maps().is_complete(base, partition.key.token) {
                 updates.extend(view.all(&update_of(base, partition), now));
             }
             pace.step().await;

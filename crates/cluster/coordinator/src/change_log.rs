@@ -97,13 +97,13 @@ impl ChangeObserver {
         let token = update.key.token;
         let changes = log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token));
         let is_here = |change: &PartitionUpdate| {
-            context.takes_token(&change.table, change.key.token)
+            context.maps().takes_token(&change.table, change.key.token)
                 && context.replica().shard_of(change.table.id, change.key.token) == context.shard()
         };
         let mut updates: Vec<_> = changes.iter().filter(|change| is_here(change)).cloned().collect();
         // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.
         let needs_intent = |change: &PartitionUpdate| {
-            !is_here(change) || !context.go_with(&change.table, change.key.token, token)
+            !is_here(change) || !context.maps().go_with(&change.table, change.key.token, token)
         };
         let changes: Vec<_> = changes.into_iter().filter(needs_intent).collect();
         let (intent, follow_up) = self.intents.of(&coordinator, changes, false).await?;

@@ -1,52 +1,37 @@
 //! The context of all requests of a shard: the shard's replica, the cluster as the shard sees it, where tables are, the way
 //! to other nodes and shards. The operations (`write`, `counter`, `read`, `logged`, `paxos`, ..) are given it, and not each other's state.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
+use std::future::Future;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::liveness::Liveness;
-use hints::HintFigures;
-use mutation::PartitionUpdate;
 use mutation::codec::Layouts;
 use replica::{Read, ReadCommand, ReadPage, Replica, TraceLog};
 use rpc::Messenger;
 use rt::mesh::Port;
 use rt::{Instant, Rt, ShardId};
-use schema::{Replication, Schema, Table, TableId};
-use stdx::HashMap;
+use schema::{Schema, Table, TableId};
 use topology::HostId;
 
 use crate::fence::Fence;
 use crate::forward::Outcomes;
-use crate::kind::Kind;
+use crate::hinting::Hinting;
 use crate::lease::Lease;
 use crate::peer_error::PeerError;
-use crate::placements::Placements;
 use crate::rate_limit::RateLimiter;
-use crate::recent::RecentReads;
 use crate::remote::{Calls, Remote};
-use crate::replication_map::EffectiveReplicationMap;
+use crate::replication_maps::ReplicationMaps;
 use crate::shard_calls::{NodeRequest, NodeResponse};
-use crate::slowness::Waits;
+use crate::slow_replicas::ReadLatencies;
 use crate::table_figures::{self, RequestsByTable};
-use crate::{Canaries, ClusterView, DataPlacement, RequestError};
+use crate::{Canaries, ClusterView};
 
 /// Gives the gossip states of all nodes.
 pub(crate) type Gossip = Box<dyn Fn() -> Liveness>;
-
-/// Keeps updates for nodes that are down.
-pub trait HintKeeper {
-    /// Keeps an update: for which node, of which table, as a message, of a write that began then (its coordinator); whether
-    /// it is kept.
-    fn keep(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool;
-    /// The hints on this shard, by node.
-    fn kept(&self) -> Vec<(HostId, HintFigures)>;
-    /// When the latest write began of which something was kept, microseconds since the epoch; [`i64::MIN`] for none.
-    fn latest_micros(&self) -> i64;
-}
 
 /// A coordinator's counters of its dealings with other nodes' replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,11 +69,7 @@ impl WeakContext {
 
 struct Shared {
     rt: Rt,
-    view: RefCell<Arc<ClusterView>>,
-    schema: RefCell<Arc<Schema>>,
-    placements: Placements,
-    /// Of the tables that were asked for since the view or the schema changed last.
-    erms: RefCell<HashMap<TableId, Rc<EffectiveReplicationMap>>>,
+    maps: ReplicationMaps,
     replica: Replica,
     port: Port<NodeRequest, NodeResponse>,
     remote: OnceCell<Remote>,
@@ -97,21 +78,16 @@ struct Shared {
     forwarded: Outcomes,
     fence: Fence,
     lease: Lease,
-    hints: OnceCell<Box<dyn HintKeeper>>,
-    /// The latest of [`Context::begin_write`].
-    begun_latest: Cell<i64>,
+    hinting: Hinting,
     injected: Cell<Canaries>,
     /// Round robin over equal replicas: the next one to query.
     turn: Cell<usize>,
     replicated: Cell<ReplicationStats>,
     rates: RateLimiter,
-    /// Reads of several replicas, by table.
-    recent: RecentReads,
+    reads: ReadLatencies,
     /// All requests, by table.
     requests_by_table: RequestsByTable,
     layouts: Layouts,
-    /// How long the reads of other nodes took.
-    waits: Waits,
     /// Shard 0 only: the cluster's log, which decides on the schema.
     group: OnceCell<cluster::group::Group>,
     /// Shard 0 only: gossip.
@@ -132,25 +108,20 @@ impl Context {
             lifetime,
             forwarded: Outcomes::new(lifetime),
             lease: Lease::new(&rt, &port),
+            hinting: Hinting::new(&rt, &replica),
+            reads: ReadLatencies::new(&rt),
             rt,
-            view: RefCell::new(view),
-            schema: RefCell::new(schema),
-            placements: Placements::default(),
-            erms: RefCell::default(),
+            maps: ReplicationMaps::new(view, schema),
             replica,
             port,
             remote: OnceCell::new(),
             fence: Fence::default(),
-            hints: OnceCell::new(),
-            begun_latest: Cell::new(i64::MIN),
             injected: Cell::default(),
             turn: Cell::new(0),
             replicated: Cell::default(),
             rates: RateLimiter::default(),
-            recent: RecentReads::default(),
             requests_by_table: RequestsByTable::default(),
             layouts: Layouts::default(),
-            waits: Waits::default(),
             group: OnceCell::new(),
             gossip: OnceCell::new(),
         };
@@ -179,33 +150,27 @@ impl Context {
         self.0.rt.shard().0
     }
 
-    /// The schema in use on this shard.
-    pub(crate) fn schema(&self) -> Arc<Schema> {
-        self.0.schema.borrow().clone()
+    /// The replication maps of tables, with the view and the schema that they follow from.
+    pub(crate) fn maps(&self) -> &ReplicationMaps {
+        &self.0.maps
     }
 
     /// The cluster as this shard sees it.
     pub(crate) fn view(&self) -> Arc<ClusterView> {
-        self.0.view.borrow().clone()
+        self.0.maps.view()
+    }
+
+    /// The current schema.
+    pub(crate) fn schema(&self) -> Arc<Schema> {
+        self.0.maps.schema()
     }
 
     /// Takes over a changed view of the cluster; the one before.
     pub(crate) fn use_view(&self, view: &Arc<ClusterView>) -> Arc<ClusterView> {
-        let old = self.0.view.replace(view.clone());
-        assert!(
-            view.topology_version() >= old.topology_version(),
-            "a shard's topology version never goes back"
-        );
-        let own = view.node(view.own()).host;
-        assert_eq!(own, old.node(old.own()).host, "a node keeps its host id");
-        self.0.erms.borrow_mut().clear();
+        let old = self.0.maps.use_view(view);
         self.0.fence.take_over(view.topology_version(), view.fence());
-        // Gossip makes a view with every change of liveness; replicas are elsewhere only when the ring is another.
-        if !view.places_as(&old) {
-            self.0.placements.clear();
-            self.replica().engine().use_tablets(view.tablets());
-        }
-        self.0.waits.keep(|host| view.index_of(host).is_some());
+        self.replica().engine().use_tablets(view.tablets());
+        self.0.reads.keep_hosts(view);
         // Shard 0's connections follow the cluster's log, which knows of nodes earlier.
         if self.0.rt.shard() != ShardId(0)
             && let Some(remote) = self.0.remote.get()
@@ -213,13 +178,6 @@ impl Context {
             remote.set_peers(view);
         }
         old
-    }
-
-    /// Takes over a changed schema.
-    pub(crate) fn use_schema(&self, schema: &Arc<Schema>) {
-        let old = self.0.schema.replace(schema.clone());
-        self.0.erms.borrow_mut().clear();
-        self.0.placements.use_schema(&old, schema);
     }
 
     /// Reaches the other nodes through `messenger` from now on.
@@ -267,15 +225,6 @@ impl Context {
         &self.0.forwarded
     }
 
-    /// How often this shard's partitions were read and written of late.
-    pub(crate) fn rate_limiter(&self) -> &RateLimiter {
-        &self.0.rates
-    }
-
-    pub(crate) fn recent(&self) -> &RecentReads {
-        &self.0.recent
-    }
-
     /// The gossip states of all nodes, on shard 0.
     pub(crate) fn gossiped(&self) -> Option<Liveness> {
         self.0.gossip.get().map(|gossip| gossip())
@@ -292,6 +241,21 @@ impl Context {
         &self.0.layouts
     }
 
+    /// When writes begin, and who keeps their hints.
+    pub(crate) fn hinting(&self) -> &Hinting {
+        &self.0.hinting
+    }
+
+    /// How long reads took of late.
+    pub(crate) fn read_latencies(&self) -> &ReadLatencies {
+        &self.0.reads
+    }
+
+    /// How often this shard's partitions were read and written of late.
+    pub(crate) fn rate_limiter(&self) -> &RateLimiter {
+        &self.0.rates
+    }
+
     pub(crate) fn requests_by_table(&self) -> &RequestsByTable {
         &self.0.requests_by_table
     }
@@ -306,10 +270,6 @@ impl Context {
     ) {
         let known = |table| self.schema().table_by_id(table).is_some();
         self.0.requests_by_table.ended(table, kind, now - began, now, known);
-    }
-
-    pub(crate) fn waits(&self) -> &Waits {
-        &self.0.waits
     }
 
     /// The same for a traced request.
@@ -331,82 +291,6 @@ impl Context {
 
     pub(crate) fn note(&self, trace: &TraceLog, activity: impl Into<String>) {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
-    }
-
-    /// Where a table's tokens are, and how it is replicated.
-    pub(crate) fn placement_of(
-        &self,
-        table: &Table,
-    ) -> Result<(Arc<DataPlacement>, Replication), RequestError> {
-        let schema = self.0.schema.borrow();
-        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
-        let view = self.0.view.borrow();
-        let placement = self.0.placements.of(&view, keyspace, table);
-        Ok((placement, view.replication_of(keyspace).clone()))
-    }
-
-    /// The replication map by which a request of a table chooses replicas; made once for each table and view.
-    ///
-    /// # Errors
-    /// When the table's keyspace is gone.
-    pub(crate) fn erm(&self, table: &Table) -> Result<Rc<EffectiveReplicationMap>, RequestError> {
-        if let Some(erm) = self.0.erms.borrow().get(&table.id) {
-            return Ok(erm.clone());
-        }
-        let (placement, replication) = self.placement_of(table)?;
-        let (view, schema) = (self.view(), self.0.schema.borrow());
-        let keyspace = schema.keyspace(&table.keyspace);
-        let other_replication = keyspace.and_then(|keyspace| view.other_replication_of(keyspace)).cloned();
-        let erm = Rc::new(EffectiveReplicationMap {
-            view,
-            placement,
-            replication,
-            other_replication,
-            injected: self.injected(),
-            kind: self.kind(table)?,
-        });
-        self.0.erms.borrow_mut().insert(table.id, erm.clone());
-        Ok(erm)
-    }
-
-    /// Whether this node takes the writes of an update's token: it is a replica, will be one, or was until reads have gone over.
-    pub(crate) fn takes(&self, update: &PartitionUpdate) -> bool {
-        self.takes_token(&update.table, update.key.token)
-    }
-
-    /// Whether this node takes writes of a table's token: it is a replica, will be one, or was until reads have gone over.
-    pub(crate) fn takes_token(&self, table: &Table, token: i64) -> bool {
-        let Ok((placement, replication)) = self.placement_of(table) else { return true };
-        let own = self.0.view.borrow().own();
-        replication == Replication::Local || placement.takes(own, token)
-    }
-
-    /// Whether all nodes that take the writes of one token of a table take those of another, too.
-    pub(crate) fn go_with(&self, table: &Table, token: i64, other: i64) -> bool {
-        let Ok((placement, replication)) = self.placement_of(table) else { return false };
-        replication == Replication::Local || placement.go_with(token, other)
-    }
-
-    /// Whether a host takes writes of a table's token, as [`Context::takes_token`] says of this one.
-    pub(crate) fn host_takes_token(&self, host: HostId, table: &Table, token: i64) -> bool {
-        let Ok((placement, _)) = self.placement_of(table) else { return false };
-        let node = self.0.view.borrow().index_of(host);
-        node.is_some_and(|node| placement.takes(node, token))
-    }
-
-    /// Whether this node has the earlier writes of a table's token, and not only those since it became a pending replica.
-    pub(crate) fn is_complete(&self, table: &Table, token: i64) -> bool {
-        let Ok((placement, replication)) = self.placement_of(table) else { return false };
-        let view = self.0.view.borrow();
-        view.is_alone() || replication == Replication::Local || placement.is_complete(view.own(), token)
-    }
-
-    /// Whether a table's token concerns no other node: each node has the table of its own, or this one is its only replica and none moves.
-    pub(crate) fn is_only_here(&self, table: &Table, token: i64) -> bool {
-        let is_only_here = |erm: Rc<EffectiveReplicationMap>| {
-            erm.replication == Replication::Local || erm.is_only_here(token)
-        };
-        self.0.view.borrow().is_alone() || self.erm(table).is_ok_and(is_only_here)
     }
 
     /// Asks this node's own replica: like another's, it is silent when the time is over.
@@ -445,7 +329,7 @@ impl Context {
     pub(crate) fn inject(&self, canaries: rt::Injected<Canaries>) {
         self.0.rt.allow_injected(&canaries);
         self.0.injected.set(*canaries);
-        self.0.erms.borrow_mut().clear();
+        self.0.maps.inject(*canaries);
     }
 
     pub(crate) fn injected(&self) -> Canaries {
@@ -457,43 +341,14 @@ impl Context {
         crate::canaries::digest(self.injected(), command, page).await
     }
 
-    /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come
-    /// (`LatestPending`), whatever the wall clock shows. The rest of the write, a hint, counts as of then: a truncation removes it
-    /// with the write's rows on the other replicas.
-    pub(crate) fn begin_write(&self) -> i64 {
-        let truncated = self.0.replica.engine().truncated_latest();
-        let begun_micros = self.0.rt.wall_micros().max(truncated.saturating_add(1));
-        self.0.begun_latest.set(self.0.begun_latest.get().max(begun_micros));
-        begun_micros
-    }
-
     /// Keeps an update for a node that is down; whether it was kept.
     pub(crate) fn keep_hint(&self, host: HostId, table: &Table, update: Bytes, begun_micros: i64) -> bool {
         if self.injected().dropped_hints {
             return true;
         }
-        let kept = self.0.hints.get().is_some_and(|keeper| keeper.keep(host, table, update, begun_micros));
+        let kept = self.0.hinting.keep(host, table, update, begun_micros);
         self.count(|stats| if kept { stats.hinted += 1 } else { stats.not_hinted += 1 });
         kept
-    }
-
-    /// Keeps updates for nodes that are down with `keeper` from now on.
-    ///
-    /// # Panics
-    /// When it is called twice.
-    pub(crate) fn keep_hints_with(&self, keeper: Box<dyn HintKeeper>) {
-        assert!(self.0.hints.set(keeper).is_ok(), "hints have one keeper");
-    }
-
-    /// The hints that this shard stores for nodes that are down.
-    pub(crate) fn stored_hints(&self) -> Vec<(HostId, HintFigures)> {
-        self.0.hints.get().map(|keeper| keeper.kept()).unwrap_or_default()
-    }
-
-    /// When this shard took up its last write, or that of its last hint, microseconds; [`i64::MIN`] for never.
-    pub(crate) fn latest_write(&self) -> i64 {
-        let hint = self.0.hints.get().map_or(i64::MIN, |keeper| keeper.latest_micros());
-        hint.max(self.0.begun_latest.get())
     }
 
     pub(crate) fn replication_stats(&self) -> ReplicationStats {
@@ -505,27 +360,4 @@ impl Context {
         change(&mut stats);
         self.0.replicated.set(stats);
     }
-
-    /// Where a table's rows come from.
-    pub(crate) fn kind(&self, table: &Table) -> Result<Kind, RequestError> {
-        if let Some(erm) = self.0.erms.borrow().get(&table.id) {
-            return Ok(erm.kind);
-        }
-        let schema = self.0.schema.borrow();
-        let Some(keyspace) = schema.keyspace(&table.keyspace) else { return Err(no_keyspace(table)) };
-        if keyspace.computes(&table.name) {
-            return Ok(Kind::Computed);
-        }
-        Ok(if keyspace.replication == Replication::Local { Kind::Local } else { Kind::Replicated })
-    }
-
-    /// Whether a table's rows are computed when they are read.
-    pub(crate) fn is_computed(&self, table: &Table) -> bool {
-        let schema = self.0.schema.borrow();
-        schema.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.computes(&table.name))
-    }
-}
-
-fn no_keyspace(table: &Table) -> RequestError {
-    RequestError::Invalid(format!("Keyspace {} does not exist", table.keyspace))
 }

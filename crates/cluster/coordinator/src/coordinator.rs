@@ -26,13 +26,15 @@ use crate::batchlog::{Batchlog, BatchlogStats};
 use crate::build_requests::BuildRequests;
 use crate::cdc_times;
 use crate::computed::ComputedTables;
-use crate::context::{Context, HintKeeper, ReplicationStats, WeakContext};
+use crate::context::{Context, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
+use crate::hinting::HintKeeper;
 use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
 use crate::logged::Batches;
 use crate::paxos::state::Paxos;
+use crate::rate_check::RateCheck;
 use crate::reads::Reads;
 use crate::shard_calls;
 use crate::table_figures::{self, TableFigures};
@@ -163,7 +165,7 @@ impl Coordinator {
 
     /// Whether this node takes writes of a table's token: it is a replica, will be one, or was until reads have gone over.
     pub fn takes_token(&self, table: &Table, token: i64) -> bool {
-        self.context.takes_token(table, token)
+        self.context.maps().takes_token(table, token)
     }
 
     /// Takes over a changed view of the cluster on this shard.
@@ -176,7 +178,7 @@ impl Coordinator {
 
     /// Takes over a changed schema on this shard.
     pub(crate) fn use_schema(&self, schema: &Arc<Schema>, events: &[SchemaEvent]) {
-        self.context.use_schema(schema);
+        self.context.maps().use_schema(schema);
         self.operations.batchlog.use_schema(schema);
         let listeners = self.operations.schema_listeners.borrow().clone();
         for listener in listeners {
@@ -189,7 +191,7 @@ impl Coordinator {
     /// # Panics
     /// When it is called twice.
     pub fn keep_hints_with(&self, keeper: Box<dyn HintKeeper>) {
-        self.context.keep_hints_with(keeper);
+        self.context.hinting().keep_with(keeper);
     }
 
     /// The counters of this shard of its dealings with other nodes.
@@ -435,7 +437,7 @@ impl Coordinator {
 
     /// When this shard took up its last write or logged batch, or that of its last hint, microseconds; [`i64::MIN`] for never.
     pub(crate) fn latest_pending(&self) -> i64 {
-        let latest = self.context.latest_write().max(self.operations.batchlog.latest_micros());
+        let latest = self.context.hinting().latest_write().max(self.operations.batchlog.latest_micros());
         latest.max(self.operations.paxos.voted_micros())
     }
 
@@ -456,7 +458,8 @@ impl Coordinator {
     /// Refuses writes whose partitions have reached their limit.
     async fn check_rates(&self, updates: &[PartitionUpdate]) -> Result<(), RequestError> {
         for update in updates.iter().filter(|update| update.table.is_rate_limited()) {
-            let checked = self.context.check_rate(&update.table, update.key.token, Operation::Write).await;
+            let checked =
+                RateCheck(&self.context).check(&update.table, update.key.token, Operation::Write).await;
             checked.inspect_err(|error| self.operations.writes.failed(error))?;
         }
         Ok(())
@@ -466,7 +469,7 @@ impl Coordinator {
     fn kind_of(&self, updates: &[PartitionUpdate]) -> Result<Kind, RequestError> {
         let mut kind = Kind::Local;
         for update in updates {
-            let checked = self.context.kind(&update.table);
+            let checked = self.context.maps().kind(&update.table);
             if checked.inspect_err(|error| self.operations.writes.failed(error))? == Kind::Replicated {
                 kind = Kind::Replicated;
             }

@@ -6,6 +6,7 @@ use replica::{ReplicaError, TraceLog};
 use rt::Instant;
 use topology::{NodeIndex, Replicas};
 
+use crate::admission::Admission;
 use crate::contact::candidates;
 use crate::context::Context;
 use crate::ongoing::{Age, write_error};
@@ -31,7 +32,7 @@ impl<'a> CounterWrites<'a> {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         for update in &updates {
-            let (erm, token) = (self.context.erm(&update.table)?, Some(update.key.token));
+            let (erm, token) = (self.context.maps().of(&update.table)?, Some(update.key.token));
             self.context.lease().hold(&erm, token, options.consistency, options.deadline).await?;
         }
         let all = updates.into_iter().map(|update| self.increment_partition(update, options));
@@ -44,15 +45,19 @@ impl<'a> CounterWrites<'a> {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         loop {
-            let erm = self.context.erm(&update.table)?;
+            let erm = self.context.maps().of(&update.table)?;
             let view = &erm.view;
             let (replicas, needs) = targets(&erm, update.key.token, options.consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| view.is_alive(*node)).collect();
             needs.check(options.consistency, view, &live)?;
             // A node that is only about to be a replica does not have the counter's earlier state.
             let leaders = erm.placement.replicas(update.key.token);
-            let candidates =
-                candidates(view, leaders, self.context.next_turn(), &self.context.slow_among(view, leaders));
+            let candidates = candidates(
+                view,
+                leaders,
+                self.context.next_turn(),
+                &self.context.read_latencies().slow_among(view, leaders),
+            );
             let Some(leader) = candidates.first().copied() else {
                 return Err(RequestError::Unavailable {
                     consistency: options.consistency,
@@ -62,7 +67,7 @@ impl<'a> CounterWrites<'a> {
             };
             assert!(replicas.contains(&leader), "a counter's leader is one of its replicas");
             // A truncation that comes while the leader counts removes its count.
-            let age = Age::New(self.context.begin_write());
+            let age = Age::New(self.context.hinting().begin_write());
             let error = match self.count_at(&erm, leader, &update, options.deadline).await {
                 Ok(_) if erm.is_only_here(update.key.token) => return Ok(()),
                 Ok(update) => {
@@ -76,9 +81,9 @@ impl<'a> CounterWrites<'a> {
             // It has not counted: there is another ring to count by. Without a lease there the error stays, for other partitions of
             // the batch may have been counted.
             if matches!(error, PeerError::StaleTopology(_))
-                && self.context.catch_up(view.topology_version(), options.deadline).await
+                && Admission(&self.context).catch_up(view.topology_version(), options.deadline).await
             {
-                let (later, token) = (self.context.erm(&update.table)?, Some(update.key.token));
+                let (later, token) = (self.context.maps().of(&update.table)?, Some(update.key.token));
                 if self
                     .context
                     .lease()
@@ -104,7 +109,7 @@ impl<'a> CounterWrites<'a> {
     ) -> Result<PartitionUpdate, PeerError> {
         let view = &erm.view;
         if leader == view.own() {
-            let _under_way = self.context.admit_own(view)?;
+            let _under_way = Admission(&self.context).admit_own(view)?;
             return self
                 .context
                 .here(deadline, add_here(self.context, update.clone(), self.context.trace()))

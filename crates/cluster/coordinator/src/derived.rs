@@ -160,8 +160,9 @@ impl Intents {
         let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
         let active = coordinator.operations().batchlog.begin(changes.iter());
         let row = active.batch.row(batches);
-        let is_here =
-            |change: &PartitionUpdate| coordinator.context().is_only_here(&change.table, change.key.token);
+        let is_here = |change: &PartitionUpdate| {
+            coordinator.context().maps().is_only_here(&change.table, change.key.token)
+        };
         let (coordinator, are_here) = (coordinator.clone(), changes.iter().all(is_here));
         let pending = Pending { coordinator, active, synchronous, are_here, is_applied: false, _room: room };
         Ok((Some(row), Some(Box::new(pending))))
@@ -250,7 +251,7 @@ impl ViewObserver {
         let Some(views) = self.views.following(update.table.id) else { return Ok(Derivation::default()) };
         let Some(coordinator) = self.coordinator.upgrade() else { return Err(WriteError::Stopped) };
         let context = coordinator.context();
-        if !context.is_complete(&update.table, update.key.token) {
+        if !context.maps().is_complete(&update.table, update.key.token) {
             // This node would lack rows that the others had before.
             return Ok(Derivation::default());
         }
@@ -267,7 +268,7 @@ impl ViewObserver {
         }
         let is_here = |change: &PartitionUpdate| {
             context.replica().shard_of(change.table.id, change.key.token) == context.shard()
-                && context.is_only_here(&change.table, change.key.token)
+                && context.maps().is_only_here(&change.table, change.key.token)
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);

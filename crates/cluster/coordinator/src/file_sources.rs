@@ -33,7 +33,7 @@ impl Coordinator {
         ranges: &[TokenRange],
         from: PullFrom<'_>,
     ) -> Result<Vec<FileSource>, RequestError> {
-        let erm = self.context().erm(table)?;
+        let erm = self.context().maps().of(table)?;
         let (view, lost) = (&erm.view, self.context().injected().lost_range);
         if self.context().injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(Vec::new());

@@ -20,6 +20,7 @@ use rt::{Group, Instant, Task};
 use schema::{Table, TableId};
 use topology::{HostId, NodeShard};
 
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::message;
 use crate::peer_error::PeerError;
@@ -284,7 +285,7 @@ impl Inner {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
         if let Some(index) = index {
-            let takes = match self.context.placement_of(&first.table) {
+            let takes = match self.context.maps().placement_of(&first.table) {
                 Ok((placement, _)) => placement.takes(index, token),
                 Err(_) => true,
             };
@@ -306,7 +307,7 @@ impl Inner {
     ) -> Result<(), NotDelivered> {
         let Some(first) = updates.first() else { return Ok(()) };
         let token = first.key.token;
-        let Ok((placement, _)) = self.context.placement_of(&first.table) else { return Ok(()) };
+        let Ok((placement, _)) = self.context.maps().placement_of(&first.table) else { return Ok(()) };
         let owners = placement.replicas(token).iter().copied().chain(placement.pending(token));
         for owner in owners {
             if owner != view.own() {
@@ -317,7 +318,7 @@ impl Inner {
                 continue;
             }
             let failed = |why: String| NotDelivered::Peer(why);
-            let admitted = self.context.admit_own_writes(view, &updates);
+            let admitted = Admission(&self.context).admit_own_writes(view, &updates);
             let _under_way = admitted.map_err(|error| failed(error.message().to_owned()))?;
             let write = Write::all(Origin::Hint, updates.clone());
             let write = write.with_truncation(Truncation::LeavesOut(hint.begun_micros));

@@ -26,7 +26,7 @@ pub(crate) async fn read(
             context.tell(|| "Timed out".to_owned());
         }
         let reader =
-            Reader::new(context, context.erm(&command.table)?, ReadOptions { consistency, deadline });
+            Reader::new(context, context.maps().of(&command.table)?, ReadOptions { consistency, deadline });
         let own = reader.erm.view.own();
         Err(reader.not_enough(0, 1, false, &[(own, error)]))
     })
@@ -43,7 +43,7 @@ pub(crate) async fn inspect<T, E: Into<PeerError>>(
     let found = context.here(deadline, answer).await;
     found.or_else(|error| {
         let options = ReadOptions { consistency: Consistency::One, deadline };
-        let reader = Reader::new(context, context.erm(table)?, options);
+        let reader = Reader::new(context, context.maps().of(table)?, options);
         let own = reader.erm.view.own();
         Err(reader.not_enough(0, 1, false, &[(own, error)]))
     })
@@ -59,7 +59,7 @@ pub(crate) async fn write(
     let apply = pin!(context.replica().apply(Write::all(Origin::Client, updates).traced(context.trace())));
     let applied = context.here(options.deadline, apply).await;
     applied.or_else(|error| {
-        let erm = context.erm(&table)?;
+        let erm = context.maps().of(&table)?;
         Err(write_error(&erm, &[(erm.view.own(), error)], options, (0, 1)))
     })
 }

@@ -103,7 +103,7 @@ impl<'a> Batches<'a> {
             self.forget_later(&view, &active.batch, &holders);
         }
         let result = Writes::new(self.context)
-            .write_planned(writes, options, Age::New(self.context.begin_write()))
+            .write_planned(writes, options, Age::New(self.context.hinting().begin_write()))
             .await;
         if result.is_ok() {
             self.forget_later(&view, &active.batch, &holders);
@@ -312,7 +312,9 @@ impl<'a> Batches<'a> {
 
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
     fn split(&self, updates: Vec<PartitionUpdate>) -> (Vec<PartitionUpdate>, Vec<PartitionUpdate>) {
-        updates.into_iter().partition(|update| self.context.is_only_here(&update.table, update.key.token))
+        updates
+            .into_iter()
+            .partition(|update| self.context.maps().is_only_here(&update.table, update.key.token))
     }
 
     async fn write_left(
@@ -332,7 +334,7 @@ impl<'a> Batches<'a> {
     fn replay_level(&self, table: &Table) -> Consistency {
         let view = self.context.view();
         let own = &view.node(view.own()).location.datacenter;
-        match self.context.placement_of(table) {
+        match self.context.maps().placement_of(table) {
             Ok((_, Replication::NetworkTopology { factors }))
                 if factors.get(own).is_some_and(|copies| *copies > 0) =>
             {

@@ -14,6 +14,7 @@ use rt::Instant;
 use schema::Table;
 use topology::{NodeIndex, Replicas};
 
+use crate::admission::Admission;
 use crate::contact::{self, Needs};
 use crate::context::Context;
 use crate::kind::Kind;
@@ -39,7 +40,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Vec<Candidate>, RequestError> {
         let context = self.context();
-        match context.kind(table)? {
+        match context.maps().kind(table)? {
             Kind::Computed => Err(RequestError::Invalid("Virtual tables have no indexes".to_owned())),
             // Tables of LocalStrategy have no indexes either.
             Kind::Local | Kind::Replicated => {
@@ -61,13 +62,13 @@ struct Nearest<'a> {
 impl Nearest<'_> {
     async fn run(&mut self, options: ReadOptions) -> Result<Vec<Candidate>, RequestError> {
         loop {
-            let reader = Reader::new(self.context, self.context.erm(self.table)?, options);
+            let reader = Reader::new(self.context, self.context.maps().of(self.table)?, options);
             let ReadOptions { consistency, deadline } = options;
             self.context.lease().hold(&reader.erm, None, consistency, deadline).await?;
             let found = self.ask(&reader).await;
             let goes_by = reader.erm.view.topology_version();
             let is_final = found.is_ok() || !reader.saw_newer_topology.get();
-            if is_final || !self.context.catch_up(goes_by, deadline).await {
+            if is_final || !Admission(&self.context).catch_up(goes_by, deadline).await {
                 return found;
             }
         }
@@ -83,8 +84,12 @@ impl Nearest<'_> {
         loop {
             let mut wanted: Vec<NodeIndex> = Vec::new();
             for replicas in &parts {
-                let mut candidates =
-                    contact::candidates(view, replicas, 0, &self.context.slow_among(view, replicas));
+                let mut candidates = contact::candidates(
+                    view,
+                    replicas,
+                    0,
+                    &self.context.read_latencies().slow_among(view, replicas),
+                );
                 candidates.retain(|node| !matches!(answers.get(node), Some(Err(_))));
                 // Nodes that are queried anyway come first.
                 candidates.sort_by_key(|node| !(wanted.contains(node) || answers.contains_key(node)));
@@ -115,7 +120,7 @@ impl Nearest<'_> {
     async fn ask_node(&self, reader: &Reader<'_>, node: NodeIndex) -> Result<Vec<Candidate>, PeerError> {
         let (context, view, deadline) = (self.context, &*reader.erm.view, reader.options.deadline);
         if node == view.own() {
-            let _under_way = context.admit_own(view)?;
+            let _under_way = Admission(&context).admit_own(view)?;
             return context.here(deadline, context.replica().nearest(self.table.id, self.query)).await;
         }
         let mut body = stamp(view, 64 + self.query.vector.len() * 4);

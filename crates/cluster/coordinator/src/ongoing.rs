@@ -16,6 +16,7 @@ use rt::{Group, sync::Notify};
 use schema::{Table, TableId};
 use topology::{ClusterView, HostId, NodeIndex};
 
+use crate::admission::Admission;
 use crate::contact::Tally;
 use crate::context::Context;
 use crate::forward::{Expected, Route, encode};
@@ -158,7 +159,7 @@ impl Ongoing {
     /// cluster then and its clock is behind. Either way the write is later: the truncation's second round, if there is one, is later still.
     fn begin_behind(&self, at_micros: i64) -> i64 {
         self.context.replica().engine().note_truncation(at_micros);
-        let begun_micros = self.context.begin_write();
+        let begun_micros = self.context.hinting().begin_write();
         assert!(begun_micros >= at_micros, "a write that begins again is not before the truncation");
         self.age.set(Age::New(begun_micros));
         begun_micros
@@ -174,7 +175,8 @@ impl Ongoing {
             Age::Late(_) => Origin::Batchlog,
             Age::New(_) => origin(self.options.kind),
         };
-        let admitted = self.context.admit_own_writes(&self.erm.view, std::slice::from_ref(&update));
+        let admitted =
+            Admission(&self.context).admit_own_writes(&self.erm.view, std::slice::from_ref(&update));
         let under_way = match admitted {
             Ok(guard) => guard,
             Err(error) => return self.failed(own, error),

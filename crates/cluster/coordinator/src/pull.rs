@@ -22,6 +22,7 @@ use replica::{Form, Limits, Origin, Partitions, ReadCommand, ReadPage, Truncatio
 use schema::{Replication, Table};
 use topology::{HostId, NodeIndex, Replicas, TokenRange};
 
+use crate::admission::Admission;
 use crate::contact;
 use crate::holders::{PullFrom, holders, partition_ranges};
 use crate::message;
@@ -228,7 +229,7 @@ impl Coordinator {
         if self.context().injected().one_source && have.is_some() {
             return Ok(PullStats::default());
         }
-        let erm = self.context().erm(table)?;
+        let erm = self.context().maps().of(table)?;
         if self.context().injected().unmoved_replication && erm.other_replication.is_some() {
             return Ok(PullStats::default());
         }
@@ -240,7 +241,10 @@ impl Coordinator {
             voters.extend(sources.iter().copied());
         }
         debug_assert!(contact::are_distinct(&voters), "a node counts once");
-        self.context().fence_sources(&erm.view, &voters).await.map_err(RequestError::Overloaded)?;
+        Admission(&self.context())
+            .fence_sources(&erm.view, &voters)
+            .await
+            .map_err(RequestError::Overloaded)?;
         // Before the rows: values committed by then are among them.
         self.lwt().carry_votes(&erm, table, range, &voters).await?;
         let sources = match chosen {

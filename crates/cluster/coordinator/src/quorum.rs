@@ -69,7 +69,7 @@ impl<'a> Quorum<'a> {
         for node in first {
             asked.push(ask(*node, &self.answered));
         }
-        let delay = context.speculation(self.table);
+        let delay = context.read_latencies().speculation(self.table);
         let mut speculate = delay.map(|delay| rt.now() + delay);
         let mut complete = false;
         while !(complete && self.tally.is_met()) {

@@ -18,7 +18,11 @@ fn limit_of(table: &Table, operation: Operation) -> Option<u32> {
     }
 }
 
-impl Context {
+/// Holds requests to the limits of their tables' partitions.
+#[derive(Clone, Copy)]
+pub(crate) struct RateCheck<'a>(pub(crate) &'a Context);
+
+impl RateCheck<'_> {
     /// Counts an operation of a partition that this shard owns; whether it may be done.
     pub(crate) fn count_here(
         &self,
@@ -26,9 +30,9 @@ impl Context {
         limit: u32,
         decision: Decision,
     ) -> bool {
-        let owner = self.replica().shard_of(partition.0, partition.1);
-        assert_eq!(owner, self.shard(), "the shard that owns a partition counts its operations");
-        self.rate_limiter().count(partition, limit, decision, self.rt().now())
+        let owner = self.0.replica().shard_of(partition.0, partition.1);
+        assert_eq!(owner, self.0.shard(), "the shard that owns a partition counts its operations");
+        self.0.rate_limiter().count(partition, limit, decision, self.0.rt().now())
     }
 
     async fn count_on_owner(
@@ -37,24 +41,24 @@ impl Context {
         limit: u32,
         decision: Decision,
     ) -> bool {
-        let shard = self.replica().shard_of(table.id, token);
-        if shard == self.shard() {
+        let shard = self.0.replica().shard_of(table.id, token);
+        if shard == self.0.shard() {
             return self.count_here((table.id, token, operation), limit, decision);
         }
         let count = CountOperation { table: table.id, token, operation, limit, decision };
-        self.port().ask(ShardId(shard), count).await
+        self.0.port().ask(ShardId(shard), count).await
     }
 
     /// Refuses an operation that this node coordinates, when it is a replica of the partition and the partition's limit is reached.
     /// Nothing is done then. Where it is none, the replicas decide.
-    pub(crate) async fn check_rate(
+    pub(crate) async fn check(
         &self,
         table: &Table,
         token: i64,
         operation: Operation,
     ) -> Result<(), RequestError> {
         let Some(limit) = limit_of(table, operation) else { return Ok(()) };
-        if !self.takes_token(table, token)
+        if !self.0.maps().takes_token(table, token)
             || self.count_on_owner((table, token, operation), limit, Decision::Here).await
         {
             return Ok(());
@@ -64,7 +68,7 @@ impl Context {
 
     /// Counts an operation that another node coordinates, and refuses it when the limit is reached and that node is no replica of the
     /// partition: such a one has decided already. The refusal's message is the table's name.
-    pub(crate) async fn check_rate_for(
+    pub(crate) async fn check_for(
         &self,
         host: HostId,
         table: &Table,
@@ -72,7 +76,7 @@ impl Context {
         operation: Operation,
     ) -> Result<(), rpc::Refusal> {
         let Some(limit) = limit_of(table, operation) else { return Ok(()) };
-        let decision = match self.host_takes_token(host, table, token) {
+        let decision = match self.0.maps().host_takes_token(host, table, token) {
             true => Decision::Elsewhere,
             false => Decision::Here,
         };

@@ -12,6 +12,7 @@ use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rt::Instant;
 use topology::{NodeIndex, Placement, Replicas};
 
+use crate::admission::Admission;
 use crate::contact::{self, Needs};
 use crate::context::Context;
 use crate::message;
@@ -42,7 +43,7 @@ pub(crate) async fn read_here(
 ) -> Result<ReadPage, RequestError> {
     erm.check_only_here(options.consistency)?;
     let view = &*erm.view;
-    let read = match context.admit_own(view) {
+    let read = match Admission(&context).admit_own(view) {
         Ok(_under_way) => context.read_here(command, options.deadline).await,
         Err(error) => Err(error),
     };
@@ -80,10 +81,13 @@ pub(crate) async fn read_replicas(
             Partitions::Range(range) => reader.range(command, range).await,
         };
         let goes_by = reader.erm.view.topology_version();
-        if result.is_ok() || !reader.saw_newer_topology.get() || !context.catch_up(goes_by, deadline).await {
+        if result.is_ok()
+            || !reader.saw_newer_topology.get()
+            || !Admission(&context).catch_up(goes_by, deadline).await
+        {
             return result;
         }
-        reader = Reader::new(context, context.erm(&command.table)?, reader.options);
+        reader = Reader::new(context, context.maps().of(&command.table)?, reader.options);
     }
 }
 
@@ -188,7 +192,7 @@ impl Reader<'_> {
             view,
             replicas,
             self.context.next_turn(),
-            &self.context.slow_among(view, replicas),
+            &self.context.read_latencies().slow_among(view, replicas),
         );
         let chosen = needs.choose(consistency, view, &candidates)?;
         if let [one] = chosen.as_slice()
@@ -282,7 +286,7 @@ impl Gather<'_> {
     fn ask(&self, node: NodeIndex, rows: bool, body: Bytes) -> Asked<'_, Answer> {
         Box::pin(async move {
             let (reader, command, token) = (self.reader, &self.command, self.participants.token);
-            let mut waits = reader.context.wait_for(&reader.erm.view, node, command);
+            let mut waits = reader.context.read_latencies().wait_for(&reader.erm.view, node, command);
             let answer = if rows {
                 reader.page(node, command, body, token).await.map(Answer::Page)
             } else {

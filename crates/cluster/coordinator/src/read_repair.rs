@@ -14,6 +14,7 @@ use rpc::Verb;
 use topology::{NodeIndex, Replicas};
 
 use crate::RequestError;
+use crate::admission::Admission;
 use crate::contact::Needs;
 use crate::message;
 use crate::peer_error::PeerError;
@@ -60,7 +61,7 @@ impl Reader<'_> {
         let replica = self.context.replica();
         loop {
             let truncated = replica.truncated_at(command.table.id);
-            let begun_micros = self.context.begin_write();
+            let begun_micros = self.context.hinting().begin_write();
             let pages;
             (nodes, pages) = self.pages(&command, &nodes, participants).await?;
             // A replica that was read may still have to do the truncation that another has done: its rows must not come back there.
@@ -179,7 +180,7 @@ impl Reader<'_> {
         let owner = self.erm.view.owner(node, first.table.id, first.key.token);
         let (context, view, deadline) = (self.context, &self.erm.view, self.options.deadline);
         if node == view.own() {
-            let _under_way = context.admit_own_writes(view, &updates)?;
+            let _under_way = Admission(&context).admit_own_writes(view, &updates)?;
             let write = Write::all(Origin::ReadRepair, updates).in_parts();
             let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
             let applied = context.replica().apply(write.traced(context.trace()));

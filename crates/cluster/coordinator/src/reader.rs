@@ -9,6 +9,7 @@ use replica::{ReadCommand, ReadPage};
 use rt::Instant;
 use topology::NodeIndex;
 
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::replication_map::EffectiveReplicationMap;
@@ -53,7 +54,7 @@ impl<'a> Reader<'a> {
 
     /// The rows of this node's own replica.
     pub(crate) async fn own_page(&self, command: &ReadCommand) -> Result<ReadPage, PeerError> {
-        let _under_way = self.context.admit_own(&self.erm.view)?;
+        let _under_way = Admission(&self.context).admit_own(&self.erm.view)?;
         self.context.read_here(command, self.options.deadline).await
     }
 

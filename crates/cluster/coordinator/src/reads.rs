@@ -7,11 +7,13 @@ use mutation::Row;
 use replica::{Partitions, ReadCommand, ReadPage, RowLookup};
 use rt::Instant;
 
+use crate::admission::Admission;
 use crate::computed::{ComputedRows, ComputedTables, read_computed};
 use crate::context::Context;
 use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
 use crate::local;
+use crate::rate_check::RateCheck;
 use crate::read::{read_here, read_replicas};
 use crate::reader::ReadOptions;
 use crate::{Consistency, Operation, RequestError, table_figures};
@@ -54,12 +56,12 @@ impl Reads {
         if table.is_rate_limited() || context.trace().is_some() {
             return None;
         }
-        let erm = context.erm(table).ok()?;
+        let erm = context.maps().of(table).ok()?;
         if !erm.is_replicated() || !erm.is_only_here(lookup.key.token) {
             return None;
         }
         erm.check_only_here(consistency).ok()?;
-        let _under_way = context.admit_own(&erm.view).ok()?;
+        let _under_way = Admission(&context).admit_own(&erm.view).ok()?;
         let began = context.rt().now();
         let seen = context.replica().row_here(lookup, began, visit)?;
         let now = context.rt().now();
@@ -76,7 +78,7 @@ impl Reads {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
-        let kind = context.kind(&command.table);
+        let kind = context.maps().kind(&command.table);
         let kind = kind.inspect_err(|error| self.counters.failed(error))?;
         if kind == Kind::Computed {
             context.tell(|| format!("Computing {}", command.table.full_name()));
@@ -92,7 +94,7 @@ impl Reads {
             && let Partitions::Keys(keys) = &command.partitions
         {
             for key in keys {
-                let checked = context.check_rate(&command.table, key.token, Operation::Read).await;
+                let checked = RateCheck(&context).check(&command.table, key.token, Operation::Read).await;
                 checked.inspect_err(|error| self.counters.failed(error))?;
             }
         }
@@ -102,7 +104,7 @@ impl Reads {
             self.counters.ended(context.rt().now() - began, &result);
             return result;
         }
-        let erm = context.erm(&command.table)?;
+        let erm = context.maps().of(&command.table)?;
         let is_only_here = erm.are_only_here(&command.partitions);
         let result = if is_only_here {
             read_here(context, erm, command, ReadOptions { consistency, deadline }).await
@@ -113,7 +115,7 @@ impl Reads {
         };
         let now = context.rt().now();
         if !is_only_here {
-            context.note_recent(command, began, now);
+            context.read_latencies().note(command, (began, now), || context.schema());
         }
         self.counters.ended(now - began, &result);
         context.count_request(command.table.id, table_figures::Kind::of(command), began, now);

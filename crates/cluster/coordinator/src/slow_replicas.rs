@@ -1,39 +1,63 @@
 //! Order of the replicas of a read, slow ones last, and the delay of speculative retry: by the recent read latencies of this shard.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use replica::{Partitions, ReadCommand};
-use rt::Instant;
-use schema::{SpeculativeRetry, Table};
+use rt::{Instant, Rt};
+use schema::{Schema, SpeculativeRetry, Table};
 use topology::{ClusterView, NodeIndex};
 
-use crate::context::Context;
-use crate::slowness::{Hosts, Waiting};
+use crate::recent::RecentReads;
+use crate::slowness::{Hosts, Waiting, Waits};
 
-impl Context {
-    /// After how long a read of a table is sent to a further replica (speculative retry).
-    pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
-        let now = self.rt().now();
-        speculation_delay(&table.options.speculative_retry, |share| self.recent().below(table.id, share, now))
+/// The recent latencies of a shard's reads: by table, and by node.
+pub(crate) struct ReadLatencies {
+    rt: Rt,
+    /// Reads of several replicas, by table.
+    recent: RecentReads,
+    /// How long the reads of other nodes took.
+    waits: Waits,
+}
+
+impl ReadLatencies {
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { rt: rt.clone(), recent: RecentReads::default(), waits: Waits::default() }
     }
 
-    /// A read of one partition that began then has ended.
-    pub(crate) fn note_recent(&self, command: &ReadCommand, began: Instant, now: Instant) {
+    /// Forgets nodes that are not in the cluster any more.
+    pub(crate) fn keep_hosts(&self, view: &ClusterView) {
+        self.waits.keep(|host| view.index_of(host).is_some());
+    }
+
+    /// After how long a read of a table is sent to a further replica (speculative retry).
+    pub(crate) fn speculation(&self, table: &Table) -> Option<Duration> {
+        let now = self.rt.now();
+        speculation_delay(&table.options.speculative_retry, |share| self.recent.below(table.id, share, now))
+    }
+
+    /// A read that began then has ended; `schema` has the tables that there are.
+    pub(crate) fn note(
+        &self,
+        command: &ReadCommand,
+        (began, now): (Instant, Instant),
+        schema: impl Fn() -> Arc<Schema>,
+    ) {
         if is_of_one_partition(command) {
-            let known = |id| self.schema().table_by_id(id).is_some();
-            self.recent().ended(command.table.id, now - began, now, known);
+            let known = |id| schema().table_by_id(id).is_some();
+            self.recent.ended(command.table.id, now - began, now, known);
         }
     }
 
     /// Of these replicas, those that have been slow of late, compared with others as near.
     pub(crate) fn slow_among(&self, view: &ClusterView, replicas: &[NodeIndex]) -> Hosts {
-        let now = self.rt().now();
+        let now = self.rt.now();
         let slow = |far: bool| {
             let others = replicas.iter().filter(|node| **node != view.own() && view.is_alive(**node));
             let equals =
                 others.filter(|node| (view.distance(**node) >= ClusterView::OTHER_DATACENTER) == far);
             let equals: Hosts = equals.map(|node| view.node(*node).host).collect();
-            if equals.len() > 1 { self.waits().slow(&equals, now) } else { Hosts::new() }
+            if equals.len() > 1 { self.waits.slow(&equals, now) } else { Hosts::new() }
         };
         let mut all = slow(false);
         all.extend(slow(true));
@@ -50,7 +74,7 @@ impl Context {
         command: &ReadCommand,
     ) -> Option<Waiting<'_>> {
         let is_telling = node != view.own() && is_of_one_partition(command);
-        is_telling.then(|| Waiting::new(self.waits(), self.rt(), view.node(node).host))
+        is_telling.then(|| Waiting::new(&self.waits, &self.rt, view.node(node).host))
     }
 }
 

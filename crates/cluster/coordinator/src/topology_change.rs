@@ -6,6 +6,7 @@ use rt::sync::GateGuard;
 use topology::HostId;
 
 use crate::Coordinator;
+use crate::admission::Admission;
 use crate::lease::Confirm;
 
 impl Coordinator {
@@ -14,18 +15,18 @@ impl Coordinator {
     /// # Errors
     /// The topology version of this shard, when that is another one.
     pub fn admit_exactly(&self, topology: u64) -> Result<GateGuard, u64> {
-        self.context().admit_exactly(topology)
+        Admission(&self.context()).admit_exactly(topology)
     }
 
     /// Waits until nothing is under way on this node that was let in before it had its topology version; whether it is so in time.
     pub async fn settle(&self, patience: Duration) -> bool {
-        self.context().settle(patience).await
+        Admission(&self.context()).settle(patience).await
     }
 
     /// Waits until the live nodes have this node's topology version and no request is under way that they had admitted before, so that none
     /// needs to be refused when the earlier versions end: up to `patience`, for this is only smoother; the fence is the guarantee.
     pub async fn run_out(&self, patience: Duration) {
-        self.context().run_out(patience).await;
+        Admission(&self.context()).run_out(patience).await;
     }
 
     /// Has a node from which files are fetched refuse coordinators that have not heard of the topology change: their writes there
@@ -34,7 +35,7 @@ impl Coordinator {
     /// # Errors
     /// When the node does not do so in time.
     pub async fn fence_host(&self, host: HostId) -> Result<(), String> {
-        self.context().fence_host(host).await
+        Admission(&self.context()).fence_host(host).await
     }
 
     /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.

@@ -17,6 +17,7 @@ use rt::{Instant, ShardId};
 use schema::{Replication, Table, TableId};
 use topology::NodeIndex;
 
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
@@ -50,7 +51,7 @@ impl<'a> Truncations<'a> {
     pub(crate) async fn truncate(&self, table: &Table, deadline: Instant) -> Result<(), RequestError> {
         let view = self.context.view();
         // Not where this node is the only replica of all tokens either: the others' hints and batches are of before the truncation, too.
-        if !view.is_alone() && self.context.placement_of(table)?.1 != Replication::Local {
+        if !view.is_alone() && self.context.maps().placement_of(table)?.1 != Replication::Local {
             return self.truncate_everywhere(&view, table, deadline).await;
         }
         let now = self.context.rt().wall_micros();
@@ -157,7 +158,9 @@ impl<'a> Truncations<'a> {
         if is_later && self.context.rt().now() >= deadline {
             return Err(timed_out(0));
         }
-        Ok(is_later || saw_newer_topology && self.context.catch_up(view.topology_version(), deadline).await)
+        Ok(is_later
+            || saw_newer_topology
+                && Admission(&self.context).catch_up(view.topology_version(), deadline).await)
     }
 
     /// Each node's permit to truncate on it. All of them first: where one cannot be asked, nothing is truncated.

@@ -123,7 +123,7 @@ impl CheckRun {
     }
 
     async fn all(&self) -> Result<(), Stop> {
-        let placement = self.coordinator.context().placement_of(&self.base);
+        let placement = self.coordinator.context().maps().placement_of(&self.base);
         let (copies, _) = placement.map_err(|error| Stop::Failed(error.to_string()))?;
         let own = self.coordinator.view().own();
         let ranges: Vec<TokenRange> = match self.wanted.tokens {
@@ -212,7 +212,7 @@ impl CheckRun {
             self.go_on()?;
             // The updates of the view may be on their way.
             self.coordinator.context().rt().sleep(self.wanted.pause).await;
-            let at_micros = self.coordinator.context().begin_write();
+            let at_micros = self.coordinator.context().hinting().begin_write();
             let again = self.look(differing.iter().map(|look| look.place.clone()).collect()).await?;
             assert_eq!(again.len(), differing.len(), "each place is looked at again");
             let (mut settled, mut changed) = (Vec::new(), Vec::new());
@@ -279,7 +279,7 @@ impl CheckRun {
             let batches = Batches::new(context, &self.coordinator.operations().batchlog);
             let written = batches.write_late(updates.collect(), at_micros, TIMEOUT).await;
             written.map_err(|error| Stop::Failed(error.to_string()))?;
-            at_micros = context.begin_write();
+            at_micros = context.hinting().begin_write();
             floor = context.rt().wall_micros();
             differing = self.look(differing.into_iter().map(|look| look.place).collect()).await?;
             differing.retain(|look| look.difference.is_some());

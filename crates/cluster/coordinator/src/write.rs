@@ -12,6 +12,7 @@ use rt::Group;
 use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
 
+use crate::admission::Admission;
 use crate::contact::{Needs, Tally};
 use crate::context::Context;
 use crate::forward;
@@ -62,7 +63,7 @@ impl<'a> Writes<'a> {
     ) -> Result<Option<Rc<EffectiveReplicationMap>>, RequestError> {
         let mut of_all = None;
         for update in updates {
-            let erm = self.context.erm(&update.table)?;
+            let erm = self.context.maps().of(&update.table)?;
             if !erm.is_only_here(update.key.token) {
                 return Ok(None);
             }
@@ -82,7 +83,7 @@ impl<'a> Writes<'a> {
     ) -> Result<(), RequestError> {
         let context = self.context;
         let failed = |error: PeerError| write_error(erm, &[(erm.view.own(), error)], options, (0, 1));
-        let _under_way = match context.admit_own_writes(&erm.view, &updates) {
+        let _under_way = match Admission(&context).admit_own_writes(&erm.view, &updates) {
             Ok(guard) => guard,
             Err(error) => {
                 let error = failed(error);
@@ -102,7 +103,7 @@ impl<'a> Writes<'a> {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         let writes = self.plan_with_lease(updates, &options).await?;
-        self.write_planned(writes, options, Age::New(self.context.begin_write())).await
+        self.write_planned(writes, options, Age::New(self.context.hinting().begin_write())).await
     }
 
     /// [`Writes::plan`], and waits until this node may use the replicas of all updates. To be done before any of them is sent:
@@ -129,7 +130,7 @@ impl<'a> Writes<'a> {
         consistency: Consistency,
     ) -> Result<Vec<Planned>, RequestError> {
         let one = |update: PartitionUpdate| {
-            let erm = self.context.erm(&update.table)?;
+            let erm = self.context.maps().of(&update.table)?;
             let (replicas, needs) = targets(&erm, update.key.token, consistency);
             let live: Replicas = replicas.iter().copied().filter(|node| erm.view.is_alive(*node)).collect();
             needs.check(consistency, &erm.view, &live)?;
@@ -241,12 +242,12 @@ impl<'a> Writes<'a> {
         updates: Vec<PartitionUpdate>,
     ) -> Result<(), RequestError> {
         let Refused { view, options, age, acknowledged, error } = refused;
-        if !self.context.catch_up(view.topology_version(), options.deadline).await {
+        if !Admission(&self.context).catch_up(view.topology_version(), options.deadline).await {
             return Err(error);
         }
         let acknowledged = acknowledged.map(|node| view.node(node).host);
         let planned = self.plan_with_lease(updates, &options).await.map_err(|_| error)?;
-        let age = age.unwrap_or_else(|| Age::New(self.context.begin_write()));
+        let age = age.unwrap_or_else(|| Age::New(self.context.hinting().begin_write()));
         let one = |write: Planned| {
             let host = acknowledged.and_then(|host| write.erm.view.index_of(host));
             let acknowledged = host.filter(|node| write.replicas.contains(node));

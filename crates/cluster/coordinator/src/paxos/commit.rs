@@ -11,6 +11,7 @@ use topology::{NodeIndex, Replicas};
 use super::codec::{Place, Value};
 use super::driver::Driver;
 use super::lwt::Lwt;
+use crate::admission::Admission;
 use crate::contact::Tally;
 use crate::message;
 use crate::ongoing::write_error;
@@ -46,10 +47,12 @@ impl Driver<'_> {
             let (committing, ended) = self.commit_by(erm, proposal.clone(), consistency).await;
             let Err(error) = ended else { return Ok(()) };
             let deadline = self.options.deadline;
-            if !committing.saw_newer_topology() || !self.lwt.context.catch_up(ring, deadline).await {
+            if !committing.saw_newer_topology()
+                || !Admission(&self.lwt.context).catch_up(ring, deadline).await
+            {
                 return Err(error);
             }
-            erm = self.lwt.context.erm(self.table())?;
+            erm = self.lwt.context.maps().of(self.table())?;
         }
     }
 
@@ -73,7 +76,7 @@ impl Driver<'_> {
             hinted: Cell::new(false),
             changed: Notify::new(),
             deadline: self.options.deadline,
-            begun_micros: self.lwt.context.begin_write(),
+            begun_micros: self.lwt.context.hinting().begin_write(),
         });
         let own = view.own();
         let told = &committing.proposal;

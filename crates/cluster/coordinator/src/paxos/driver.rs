@@ -17,6 +17,7 @@ use super::codec::{Place, Value};
 use super::lwt::Lwt;
 use super::node_locks::NodeLock;
 use super::options::{CasOptions, serial_quorum};
+use crate::admission::Admission;
 use crate::peer_error::PeerError;
 use crate::replication_map::{EffectiveReplicationMap, targets};
 use crate::{Consistency, RequestError, WriteKind};
@@ -74,7 +75,7 @@ impl<'a> Driver<'a> {
             Partitions::Keys(keys) if keys.len() == 1 => &keys[0],
             _ => return Err(RequestError::Invalid("agreement is on one partition".to_owned())),
         };
-        let erm = lwt.context.erm(&command.table)?;
+        let erm = lwt.context.maps().of(&command.table)?;
         let quorum = serial_quorum(options.serial);
         let (replicas, needs) = targets(&erm, key.token, quorum);
         let view = &erm.view;
@@ -95,7 +96,10 @@ impl<'a> Driver<'a> {
     pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
         let (ring, deadline) = (self.erm.view.topology_version(), self.options.deadline);
-        if uncertain || !self.saw_newer_topology.get() || !self.lwt.context.catch_up(ring, deadline).await {
+        if uncertain
+            || !self.saw_newer_topology.get()
+            || !Admission(&self.lwt.context).catch_up(ring, deadline).await
+        {
             return Ok(None);
         }
         let driver = Self::new(self.lwt, self.command, self.options, self.is_read)?;

@@ -90,7 +90,7 @@ impl Lwt {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         let is_one = matches!(&command.partitions, Partitions::Keys(keys) if keys.len() == 1);
-        if !is_one || self.context.is_computed(&command.table) {
+        if !is_one || self.context.maps().is_computed(&command.table) {
             // There is nothing to agree on.
             return self.reads.read(&self.context, command, serial_quorum(consistency), deadline).await;
         }

@@ -14,6 +14,7 @@ use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::lwt::Lwt;
 use super::messages::{Ballotage, Vote};
 use super::store::{VoteStore, memory_seconds};
+use crate::admission::Admission;
 use crate::canaries;
 use crate::message;
 use crate::peer_error::{self, PeerError};
@@ -149,8 +150,8 @@ impl Lwt {
         deadline: Instant,
     ) -> Result<Reply<Value>, PeerError> {
         if node == view.own() {
-            let _under_way = self.context.admit_own(view)?;
-            let owned = self.context.check_voter(view.topology_version(), place.table, place.key);
+            let _under_way = Admission(&self.context).admit_own(view)?;
+            let owned = Admission(&self.context).check_voter(view.topology_version(), place.table, place.key);
             owned.map_err(|refusal| PeerError::StaleTopology(refusal.message))?;
             let vote = self.vote_here(place.table.id, place.key, request, self.context.trace());
             return match self.context.rt().timeout_at(deadline, vote).await {
@@ -194,7 +195,7 @@ pub(crate) async fn answer(
         CodecError::UnknownTable(id) => peer_error::refusal(&ReplicaError::UnknownTable(id)),
         other => peer_error::malformed(other),
     })?;
-    lwt.context.check_voter(ring, &table, &key)?;
+    Admission(&lwt.context).check_voter(ring, &table, &key)?;
     let vote = lwt.vote_here(table.id, &key, request, trace).await;
     match vote {
         Ok(reply) => Ok(codec::encode_reply(&reply)),

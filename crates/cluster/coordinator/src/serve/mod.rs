@@ -22,6 +22,7 @@ use schema::{Schema, TableId};
 use stdx::Reader;
 use topology::HostId;
 
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::counter::add_here;
 use crate::logged::Batches;
@@ -31,6 +32,7 @@ use crate::message::{
 };
 use crate::paxos;
 use crate::peer_error::{code, malformed, not_heard, refusal, stale_topology, unread};
+use crate::rate_check::RateCheck;
 use crate::truncate::Truncations;
 use crate::truncation_permit::TruncationPermit;
 use crate::{Coordinator, Operation};
@@ -110,7 +112,9 @@ impl Server {
         // The nodes that store a batch are not chosen by a token.
         let (body, _under_way) = match verb {
             Verb::BatchStore | Verb::BatchRemove => (body, None),
-            _ => self.coordinator.context().admit(body).map(|(body, guard)| (body, Some(guard)))?,
+            _ => {
+                Admission(&self.coordinator.context()).admit(body).map(|(body, guard)| (body, Some(guard)))?
+            }
         };
         match verb {
             Verb::Read => {
@@ -132,7 +136,7 @@ impl Server {
             Verb::Increment => {
                 let mut states = Vec::new();
                 let updates = self.updates(&body)?.updates;
-                self.coordinator.context().check_owned(ring, &updates)?;
+                Admission(&self.coordinator.context()).check_owned(ring, &updates)?;
                 self.check_rates(from, &updates).await?;
                 for update in updates {
                     let state = add_here(self.coordinator.context(), update, trace).await;
@@ -172,7 +176,7 @@ impl Server {
             return Err(malformed("the message ends too early"));
         };
         let received = self.updates(&body.slice_ref(reader.rest()))?;
-        self.coordinator.context().check_owned(ring, &received.updates)?;
+        Admission(&self.coordinator.context()).check_owned(ring, &received.updates)?;
         let write = Write::received(Origin::ReadRepair, received).in_parts();
         let write = write.with_truncation(Truncation::LeavesOutRead { begun_micros, truncated_at });
         let applied = self.replica().apply(write.traced(trace)).await;
@@ -187,7 +191,7 @@ impl Server {
     ) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
         let received = self.updates(&updates)?;
-        self.coordinator.context().check_owned(ring, &received.updates)?;
+        Admission(&self.coordinator.context()).check_owned(ring, &received.updates)?;
         let counts = received.updates.iter().any(|update| update.table.is_counter());
         if !counts {
             // An increment has been counted where it was coordinated and where it was added.
@@ -205,7 +209,7 @@ impl Server {
     async fn hint(&self, body: &Bytes, ring: u64) -> Result<Bytes, Refusal> {
         let (begun_micros, updates) = split_begun(body)?;
         let received = self.updates(&updates)?;
-        self.coordinator.context().check_owned(ring, &received.updates)?;
+        Admission(&self.coordinator.context()).check_owned(ring, &received.updates)?;
         let write =
             Write::received(Origin::Hint, received).with_truncation(Truncation::LeavesOut(begun_micros));
         let applied = self.replica().apply(write).await;
@@ -216,7 +220,7 @@ impl Server {
     async fn check_rates(&self, from: HostId, updates: &[PartitionUpdate]) -> Result<(), Refusal> {
         let context = self.coordinator.context();
         for update in updates.iter().filter(|update| update.table.is_rate_limited()) {
-            context.check_rate_for(from, &update.table, update.key.token, Operation::Write).await?;
+            RateCheck(&context).check_for(from, &update.table, update.key.token, Operation::Write).await?;
         }
         Ok(())
     }
@@ -234,7 +238,7 @@ impl Server {
         {
             let context = self.coordinator.context();
             for key in keys {
-                context.check_rate_for(from, &command.table, key.token, Operation::Read).await?;
+                RateCheck(&context).check_for(from, &command.table, key.token, Operation::Read).await?;
             }
         }
         let page = self.replica().read(Read::of(&command).traced(trace)).await;
@@ -304,7 +308,7 @@ fn serve_ring(context: &Context, messenger: &Messenger) {
                 return Err(malformed("the number of a ring has 8 bytes"));
             };
             let ring = u64::from_be_bytes(number);
-            match context.enforce_here(ring, incoming.deadline).await {
+            match Admission(&context).enforce_here(ring, incoming.deadline).await {
                 true => Ok(Bytes::new()),
                 false => Err(not_heard(ring)),
             }

@@ -7,7 +7,9 @@ use rt::Rt;
 use rt::mesh::Port;
 use schema::Schema;
 
+use crate::admission::Admission;
 use crate::context::Context;
+use crate::rate_check::RateCheck;
 use crate::shard_calls::{
     AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, Gossiped,
     LatestPending, LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed, RebuildViews,
@@ -45,14 +47,14 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         MigrateVote { vote } => coordinator.lwt().remember_vote(*vote).await,
         UseSchema { schema, events } => coordinator.use_schema(&schema, &events),
         UseView { view } => coordinator.use_view(view),
-        StoredHints {  } => context.stored_hints(),
+        StoredHints {  } => context.hinting().stored(),
         Gossiped {  } => context.gossiped().map(Box::new),
         RequestsOfTables {  } => context.requests_by_table().figures(context.rt().now()),
         ConfirmLog { deadline } => context.lease().confirm_log(context.group(), deadline).await,
         NoteConfirmed { at } => context.lease().note_confirmed(at),
-        CatchUp { topology, deadline } => context.reach_ring(topology, deadline).await,
-        EnforceTopology { topology, deadline } => context.enforce_ring(topology, deadline).await,
-        Drain { deadline } => context.drain(deadline).await,
+        CatchUp { topology, deadline } => Admission(&context).reach_ring(topology, deadline).await,
+        EnforceTopology { topology, deadline } => Admission(&context).enforce_ring(topology, deadline).await,
+        Drain { deadline } => Admission(&context).drain(deadline).await,
         LatestPending {  } => coordinator.latest_pending(),
         TruncatedAt { table } => context.replica().truncated_at(table),
         LearnTruncation { table, at_micros } => {
@@ -60,7 +62,7 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
             learnt.map_err(|error| error.to_string())
         },
         CountOperation { table, token, operation, limit, decision } => {
-            context.count_here((table, token, operation), limit, decision)
+            RateCheck(&context).count_here((table, token, operation), limit, decision)
         },
         RebuildViews { base } => coordinator.rebuild_views_here(base).await,
         ViewBuild { view } => coordinator.view_build(view).await,
