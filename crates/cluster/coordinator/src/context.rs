@@ -283,7 +283,7 @@ impl Context {
     }
 
     /// Records an event of a traced request.
-    pub(crate) fn tell(&self, activity: impl FnOnce() -> String) {
+    pub(crate) fn record(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace() {
             self.note(trace, activity());
         }

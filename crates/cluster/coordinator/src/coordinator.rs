@@ -322,7 +322,7 @@ impl Coordinator {
         }
         self.check_rates(&updates).await?;
         let tables = tables_of(&updates);
-        context.tell(|| format!("Determining replicas for {} mutations", updates.len()));
+        context.record(|| format!("Determining replicas for {} mutations", updates.len()));
         let began = context.rt().now();
         let result = if kind == Kind::Replicated {
             self.write_replicated(updates, options).await

@@ -23,7 +23,7 @@ pub(crate) async fn read(
     let page = context.read_here(command, deadline).await;
     page.or_else(|error| {
         if matches!(error, PeerError::Silent(_)) {
-            context.tell(|| "Timed out".to_owned());
+            context.record(|| "Timed out".to_owned());
         }
         let reader =
             Reader::new(context, context.maps().of(&command.table)?, ReadOptions { consistency, deadline });

@@ -155,7 +155,7 @@ impl<'a> Batches<'a> {
         let Some(batches) = batch_row::table_of(&schema) else { return };
         for node in holders {
             let to = view.owner(*node, batches.id, batch.key.token);
-            self.context.remote().tell(to, Verb::BatchRemove, removal.clone());
+            self.context.remote().send(to, Verb::BatchRemove, removal.clone());
         }
         let (context, log) = (self.context.clone(), self.log.clone());
         let (key, at_micros) = (batch.key.clone(), batch.at_micros);

@@ -46,7 +46,7 @@ impl Coordinator {
             Kind::Local | Kind::Replicated => {
                 let mut search = Nearest { context, table, query };
                 let found = search.run(ReadOptions { consistency, deadline }).await?;
-                context.tell(|| format!("Index {} found {} candidates", query.index, found.len()));
+                context.record(|| format!("Index {} found {} candidates", query.index, found.len()));
                 Ok(found)
             }
         }

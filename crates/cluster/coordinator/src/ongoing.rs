@@ -294,8 +294,8 @@ impl Ongoing {
             let broken = broken.notified();
             let (ongoing, table, body) = (&self, &table, &body);
             async move {
-                let told = ongoing.context.rt().timeout_at(patience, select(expected, broken)).await;
-                match told {
+                let reported = ongoing.context.rt().timeout_at(patience, select(expected, broken)).await;
+                match reported {
                     Ok(Either::Left((true, _))) => ongoing.acknowledged(node),
                     Ok(_) | Err(_) => ongoing.send(node, token, table, body.clone()).await,
                 }

@@ -128,18 +128,18 @@ impl Reader<'_> {
         let count = lacking.len() + pending.len();
         self.context.count(|stats| stats.repaired += count as u64);
         let mut quorum = Quorum::new(self, &command.table, participants.needs, participants.candidates);
-        let told: Replicas = lacking.iter().map(|(node, _)| *node).collect();
-        nodes.iter().filter(|node| !told.contains(node)).for_each(|node| quorum.acknowledge(*node));
+        let repaired: Replicas = lacking.iter().map(|(node, _)| *node).collect();
+        nodes.iter().filter(|node| !repaired.contains(node)).for_each(|node| quorum.acknowledge(*node));
         let ask = |node: NodeIndex, answered: &[NodeIndex]| {
             // One that takes another's place holds the missing rows of all those that have not acknowledged.
             let of = |(lacks, _): &&(NodeIndex, _)| {
-                if told.contains(&node) { *lacks == node } else { !answered.contains(lacks) }
+                if repaired.contains(&node) { *lacks == node } else { !answered.contains(lacks) }
             };
             let updates =
                 lacking.iter().filter(of).flat_map(|(_, updates)| updates).cloned().collect::<Vec<_>>();
             Box::pin(async move { (node, self.send_repair(node, updates, since).await) }) as _
         };
-        let replicas = quorum.ask(&told, participants.spare(&nodes), ask, |()| true);
+        let replicas = quorum.ask(&repaired, participants.spare(&nodes), ask, |()| true);
         let pending = join_all(
             pending
                 .into_iter()

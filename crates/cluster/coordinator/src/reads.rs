@@ -81,7 +81,7 @@ impl Reads {
         let kind = context.maps().kind(&command.table);
         let kind = kind.inspect_err(|error| self.counters.failed(error))?;
         if kind == Kind::Computed {
-            context.tell(|| format!("Computing {}", command.table.full_name()));
+            context.record(|| format!("Computing {}", command.table.full_name()));
             let tables = self.computed.borrow().clone();
             let rows = match tables {
                 Some(tables) => tables.rows(command).await,
@@ -109,7 +109,7 @@ impl Reads {
         let result = if is_only_here {
             read_here(context, erm, command, ReadOptions { consistency, deadline }).await
         } else {
-            context.tell(|| format!("Reading {} from replicas", command.table.full_name()));
+            context.record(|| format!("Reading {} from replicas", command.table.full_name()));
             // Boxed: the state for several replicas must not make every read's state larger.
             Box::pin(read_replicas(context, erm, command, consistency, deadline)).await
         };

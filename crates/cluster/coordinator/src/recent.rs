@@ -38,7 +38,7 @@ struct Table {
     windows: [[u32; BUCKETS]; 2],
     began: Instant,
     /// The last computed percentile: its time, its share, its value.
-    told: Cell<(Instant, f64, Option<Duration>)>,
+    cached: Cell<(Instant, f64, Option<Duration>)>,
 }
 
 impl RecentReads {
@@ -58,19 +58,19 @@ impl RecentReads {
     pub(crate) fn below(&self, id: TableId, share: f64, now: Instant) -> Option<Duration> {
         let tables = self.tables.borrow();
         let table = tables.get(&id)?;
-        let (at, of, found) = table.told.get();
+        let (at, of, found) = table.cached.get();
         if of == share && now < at + FRESH {
             return found;
         }
         let found = table.below(share);
-        table.told.set((now, share, found));
+        table.cached.set((now, share, found));
         found
     }
 }
 
 impl Table {
     fn new(now: Instant) -> Self {
-        Self { windows: [[0; BUCKETS]; 2], began: now, told: Cell::new((now, f64::NAN, None)) }
+        Self { windows: [[0; BUCKETS]; 2], began: now, cached: Cell::new((now, f64::NAN, None)) }
     }
 
     /// Begins another window when this one's time is over.

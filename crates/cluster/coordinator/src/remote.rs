@@ -76,7 +76,7 @@ impl Calls<'_> {
     }
 
     /// Sends a one-way message to a shard of a node.
-    pub(crate) fn tell(self, to: NodeShard<'_>, verb: Verb, body: Bytes) {
+    pub(crate) fn send(self, to: NodeShard<'_>, verb: Verb, body: Bytes) {
         self.remote.messenger.send(target(to), verb, body);
     }
 

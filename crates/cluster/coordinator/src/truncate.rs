@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn a_truncation_reports_the_shards_that_failed() {
         assert_eq!(outcome(&[Ok(()), Ok(())]), Ok(()));
-        let told = outcome(&[Ok(()), Err(ReplicaError::Stopped), Ok(())]).unwrap_err();
-        assert!(told.starts_with("Error during truncate: 1 of 3 shards failed"), "{told}");
-        assert!(told.contains("(shard 1: the storage of this shard has stopped"), "{told}");
+        let failure = outcome(&[Ok(()), Err(ReplicaError::Stopped), Ok(())]).unwrap_err();
+        assert!(failure.starts_with("Error during truncate: 1 of 3 shards failed"), "{failure}");
+        assert!(failure.contains("(shard 1: the storage of this shard has stopped"), "{failure}");
     }
 }

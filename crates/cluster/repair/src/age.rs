@@ -90,22 +90,22 @@ mod tests {
         single.tables.insert("t".to_owned(), Arc::new(alone.build().unwrap()));
         let schema = Schema::default().with_keyspace(keyspace).with_keyspace(single);
         let mut history = History::default();
-        let told = |history: &History| {
+        let shown = |history: &History| {
             let ages = ages(&schema, &ring, NodeIndex(0), history);
             assert_eq!((ages.len(), ages[0].table), (1, TableId([7; 16])));
             assert_eq!(ages[0].oldest_full, ages[0].oldest.filter(|_| ages[0].repaired > 0.9));
             (ages[0].repaired, ages[0].oldest, ages[0].newest)
         };
-        assert_eq!(told(&history), (0.0, None, None));
-        assert!(told(&history).0.is_sign_positive());
+        assert_eq!(shown(&history), (0.0, None, None));
+        assert!(shown(&history).0.is_sign_positive());
         history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, 50, true);
-        assert_eq!(told(&history), (0.0, None, None), "that lies on the other nodes");
+        assert_eq!(shown(&history), (0.0, None, None), "that lies on the other nodes");
         history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100, true);
-        let (repaired, oldest, newest) = told(&history);
+        let (repaired, oldest, newest) = shown(&history);
         assert!((repaired - 2.0 / 3.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(100)));
         history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300, true);
-        let (repaired, oldest, newest) = told(&history);
+        let (repaired, oldest, newest) = shown(&history);
         assert!((repaired - 1.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(300)));
     }

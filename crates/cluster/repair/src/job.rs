@@ -60,7 +60,7 @@ pub struct JobStatus {
     /// Versions of rows and deletions that not all had.
     pub differing: u64,
     /// Rows and deletions that nodes were told.
-    pub told: u64,
+    pub sent: u64,
     /// Bytes from and to other nodes.
     pub bytes: u64,
     /// For how long it has run.
@@ -92,7 +92,7 @@ pub struct Figures {
     next_unit: u64,
     elements: u64,
     differing: u64,
-    told: u64,
+    sent: u64,
     bytes: u64,
     failures: Vec<String>,
 }
@@ -117,7 +117,7 @@ impl Figures {
             next_unit: 0,
             elements: 0,
             differing: 0,
-            told: 0,
+            sent: 0,
             bytes: 0,
             failures: Vec::new(),
         }
@@ -154,7 +154,7 @@ impl Figures {
         }
         self.elements += done.elements;
         self.differing += done.differing;
-        self.told += done.told;
+        self.sent += done.sent;
         self.bytes += bytes;
     }
 
@@ -207,7 +207,7 @@ impl Figures {
             share,
             elements: self.elements,
             differing: self.differing,
-            told: self.told,
+            sent: self.sent,
             bytes: self.bytes,
             elapsed,
             left,

@@ -435,7 +435,7 @@ impl Inner {
                     self.count(|stats| {
                         stats.elements += done.elements;
                         stats.differing += done.differing;
-                        stats.told += done.told;
+                        stats.sent += done.sent;
                         stats.bytes += bytes;
                     });
                     self.pay(begun, bytes, settled.slices).await;
@@ -519,7 +519,7 @@ impl Inner {
             let (host, body) = (*host, encode_close(&of_node(node)));
             async move {
                 // That node retains its deletions for longer than necessary, and the next repair compares everything.
-                if let Err(error) = self.tell_closed(host, body).await {
+                if let Err(error) = self.notify_closed(host, body).await {
                     tracing::warn!("host {} has not heard of a repair: {error}", host_name(host));
                 }
             }
@@ -528,7 +528,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn tell_closed(&self, host: HostId, body: Bytes) -> Result<(), RpcError> {
+    async fn notify_closed(&self, host: HostId, body: Bytes) -> Result<(), RpcError> {
         let mut failures = 0;
         loop {
             let deadline = self.rt.now() + self.config.timeout;

@@ -220,7 +220,7 @@ pub struct RepairStats {
     /// Differing versions of rows and deletions.
     pub differing: u64,
     /// Rows and deletions that were sent to nodes that lacked them.
-    pub told: u64,
+    pub sent: u64,
     /// Bytes from and to other nodes.
     pub bytes: u64,
 }

@@ -93,7 +93,7 @@ pub struct Done {
     /// Elements of which the nodes had different versions, each version counted.
     pub differing: u64,
     /// Rows and deletions that were sent to nodes that lacked them.
-    pub told: u64,
+    pub sent: u64,
 }
 
 /// A segment of a scope.
@@ -153,7 +153,7 @@ pub async fn step<C: Carrier>(
         if lacking.iter().all(Vec::is_empty) {
             break;
         }
-        done.told += lacking.iter().flatten().map(|update| update.operations() as u64).sum::<u64>();
+        done.sent += lacking.iter().flatten().map(|update| update.operations() as u64).sum::<u64>();
         lacking = talk.push(&upto, lacking).await?;
     }
     Ok(done)
@@ -257,7 +257,7 @@ impl<C: Carrier> Talk<'_, C> {
                 of_participant[at.expect("a slice names all shards that keep it")].push(update);
             }
         }
-        let told = self.participants.iter().zip(of_participant).filter(|(_, updates)| !updates.is_empty());
+        let sent = self.participants.iter().zip(of_participant).filter(|(_, updates)| !updates.is_empty());
         let ask = |(participant, updates): (&Participant, Vec<PartitionUpdate>)| {
             let ask = Ask::Push { upto: upto.clone(), updates };
             let participant = *participant;
@@ -269,7 +269,7 @@ impl<C: Carrier> Talk<'_, C> {
             }
         };
         let mut next = vec![Vec::new(); node_count];
-        for (hider, hidden) in try_join_all(told.map(ask)).await? {
+        for (hider, hidden) in try_join_all(sent.map(ask)).await? {
             for update in hidden {
                 let others = (0..node_count).filter(|node| *node != hider);
                 others.for_each(|node| next[node].push(update.clone()));

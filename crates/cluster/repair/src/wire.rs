@@ -224,7 +224,7 @@ pub fn encode_done(done: &Done, bytes: u64) -> Bytes {
     if let Some(place) = &done.upto {
         put_place(place, &mut out);
     }
-    for number in [done.elements, done.differing, done.told, bytes] {
+    for number in [done.elements, done.differing, done.sent, bytes] {
         write_unsigned(number, &mut out);
     }
     out.into()
@@ -242,7 +242,7 @@ pub fn decode_done(buffer: &Bytes, table: &Table) -> Result<(Done, u64), CodecEr
         _ => Some(get_place(buffer, &mut reader, table)?),
     };
     let mut number = || read_unsigned(&mut reader);
-    let done = Done { upto, elements: number()?, differing: number()?, told: number()? };
+    let done = Done { upto, elements: number()?, differing: number()?, sent: number()? };
     let bytes = number()?;
     end(&reader)?;
     Ok((done, bytes))

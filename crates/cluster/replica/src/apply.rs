@@ -46,7 +46,7 @@ impl Replica {
             if shard == own {
                 return self.apply_here(part, write.trace).await;
             }
-            self.tell(write.trace, || format!("Sending MUTATION to shard {shard}"));
+            self.record(write.trace, || format!("Sending MUTATION to shard {shard}"));
             let call = message::Apply { write: part, is_traced: write.trace.is_some() };
             let (done, events) = self.call(shard, call).await;
             self.take_steps(write.trace, shard, events);
@@ -86,13 +86,13 @@ impl Replica {
         write: engine::Write,
         trace: Option<&TraceLog>,
     ) -> Result<(), ReplicaError> {
-        self.tell(trace, || "Appending to commitlog".to_owned());
+        self.record(trace, || "Appending to commitlog".to_owned());
         for update in &write.updates {
-            self.tell(trace, || format!("Adding to {} memtable", update.table.name));
+            self.record(trace, || format!("Adding to {} memtable", update.table.name));
         }
         let engine = self.engine();
         let done = engine.apply(write).await;
-        self.tell(trace, || match &done {
+        self.record(trace, || match &done {
             Ok(()) => format!("Commit log acknowledged ({})", engine.sync_mode_name()),
             Err(error) => error.to_string(),
         });

@@ -153,7 +153,7 @@ impl Replica {
                 Some(trace) => self.read_own_traced(&read, trace).await,
             };
         }
-        self.tell(read.trace, || format!("Sending READ to shard {shard}"));
+        self.record(read.trace, || format!("Sending READ to shard {shard}"));
         let Read { command, tombstones, trace, .. } = read;
         let call = message::Read { command: command.clone(), tombstones, is_traced: trace.is_some() };
         let (page, events) = self.call(shard, call).await;
@@ -163,7 +163,7 @@ impl Replica {
 
     async fn read_several(&self, read: Read<'_>) -> Result<ReadPage, ReplicaError> {
         let name = || read.command.table.full_name();
-        self.tell(read.trace, || format!("Reading {} from {} shards", name(), self.shard_count()));
+        self.record(read.trace, || format!("Reading {} from {} shards", name(), self.shard_count()));
         // Of the whole; each shard's own steps are not told.
         let untraced = read.traced(None);
         let page = match &read.command.partitions {
@@ -175,7 +175,7 @@ impl Replica {
                 scan::scan(untraced.command, self.shard_count(), part).await?
             }
         };
-        self.tell(read.trace, || found(&page));
+        self.record(read.trace, || found(&page));
         Ok(page)
     }
 

@@ -8,7 +8,7 @@ use crate::{Partitions, Read, ReadPage, Replica, ReplicaError, TraceEvent, Trace
 impl Replica {
     /// Records a step that happens now, here, if the request is traced.
     #[inline]
-    pub(crate) fn tell(&self, trace: Option<&TraceLog>, activity: impl FnOnce() -> String) {
+    pub(crate) fn record(&self, trace: Option<&TraceLog>, activity: impl FnOnce() -> String) {
         if let Some(trace) = trace {
             self.note(trace, activity());
         }

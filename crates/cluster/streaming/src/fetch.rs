@@ -83,17 +83,17 @@ pub(crate) async fn accept(inner: Rc<Inner>, _: HostId, plan: Rc<Plan>) -> Resul
 }
 
 async fn open_sink(inner: &Inner, waiting: &Waiting, plan: Rc<Plan>) -> Result<FileSink, String> {
-    let told = |error: rt::DiskError| error.to_string();
+    let text = |error: rt::DiskError| error.to_string();
     let disk = inner.rt.disk();
-    disk.create_dir_all(&waiting.dir).await.map_err(told)?;
+    disk.create_dir_all(&waiting.dir).await.map_err(text)?;
     let folder = waiting.dir.join(plan.id().to_string());
-    let (bytes, free) = (plan.known_bytes().0, disk.free_space(&waiting.dir).await.map_err(told)?);
-    if !disk.exists(&folder).await.map_err(told)? && free < bytes.saturating_add(FREE_BYTES_MIN) {
+    let (bytes, free) = (plan.known_bytes().0, disk.free_space(&waiting.dir).await.map_err(text)?);
+    if !disk.exists(&folder).await.map_err(text)? && free < bytes.saturating_add(FREE_BYTES_MIN) {
         return Err(format!(
             "no space is left on the disk: an SSTable of {bytes} bytes comes, {free} are free"
         ));
     }
-    let sink = FileSink::open(disk, folder, Rc::clone(&plan)).await.map_err(told)?;
+    let sink = FileSink::open(disk, folder, Rc::clone(&plan)).await.map_err(text)?;
     waiting.bytes_done.set(waiting.bytes_done.get() + plan.bytes_before(&sink.resume()));
     Ok(sink)
 }

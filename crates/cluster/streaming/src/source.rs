@@ -38,7 +38,7 @@ pub(crate) struct Job {
     state: RefCell<SourceState>,
     changed: Notify,
     /// The asking side has been told how much comes.
-    told: Cell<bool>,
+    total_sent: Cell<bool>,
     asked_at: Cell<Instant>,
     /// The directory for SSTables that have to be rewritten for sending.
     scratch: PathBuf,
@@ -51,7 +51,7 @@ impl Job {
         drop(self.task.borrow_mut().take());
     }
 
-    fn tell(&self, state: SourceState) {
+    fn set_state(&self, state: SourceState) {
         *self.state.borrow_mut() = state;
         self.changed.notify_all();
     }
@@ -60,7 +60,7 @@ impl Job {
     fn has_total(&self) -> bool {
         let known =
             matches!(&*self.state.borrow(), SourceState::UnderWay { bytes_total } if *bytes_total > 0);
-        known && !self.told.get()
+        known && !self.total_sent.get()
     }
 
     fn is_over(&self) -> bool {
@@ -97,7 +97,7 @@ pub(crate) async fn serve(inner: Rc<Inner>, incoming: Incoming) -> Result<Bytes,
         // Either it has changed, or it is time to say that it has not.
         let _ = inner.rt.timeout_at(until, job.changed.notified()).await;
     }
-    job.told.set(job.told.get() || job.has_total());
+    job.total_sent.set(job.total_sent.get() || job.has_total());
     job.asked_at.set(inner.rt.now());
     let state = job.state.borrow().clone();
     Ok(Answer(state).encode())
@@ -116,7 +116,7 @@ impl Inner {
             attempt: question.attempt,
             state: RefCell::new(SourceState::UnderWay { bytes_total: 0 }),
             changed: Notify::new(),
-            told: Cell::new(false),
+            total_sent: Cell::new(false),
             asked_at: Cell::new(self.rt.now()),
             scratch: self.outgoing().join(format!("{}-{:016x}", question.request, question.attempt)),
             task: RefCell::default(),
@@ -129,7 +129,7 @@ impl Inner {
         let task = self.rt.spawn(Group::Streaming, async move {
             let done = send_all(&inner, from, &question, &working).await;
             if let Some(job) = working.upgrade() {
-                job.tell(done.unwrap_or_else(SourceState::Failed));
+                job.set_state(done.unwrap_or_else(SourceState::Failed));
                 remove_scratch(&inner, &job.scratch).await;
             }
         });
@@ -200,7 +200,7 @@ async fn send_all(
     disk.create_dir_all(&scratch).await.map_err(|error| error.to_string())?;
     let (chosen, mut damaged) = held.select(&wanted, &scratch).await.map_err(|error| error.to_string())?;
     let bytes_total = chosen.iter().map(Outgoing::bytes).sum();
-    job()?.tell(SourceState::UnderWay { bytes_total });
+    job()?.set_state(SourceState::UnderWay { bytes_total });
     let mut offered = Vec::with_capacity(chosen.len());
     for outgoing in &chosen {
         let transfer = transfer_id(inner, question, outgoing).await.map_err(|error| error.to_string())?;

@@ -149,7 +149,7 @@ fn job(status: &JobStatus) -> Value {
         "left_seconds": status.left.map(|left| left.as_secs()),
         "rows_compared": status.elements,
         "rows_differing": status.differing,
-        "rows_sent": status.told,
+        "rows_sent": status.sent,
         "bytes": status.bytes,
         "failures": status.failures,
     })
@@ -209,7 +209,7 @@ pub(crate) fn metrics(repair: &Repair, schema: &Schema, now_micros: i64, out: &m
             "Versions of rows that not all replicas had.",
             stats.differing as f64,
         ),
-        ("scylla_repair_tx_row_nr", "counter", "Rows that repairs sent to replicas.", stats.told as f64),
+        ("scylla_repair_tx_row_nr", "counter", "Rows that repairs sent to replicas.", stats.sent as f64),
         (
             "torc_repair_bytes",
             "counter",

@@ -214,15 +214,15 @@ impl<C: Coordinator> Store<'_, C> {
         mut change: impl FnMut(Option<Record>) -> (Option<Record>, T),
     ) -> Result<T> {
         let now = self.now();
-        let mut told = None;
+        let mut decided = None;
         let mut decide = |page: &ReadPage, ballot: Timestamp| {
             let found = records(table, page, now)?.into_iter().next().map(|(_, record)| record);
             let (written, outcome) = change(found);
-            told = Some(outcome);
+            decided = Some(outcome);
             Ok(written.map(|record| update(table, key, &record, ballot, now)))
         };
         self.transact(&read_command(table, key, now), &mut decide).await?;
-        told.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
+        decided.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
     }
 }
 

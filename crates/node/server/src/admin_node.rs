@@ -78,7 +78,7 @@ impl AdminNode {
             data: boot.directories.data.clone(),
             mode: Rc::new(Cell::new(Mode::Normal)),
         });
-        let load = rt.spawn(Group::Maintenance, tell_load(rt.clone(), view.clone(), membership.clone()));
+        let load = rt.spawn(Group::Maintenance, publish_load(rt.clone(), view.clone(), membership.clone()));
         let rest: Rc<dyn Service> = Rc::new(RestService::new(view.clone()));
         let metrics: Rc<dyn Service> = Rc::new(MetricsService::new(view));
         let open = |what, option, address, port: u16, service: Rc<dyn Service>| {
@@ -132,7 +132,7 @@ fn http_config(config: &Config) -> HttpServerConfig {
 }
 
 /// Gossips the stored bytes of this node from time to time.
-async fn tell_load(rt: Rt, node: Rc<dyn Node>, membership: Membership) {
+async fn publish_load(rt: Rt, node: Rc<dyn Node>, membership: Membership) {
     loop {
         membership.set_load(admin::load(&node).await);
         rt.sleep(LOAD_INTERVAL).await;

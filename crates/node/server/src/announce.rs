@@ -61,16 +61,16 @@ impl Announced {
         let now: BTreeMap<HostId, AnnouncedNode> =
             others(view).map(|node| (node.host, AnnouncedNode::of(node))).collect();
         let mut events = Vec::new();
-        self.nodes.retain(|host, told| {
+        self.nodes.retain(|host, announced| {
             // With another address it is another node to clients.
-            let stays = now.get(host).is_some_and(|node| node.address == told.address);
+            let stays = now.get(host).is_some_and(|node| node.address == announced.address);
             if !stays {
-                events.push(topology(TopologyChange::RemovedNode, told.address));
+                events.push(topology(TopologyChange::RemovedNode, announced.address));
             }
             stays
         });
         for (host, node) in now {
-            let Some(told) = self.nodes.get_mut(&host) else {
+            let Some(announced) = self.nodes.get_mut(&host) else {
                 if node.up {
                     events.push(topology(TopologyChange::NewNode, node.address));
                     events.push(node.status());
@@ -78,13 +78,13 @@ impl Announced {
                 }
                 continue;
             };
-            if told.tokens != node.tokens {
+            if announced.tokens != node.tokens {
                 events.push(topology(TopologyChange::MovedNode, node.address));
             }
-            if told.up != node.up {
+            if announced.up != node.up {
                 events.push(node.status());
             }
-            *told = node;
+            *announced = node;
         }
         // Another node that gives this one's address as its own would send clients in a circle.
         events.retain(|event| match event {
@@ -113,7 +113,7 @@ struct Inner {
 impl Announcer {
     /// Begins with the view that a new client reads.
     pub(crate) fn start(rt: &Rt, view: Arc<ClusterView>, publish: impl Fn(Event) + 'static) -> Self {
-        let mut told = Announced::new(&view);
+        let mut announced = Announced::new(&view);
         let inner =
             Rc::new(Inner { view: RefCell::new(view), changed: Notify::default(), task: RefCell::new(None) });
         let (weak, changed, clock) = (Rc::downgrade(&inner), inner.changed.clone(), rt.clone());
@@ -123,7 +123,7 @@ impl Announcer {
                 clock.sleep(SETTLE).await;
                 let Some(inner) = weak.upgrade() else { return };
                 let view = inner.view.borrow().clone();
-                told.news(&view).into_iter().for_each(&publish);
+                announced.news(&view).into_iter().for_each(&publish);
             }
         });
         *inner.task.borrow_mut() = Some(task);

@@ -65,9 +65,12 @@ fn events_that_clients_receive() {
         (&["1 2", "1 2!", "1 2"], "DOWN 10.0.0.2, UP 10.0.0.2"),
     ];
     for (views, expected) in rows {
-        let mut told = Announced::new(&view(views[0]));
-        let events: Vec<String> =
-            views[1..].iter().flat_map(|next| told.news(&view(next))).map(|event| shown(&event)).collect();
+        let mut announced = Announced::new(&view(views[0]));
+        let events: Vec<String> = views[1..]
+            .iter()
+            .flat_map(|next| announced.news(&view(next)))
+            .map(|event| shown(&event))
+            .collect();
         assert_eq!(events.join(", "), *expected, "{views:?}");
     }
 }

@@ -93,7 +93,7 @@ impl Clock for StaleClock {
 }
 
 /// Logs slow statements for as long as the task is held.
-pub(crate) fn tell_slow(rt: &Rt, executor: &ShardFrontend) -> Task<()> {
+pub(crate) fn log_slow(rt: &Rt, executor: &ShardFrontend) -> Task<()> {
     let (clock, executor) = (rt.clone(), executor.clone());
     rt.spawn(Group::Maintenance, async move {
         loop {

@@ -131,7 +131,7 @@ impl Front {
             endpoint.alternator,
         );
         Ok(Self {
-            _slow: executor::tell_slow(rt, &executor),
+            _slow: executor::log_slow(rt, &executor),
             rt: rt.clone(),
             config: boot.config.clone(),
             client_tls: boot.client_tls.clone(),

@@ -101,11 +101,11 @@ impl Security {
         }
         let clock = rt.clone();
         let task = async move {
-            let mut told = vec![String::new(); watched.len()];
+            let mut logged = vec![String::new(); watched.len()];
             loop {
                 clock.sleep(RELOAD_PAUSE).await;
-                for (one, told) in watched.iter().zip(&mut told) {
-                    one.reload(&clock, told).await;
+                for (one, logged) in watched.iter().zip(&mut logged) {
+                    one.reload(&clock, logged).await;
                 }
             }
         };
@@ -127,20 +127,20 @@ impl Watched {
     }
 
     /// Loads files that have changed. An error in them is logged once.
-    async fn reload(&self, rt: &Rt, told: &mut String) {
+    async fn reload(&self, rt: &Rt, logged: &mut String) {
         let what = self.what;
         let replaced = match read(rt, &self.files).await {
             Ok(pem) => self.credentials.replace(pem).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match replaced {
-            Ok(false) => told.clear(),
+            Ok(false) => logged.clear(),
             Ok(true) => tracing::info!("{what}: the files have changed and count for new connections"),
             // Files are often replaced one after another: the next look finds them all.
-            Err(error) if *told == error => {}
+            Err(error) if *logged == error => {}
             Err(error) => {
                 tracing::warn!("{what}: the files cannot be used, those of before stay: {error}");
-                *told = error;
+                *logged = error;
             }
         }
     }

@@ -339,7 +339,7 @@ fn run_all(seeds: &Seeds, options: Options, threads: u64, mut see: impl FnMut(Re
 /// Runs seeds and shows those that fail.
 fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<(), String> {
     let begun = Instant::now();
-    let mut told = begun;
+    let mut shown = begun;
     let (mut failed, mut total, mut count) = (Vec::new(), ::sim::Stats::default(), 0);
     let (mut shapes, mut speed) = (Shapes::default(), Speed::default());
     run_all(&seeds, options, threads, |report, done| {
@@ -351,8 +351,8 @@ fn search(what: &str, seeds: Seeds, options: Options, threads: u64) -> Result<()
         if report.failure.is_some() {
             failed.push(report.seed);
         }
-        if told.elapsed() > PROGRESS_PERIOD {
-            told = Instant::now();
+        if shown.elapsed() > PROGRESS_PERIOD {
+            shown = Instant::now();
             eprintln!("sim: {what}: {}, {} failed", seeds.progress(done, begun), failed.len());
         }
         failed.len() >= 5

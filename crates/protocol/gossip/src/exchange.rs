@@ -233,7 +233,7 @@ mod tests {
             let bytes_max = MESSAGE_HEAD_BYTES_MAX + 1 + 4 * DIGEST_BYTES_MAX;
             let messages = syns("c", address(1), (FIRST, LAST), &digests, bytes_max);
             let mut next = 0_u128;
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             for (at, message) in messages.iter().enumerate() {
                 assert!(encode(message).len() <= bytes_max);
                 let Message::Syn { first, last, digests, .. } = message else { panic!("{message:?}") };
@@ -244,9 +244,9 @@ mod tests {
                 } else {
                     assert_eq!(*last, LAST);
                 }
-                told.extend_from_slice(digests);
+                received.extend_from_slice(digests);
             }
-            assert_eq!(told, digests);
+            assert_eq!(received, digests);
             assert_eq!(messages.len(), usize::from(count).div_ceil(4).max(1));
         }
     }
@@ -257,21 +257,21 @@ mod tests {
         let requests: Vec<_> = (50..150).map(|id| knows(id, u64::MAX, u64::MAX)).collect();
         let bytes_max = 700;
         let found = Differences { deltas: all.clone(), requests: requests.clone() };
-        let (mut told, mut asked) = (Vec::new(), Vec::new());
+        let (mut received, mut asked) = (Vec::new(), Vec::new());
         for message in acks(address(1), found, bytes_max) {
             assert!(encode(&message).len() <= bytes_max);
             let Message::Ack { deltas, requests, .. } = message else { panic!("{message:?}") };
-            told.extend(deltas);
+            received.extend(deltas);
             asked.extend(requests);
         }
-        assert_eq!((told, asked), (all.clone(), requests));
-        let mut told = Vec::new();
+        assert_eq!((received, asked), (all.clone(), requests));
+        let mut received = Vec::new();
         for message in deltas(all.clone(), bytes_max) {
             assert!(encode(&message).len() <= bytes_max);
             let Message::Deltas(some) = message else { panic!("{message:?}") };
-            told.extend(some);
+            received.extend(some);
         }
-        assert_eq!(told, all);
+        assert_eq!(received, all);
         assert_eq!(acks(address(1), Differences::default(), bytes_max), []);
         assert_eq!(deltas(Vec::new(), bytes_max), []);
     }

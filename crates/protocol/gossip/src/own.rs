@@ -15,7 +15,7 @@ pub(crate) struct Double {
     address: SocketAddr,
     heartbeat: u64,
     seen: Duration,
-    told: bool,
+    announced: bool,
 }
 
 /// The reaction to it.
@@ -53,21 +53,21 @@ pub(crate) fn judge(own: &Endpoint, double: &mut Option<Double>, heard: &Delta, 
     }
     let known = double.take().filter(|known| {
         (known.generation, known.address) == (heard.generation, heard.address)
-            || known.generation < heard.generation && known.told
+            || known.generation < heard.generation && known.announced
     });
     let lives = known
         .as_ref()
         .is_some_and(|known| (heard.generation, heard.heartbeat) > (known.generation, known.heartbeat));
-    let told = known.as_ref().is_some_and(|known| known.told);
+    let announced = known.as_ref().is_some_and(|known| known.announced);
     let seen = if lives { now } else { known.map_or(now, |known| known.seen) };
     *double = Some(Double {
         generation: heard.generation,
         address: heard.address,
         heartbeat: heard.heartbeat,
         seen,
-        told: told || lives,
+        announced: announced || lives,
     });
-    match lives && !told {
+    match lives && !announced {
         true => Verdict::Taken { address: heard.address, generation: heard.generation },
         false => Verdict::Nothing,
     }

@@ -202,13 +202,13 @@ pub(crate) mod tests {
         assert_eq!(cell(local, "data_center"), Some(&b"a"[..]));
 
         for (table, address) in [("peers", "rpc_address"), ("peers_v2", "native_address")] {
-            let told = |view: &ClusterView| {
+            let shown = |view: &ClusterView| {
                 rows(table, |rows| match table {
                     "peers" => now(peers(rows, &schema, view)),
                     _ => now(peers_v2(rows, &schema, view)),
                 })
             };
-            let peers = told(&view);
+            let peers = shown(&view);
             let mut hosts: Vec<_> = peers.iter().map(|peer| cell(peer, "host_id").unwrap()[0]).collect();
             hosts.sort_unstable();
             assert_eq!(hosts, [2, 3], "{table}");
@@ -221,7 +221,7 @@ pub(crate) mod tests {
             }
             let mut nodes = view.nodes().to_vec();
             nodes[2].alive = false;
-            let peers = told(&ClusterView::new(HostId([1; 16]), nodes).unwrap());
+            let peers = shown(&ClusterView::new(HostId([1; 16]), nodes).unwrap());
             let dead = peers.iter().find(|peer| cell(peer, "host_id").unwrap()[0] == 3).unwrap();
             assert_eq!(cell(dead, "schema_version"), None, "a dead node's unknown value is null");
         }
@@ -238,18 +238,18 @@ pub(crate) mod tests {
             files,
         };
         let hints = BTreeMap::from([(HostId([2; 16]), figures(3)), (HostId([7; 16]), figures(1))]);
-        let mut told = rows("pending_hints", |rows| now(pending_hints(rows, &hints, &view)));
-        told.sort_by_key(|row| cell(row, "files").map(<[u8]>::to_vec));
+        let mut shown = rows("pending_hints", |rows| now(pending_hints(rows, &hints, &view)));
+        shown.sort_by_key(|row| cell(row, "files").map(<[u8]>::to_vec));
         let text = |row: usize, name: &str| {
-            String::from_utf8_lossy(cell(&told[row], name).unwrap_or_default()).into_owned()
+            String::from_utf8_lossy(cell(&shown[row], name).unwrap_or_default()).into_owned()
         };
         assert_eq!([text(0, "status"), text(0, "dc"), text(0, "rack")], ["UNKNOWN"; 3]);
-        assert_eq!(cell(&told[0], "address"), None, "nobody knows where it is");
+        assert_eq!(cell(&shown[0], "address"), None, "nobody knows where it is");
         assert_eq!([text(1, "status"), text(1, "dc"), text(1, "rack")], ["UP", "b", "r1"]);
-        assert_eq!(cell(&told[1], "address"), Some(&[10, 0, 0, 2][..]));
-        assert_eq!(cell(&told[1], "port"), Some(&7000i32.to_be_bytes()[..]));
-        assert_eq!(cell(&told[1], "files"), Some(&3i32.to_be_bytes()[..]));
-        assert_eq!(cell(&told[1], "oldest"), Some(&5_000i64.to_be_bytes()[..]));
-        assert_eq!(cell(&told[1], "newest"), Some(&6_000i64.to_be_bytes()[..]));
+        assert_eq!(cell(&shown[1], "address"), Some(&[10, 0, 0, 2][..]));
+        assert_eq!(cell(&shown[1], "port"), Some(&7000i32.to_be_bytes()[..]));
+        assert_eq!(cell(&shown[1], "files"), Some(&3i32.to_be_bytes()[..]));
+        assert_eq!(cell(&shown[1], "oldest"), Some(&5_000i64.to_be_bytes()[..]));
+        assert_eq!(cell(&shown[1], "newest"), Some(&6_000i64.to_be_bytes()[..]));
     }
 }

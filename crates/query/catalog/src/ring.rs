@@ -66,15 +66,15 @@ mod tests {
         nodes[1].alive = false;
         nodes[1].phase = Phase::Removing;
         let view = ClusterView::new(nodes[0].host, nodes).unwrap();
-        let mut told = rows("cluster_status", |rows| now(cluster_status(rows, &view)));
-        told.sort_by_key(|row| cell(row, "host_id").map(<[u8]>::to_vec));
-        let owns = |row: usize| f32::from_be_bytes(cell(&told[row], "owns").unwrap().try_into().unwrap());
+        let mut shown = rows("cluster_status", |rows| now(cluster_status(rows, &view)));
+        shown.sort_by_key(|row| cell(row, "host_id").map(<[u8]>::to_vec));
+        let owns = |row: usize| f32::from_be_bytes(cell(&shown[row], "owns").unwrap().try_into().unwrap());
         assert_eq!([owns(0), owns(1)], [50.0, 50.0]);
-        let texts: Vec<&[u8]> = told.iter().map(|row| cell(row, "status").unwrap()).collect();
+        let texts: Vec<&[u8]> = shown.iter().map(|row| cell(row, "status").unwrap()).collect();
         assert_eq!(texts, [&b"NORMAL"[..], b"LEAVING"]);
-        let up: Vec<u8> = told.iter().map(|row| cell(row, "up").unwrap()[0]).collect();
+        let up: Vec<u8> = shown.iter().map(|row| cell(row, "up").unwrap()[0]).collect();
         assert_eq!(up, [1, 0]);
-        assert_eq!(cell(&told[0], "tokens"), Some(&2i32.to_be_bytes()[..]));
-        assert_eq!(cell(&told[0], "load"), None);
+        assert_eq!(cell(&shown[0], "tokens"), Some(&2i32.to_be_bytes()[..]));
+        assert_eq!(cell(&shown[0], "load"), None);
     }
 }

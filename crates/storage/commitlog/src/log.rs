@@ -647,22 +647,22 @@ impl Inner {
 
     /// Links segments into the archive as they come.
     async fn run_archiving(self: Rc<Self>) {
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             match self.archive_pending().await {
                 Ok(()) => {
-                    if !std::mem::take(&mut told).is_empty() {
+                    if !std::mem::take(&mut logged).is_empty() {
                         tracing::info!("commit log segments are linked into the archive again");
                     }
                     self.archiving.wait().await;
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    if text != told {
+                    if text != logged {
                         tracing::error!(
                             "a commit log segment cannot be linked into the archive, is retained, and is retried: {text}"
                         );
-                        told = text;
+                        logged = text;
                     }
                     self.rt.sleep(RETRY_PAUSE).await;
                 }

@@ -79,8 +79,10 @@ impl Driver<'_> {
             begun_micros: self.lwt.context.hinting().begin_write(),
         });
         let own = view.own();
-        let told = &committing.proposal;
-        self.lwt.context.tell(|| format!("Committing proposal {} at {}", told.ballot, consistency.name()));
+        let proposal = &committing.proposal;
+        self.lwt
+            .context
+            .record(|| format!("Committing proposal {} at {}", proposal.ballot, consistency.name()));
         for node in live.iter().copied().filter(|node| *node != own) {
             let committing = committing.clone();
             let send = async move { committing.send(node).await };

@@ -153,7 +153,7 @@ impl<'a> Driver<'a> {
         let mut contentions = 0;
         let mut action = proposer.begin(self.ballot(Ballot::NONE));
         loop {
-            self.tell_of(&action);
+            self.trace_action(&action);
             action = match action {
                 Action::Send { sending, to, request } => {
                     let finishes = matches!(&request, Request::Commit(_) | Request::Repair(_));
@@ -218,7 +218,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Records the next step of a traced request, in Cassandra's words.
-    fn tell_of(&self, action: &Action<Value>) {
+    fn trace_action(&self, action: &Action<Value>) {
         let Some(trace) = self.lwt.context.trace() else { return };
         let said = match action {
             Action::Send { request, .. } => sends(request),

@@ -95,8 +95,8 @@ impl Lwt {
                     let page = reader.page(*source, &command, body, range.upto).await.map_err(failed)?;
                     let rows =
                         page.partitions.iter().filter_map(|found| Some((&found.key, found.rows.first()?)));
-                    let told = rows.map(|(key, row)| self.carry(&of, key, row));
-                    carried += try_join_all(told).await.map_err(failed)?.len() as u64;
+                    let migrated = rows.map(|(key, row)| self.carry(&of, key, row));
+                    carried += try_join_all(migrated).await.map_err(failed)?.len() as u64;
                     match page.more {
                         Some(more) => command.resume = Some(more),
                         None => break,

@@ -127,14 +127,14 @@ impl Lwt {
         trace: Option<&TraceLog>,
     ) -> Result<Reply<Value>, PeerError> {
         let owner = ShardId(self.context.replica().shard_of(table, key.token));
-        let told = trace.map(|trace| (trace, request.clone()));
+        let traced = trace.map(|trace| (trace, request.clone()));
         let asked = Ballotage { table, key: key.clone(), request };
         let vote = if owner == self.context.rt().shard() {
             self.vote(asked).await
         } else {
             *self.context.port().ask(owner, shard_calls::Vote { ballotage: Box::new(asked) }).await
         };
-        if let Some((trace, request)) = told {
+        if let Some((trace, request)) = traced {
             trace.add(self.context.rt().now(), owner.0, done(&request, &vote));
         }
         vote.map_err(PeerError::from)

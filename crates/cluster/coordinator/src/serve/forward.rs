@@ -22,11 +22,11 @@ pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         let server = Server { coordinator: server.clone() };
         async move { server.forward(&incoming, &incoming.body, None).await }
     });
-    let told = coordinator.clone();
+    let receiver = coordinator.clone();
     messenger.serve(Verb::Outcome, move |incoming| {
         let outcome = decode_outcome(&incoming.body);
         if let Some((number, is_acknowledged)) = outcome {
-            told.context().forwarded().notify(number, is_acknowledged);
+            receiver.context().forwarded().notify(number, is_acknowledged);
         }
         async move {
             match outcome {

@@ -40,11 +40,11 @@ impl Expected {
     }
 
     /// The total bytes, when `here` have been received and sources have reported `told` more.
-    pub(super) fn total(&self, here: u64, told: u64) -> u64 {
-        let Some((table, before)) = self.now else { return here + told + self.of.values().sum::<u64>() };
+    pub(super) fn total(&self, here: u64, reported: u64) -> u64 {
+        let Some((table, before)) = self.now else { return here + reported + self.of.values().sum::<u64>() };
         let later: u64 = self.of.iter().filter(|(other, _)| **other != table).map(|(_, bytes)| *bytes).sum();
         let guessed = self.of.get(&table).copied().unwrap_or(0);
-        before + guessed.max(here.saturating_sub(before) + told) + later
+        before + guessed.max(here.saturating_sub(before) + reported) + later
     }
 }
 

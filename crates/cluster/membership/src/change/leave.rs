@@ -21,7 +21,7 @@ impl Inner {
 
     async fn hand_over_until(&self, longest: Duration) {
         let deadline = self.rt.now() + longest;
-        let mut told = false;
+        let mut logged = false;
         loop {
             let kept = self.coordinator.kept_hints().await;
             let (live, away): (Vec<_>, Vec<_>) = kept.iter().partition(|(host, _)| self.is_alive(**host));
@@ -42,9 +42,9 @@ impl Inner {
                 );
                 return;
             }
-            if !told {
+            if !logged {
                 tracing::info!("handing over {hints} hints and {batches} logged batches before leaving");
-                told = true;
+                logged = true;
             }
             self.rt.sleep(PAUSE).await;
         }

@@ -216,7 +216,7 @@ impl Inner {
                 }
                 continue;
             }
-            self.tell_waiting(&state, &mut waited_for);
+            self.log_waiting(&state, &mut waited_for);
             self.clean_when_due(&state).await;
             self.drop_leftovers(&state).await;
             let changed = std::pin::pin!(states.changed());
@@ -264,7 +264,7 @@ impl Inner {
     }
 
     /// Logs, once each, the nodes for which a change that this node conducts waits.
-    fn tell_waiting(&self, state: &ClusterState, told: &mut Vec<HostId>) {
+    fn log_waiting(&self, state: &ClusterState, logged: &mut Vec<HostId>) {
         let Some(change) = state.change.as_ref().filter(|change| change.step == ChangeStep::Fetching) else {
             return;
         };
@@ -273,7 +273,7 @@ impl Inner {
             true => context.waits_for(change),
             false => Vec::new(),
         });
-        if missing != *told && !missing.is_empty() {
+        if missing != *logged && !missing.is_empty() {
             let name = |host: &HostId| {
                 let address = state.member(*host).map(|member| member.info.internode.to_string());
                 let down = if self.is_alive(*host) { "" } else { " (down)" };
@@ -282,7 +282,7 @@ impl Inner {
             let names = missing.iter().map(name).collect::<Vec<_>>().join(", ");
             tracing::info!("the topology change waits for streaming to {names}");
         }
-        *told = missing;
+        *logged = missing;
     }
 
     async fn perform(&self, act: Act) -> Result<(), MembershipError> {

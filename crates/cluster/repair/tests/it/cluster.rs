@@ -53,7 +53,7 @@ fn all_nodes_have_everything_afterwards() {
         assert_eq!((status.state, &*status.failures), (JobState::Done, &[] as &[String]), "{shards:?}");
         assert_eq!((status.units_done, status.units), (1, 1));
         let differing = (PARTITIONS * ROWS / 100 * 3) as u64;
-        assert_eq!((status.differing, status.told), (differing, differing), "each to the one that lacks it");
+        assert_eq!((status.differing, status.sent), (differing, differing), "each to the one that lacks it");
         assert_equal(&world, &table);
         let per_row = status.bytes / differing;
         println!("{shards:?}: {per_row} bytes a row that differs, {} kept", world.kept_bytes());
@@ -103,7 +103,7 @@ fn a_peer_that_dies_fails_the_range_and_the_next_repair_completes_it() {
     let table = table("t");
     fill(&world, &table);
     let job = world.begin(0, &table, 0);
-    world.sim.run_until(|| world.status(0, job).told > 5).expect("it repairs");
+    world.sim.run_until(|| world.status(0, job).sent > 5).expect("it repairs");
     world.sim.kill(world.sim.node(2));
     let status = world.wait(0, job);
     assert_eq!(status.state, JobState::Failed);
@@ -131,7 +131,7 @@ fn a_short_partition_is_waited_out() {
         let table = table("t");
         fill(&world, &table);
         let job = world.begin(0, &table, 0);
-        world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+        world.sim.run_until(|| world.status(0, job).sent > 3).expect("it repairs");
         let node = |n: usize| world.sim.node(n);
         match seed % 3 {
             0 => world.sim.isolate(node(1)),
@@ -151,7 +151,7 @@ fn a_master_that_dies_leaves_nothing_behind() {
     let table = table("t");
     fill(&world, &table);
     let job = world.begin(0, &table, 0);
-    world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+    world.sim.run_until(|| world.status(0, job).sent > 3).expect("it repairs");
     assert!(world.kept_bytes() > 0, "followers hold what they are asked about");
     world.restart(0);
     // Another node repairs the same, and the followers' pieces are within their limit.
@@ -172,16 +172,16 @@ fn a_cancelled_repair_stops_and_can_be_begun_again() {
     let table = table("t");
     fill(&world, &table);
     let job = world.begin(0, &table, 0);
-    world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+    world.sim.run_until(|| world.status(0, job).sent > 3).expect("it repairs");
     let underway = world.status(0, job);
     assert!(underway.share > 0.0 && underway.share < 1.0, "{}", underway.share);
     assert!(underway.left.is_some_and(|left| left > SECOND / 10), "{:?}", underway.left);
     assert!(world.cancel(0, job));
     assert!(!world.cancel(0, job + 1), "there is no such job");
-    let told = world.status(0, job).told;
+    let sent = world.status(0, job).sent;
     assert_eq!(world.status(0, job).state, JobState::Cancelled);
     world.sim.run_for(5 * SECOND);
-    assert_eq!(world.status(0, job).told, told, "it does not continue");
+    assert_eq!(world.status(0, job).sent, sent, "it does not continue");
 
     let begun = world.sim.now();
     let status = world.wait(0, world.begin(0, &table, 0));

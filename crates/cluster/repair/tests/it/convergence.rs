@@ -183,7 +183,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
     for number in 0..slices {
         let scope = scope(Slice { number, of: slices }, case.gc_before, case.seed ^ 1);
         let again = run(&wire, &scope, &nodes, u32::MAX);
-        prop_assert_eq!((again.differing, again.told), (0, 0), "a second repair finds nothing");
+        prop_assert_eq!((again.differing, again.sent), (0, 0), "a second repair finds nothing");
     }
     Ok(())
 }

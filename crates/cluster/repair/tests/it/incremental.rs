@@ -166,9 +166,9 @@ fn only_new_data_is_compared() {
         let table = table("t");
         let world = repaired_world(21, &shards, &table);
         // Rows sent by the first repair are above the marks of their receivers, and are compared once more.
-        let told = (ALL_ROWS / 100) as u64;
+        let sent = (ALL_ROWS / 100) as u64;
         let second = repair(&world, 1, &table);
-        assert!(second.units_incremental == second.units && second.elements <= 3 * told, "{second:?}");
+        assert!(second.units_incremental == second.units && second.elements <= 3 * sent, "{second:?}");
         for round in 1..4 {
             change(&world, &table, round);
             if round == 2 {
@@ -176,8 +176,8 @@ fn only_new_data_is_compared() {
             }
             let status = repair(&world, round as usize % 3, &table);
             let (incremental, elements) = compared(&status);
-            assert!(incremental && elements >= told && elements < 6 * told, "round {round}: {status:?}");
-            assert!(status.told >= told, "{status:?}");
+            assert!(incremental && elements >= sent && elements < 6 * sent, "round {round}: {status:?}");
+            assert!(status.sent >= sent, "{status:?}");
             assert_equal(&world, &table);
         }
         // One that compares everything finds that nothing was left out.

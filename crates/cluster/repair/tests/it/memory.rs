@@ -272,7 +272,7 @@ pub fn run_above(wire: &Wire, scope: &Scope, nodes: &[Node], covered: &[usize], 
             Ok(done) => {
                 total.elements += done.elements;
                 total.differing += done.differing;
-                total.told += done.told;
+                total.sent += done.sent;
                 match done.upto {
                     None => return total,
                     upto => after = upto,

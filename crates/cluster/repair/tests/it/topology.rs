@@ -17,7 +17,7 @@ fn a_node_with_a_newer_topology_version_refuses_a_repair_by_a_stale_one() {
     let table = table("t");
     fill(&world, &table);
     let job = world.begin(0, &table, 0);
-    world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+    world.sim.run_until(|| world.status(0, job).sent > 3).expect("it repairs");
     // Node 2 has lost the range by a change that the others have not heard of.
     world.believe_topology(2, 1);
     world.sim.run_for(SECOND / 1_000);
@@ -38,7 +38,7 @@ fn a_repair_begins_again_when_the_topology_version_has_changed_and_the_replicas_
         let table = table("t");
         fill(&world, &table);
         let job = world.begin(0, &table, 0);
-        world.sim.run_until(|| world.status(0, job).told > 3).expect("it repairs");
+        world.sim.run_until(|| world.status(0, job).sent > 3).expect("it repairs");
         world.believe_topology(first, 7);
         world.sim.run_for(SECOND / 10);
         (0..3).for_each(|node| world.believe_topology(node, 7));

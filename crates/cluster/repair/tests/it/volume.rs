@@ -44,7 +44,7 @@ fn little_more_than_the_differing_rows_crosses() {
 
     let (elements, differing) = ((PARTITIONS * ROWS) as u64, (PARTITIONS * ROWS / 100) as u64);
     assert_eq!(
-        (done.differing, done.told),
+        (done.differing, done.sent),
         (differing, differing),
         "each goes to the one node that lacks it"
     );

@@ -82,9 +82,9 @@ impl Files {
         if len == 0 {
             return Ok(Piece { last: true, ..Piece::default() });
         }
-        let told = |error: DiskError| error.to_string();
-        let file = self.file(from.item, &range.path).await.map_err(told)?;
-        let data = file.read_exact_at(range.start + from.offset, len).await.map_err(told)?;
+        let text = |error: DiskError| error.to_string();
+        let file = self.file(from.item, &range.path).await.map_err(text)?;
+        let data = file.read_exact_at(range.start + from.offset, len).await.map_err(text)?;
         if let Some(expected) = range.checksum
             && let Some(found) = self.sum(&from, &data, len as u64 == left)
             && found != expected

@@ -31,8 +31,8 @@ pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result
     let owned = ring::shares(node, keyspace)?;
     let mut all = Vec::new();
     for ((index, of), owns) in view.indexes().zip(view.nodes()).zip(owned) {
-        let told = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::told_load(endpoint));
-        let load = if index == view.own() { Some(own_load as f64) } else { told() };
+        let gossiped_load = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::load_of(endpoint));
+        let load = if index == view.own() { Some(own_load as f64) } else { gossiped_load() };
         // A joining node owns nothing until it has joined.
         let owns = (of.phase != Phase::Joining).then_some(owns);
         all.push(member(of, index == view.own() || of.alive, load, owns));
@@ -48,7 +48,7 @@ pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result
             "rack": text(Key::RACK),
             "up": standing == Some(Standing::Alive),
             "state": "joining",
-            "load": ring::told_load(&joins),
+            "load": ring::load_of(&joins),
             "owns": null,
             "tokens": [],
         }));

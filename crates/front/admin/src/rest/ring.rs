@@ -208,7 +208,7 @@ pub(super) fn by_life(node: &Rc<dyn Node>, alive: bool) -> Value {
 }
 
 /// Bytes on disk, as a node gossips them.
-pub(super) fn told_load(endpoint: &Endpoint) -> Option<f64> {
+pub(super) fn load_of(endpoint: &Endpoint) -> Option<f64> {
     endpoint.text(Key::LOAD)?.parse().ok()
 }
 
@@ -218,12 +218,12 @@ pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     let (view, gossiped) = (node.view(), gossiped(node));
     let mut loads = Vec::new();
     for (index, of) in view.indexes().zip(view.nodes()) {
-        let told = gossiped.get(&of.host).and_then(|(endpoint, _)| told_load(endpoint));
-        let load = if index == view.own() { Some(own as f64) } else { told };
+        let gossiped_value = gossiped.get(&of.host).and_then(|(endpoint, _)| load_of(endpoint));
+        let load = if index == view.own() { Some(own as f64) } else { gossiped_value };
         loads.extend(load.map(|load| pair(name(of), load)));
     }
     for joins in joining(node) {
-        loads.extend(told_load(&joins).map(|load| pair(joins.address.ip(), load)));
+        loads.extend(load_of(&joins).map(|load| pair(joins.address.ip(), load)));
     }
     json!(loads)
 }
@@ -240,10 +240,10 @@ pub(super) fn schema_versions(node: &Rc<dyn Node>) -> Value {
     let (view, gossiped) = (node.view(), gossiped(node));
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (index, of) in view.indexes().zip(view.nodes()) {
-        let told = gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::SCHEMA));
+        let gossiped_value = gossiped.get(&of.host).and_then(|(endpoint, _)| endpoint.text(Key::SCHEMA));
         let version = match (index == view.own(), view.is_alive(index)) {
             (true, _) => own.clone(),
-            (false, true) => told.unwrap_or("UNKNOWN").to_owned(),
+            (false, true) => gossiped_value.unwrap_or("UNKNOWN").to_owned(),
             (false, false) => "UNREACHABLE".to_owned(),
         };
         versions.entry(version).or_default().push(name(of));

@@ -176,9 +176,9 @@ impl<C: Coordinator> NativeFrontend<C> {
         }
         out.prepared(&prepared.metadata);
         self.prepared.put(prepared, &schema);
-        let told = self.on_prepared.borrow().as_ref().map(|listener| listener(keyspace, text));
-        if let Some(told) = told {
-            told.await;
+        let notified = self.on_prepared.borrow().as_ref().map(|listener| listener(keyspace, text));
+        if let Some(notified) = notified {
+            notified.await;
         }
         Ok(())
     }

@@ -48,13 +48,13 @@ pub(crate) struct Change {
     /// Nobody has to ask for it any more.
     pub(crate) over: Rc<Cell<bool>>,
     /// The last answer to a request.
-    pub(crate) told: Rc<RefCell<String>>,
+    pub(crate) progress: Rc<RefCell<String>>,
 }
 
 impl Change {
     /// One that is about to begin.
     pub(crate) fn new(event: RingEvent, subject: usize) -> Self {
-        Self { event, subject, over: Rc::default(), told: Rc::default() }
+        Self { event, subject, over: Rc::default(), progress: Rc::default() }
     }
 }
 

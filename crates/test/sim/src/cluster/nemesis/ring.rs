@@ -163,13 +163,13 @@ impl ClusterDirector {
 
     /// Requests a change again and again, until it has completed.
     fn keep_asking(&mut self, change: &Change, servers: Vec<SocketAddr>, path: String) {
-        let (rt, over, told) = (self.rt.clone(), change.over.clone(), change.told.clone());
+        let (rt, over, progress) = (self.rt.clone(), change.over.clone(), change.progress.clone());
         let mut rng = self.sim.rng(1_000 + self.rng.below(1 << 40));
         let asking = async move {
             while !over.get() {
                 match rest::post(&rt, *pick(&mut rng, &servers), &path).await {
                     Ok(()) => return,
-                    Err(answer) => *told.borrow_mut() = answer,
+                    Err(answer) => *progress.borrow_mut() = answer,
                 }
                 rt.sleep(ASK_PAUSE).await;
             }
@@ -236,11 +236,11 @@ impl ClusterDirector {
         while !self.failed() {
             let Some(problem) = self.ring_problem().await else { break };
             if self.sim.now() - begun > TIME_MAX {
-                let told = self.change.as_ref().map_or_else(String::new, |change| {
-                    format!("; {:?} of node {}: {}", change.event, change.subject, change.told.borrow())
+                let progress = self.change.as_ref().map_or_else(String::new, |change| {
+                    format!("; {:?} of node {}: {}", change.event, change.subject, change.progress.borrow())
                 });
                 let text = format!(
-                    "checker ring: after {TIME_MAX:?} the ring is not the expected one: {problem}{told}"
+                    "checker ring: after {TIME_MAX:?} the ring is not the expected one: {problem}{progress}"
                 );
                 return self.world.borrow_mut().fail(text);
             }
