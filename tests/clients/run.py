@@ -44,6 +44,25 @@ def java():
     return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
 
 
+def aws_java():
+    """Compiled, for the Enhanced Client reads the classes of beans by their names."""
+    folder = os.path.join(HERE, "aws-java")
+
+    def make(path):
+        environment.run(
+            ["mvn", "-q", "-B", "-f", os.path.join(folder, "pom.xml"), "dependency:copy-dependencies",
+             f"-DoutputDirectory={path}", "-DincludeScope=runtime"],
+            "fetching AWS's SDK for Java with Maven",
+        )  # fmt: skip
+        environment.run(
+            ["javac", "-nowarn", "-cp", os.path.join(path, "*"), "-d", path, os.path.join(folder, "Client.java")],
+            "compiling the client of AWS's SDK for Java",
+        )
+
+    path = environment.folder("clients/aws-java", [read("tests/clients/aws-java", name) for name in ("pom.xml", "Client.java")], make)
+    return ["java", "-Xmx384m", "-cp", f"{path}:{os.path.join(path, '*')}", "Client"], {}
+
+
 def zipkin():
     artifact = "io.zipkin:zipkin-server:3.5.1:jar:exec"
 
@@ -107,6 +126,8 @@ CLIENTS = {
     "node": lambda: node("node"),
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
+    "aws-go": lambda: go("aws-go"),
+    "aws-java": aws_java,
     "aws-js": lambda: node("aws-js"),
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
@@ -283,7 +304,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-go", "aws-java", "aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "views", "zipkin")  # fmt: skip
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:

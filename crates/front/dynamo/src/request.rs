@@ -263,3 +263,26 @@ impl Request {
         Ok(self.get("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?)
     }
 }
+/// A number of the parameters of a request: the same for the same parameters, in whatever order their members come. SDKs that keep them
+/// in maps (Go's) send another order each time.
+pub(crate) fn fingerprint(mut parameters: Json) -> u128 {
+    parameters.sort_all_objects();
+    xxhash_rust::xxh3::xxh3_128(parameters.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_members_does_not_count() {
+        let one = json!([{"Put": {"TableName": "t", "Item": {"a": {"S": "1"}, "b": {"L": [{"N": "2"}, {"N": "3"}]}}}}]);
+        let other = json!([{"Put": {"Item": {"b": {"L": [{"N": "2"}, {"N": "3"}]}, "a": {"S": "1"}}, "TableName": "t"}}]);
+        assert_ne!(one.to_string(), other.to_string());
+        assert_eq!(fingerprint(one.clone()), fingerprint(other));
+        let changed = json!([{"Put": {"TableName": "t", "Item": {"a": {"S": "1"}, "b": {"L": [{"N": "3"}, {"N": "2"}]}}}}]);
+        assert_ne!(fingerprint(one), fingerprint(changed), "the order of a list counts");
+    }
+}

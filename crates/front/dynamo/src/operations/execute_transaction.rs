@@ -9,7 +9,7 @@ use super::transact_get_items::Get;
 use super::transact_write_items::{ITEMS_MAX, token, unless_cancelled};
 use super::{Dynamo, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::request::{Request, constraint};
+use crate::request::{Request, constraint, fingerprint};
 use crate::table;
 use crate::transaction::Origin;
 
@@ -64,8 +64,7 @@ impl<C: Coordinator> Dynamo<C> {
             writes.push(write);
         }
         let writes = unless_cancelled(writes)?;
-        let text = Json::Array(list.to_vec()).to_string();
-        let origin = Origin { token, fingerprint: xxhash_rust::xxh3::xxh3_128(text.as_bytes()) };
+        let origin = Origin { token, fingerprint: fingerprint(Json::Array(list.to_vec())) };
         let mut answer = Map::new();
         let consumed = self.write_at_once(&writes, origin, asked).await?;
         answer.insert("Responses".to_owned(), Json::Array(Vec::new()));

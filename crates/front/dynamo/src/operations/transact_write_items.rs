@@ -11,7 +11,7 @@ use super::size::write_units;
 use super::write::{Action, ItemWrite};
 use super::{Dynamo, capacity};
 use crate::error::{ApiError, Result, invalid};
-use crate::request::{Capacity, Request, constraint, place};
+use crate::request::{Capacity, Request, constraint, fingerprint, place};
 use crate::table::{self, RowKey};
 use crate::transaction::{Origin, Participant, Verdict};
 
@@ -101,8 +101,7 @@ impl<C: Coordinator> Dynamo<C> {
         let read = |(at, part)| self.part_to_write(at, part);
         let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         let writes = unless_cancelled(writes)?;
-        let text = Json::Array(list.to_vec()).to_string();
-        let origin = Origin { token, fingerprint: xxhash_rust::xxh3::xxh3_128(text.as_bytes()) };
+        let origin = Origin { token, fingerprint: fingerprint(Json::Array(list.to_vec())) };
         let mut answer = Map::new();
         if let Some(consumed) = self.write_at_once(&writes, origin, asked).await? {
             answer.insert("ConsumedCapacity".to_owned(), consumed);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::request::{Request, constraint, table_name};
+use crate::request::{Request, constraint, fingerprint, table_name};
 use crate::table::ApiTable;
 use crate::transfer::record::{Kind, RECORD_BYTES_MAX, Record, Records};
 use crate::transfer::{TOKEN_MILLIS, Transfers};
@@ -96,8 +96,7 @@ impl<C: Coordinator> Dynamo<C> {
                 "Member must satisfy regular expression pattern: ^[^\\$]+$",
             );
         }
-        let fingerprint = request.without("ClientToken").to_string();
-        let fingerprint = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(fingerprint.as_bytes()));
+        let fingerprint = format!("{:032x}", fingerprint(request.without("ClientToken")));
         let now = self.executor.clock().wall_micros().div_euclid(1000);
         let number = match token {
             Some(token) => crc32fast::hash(token.as_bytes()),
