@@ -18,12 +18,29 @@ use scylla::frame::Compression;
 use scylla::response::PagingState;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
+use scylla::{DeserializeRow, DeserializeValue, SerializeRow, SerializeValue};
 use scylla::value::{
     Counter, CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlValue, CqlVarint, MaybeUnset,
 };
 use uuid::Uuid;
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// A user-defined type.
+#[derive(Debug, PartialEq, SerializeValue, DeserializeValue)]
+struct Place {
+    street: String,
+    number: Option<i32>,
+}
+
+/// A row.
+#[derive(Debug, PartialEq, SerializeRow, DeserializeRow)]
+struct Person {
+    id: Uuid,
+    name: String,
+    places: Vec<Place>,
+    age: Option<i32>,
+}
 
 const PAGED_ROWS: i32 = 10_000;
 
@@ -256,6 +273,26 @@ impl Suite {
         }
     }
 
+    /// Rows, values and user-defined types by the driver's derive macros.
+    async fn macros(&self) -> Outcome {
+        self.run("CREATE TYPE place (street text, number int)").await?;
+        self.run("CREATE TABLE people (id uuid PRIMARY KEY, name text, places list<frozen<place>>, age int)").await?;
+        let person = Person {
+            id: Uuid::new_v4(),
+            name: "Ann".to_owned(),
+            places: vec![Place { street: "Höhe".to_owned(), number: Some(7) }, Place { street: String::new(), number: None }],
+            age: None,
+        };
+        // Bound by name: the order of the statement's columns is another one.
+        let insert = self.session.prepare("INSERT INTO people (age, places, id, name) VALUES (?, ?, ?, ?)").await?;
+        self.session.execute_unpaged(&insert, &person).await?;
+        let select = self.session.prepare("SELECT name, age, id, places FROM people WHERE id = ?").await?;
+        let rows = self.session.execute_unpaged(&select, (person.id,)).await?.into_rows_result()?;
+        equal(rows.single_row::<Person>()?, person, "a row by its struct")?;
+        let stream = self.session.execute_iter(self.session.prepare("SELECT * FROM people").await?, &[]).await?;
+        equal(stream.rows_stream::<Person>()?.try_collect::<Vec<_>>().await?.len(), 1, "rows of a stream")
+    }
+
     async fn compression(&self, compression: Compression) -> Outcome {
         let session = connect(&self.node, Some(compression)).await?;
         session.use_keyspace(&self.keyspace, false).await?;
@@ -369,6 +406,7 @@ async fn main() {
     check!("tracing", suite.tracing());
     check!("warnings", suite.warnings());
     check!("conditions", suite.conditions());
+    check!("macros", suite.macros());
     check!("compression_lz4", suite.compression(Compression::Lz4));
     check!("compression_snappy", suite.compression(Compression::Snappy));
     if suite.is_torc {
