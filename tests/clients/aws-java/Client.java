@@ -2,6 +2,12 @@
 //
 // Beans by their annotations, a secondary index, versions, conditions, batches, transactions, paginators, waiters, documents.
 
+import com.amazonaws.services.dynamodbv2.AcquireLockOptions;
+import com.amazonaws.services.dynamodbv2.AmazonDynamoDBLockClient;
+import com.amazonaws.services.dynamodbv2.AmazonDynamoDBLockClientOptions;
+import com.amazonaws.services.dynamodbv2.CreateDynamoDBTableOptions;
+import com.amazonaws.services.dynamodbv2.LockItem;
+import com.amazonaws.services.dynamodbv2.model.LockCurrentlyUnavailableException;
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
@@ -9,6 +15,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
 import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 import software.amazon.awssdk.enhanced.dynamodb.DynamoDbEnhancedClient;
@@ -40,6 +47,7 @@ import software.amazon.awssdk.regions.Region;
 import software.amazon.awssdk.services.dynamodb.DynamoDbClient;
 import software.amazon.awssdk.services.dynamodb.model.ConditionalCheckFailedException;
 import software.amazon.awssdk.services.dynamodb.model.ProjectionType;
+import software.amazon.awssdk.services.dynamodb.model.ProvisionedThroughput;
 import software.amazon.awssdk.services.dynamodb.model.ResourceNotFoundException;
 import software.amazon.awssdk.services.dynamodb.model.TransactionCanceledException;
 import software.amazon.awssdk.services.dynamodb.waiters.DynamoDbWaiter;
@@ -235,6 +243,38 @@ public class Client {
         equal(read.toJson().replace(" ", ""), EnhancedDocument.fromJson(read.toJson()).toJson().replace(" ", ""), "a document as JSON");
     }
 
+    static AmazonDynamoDBLockClient locks(String table, String owner) {
+        return new AmazonDynamoDBLockClient(AmazonDynamoDBLockClientOptions.builder(client, table).withTimeUnit(TimeUnit.MILLISECONDS)
+            .withLeaseDuration(2_000L).withHeartbeatPeriod(500L).withOwnerName(owner).withCreateHeartbeatBackgroundThread(true).build());
+    }
+
+    /** Amazon's lock client: one owner at a time, a lease that heartbeats extend, a lock whose owner is gone. */
+    static void locks() throws Exception {
+        String table = orders.tableName() + "_locks";
+        AmazonDynamoDBLockClient first = locks(table, "first");
+        AmazonDynamoDBLockClient.createLockTableInDynamoDB(
+            CreateDynamoDBTableOptions.builder(client, ProvisionedThroughput.builder().readCapacityUnits(5L).writeCapacityUnits(5L).build(), table)
+                .build());
+        try (DynamoDbWaiter waiter = DynamoDbWaiter.builder().client(client).build()) {
+            waiter.waitUntilTableExists(request -> request.tableName(table));
+        }
+        AmazonDynamoDBLockClient second = locks(table, "second");
+        AcquireLockOptions soon = AcquireLockOptions.builder("job").withRefreshPeriod(200L).withTimeUnit(TimeUnit.MILLISECONDS)
+            .withAdditionalTimeToWaitForLock(200L).build();
+        LockItem held = first.acquireLock(AcquireLockOptions.builder("job").build());
+        // Longer than the lease: heartbeats have extended it.
+        Thread.sleep(2_500);
+        fails(LockCurrentlyUnavailableException.class, () -> second.acquireLock(
+            AcquireLockOptions.builder("job").withShouldSkipBlockingWait(true).build()));
+        equal(first.releaseLock(held), true, "the release of a lock");
+        LockItem taken = second.acquireLock(soon);
+        equal(taken.getOwnerName(), "second", "the owner of a lock");
+        equal(first.getLock("job", java.util.Optional.empty()).get().getOwnerName(), "second", "the owner as another one sees it");
+        second.close();
+        first.close();
+        client.deleteTable(request -> request.tableName(table));
+    }
+
     static void drop() {
         orders.deleteTable();
         try (DynamoDbWaiter waiter = DynamoDbWaiter.builder().client(client).build()) {
@@ -269,6 +309,7 @@ public class Client {
         note("queries", Client::queries);
         note("transactions", Client::transactions);
         note("documents", Client::documents);
+        note("locks", Client::locks);
         note("drop", Client::drop);
         System.out.println(passed + " passed, " + failed + " failed");
         System.exit(failed == 0 ? 0 : 1);
