@@ -6,7 +6,6 @@
 //! query asks all memtables and SSTables for the places of a term, reads the rows there and looks again, because a newer
 //! version may have another value (docs/design/index.md).
 
-mod analysis;
 mod attached;
 mod build;
 mod definition;
@@ -18,7 +17,6 @@ mod query;
 mod search;
 mod vectors;
 
-pub use analysis::{ANALYSIS_OPTIONS, Analysis, delimiter_of, parts};
 pub use attached::{IndexFile, MemoryIndex};
 pub use build::IndexBuilder;
 pub use definition::{Definition, ENTRY_OPTION};

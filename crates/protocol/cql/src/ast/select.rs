@@ -206,6 +206,8 @@ pub enum Predicate {
     },
     /// `LIKE term`.
     Like(Term),
+    /// `: term`, DataStax's match of an analyzed text.
+    Matches(Term),
     /// `IS NOT NULL`.
     IsNotNull,
     /// `IS NULL`: only in the IF of a transaction.

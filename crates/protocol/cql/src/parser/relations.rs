@@ -90,7 +90,11 @@ impl Parser<'_> {
                 self.advance();
                 self.in_values(true)?
             }
-            _ => self.comparison_or(&["BETWEEN", "LIKE", "IS", "CONTAINS", "IN", "NOT", "'['"])?,
+            Kind::Colon => {
+                self.advance();
+                Predicate::Matches(self.term()?)
+            }
+            _ => self.comparison_or(&["BETWEEN", "LIKE", "IS", "CONTAINS", "IN", "NOT", "'['", "':'"])?,
         };
         Ok((Target::Column(column), predicate))
     }

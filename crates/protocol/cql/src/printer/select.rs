@@ -223,6 +223,10 @@ impl Printer {
                 self.push(" LIKE ");
                 self.term(term);
             }
+            Predicate::Matches(term) => {
+                self.push(" : ");
+                self.term(term);
+            }
             Predicate::IsNotNull => self.push(" IS NOT NULL"),
             Predicate::IsNull => self.push(" IS NULL"),
             Predicate::Expression(term) => {

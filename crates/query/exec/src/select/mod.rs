@@ -10,6 +10,7 @@ mod reduce;
 pub mod run;
 pub mod selection;
 mod sort;
+mod spots;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ pub mod like;
 mod multi;
 mod relation;
 pub mod rows;
+pub mod texts;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
@@ -267,13 +268,10 @@ impl<'a> Collector<'_, 'a> {
             Predicate::Contains { negated, key, value } => self.contains(column, *negated, *key, value),
             Predicate::Like(term) => {
                 let pattern = self.resolver.term(term, &receiver)?;
-                if self.statement.is_select() && index::has_patterns(self.table, column) {
-                    let test = Test::Like(pattern);
-                    let test = match index::delimiter(self.table, column) {
-                        None => test,
-                        Some(delimiter) => Test::Parts(delimiter, Box::new(test)),
-                    };
-                    self.filter(column, test);
+                if self.statement.is_select()
+                    && let Some(texts) = index::like_texts(self.table, column)
+                {
+                    self.filter(column, Test::Like(texts, pattern));
                     return Ok(());
                 }
                 if self.statement.filtering() && matches!(column.ty, CqlType::Text | CqlType::Ascii) {
@@ -286,10 +284,29 @@ impl<'a> Collector<'_, 'a> {
                     term_text(term)
                 )
             }
+            Predicate::Matches(term) => self.analyzed(column, term),
             Predicate::IsNotNull => invalid!("Unsupported restriction: {} IS NOT NULL", column.name),
             Predicate::IsNull => invalid!("Unsupported restriction: {} IS NULL", column.name),
             Predicate::Expression(_) => Err(ExecError::unsupported("expr()")),
         }
+    }
+
+    /// `:`, which is `=` of a column whose texts an index of SAI analyzes.
+    fn analyzed(&mut self, column: &Column, term: &Term) -> Result<()> {
+        if !self.statement.is_select() {
+            return invalid!("{} does not support the analyzer operator (:)", self.statement.name());
+        }
+        let Some(text) = index::analysis_of(self.table, column, IndexedPart::Whole) else {
+            return invalid!(
+                "The analyzer operator (:) requires an index of SAI that analyzes the column. {} : {} is not valid.",
+                column.name,
+                term_text(term)
+            );
+        };
+        let value = self.resolver.term(term, &Receiver::column(column))?;
+        let test = Test::Compare(ComparisonOperator::Equal, value);
+        self.filter(column, test.analyzed_by(Some(text)));
+        Ok(())
     }
 
     /// The ends of BETWEEN, which may be written in either order.
@@ -558,12 +575,12 @@ impl<'a> Collector<'_, 'a> {
     }
 
     fn filter_singles(&mut self, column: &Column, singles: Vec<Single>) {
-        let analysis = index::analysis_of(self.table, column, IndexedPart::Whole);
+        let text = index::analysis_of(self.table, column, IndexedPart::Whole);
         for single in singles {
             let test = match single {
                 Single::Equal(expr) => {
                     let test = Test::Compare(ComparisonOperator::Equal, expr);
-                    test.analyzed_by(analysis)
+                    test.analyzed_by(text.clone())
                 }
                 Single::Slice(operator, expr) => Test::Compare(operator, expr),
                 Single::In(choice) => Test::In(choice),

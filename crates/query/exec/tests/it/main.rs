@@ -1,5 +1,6 @@
 //! Statements against a table in memory: golden tables of statements and their results.
 
+mod analyzers;
 mod cdc;
 mod constraints;
 mod fragments;

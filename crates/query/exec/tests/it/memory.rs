@@ -326,10 +326,17 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
         })
     };
     let of_row = |row: &Row| match row.column(column.id) {
-        Some(ColumnData::Simple(cell)) => match replica::delimiter_of(&index.options) {
-            None => within(&column.ty, &cell.value),
-            Some(delimiter) => replica::parts(&cell.value, delimiter).any(|part| within(&column.ty, part)),
-        },
+        Some(ColumnData::Simple(cell)) => {
+            let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
+            match text::IndexText::of_index(index.class.as_deref(), &index.options, is_text) {
+                None => within(&column.ty, &cell.value),
+                Some(text) => {
+                    let mut is_found = false;
+                    text.index.indexed(&cell.value, |term| is_found |= within(&column.ty, term));
+                    is_found
+                }
+            }
+        }
         Some(ColumnData::Complex(complex)) => of_elements(complex),
         None => false,
     };

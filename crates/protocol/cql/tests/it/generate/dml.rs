@@ -45,12 +45,13 @@ fn relation(e: &mut Entropy) -> Relation {
 }
 
 fn column_predicate(e: &mut Entropy) -> Predicate {
-    match e.below(6) {
+    match e.below(7) {
         0 => Predicate::Compare(comparison(e), term(e)),
         1 => Predicate::In { negated: e.chance(), values: in_values(e, term) },
         2 => Predicate::Between(term(e), term(e)),
         3 => Predicate::Contains { negated: e.chance(), key: e.chance(), value: term(e) },
         4 => Predicate::Like(term(e)),
+        5 => Predicate::Matches(term(e)),
         _ => Predicate::IsNotNull,
     }
 }
