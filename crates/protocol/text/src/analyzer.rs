@@ -96,6 +96,19 @@ impl Analyzer {
         }
     }
 
+    /// A word as terms are folded, neither stemmed nor left out: the beginning of terms, or one that they are near to.
+    pub fn fold_word(&self, word: &str) -> String {
+        let mut folded = Cow::Borrowed(word);
+        if let Kind::Words(Words { filters, .. }) = &self.kind {
+            for filter in filters {
+                if let Filter::Fold(folding) = filter {
+                    folded = Cow::Owned(folding.apply_text(&folded).into_owned());
+                }
+            }
+        }
+        folded.into_owned()
+    }
+
     /// The terms of a text, one behind the other.
     pub fn terms_of(&self, value: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();

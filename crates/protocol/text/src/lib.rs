@@ -6,17 +6,21 @@
 mod analyzer;
 mod filter;
 mod folding;
+mod fulltext;
 mod index;
 mod json;
 mod language;
+mod query;
 mod sasi;
 mod stop;
 mod tokenizer;
 
 pub use analyzer::{Analyzer, GRAM_LEN, TERMS_MAX, grams_of};
 pub use folding::{Case, FOLDING_OPTIONS, Folding};
+pub use fulltext::{FULLTEXT_ANALYZERS, FULLTEXT_CLASS, FullText};
 pub use index::{IndexText, SASI_CLASS};
 pub use json::ANALYZER_OPTIONS;
+pub use query::{Document, Hit, LEAVES_MAX, Leaf, QUERY_LEN_MAX, QueryError, Statistics, TextQuery};
 pub use sasi::{Sasi, SasiMode};
 
 /// Options of an analyzer that mean none.

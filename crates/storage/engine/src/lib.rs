@@ -71,8 +71,8 @@ pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use index::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery, Place, Predicate,
-    Similarity,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
+    Place, Predicate, Similarity, TextStatistics,
 };
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use maintain::finish_drop;

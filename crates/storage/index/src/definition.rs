@@ -3,7 +3,7 @@
 use hnsw::Quantised;
 use mutation::{Clustering, ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
-use text::{Analyzer, IndexText};
+use text::{Analyzer, FULLTEXT_CLASS, FullText, IndexText};
 use types::CqlType;
 
 use crate::Predicate;
@@ -28,6 +28,8 @@ pub struct Definition {
     entry: Option<String>,
     /// How texts become terms; none when they are terms as they are.
     analyzer: Option<Analyzer>,
+    /// Of an index of full text, how texts become terms.
+    fulltext: Option<FullText>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
     /// Of such an index, candidates that a search holds at least.
@@ -60,6 +62,12 @@ pub const ENTRY_OPTION: &str = "entry";
 fn number(index: &Index, name: &str, otherwise: usize, max: usize) -> usize {
     let value = index.options.get(name).and_then(|value| value.parse().ok());
     value.unwrap_or(otherwise).clamp(1, max)
+}
+
+/// How the texts of an index of full text become terms; none of another index.
+fn fulltext_of(index: &Index) -> Option<FullText> {
+    let is_one = index.class.as_deref().is_some_and(|class| class.eq_ignore_ascii_case(FULLTEXT_CLASS));
+    is_one.then(|| FullText::of(&index.options).ok()).flatten()
 }
 
 /// How the texts of a column become terms.
@@ -115,10 +123,16 @@ impl Definition {
             part: target.part,
             ty: column.ty.clone(),
             analyzer: analyzer_of(index, &column.ty, target.part),
+            fulltext: fulltext_of(index),
             vectors: vector_options(index, &column.ty, target.part),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
+    }
+
+    /// How texts become terms, of an index of full text.
+    pub(crate) fn fulltext(&self) -> Option<&FullText> {
+        self.fulltext.as_ref()
     }
 
     /// How graphs are built, of an index on vectors.
@@ -141,13 +155,16 @@ impl Definition {
 
     /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry, analyzer, vectors, .. } = self;
+        let Self { name, column, kind, position, part, ty, entry, analyzer, fulltext, vectors, .. } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
         }
         if let Some(analyzer) = analyzer {
             text.push_str(&analyzer.describe());
+        }
+        if let Some(FullText { analyzer, has_positions }) = fulltext {
+            text.push_str(&format!("|full text{}|{has_positions}", analyzer.describe()));
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
@@ -272,7 +289,7 @@ impl Definition {
     }
 
     /// Hands each indexed value of a version of a row to `take`, of entries the key and the value.
-    fn values_of(
+    pub(crate) fn values_of(
         &self,
         table: &Table,
         key: &DecoratedKey,

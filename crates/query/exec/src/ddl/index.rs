@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cluster::SchemaEdit;
 use cql::ast::{CreateIndex, Ident, IndexTarget as TargetAst};
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
-use text::{ANALYZER_OPTIONS, AnalyzerError, FOLDING_OPTIONS, IndexText, Sasi};
+use text::{ANALYZER_OPTIONS, AnalyzerError, FOLDING_OPTIONS, FullText, IndexText, Sasi};
 use types::CqlType;
 
 use super::option_value::map;
@@ -13,7 +13,7 @@ use super::{DdlContext, Outcome, check_not_system, vectors};
 use crate::error::{ExecError, Result, config, invalid, shown};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
-use crate::where_clause::index::{Family, LOCAL, is_vector};
+use crate::where_clause::index::{Family, LOCAL, is_vector, of_texts};
 
 /// The longest name of an index, which is a directory.
 const NAME_LEN_MAX: usize = 255;
@@ -99,6 +99,7 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
         Family::StorageAttached => check_storage_attached(&index, table)?,
         Family::Sasi => warnings = check_sasi(&index, table)?,
         Family::Vector => vectors::check_class(&index, table)?,
+        Family::FullText => check_fulltext(&index, table)?,
     }
     for target in &index.targets {
         vectors::check(table, target, &index, implementation.family)?;
@@ -423,5 +424,32 @@ fn check_sasi(index: &Index, table: &Table) -> Result<Vec<String>> {
             })
             .collect()),
         Err(error) => Err(refused(error, ExecError::Config)),
+    }
+}
+
+/// The rules of ScyllaDB for indexes of full text.
+fn check_fulltext(index: &Index, table: &Table) -> Result<()> {
+    let [target] = index.targets.as_slice() else {
+        return invalid!("Fulltext index must have exactly one target column");
+    };
+    let column = table.column(&target.column).expect("targets are columns");
+    if !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+        return invalid!(
+            "Fulltext index is only supported on text, varchar, or ascii columns, but column {} has an incompatible type",
+            column.name
+        );
+    }
+    if column.kind != ColumnKind::Regular {
+        return invalid!(
+            "Fulltext index is only supported on regular columns, but column {} is static or of the primary key",
+            column.name
+        );
+    }
+    if let Some(other) = of_texts(table, column) {
+        return invalid!("The texts of column {} have index {} already", column.name, other.name);
+    }
+    match FullText::of(&index.options) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(error, ExecError::Invalid)),
     }
 }

@@ -29,6 +29,8 @@ pub enum Family {
     Sasi,
     /// ScyllaDB's indexes on vectors.
     Vector,
+    /// ScyllaDB's indexes of full text.
+    FullText,
 }
 
 /// The class of ScyllaDB's indexes on vectors.
@@ -46,6 +48,9 @@ impl Family {
         if class.eq_ignore_ascii_case(VECTOR) {
             return Some(Self::Vector);
         }
+        if class.eq_ignore_ascii_case(text::FULLTEXT_CLASS) {
+            return Some(Self::FullText);
+        }
         (class == text::SASI_CLASS).then_some(Self::Sasi)
     }
 
@@ -53,7 +58,7 @@ impl Family {
     fn orders(self, ty: &CqlType) -> bool {
         let plain = !(ty.is_collection() || ty.is_tuple() || ty.is_udt() || is_vector(ty));
         match self {
-            Self::Local | Self::Vector => false,
+            Self::Local | Self::Vector | Self::FullText => false,
             Self::StorageAttached => {
                 plain && !matches!(ty, CqlType::Text | CqlType::Ascii | CqlType::Boolean | CqlType::Uuid)
             }
@@ -128,7 +133,7 @@ impl Condition {
     /// The question to an index of the column; none when it does not find the condition.
     fn wanted(&self, index: &Index, column: &Column) -> Option<Wanted> {
         let part = index.targets.iter().find(|target| target.column == column.name)?.part;
-        let family = Family::of_class(index.class.as_deref())?;
+        let family = Family::of_class(index.class.as_deref()).filter(|family| *family != Family::FullText)?;
         let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full) && !is_vector(&column.ty);
         let equal =
             |value: &Expr| match index_text(index, column, part).filter(|text| text.index.is_tokenizing()) {
@@ -190,7 +195,7 @@ pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<
         let finds_equal = match Family::of_class(index.class.as_deref())? {
             Family::StorageAttached => true,
             Family::Sasi => !text.index.is_tokenizing(),
-            Family::Local | Family::Vector => false,
+            Family::Local | Family::Vector | Family::FullText => false,
         };
         finds_equal.then(|| Arc::new(text))
     };
@@ -204,6 +209,14 @@ pub fn of_vectors<'a>(table: &'a Table, column: &Column) -> Option<&'a Index> {
         _ => false,
     };
     table.indexes.values().filter(|_| is_float_vector(&column.ty)).find(is_on)
+}
+
+/// The index of full text of a column.
+pub fn of_texts<'a>(table: &'a Table, column: &Column) -> Option<&'a Index> {
+    let is_on = |index: &&Index| {
+        Family::of_class(index.class.as_deref()) == Some(Family::FullText) && index.depends_on(&column.name)
+    };
+    table.indexes.values().find(is_on)
 }
 
 /// Whether values are vectors that an index may be on.

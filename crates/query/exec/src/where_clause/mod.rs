@@ -53,6 +53,8 @@ pub struct Restrictions {
     pub uses_index: bool,
     /// The index that finds the rows.
     pub index: Option<IndexAccess>,
+    /// The column and the query of `BM25(column, query) > 0`.
+    pub relevance: Option<(String, Expr)>,
 }
 
 impl Restrictions {
@@ -102,6 +104,7 @@ struct Collector<'r, 'a> {
     filters: Vec<Filter>,
     /// Whether an index finds one of the restrictions: the others may filter its rows.
     has_index: bool,
+    relevance: Option<(String, Expr)>,
 }
 
 /// Which statement the clause belongs to: modifications allow less.
@@ -111,7 +114,7 @@ pub enum StatementKind {
     Select {
         /// `ALLOW FILTERING`, or a table that is always filtered.
         filtering: bool,
-        /// Rows are ordered by ANN OF.
+        /// Rows are ordered by ANN OF or BM25.
         nearest: bool,
     },
     /// UPDATE.
@@ -171,6 +174,7 @@ pub fn resolve(
         token: None,
         filters: Vec::new(),
         has_index: false,
+        relevance: None,
     };
     for relation in relations {
         collector.add(relation)?;
@@ -204,7 +208,28 @@ impl<'a> Collector<'_, 'a> {
                 Err(ExecError::unsupported(format_args!("An expression on index {}", name.name)))
             }
             Target::Reference(_) => Err(ExecError::unsupported("A reference to a row of a transaction")),
+            Target::Relevance(name, query) => self.relevance(&name.name, query, &relation.predicate),
         }
+    }
+
+    /// `BM25(column, query) > 0`.
+    fn relevance(&mut self, name: &str, query: &Term, predicate: &Predicate) -> Result<()> {
+        let column = self.resolver.column(name)?;
+        let is_positive = matches!(predicate, Predicate::Compare(ComparisonOperator::Greater, zero) if term_text(zero) == "0");
+        if !is_positive {
+            return invalid!("BM25() in the WHERE clause must be compared as BM25({name}, query) > 0");
+        }
+        if self.relevance.is_some() {
+            return invalid!("BM25() can be in the WHERE clause once");
+        }
+        if !matches!(self.statement, StatementKind::Select { nearest: true, .. }) {
+            return invalid!(
+                "BM25() in the WHERE clause requires ORDER BY BM25() on the same column with the same query"
+            );
+        }
+        let query = self.resolver.term(query, &Receiver::column(column))?;
+        self.relevance = Some((name.to_owned(), query));
+        Ok(())
     }
 
     fn check_comparable(&self, column: &Column, operator: &str) -> Result<()> {
@@ -430,7 +455,8 @@ impl<'a> Collector<'_, 'a> {
     }
 
     fn finish(mut self) -> Result<Restrictions> {
-        let mut out = Restrictions { token: self.token.take(), ..Restrictions::default() };
+        let (token, relevance) = (self.token.take(), self.relevance.take());
+        let mut out = Restrictions { token, relevance, ..Restrictions::default() };
         let table = self.table;
         let restrictions = match self.statement.is_select() && !table.indexes.is_empty() {
             true => Restriction::collect(table, &self.singles, &self.multis, &self.filters),

@@ -4,6 +4,7 @@ mod analyzers;
 mod cdc;
 mod constraints;
 mod fragments;
+mod fulltext;
 mod functions;
 mod fuzz;
 mod golden;
