@@ -116,6 +116,7 @@ CLIENTS = {
     "cqlsh": lambda: python("cqlsh", ["cqlsh==6.2.2"], "cqlsh/client.py"),
     "python": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/client.py"),
     "vectors": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/vectors.py"),
+    "texts": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/texts.py"),
     "views": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/views.py"),
     "cdc": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cdc.py"),
     "cqlengine": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "python/cqlengine.py"),
@@ -305,7 +306,7 @@ def main():
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
     torc_only = ("aws-go", "aws-java", "aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
-                 "streams", "views", "zipkin")  # fmt: skip
+                 "streams", "texts", "views", "zipkin")  # fmt: skip
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

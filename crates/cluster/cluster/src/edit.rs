@@ -121,6 +121,21 @@ impl SchemaEdit {
         matches!(self, Self::PutTable(table) if table.indexes.values().any(|index| index.local))
     }
 
+    /// Whether it has an index with an analyzer that makes words of texts, or with one of SASI that is not of its first ones.
+    pub(crate) fn is_about_analyzers(&self) -> bool {
+        let is_new = |index: &schema::Index| {
+            let option = |name: &str| index.options.get(name);
+            let class = option("analyzer_class");
+            index.class.as_deref().is_some_and(|class| class.eq_ignore_ascii_case("fulltext_index"))
+                || option("index_analyzer").is_some()
+                || option("mode").is_some_and(|mode| !mode.eq_ignore_ascii_case("PREFIX"))
+                || class.is_some_and(|class| !class.ends_with("DelimiterAnalyzer"))
+                || class.is_none()
+                    && option("analyzed").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        };
+        matches!(self, Self::PutTable(table) if table.indexes.values().any(is_new))
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

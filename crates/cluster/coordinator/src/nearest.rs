@@ -1,4 +1,4 @@
-//! Searches for the nearest vectors of a table: of nodes that together have each token as often as the consistency level asks.
+//! Searches for the nearest vectors, or the most relevant texts, of a table: of nodes that together have each token as often as the consistency level asks.
 //!
 //! A node searches all that it has, regardless of the ranges of the others: a graph is walked through once, and not once for
 //! each range. So a place may come from several nodes, or from one that has lost it; the rows are read afterwards from their replicas.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mutation::PartitionRange;
-use replica::{Candidate, NearestQuery, nearest_codec};
+use replica::{Candidate, Candidates, NearestQuery, NearestTo, nearest_codec};
 use rpc::Verb;
 use rt::Instant;
 use schema::Table;
@@ -25,10 +25,10 @@ use crate::reader::{ReadOptions, Reader};
 use crate::{Consistency, Coordinator, RequestError};
 
 /// The answers of the nodes that were asked.
-type Answers = BTreeMap<NodeIndex, Result<Vec<Candidate>, PeerError>>;
+type Answers = BTreeMap<NodeIndex, Result<Candidates, PeerError>>;
 
 impl Coordinator {
-    /// The places of a table whose vectors are nearest to one, nearest first; each of them once.
+    /// The places of a table whose vectors are nearest to one, nearest first, or whose texts are the most relevant; each of them once.
     ///
     /// # Errors
     /// As of a read, and when the index is not there or not built yet on a replica.
@@ -38,7 +38,7 @@ impl Coordinator {
         query: &Arc<NearestQuery>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> Result<Vec<Candidate>, RequestError> {
+    ) -> Result<Candidates, RequestError> {
         let context = self.context();
         match context.maps().kind(table)? {
             Kind::Computed => Err(RequestError::Invalid("Virtual tables have no indexes".to_owned())),
@@ -46,7 +46,7 @@ impl Coordinator {
             Kind::Local | Kind::Replicated => {
                 let mut search = Nearest { context, table, query };
                 let found = search.run(ReadOptions { consistency, deadline }).await?;
-                context.record(|| format!("Index {} found {} candidates", query.index, found.len()));
+                context.record(|| format!("Index {} found {} candidates", query.index, found.places.len()));
                 Ok(found)
             }
         }
@@ -60,7 +60,7 @@ struct Nearest<'a> {
 }
 
 impl Nearest<'_> {
-    async fn run(&mut self, options: ReadOptions) -> Result<Vec<Candidate>, RequestError> {
+    async fn run(&mut self, options: ReadOptions) -> Result<Candidates, RequestError> {
         loop {
             let reader = Reader::new(self.context, self.context.maps().of(self.table)?, options);
             let ReadOptions { consistency, deadline } = options;
@@ -75,7 +75,7 @@ impl Nearest<'_> {
     }
 
     /// Asks as few nodes as are enough, and others for those that fail.
-    async fn ask(&self, reader: &Reader<'_>) -> Result<Vec<Candidate>, RequestError> {
+    async fn ask(&self, reader: &Reader<'_>) -> Result<Candidates, RequestError> {
         let view = &*reader.erm.view;
         let parts = parts(reader.erm.placement.now(), &PartitionRange::all(), None);
         let parts: Vec<Replicas> = parts.into_iter().map(|(_, replicas)| replicas).collect();
@@ -111,19 +111,27 @@ impl Nearest<'_> {
             assert_eq!(answers.len(), count, "a node is queried once");
             assert!(count <= view.nodes().len(), "only nodes of the view are queried");
         }
-        let mut found: Vec<Candidate> = answers.into_values().flatten().flatten().collect();
-        Candidate::keep_nearest(&mut found, self.query.count);
-        assert!(found.len() <= self.query.count, "a search finds at most as many rows as are requested");
+        let mut found = Candidates::default();
+        answers.into_values().flatten().for_each(|answer| found.add(answer));
+        Candidate::keep_nearest(&mut found.places, self.query.count);
+        assert!(
+            found.places.len() <= self.query.count,
+            "a search finds at most as many rows as are requested"
+        );
         Ok(found)
     }
 
-    async fn ask_node(&self, reader: &Reader<'_>, node: NodeIndex) -> Result<Vec<Candidate>, PeerError> {
+    async fn ask_node(&self, reader: &Reader<'_>, node: NodeIndex) -> Result<Candidates, PeerError> {
         let (context, view, deadline) = (self.context, &*reader.erm.view, reader.options.deadline);
         if node == view.own() {
             let _under_way = Admission(&context).admit_own(view)?;
             return context.here(deadline, context.replica().nearest(self.table.id, self.query)).await;
         }
-        let mut body = stamp(view, 64 + self.query.vector.len() * 4);
+        let len = match &self.query.to {
+            NearestTo::Vector(vector) => vector.len() * 4,
+            NearestTo::Text(text) => text.len(),
+        };
+        let mut body = stamp(view, 64 + len);
         nearest_codec::encode_query(self.table.id, self.query, &mut body);
         let answer =
             context.remote().call(view.first_shard(node), Verb::Nearest, body.into(), deadline).await?;

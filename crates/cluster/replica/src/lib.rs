@@ -25,8 +25,8 @@ mod trace;
 mod traced;
 
 pub use engine::{
-    ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
-    Place, Predicate, Similarity, delimiter_of, parts,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
+    Place, Predicate, Similarity, TextStatistics,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::{
-    Candidate, EngineStats, FragmentsPage, FragmentsRead, LocalFigures, Marked, NearestQuery,
+    Candidates, EngineStats, FragmentsPage, FragmentsRead, LocalFigures, Marked, NearestQuery,
     RepairedWatermark, Sampled, TableHistograms, TableSize, TokenSpan,
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Repaired};
@@ -69,7 +69,7 @@ rt::shard_calls! {
             -> (Result<ReadPage, ReplicaError>, Vec<TraceEvent>),
         /// Look for the nearest vectors that the shard has.
         #[derive(Clone, Debug)]
-        Nearest { table: TableId, query: Arc<NearestQuery> } -> Result<Vec<Candidate>, ReplicaError>,
+        Nearest { table: TableId, query: Arc<NearestQuery> } -> Result<Candidates, ReplicaError>,
         /// Apply updates of partitions that the shard owns, all or none; with the steps where they are recorded.
         #[derive(Debug)]
         Apply { write: engine::Write, is_traced: bool } -> (Result<(), ReplicaError>, Vec<TraceEvent>),

@@ -10,7 +10,7 @@ use coordinator::{
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Row, Timestamp};
 use replica::{
-    Candidate, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize,
+    Candidates, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize,
     TraceLog,
 };
 use rt::Instant;
@@ -101,7 +101,7 @@ pub trait Coordinator: Sized + 'static {
         query: &Arc<NearestQuery>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Vec<Candidate>, RequestError>>;
+    ) -> impl Future<Output = Result<Candidates, RequestError>>;
 
     /// Writes; all or none of the partitions when the kind is a logged batch.
     ///
@@ -237,7 +237,7 @@ impl Coordinator for coordinator::Coordinator {
         query: &Arc<NearestQuery>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> Result<Vec<Candidate>, RequestError> {
+    ) -> Result<Candidates, RequestError> {
         coordinator::Coordinator::nearest(self, table, query, consistency, deadline).await
     }
 

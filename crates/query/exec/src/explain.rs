@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::select::SelectPlan;
 use crate::select::selection::Outputs;
 use crate::where_clause::access::{AccessPath, KeyAccess, RangeAccess};
-use crate::where_clause::access::{IndexAccess, IndexScope, Wanted};
+use crate::where_clause::access::{IndexAccess, IndexPart, IndexScope, Wanted};
 use crate::where_clause::choice::{Choice, TupleChoice, TupleValue};
 use crate::where_clause::filter::{Filter, Test};
 use crate::where_clause::rows::{RowRestriction, SliceEnd, TokenRange};
@@ -208,27 +208,33 @@ fn range(access: &RangeAccess, table: &Table) -> Vec<String> {
 }
 
 fn index(access: &IndexAccess, table: &Table) -> Vec<String> {
-    let column = &access.column;
-    let end = |sign: &str, end: &Option<(Expr, bool)>| {
-        let (value, included) = end.as_ref()?;
-        Some(format!("{column} {sign}{} {}", if *included { "=" } else { "" }, expr(value, table)))
-    };
-    let wanted = match &access.wanted {
-        Wanted::Equal(value) => format!("{column} has {}", expr(value, table)),
-        Wanted::Entry(key, value) => format!("{column}[{}] = {}", expr(key, table), expr(value, table)),
-        Wanted::Like(pattern) => format!("{column} like {}", expr(pattern, table)),
-        Wanted::Slice { from, to } => {
-            let ends = [end(">", from), end("<", to)];
-            ends.into_iter().flatten().collect::<Vec<_>>().join(" and ")
-        }
-    };
     let places = if access.partitions { "partitions" } else { "rows" };
-    let mut parts = vec![format!("{places} of {} where {wanted}", access.index)];
+    let of_part = |part: &IndexPart| format!("{} where {}", part.index, wanted(part, table));
+    let indexes: Vec<String> = access.parts.iter().map(of_part).collect();
+    let mut parts = vec![format!("{places} of {}", indexes.join(" and "))];
     parts.extend(match &access.within {
         IndexScope::Range(access) => range(access, table),
         IndexScope::Partition(access) => keys(access, table),
     });
     parts
+}
+
+fn wanted(part: &IndexPart, table: &Table) -> String {
+    let column = &part.column;
+    let end = |sign: &str, end: &Option<(Expr, bool)>| {
+        let (value, included) = end.as_ref()?;
+        Some(format!("{column} {sign}{} {}", if *included { "=" } else { "" }, expr(value, table)))
+    };
+    match &part.wanted {
+        Wanted::Equal(value) => format!("{column} has {}", expr(value, table)),
+        Wanted::Terms(_, value) => format!("{column} has the terms of {}", expr(value, table)),
+        Wanted::Entry(key, value) => format!("{column}[{}] = {}", expr(key, table), expr(value, table)),
+        Wanted::Like(_, pattern) => format!("{column} like {}", expr(pattern, table)),
+        Wanted::Slice { from, to } => {
+            let ends = [end(">", from), end("<", to)];
+            ends.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+        }
+    }
 }
 
 fn token(range: &TokenRange, table: &Table) -> String {
@@ -313,10 +319,9 @@ fn test(name: &str, test: &Test, table: &Table) -> String {
         Test::Contains(value) => format!("contains {}", expr(value, table)),
         Test::ContainsKey(value) => format!("contains key {}", expr(value, table)),
         Test::SameAs(_) => "is that of the base".to_owned(),
-        Test::Like(pattern) => format!("like {}", expr(pattern, table)),
+        Test::Like(_, pattern) => format!("like {}", expr(pattern, table)),
         Test::Matches(pattern) => format!("matches {}", expr(pattern, table)),
         Test::Analyzed(_, inner) => return format!("{} (analyzed)", self::test(name, inner, table)),
-        Test::Parts(_, inner) => return format!("a part of {}", self::test(name, inner, table)),
         Test::Not(inner) => return format!("not {}", self::test(name, inner, table)),
         Test::Element { key, test, .. } => {
             return self::test(&format!("{name}[{}]", expr(key, table)), test, table);

@@ -17,8 +17,8 @@ use crate::read::ReadSources;
 use crate::read_request::Read;
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
-    Candidate, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError, ReadError,
-    Sampled, TableSize, TableStats, WriteError,
+    Candidates, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError,
+    ReadError, Sampled, TableSize, TableStats, WriteError,
 };
 
 impl Engine {
@@ -79,12 +79,12 @@ impl Engine {
         self.0.read(read)
     }
 
-    /// The places of this shard's part of a table whose vectors are nearest to one, nearest first.
+    /// The places of this shard's part of a table whose vectors are nearest to one, nearest first, or whose texts are the most relevant.
     ///
     /// # Errors
     /// [`ReadError::IndexUnavailable`] while the index is being built; when the index is not one of such vectors; when the table is not
     /// there, part of it is damaged, or the disk fails.
-    pub async fn nearest(&self, table: TableId, query: &NearestQuery) -> Result<Vec<Candidate>, ReadError> {
+    pub async fn nearest(&self, table: TableId, query: &NearestQuery) -> Result<Candidates, ReadError> {
         self.0.admit_read()?;
         self.0.nearest(table, query).await
     }

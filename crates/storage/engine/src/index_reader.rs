@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use index::{
-    Candidate, Definition, IndexFile, IndexFileError, IndexQuery, MemoryIndex, NearestQuery, NearestSearch,
+    Candidates, Definition, IndexFile, IndexFileError, IndexQuery, MemoryIndex, NearestQuery, NearestSearch,
     Place, Search, SearchError,
 };
 use mutation::{
@@ -97,13 +97,22 @@ impl Inner {
         &self,
         table: TableId,
         query: &NearestQuery,
-    ) -> Result<Vec<Candidate>, ReadError> {
+    ) -> Result<Candidates, ReadError> {
         let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
         let all = PartitionRange::all();
         store.damages.refuse(&all)?;
         let sources = Sources::of(&store, &query.index, &all)?;
         let refused = |error| refused(&query.index, error);
         let mut search = NearestSearch::new(&sources.definition, query).map_err(refused)?;
+        if search.needs_figures() {
+            for memtable in &sources.memtables {
+                search.measure_memory(memtable).await;
+            }
+            for (live, file) in &sources.files {
+                let measured = search.measure_file(file).await;
+                measured.map_err(|error| self.index_broke(live, file, error))?;
+            }
+        }
         for memtable in &sources.memtables {
             search.ask_memory(memtable).await;
         }

@@ -73,8 +73,8 @@ pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use index::{
-    ANALYSIS_OPTIONS, Analysis, BEAM_MAX, CONNECTIONS_MAX, Candidate, ENTRY_OPTION, IndexQuery, NearestQuery,
-    Place, Predicate, Similarity, delimiter_of, parts,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
+    Place, Predicate, Similarity, TextStatistics,
 };
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use maintain::finish_drop;

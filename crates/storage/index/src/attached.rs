@@ -1,4 +1,4 @@
-//! The parts of an index that memtables and SSTables have: terms, or vectors.
+//! The parts of an index that memtables and SSTables have: terms, vectors, or postings of texts.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use schema::Table;
 use crate::definition::Definition;
 use crate::file::{IndexFileError, SstableIdentity, TermsFile};
 use crate::memory::MemoryTerms;
+use crate::texts::MemoryTexts;
 use crate::vectors::{MemoryVectors, VectorsFile};
 
 /// One index of a memtable.
@@ -20,14 +21,17 @@ pub enum MemoryIndex {
     Terms(MemoryTerms),
     /// On vectors.
     Vectors(MemoryVectors),
+    /// Of full text.
+    Texts(MemoryTexts),
 }
 
 impl MemoryIndex {
     /// Of an empty memtable.
     pub fn new(definition: Arc<Definition>) -> Self {
-        match definition.vectors() {
-            None => Self::Terms(MemoryTerms::new(definition)),
-            Some(_) => Self::Vectors(MemoryVectors::new(definition)),
+        match (definition.vectors(), definition.fulltext()) {
+            (Some(_), _) => Self::Vectors(MemoryVectors::new(definition)),
+            (None, Some(_)) => Self::Texts(MemoryTexts::new(definition)),
+            (None, None) => Self::Terms(MemoryTerms::new(definition)),
         }
     }
 
@@ -36,6 +40,7 @@ impl MemoryIndex {
         match self {
             Self::Terms(terms) => terms.definition(),
             Self::Vectors(vectors) => vectors.definition(),
+            Self::Texts(texts) => texts.definition(),
         }
     }
 
@@ -44,6 +49,7 @@ impl MemoryIndex {
         match self {
             Self::Terms(terms) => terms.bytes(),
             Self::Vectors(vectors) => vectors.bytes(),
+            Self::Texts(texts) => texts.bytes(),
         }
     }
 
@@ -52,6 +58,7 @@ impl MemoryIndex {
         match self {
             Self::Terms(terms) => terms.add(table, update),
             Self::Vectors(vectors) => vectors.add(table, update),
+            Self::Texts(texts) => texts.add(table, update),
         }
     }
 }
@@ -62,6 +69,8 @@ pub enum IndexFile {
     Terms(TermsFile),
     /// On vectors.
     Vectors(VectorsFile),
+    /// Of full text.
+    Texts(TermsFile),
 }
 
 impl IndexFile {
@@ -75,9 +84,10 @@ impl IndexFile {
         identity: SstableIdentity,
         definition: Arc<Definition>,
     ) -> Result<Rc<Self>, IndexFileError> {
-        Ok(Rc::new(match definition.vectors() {
-            None => Self::Terms(TermsFile::open(disk, path, identity, definition).await?),
-            Some(_) => Self::Vectors(VectorsFile::open(disk, path, identity, definition).await?),
+        Ok(Rc::new(match (definition.vectors(), definition.fulltext()) {
+            (Some(_), _) => Self::Vectors(VectorsFile::open(disk, path, identity, definition).await?),
+            (None, Some(_)) => Self::Texts(TermsFile::open(disk, path, identity, definition).await?),
+            (None, None) => Self::Terms(TermsFile::open(disk, path, identity, definition).await?),
         }))
     }
 
@@ -86,6 +96,7 @@ impl IndexFile {
         match self {
             Self::Terms(terms) => terms.definition(),
             Self::Vectors(vectors) => vectors.definition(),
+            Self::Texts(texts) => texts.definition(),
         }
     }
 
@@ -94,6 +105,7 @@ impl IndexFile {
         match self {
             Self::Terms(terms) => terms.path(),
             Self::Vectors(vectors) => vectors.path(),
+            Self::Texts(texts) => texts.path(),
         }
     }
 
@@ -102,6 +114,7 @@ impl IndexFile {
         match self {
             Self::Terms(terms) => terms.records(),
             Self::Vectors(vectors) => vectors.records(),
+            Self::Texts(texts) => texts.records(),
         }
     }
 
@@ -110,6 +123,7 @@ impl IndexFile {
         match self {
             Self::Terms(terms) => terms.memory_size(),
             Self::Vectors(vectors) => vectors.memory_size(),
+            Self::Texts(texts) => texts.memory_size(),
         }
     }
 }

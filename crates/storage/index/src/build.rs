@@ -10,6 +10,7 @@ use schema::Table;
 use crate::definition::Definition;
 use crate::file::{SstableIdentity, TermsWriter};
 use crate::place;
+use crate::texts::postings_of;
 use crate::vectors::VectorsWriter;
 
 /// The file in the making.
@@ -76,6 +77,16 @@ impl IndexBuilder {
         place.clear();
         place::encode(key, (!is_static).then_some(&row.clustering), place);
         match made {
+            Made::Terms(writer) if let Some(fulltext) = definition.fulltext() => {
+                definition.values_of(table, key, row, is_static, |value, _| {
+                    let count = postings_of(fulltext, value, |term, posting| {
+                        writer.add_posting(term, place, posting);
+                    });
+                    if let Some(count) = count {
+                        writer.count_text(count);
+                    }
+                });
+            }
             Made::Terms(writer) => {
                 definition.terms_of(table, key, row, is_static, |term| writer.add(term, place));
             }

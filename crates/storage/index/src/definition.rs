@@ -3,9 +3,10 @@
 use hnsw::Quantised;
 use mutation::{Clustering, ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
+use text::{Analyzer, FULLTEXT_CLASS, FullText, IndexText};
 use types::CqlType;
 
-use crate::{Analysis, Predicate, delimiter_of, parts};
+use crate::Predicate;
 
 /// Behind each component of a term, so that no term is the beginning of another one.
 const TERM_END: u8 = 0x38;
@@ -25,10 +26,10 @@ pub struct Definition {
     ty: CqlType,
     /// Of an index on entries, the one key of which it has the entries; none for all.
     entry: Option<String>,
-    /// How texts change before they are terms.
-    analysis: Option<Analysis>,
-    /// Between the parts of a text, each of which is a term.
-    delimiter: Option<char>,
+    /// How texts become terms; none when they are terms as they are.
+    analyzer: Option<Analyzer>,
+    /// Of an index of full text, how texts become terms.
+    fulltext: Option<FullText>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
     /// Of such an index, candidates that a search holds at least.
@@ -61,6 +62,18 @@ pub const ENTRY_OPTION: &str = "entry";
 fn number(index: &Index, name: &str, otherwise: usize, max: usize) -> usize {
     let value = index.options.get(name).and_then(|value| value.parse().ok());
     value.unwrap_or(otherwise).clamp(1, max)
+}
+
+/// How the texts of an index of full text become terms; none of another index.
+fn fulltext_of(index: &Index) -> Option<FullText> {
+    let is_one = index.class.as_deref().is_some_and(|class| class.eq_ignore_ascii_case(FULLTEXT_CLASS));
+    is_one.then(|| FullText::of(&index.options).ok()).flatten()
+}
+
+/// How the texts of a column become terms.
+fn analyzer_of(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<Analyzer> {
+    let is_text = matches!(part.term_types(ty).as_slice(), [CqlType::Text | CqlType::Ascii]);
+    Some(IndexText::of_index(index.class.as_deref(), &index.options, is_text)?.index)
 }
 
 /// From which to which term a query looks.
@@ -109,12 +122,17 @@ impl Definition {
             position: usize::from(column.position),
             part: target.part,
             ty: column.ty.clone(),
-            analysis: Analysis::of(&index.options),
-            delimiter: delimiter_of(&index.options),
+            analyzer: analyzer_of(index, &column.ty, target.part),
+            fulltext: fulltext_of(index),
             vectors: vector_options(index, &column.ty, target.part),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
+    }
+
+    /// How texts become terms, of an index of full text.
+    pub(crate) fn fulltext(&self) -> Option<&FullText> {
+        self.fulltext.as_ref()
     }
 
     /// How graphs are built, of an index on vectors.
@@ -137,16 +155,16 @@ impl Definition {
 
     /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry, analysis, delimiter, vectors, .. } = self;
+        let Self { name, column, kind, position, part, ty, entry, analyzer, fulltext, vectors, .. } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
         }
-        if let Some(analysis) = analysis {
-            text.push_str(&format!("|{analysis:?}"));
+        if let Some(analyzer) = analyzer {
+            text.push_str(&analyzer.describe());
         }
-        if let Some(delimiter) = delimiter {
-            text.push_str(&format!("|by {delimiter:?}"));
+        if let Some(FullText { analyzer, has_positions }) = fulltext {
+            text.push_str(&format!("|full text{}|{has_positions}", analyzer.describe()));
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
@@ -169,8 +187,6 @@ impl Definition {
 
     fn term(&self, value: &[u8], second: Option<&[u8]>, out: &mut Vec<u8>) {
         let types = self.term_types();
-        let analyzed = self.analysis.map(|analysis| analysis.apply(value));
-        let value = analyzed.as_deref().unwrap_or(value);
         types.0.encode_ordered_component(Some(value), false, out);
         if let (Some(ty), Some(second)) = (types.1, second) {
             ty.encode_ordered_component(Some(second), false, out);
@@ -178,7 +194,10 @@ impl Definition {
         out.push(TERM_END);
     }
 
+    /// The term of a value that is searched for. A statement's text that has one term may come as it is; words come as they are in the index.
     fn term_of(&self, value: &[u8], second: Option<&[u8]>) -> Vec<u8> {
+        let folded = self.analyzer.as_ref().and_then(Analyzer::folding).map(|folding| folding.apply(value));
+        let value = folded.as_deref().unwrap_or(value);
         let mut out = Vec::with_capacity(value.len() + 8);
         self.term(value, second, &mut out);
         out
@@ -186,7 +205,11 @@ impl Definition {
 
     /// The terms that a predicate asks for; none when it does not fit the index, or a value not its type.
     pub(crate) fn terms(&self, predicate: &Predicate) -> Option<TermRange> {
-        let (ty, second) = self.term_types();
+        let (mut ty, second) = self.term_types();
+        if self.analyzer.as_ref().is_some_and(Analyzer::has_grams) {
+            // Grams are marked by a character that is not ASCII.
+            ty = &CqlType::Text;
+        }
         let is_pair = second.is_some();
         let is_valid = match predicate {
             Predicate::Equal(value) => ty.validate(value).is_ok(),
@@ -238,9 +261,9 @@ impl Definition {
                 self.term(value, second, &mut term);
                 found(&term);
             };
-            match self.delimiter {
+            match &self.analyzer {
                 None => take(value),
-                Some(delimiter) => parts(value, delimiter).for_each(take),
+                Some(analyzer) => analyzer.indexed(value, take),
             }
         });
     }
@@ -266,7 +289,7 @@ impl Definition {
     }
 
     /// Hands each indexed value of a version of a row to `take`, of entries the key and the value.
-    fn values_of(
+    pub(crate) fn values_of(
         &self,
         table: &Table,
         key: &DecoratedKey,
@@ -366,6 +389,49 @@ mod tests {
         assert_eq!(plain.term_of(b"ete", None), folding.term_of(b"ete", None));
         assert_ne!(plain.fingerprint(), folding.fingerprint());
         assert_eq!(plain.fingerprint(), definition(&[]).fingerprint());
+    }
+
+    /// An index of words has the terms of each, and a word that is searched for comes as a term and is not analyzed again.
+    #[test]
+    fn terms_of_words_and_of_their_parts() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("v", CqlType::Ascii)
+            .build()
+            .expect("a good table");
+        let definition = |class: &str, option: (&str, &str)| {
+            let targets = vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }];
+            let options = [(option.0.to_owned(), option.1.to_owned())].into();
+            let (name, class) = ("i".to_owned(), Some(class.to_owned()));
+            Definition::new(&table, &Index { name, targets, class, options, local: false }).expect("an index")
+        };
+        let id = table.column("v").expect("a column").id;
+        let key = DecoratedKey::new(Bytes::from_static(b"p"));
+        let terms = |definition: &Definition, text: &'static str| {
+            let cell = ColumnData::Simple(Cell::live(1, Bytes::from(text)));
+            let row = Row::from_columns(Clustering::empty(), vec![(id, cell)]);
+            let mut terms = Vec::new();
+            definition.terms_of(&table, &key, &row, false, |term| terms.push(term.to_vec()));
+            terms
+        };
+        let finds = |definition: &Definition, text, predicate: Predicate| {
+            let range = definition.terms(&predicate).expect("it answers");
+            let is_in =
+                |term: &Vec<u8>| *term >= range.start && range.end.as_ref().is_none_or(|end| term < end);
+            terms(definition, text).iter().any(is_in)
+        };
+        let equal = |text: &str| Predicate::Equal(Bytes::copy_from_slice(text.as_bytes()));
+        let words = definition("sai", ("index_analyzer", "english"));
+        assert_eq!(terms(&words, "The running dogs ran").len(), 3);
+        assert!(finds(&words, "The running dogs ran", equal("dog")));
+        assert!(!finds(&words, "The running dogs ran", equal("dogs")));
+        let parts = definition(text::SASI_CLASS, ("mode", "CONTAINS"));
+        let gram = |part: &str| text::grams_of(part).expect("not empty");
+        assert!(finds(&parts, "abcde", equal(&gram("bcd").expect("a gram")[0])));
+        assert!(!finds(&parts, "abcde", equal(&gram("ace").expect("a gram")[0])));
+        let start = Bytes::from(gram("cd").expect_err("too short for a gram"));
+        assert!(finds(&parts, "abcde", Predicate::Range { from: Some((start, true)), to: None }));
+        assert_ne!(words.fingerprint(), parts.fingerprint());
     }
 
     #[test]

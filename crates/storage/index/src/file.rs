@@ -7,9 +7,12 @@
 //! block     := { record }, crc
 //! record    := vint bytes shared with the record before, vint length of the rest, vint length of the term, rest of term and place
 //! blocks    := vint count, { vint position, vint length, vint length of term, term, vint length of place, place }, crc
-//! directory := vint count of segments, { vint position of blocks, vint length of blocks }, vint count of records, crc
+//! directory := vint count of segments, { vint position of blocks, vint length of blocks }, vint count of records,
+//!              of full text also vint count of texts, vint count of their terms; crc
 //! footer    := position of the directory (8), length of the directory (4), crc
 //! ```
+//!
+//! Of full text a record has the posting behind the place, and behind that the posting's length (4).
 //!
 //! Numbers are big-endian; each crc is the CRC-32 of the part before it.
 
@@ -25,6 +28,7 @@ use stdx::vint::{read_unsigned, write_unsigned};
 
 use crate::definition::Definition;
 use crate::gather::Gather;
+use crate::texts::Entry;
 
 const MAGIC: &[u8; 8] = b"TORCINDX";
 const VERSION: u16 = 1;
@@ -34,10 +38,14 @@ const FOOTER_LEN: usize = 8 + 4 + 4;
 const BLOCK_LEN: usize = 16 << 10;
 /// A longer block, or list of blocks, is not read: a term or key is at most 64 KiB and may be escaped to twice that.
 pub(crate) const PART_LEN_MAX: usize = 1 << 30;
+/// Blocks of a term whose postings are counted; how many others have is estimated.
+const BLOCKS_COUNTED: u64 = 4;
 /// Bytes of one write.
 const WRITE_LEN: usize = 256 << 10;
 /// Bytes of records that are sorted in memory, as a segment.
 const SEGMENT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of the length of a posting.
+const POSTING_LEN_BYTES: usize = 4;
 /// The memory of a record beside its bytes.
 const RECORD_OVERHEAD: usize = 24;
 
@@ -89,10 +97,12 @@ pub(crate) fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     (crc32fast::hash(part).to_be_bytes() == *crc).then_some(part)
 }
 
-/// A term and a place, one behind the other.
+/// A term and a place, one behind the other, and of full text the posting with its length.
 struct Record {
     bytes: Box<[u8]>,
     term_len: u32,
+    /// Length of the part behind the place.
+    rest_len: u32,
 }
 
 impl Record {
@@ -100,7 +110,8 @@ impl Record {
         self.bytes.split_at(self.term_len as usize).0
     }
     fn place(&self) -> &[u8] {
-        self.bytes.split_at(self.term_len as usize).1
+        let behind = self.bytes.split_at(self.term_len as usize).1;
+        behind.split_at(behind.len() - self.rest_len as usize).0
     }
 }
 
@@ -123,6 +134,8 @@ pub struct TermsWriter {
     written: u64,
     segments: Vec<(u64, u64)>,
     count: u64,
+    /// Of full text, how many texts there are, and how many terms they have.
+    texts: Option<(u64, u64)>,
 }
 
 impl TermsWriter {
@@ -140,7 +153,8 @@ impl TermsWriter {
         let file = disk.open(&path, options).await?;
         let buffer = header(identity, definition);
         let (records, segments) = (Vec::new(), Vec::new());
-        Ok(Self { file, path, records, bytes: 0, buffer, written: 0, segments, count: 0 })
+        let texts = definition.fulltext().map(|_| (0, 0));
+        Ok(Self { file, path, records, bytes: 0, buffer, written: 0, segments, count: 0, texts })
     }
 
     /// Adds a term at a place.
@@ -151,7 +165,31 @@ impl TermsWriter {
         bytes.extend_from_slice(place);
         self.bytes += bytes.len() + RECORD_OVERHEAD;
         let term_len = u32::try_from(term.len()).expect("a term is below 4 GiB");
-        self.records.push(Record { bytes: bytes.into_boxed_slice(), term_len });
+        self.records.push(Record { bytes: bytes.into_boxed_slice(), term_len, rest_len: 0 });
+    }
+
+    /// Adds a term of a text at a place, with its posting.
+    #[expect(
+        clippy::expect_used,
+        reason = "a term and its posting are a part of a row, which is smaller than a segment"
+    )]
+    pub(crate) fn add_posting(&mut self, term: &[u8], place: &[u8], posting: &[u8]) {
+        let len = u32::try_from(posting.len()).expect("a posting is below 4 GiB");
+        let mut bytes = Vec::with_capacity(term.len() + place.len() + posting.len() + POSTING_LEN_BYTES);
+        for part in [term, place, posting, &len.to_be_bytes()] {
+            bytes.extend_from_slice(part);
+        }
+        self.bytes += bytes.len() + RECORD_OVERHEAD;
+        let term_len = u32::try_from(term.len()).expect("a term is below 4 GiB");
+        let rest_len = len + POSTING_LEN_BYTES as u32;
+        self.records.push(Record { bytes: bytes.into_boxed_slice(), term_len, rest_len });
+    }
+
+    /// Counts a text with so many terms.
+    pub(crate) fn count_text(&mut self, terms: u32) {
+        let (texts, all) = self.texts.get_or_insert_default();
+        *texts += 1;
+        *all += u64::from(terms);
     }
 
     /// Whether a segment should be written before more is added.
@@ -224,6 +262,10 @@ impl TermsWriter {
             write_unsigned(*len, &mut directory);
         }
         write_unsigned(self.count, &mut directory);
+        if let Some((texts, terms)) = self.texts {
+            write_unsigned(texts, &mut directory);
+            write_unsigned(terms, &mut directory);
+        }
         seal(&mut directory, 0);
         self.append(&directory).await?;
         let mut footer = position.to_be_bytes().to_vec();
@@ -280,17 +322,18 @@ async fn sort(records: &mut Vec<Record>) {
         let at = rest.len().saturating_sub(1) / PART * PART;
         parts.push(rest.split_off(at).into_iter().peekable());
     }
-    let mut heads: std::collections::BinaryHeap<std::cmp::Reverse<(Box<[u8]>, usize, u32)>> =
+    let mut heads: std::collections::BinaryHeap<std::cmp::Reverse<(Box<[u8]>, usize, (u32, u32))>> =
         Default::default();
     let next = |parts: &mut Vec<std::iter::Peekable<std::vec::IntoIter<Record>>>, part: usize| {
-        parts.get_mut(part)?.next().map(|record| std::cmp::Reverse((record.bytes, part, record.term_len)))
+        let record = parts.get_mut(part)?.next()?;
+        Some(std::cmp::Reverse((record.bytes, part, (record.term_len, record.rest_len))))
     };
     for part in 0..parts.len() {
         heads.extend(next(&mut parts, part));
     }
     records.reserve_exact(total);
-    while let Some(std::cmp::Reverse((bytes, part, term_len))) = heads.pop() {
-        records.push(Record { bytes, term_len });
+    while let Some(std::cmp::Reverse((bytes, part, (term_len, rest_len)))) = heads.pop() {
+        records.push(Record { bytes, term_len, rest_len });
         heads.extend(next(&mut parts, part));
         pace.step().await;
     }
@@ -303,6 +346,8 @@ pub struct TermsFile {
     definition: Arc<Definition>,
     segments: Vec<Vec<Block>>,
     records: u64,
+    /// Of full text, how many texts there are, and how many terms they have.
+    texts: (u64, u64),
 }
 
 impl TermsFile {
@@ -334,15 +379,15 @@ impl TermsFile {
         let directory = part(&file, len, position as u64, u64::from(directory_len)).await?;
         let directory =
             directory.as_deref().and_then(unseal).ok_or_else(|| unusable("its directory is damaged"))?;
-        let (places, records) =
-            read_directory(directory).ok_or_else(|| unusable("its directory is damaged"))?;
+        let (places, records, texts) = read_directory(directory, definition.fulltext().is_some())
+            .ok_or_else(|| unusable("its directory is damaged"))?;
         let mut segments = Vec::with_capacity(places.len());
         for (position, blocks_len) in places {
             let bytes = part(&file, len, position, blocks_len).await?;
             let blocks = bytes.as_deref().and_then(unseal).and_then(read_blocks);
             segments.push(blocks.ok_or_else(|| unusable("a list of blocks is damaged"))?);
         }
-        Ok(Self { file, definition, segments, records })
+        Ok(Self { file, definition, segments, records, texts })
     }
 
     /// The definition of its index.
@@ -364,6 +409,101 @@ impl TermsFile {
     pub fn memory_size(&self) -> usize {
         let of = |block: &Block| size_of::<Block>() + block.term.len() + block.place.len();
         self.segments.iter().flatten().map(of).sum()
+    }
+
+    /// How many segments it has.
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// How many texts it has, and how many terms these.
+    pub(crate) fn texts(&self) -> (u64, u64) {
+        self.texts
+    }
+
+    fn blocks(&self, segment: usize) -> &[Block] {
+        self.segments.get(segment).map_or(&[], Vec::as_slice)
+    }
+
+    /// The block that a term at a place, or the first behind it, is in; none when the term is in none.
+    pub(crate) fn block_of(&self, segment: usize, term: &[u8], place: &[u8]) -> Option<usize> {
+        let blocks = self.blocks(segment);
+        let behind = blocks.partition_point(|block| (&*block.term, &*block.place) <= (term, place));
+        let first = behind.saturating_sub(1);
+        blocks.get(first).filter(|block| *block.term <= *term)?;
+        Some(first)
+    }
+
+    /// The next block that has a term.
+    pub(crate) fn block_behind(&self, segment: usize, block: usize, term: &[u8]) -> Option<usize> {
+        let next = self.blocks(segment).get(block + 1)?;
+        (*next.term <= *term).then_some(block + 1)
+    }
+
+    /// About how many postings a term has in a segment; exactly, where they are in a few blocks.
+    pub(crate) async fn postings_count(&self, segment: usize, term: &[u8]) -> Result<u64, IndexFileError> {
+        let mut number = self.block_of(segment, term, &[]);
+        // Postings that were counted, those of them in blocks that have nothing but them, and such blocks that were not read.
+        let (mut count, mut in_whole, mut whole_blocks, mut others) = (0, 0, 0, 0);
+        while let Some(block) = number {
+            let is_whole = self.blocks(segment).get(block).is_some_and(|block| *block.term == *term)
+                && self.blocks(segment).get(block + 1).is_some_and(|next| *next.term == *term);
+            if is_whole && whole_blocks >= BLOCKS_COUNTED {
+                others += 1;
+            } else {
+                let found = self.postings(segment, block, term).await?.len() as u64;
+                count += found;
+                in_whole += if is_whole { found } else { 0 };
+                whole_blocks += u64::from(is_whole);
+            }
+            number = self.block_behind(segment, block, term);
+        }
+        Ok(count + others * in_whole / whole_blocks.max(1))
+    }
+
+    /// The postings of a term in a block.
+    pub(crate) async fn postings(
+        &self,
+        segment: usize,
+        block: usize,
+        term: &[u8],
+    ) -> Result<Vec<Entry>, IndexFileError> {
+        let mut found = Vec::new();
+        self.each_posting(segment, block, |of, place, posting| {
+            if of == term {
+                found.push(Entry { place: place.into(), posting: posting.into() });
+            }
+            of <= term
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Hands the terms, places and postings of a block to `take`, until it returns false; whether it did. None when there is no such block.
+    pub(crate) async fn each_posting(
+        &self,
+        segment: usize,
+        block: usize,
+        mut take: impl FnMut(&[u8], &[u8], &[u8]) -> bool,
+    ) -> Result<Option<bool>, IndexFileError> {
+        let Some(block) = self.blocks(segment).get(block) else { return Ok(None) };
+        let bytes = self.file.read_at(block.position, block.len as usize).await?;
+        let unusable =
+            || IndexFileError::Unusable { path: self.file.path().to_owned(), reason: "a block is damaged" };
+        let records = unseal(&bytes).filter(|_| bytes.len() == block.len as usize).ok_or_else(unusable)?;
+        let mut reader = Reader::new(records);
+        let mut record = Vec::new();
+        let mut pace = Pace::new();
+        while !reader.is_empty() {
+            let term_len = read_record(&mut reader, &mut record).ok_or_else(unusable)?;
+            let (term, rest) = record.split_at(term_len);
+            let (place, posting) = split_posting(rest).ok_or_else(unusable)?;
+            if !take(term, place, posting) {
+                return Ok(Some(false));
+            }
+            pace.step().await;
+        }
+        Ok(Some(true))
     }
 
     /// Offers the places of the terms that are wanted.
@@ -438,6 +578,13 @@ pub(crate) async fn part(
     file.read_exact_at(position, part_len as usize).await.map(Some)
 }
 
+/// A place and its posting, of a record without its term.
+fn split_posting(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (rest, len) = rest.split_last_chunk::<POSTING_LEN_BYTES>()?;
+    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
+    rest.split_at_checked(rest.len().checked_sub(len)?)
+}
+
 /// Reads the next record over the one before; the length of its term.
 fn read_record(reader: &mut Reader<'_>, record: &mut Vec<u8>) -> Option<usize> {
     let shared = usize::try_from(read_unsigned(reader).ok()?).ok()?;
@@ -451,8 +598,10 @@ fn read_record(reader: &mut Reader<'_>, record: &mut Vec<u8>) -> Option<usize> {
     (term_len <= record.len()).then_some(term_len)
 }
 
-/// Where the segments' lists of blocks are, and the count of records.
-fn read_directory(bytes: &[u8]) -> Option<(Vec<(u64, u64)>, u64)> {
+/// Where the segments' lists of blocks are, the count of records, and those of texts and of their terms.
+type Directory = (Vec<(u64, u64)>, u64, (u64, u64));
+
+fn read_directory(bytes: &[u8], has_texts: bool) -> Option<Directory> {
     let mut reader = Reader::new(bytes);
     let count =
         usize::try_from(read_unsigned(&mut reader).ok()?).ok().filter(|count| *count <= bytes.len())?;
@@ -461,7 +610,11 @@ fn read_directory(bytes: &[u8]) -> Option<(Vec<(u64, u64)>, u64)> {
         segments.push((read_unsigned(&mut reader).ok()?, read_unsigned(&mut reader).ok()?));
     }
     let records = read_unsigned(&mut reader).ok()?;
-    reader.is_empty().then_some((segments, records))
+    let mut texts = (0, 0);
+    if has_texts {
+        texts = (read_unsigned(&mut reader).ok()?, read_unsigned(&mut reader).ok()?);
+    }
+    reader.is_empty().then_some((segments, records, texts))
 }
 
 fn read_blocks(bytes: &[u8]) -> Option<Vec<Block>> {

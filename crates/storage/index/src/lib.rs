@@ -6,25 +6,29 @@
 //! query asks all memtables and SSTables for the places of a term, reads the rows there and looks again, because a newer
 //! version may have another value (docs/design/index.md).
 
-mod analysis;
 mod attached;
+mod best;
 mod build;
+mod candidates;
 mod definition;
 mod file;
 mod gather;
 mod memory;
+mod nearest;
 mod place;
 mod query;
 mod search;
+mod texts;
 mod vectors;
 
-pub use analysis::{ANALYSIS_OPTIONS, Analysis, delimiter_of, parts};
 pub use attached::{IndexFile, MemoryIndex};
 pub use build::IndexBuilder;
+pub use candidates::{Candidate, Candidates, NearestQuery, NearestTo};
 pub use definition::{Definition, ENTRY_OPTION};
 pub use file::{IndexFileError, SstableIdentity};
 pub use hnsw::{BEAM_MAX, CONNECTIONS_MAX, Similarity};
+pub use nearest::NearestSearch;
 pub use place::Place;
 pub use query::{IndexQuery, Predicate};
 pub use search::{Search, SearchError};
-pub use vectors::{Candidate, NearestQuery, NearestSearch};
+pub use text::Statistics as TextStatistics;

@@ -16,7 +16,7 @@ const PLACES_OF_TERM: usize = 1024;
 const PLACES_OF_TERMS: usize = 16_384;
 
 /// Why a query cannot be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     /// The predicate is not one of this index.
     #[error("the index does not answer such a predicate")]
@@ -24,6 +24,9 @@ pub enum SearchError {
     /// An index has something that is no place of the table.
     #[error("an index has a place that is none")]
     Place,
+    /// A word of a query of full text, by its beginning, stands for more texts than are collected.
+    #[error("too many texts have words that begin with '{0}'")]
+    TooMany(String),
 }
 
 /// The places of a query within a range, in ring order, some at a time: all sources are asked, then the places are taken.
@@ -43,7 +46,7 @@ impl Search {
         range: &PartitionRange,
         slices: &Slices,
     ) -> Result<Self, SearchError> {
-        if definition.vectors().is_some() {
+        if definition.vectors().is_some() || definition.fulltext().is_some() {
             return Err(SearchError::Predicate);
         }
         let terms = definition.terms(predicate).ok_or(SearchError::Predicate)?;
@@ -65,7 +68,7 @@ impl Search {
     pub async fn ask_file(&mut self, source: &IndexFile) -> Result<(), IndexFileError> {
         match source {
             IndexFile::Terms(terms) => terms.gather(&mut self.gather).await,
-            IndexFile::Vectors(_) => Ok(()),
+            IndexFile::Vectors(_) | IndexFile::Texts(_) => Ok(()),
         }
     }
 

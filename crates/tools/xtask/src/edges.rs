@@ -55,6 +55,7 @@ pub const TABLE: &[Row] = &[
     row("wire", "protocol", "stdx topology"),
     row("items", "protocol", ""),
     row("ldap", "protocol", ""),
+    row("text", "protocol", ""),
     row("views", "protocol", "types schema mutation"),
     row("cdc", "protocol", "stdx types schema mutation topology"),
     // network: bytes between nodes.
@@ -69,7 +70,7 @@ pub const TABLE: &[Row] = &[
     row("cache", "storage", "stdx schema mutation memtable"),
     row("compaction", "storage", "schema mutation rt sstable"),
     row("hnsw", "storage", "stdx"),
-    row("index", "storage", "stdx types schema mutation rt hnsw"),
+    row("index", "storage", "stdx types schema mutation rt text hnsw"),
     row(
         "engine",
         "storage",
@@ -93,7 +94,7 @@ pub const TABLE: &[Row] = &[
     row(
         "exec",
         "query",
-        "stdx types schema mutation rt topology cql wire views cdc replica cluster coordinator auth catalog udf",
+        "stdx types schema mutation rt topology cql wire text views cdc replica cluster coordinator auth catalog udf",
     ),
     // front: the interfaces of clients and operators.
     row("session", "front", "stdx rt wire tls"),

@@ -18,10 +18,10 @@ use super::error::ProposeError;
 use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
-    Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_CDC,
-    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES,
-    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES,
-    STATE_VERSION_OF_ROW_TTL,
+    Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ANALYZERS,
+    STATE_VERSION_OF_CDC, STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES,
+    STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS,
+    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -88,7 +88,7 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 8] = [
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 9] = [
         ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
         ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
         ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
@@ -101,6 +101,7 @@ fn unreadable_for<'m>(
         ("TTL columns", STATE_VERSION_OF_ROW_TTL, SchemaEdit::is_about_row_ttl),
         ("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes),
         ("identities of certificates", STATE_VERSION_OF_IDENTITIES, SchemaEdit::is_about_identities),
+        ("analyzers of an index", STATE_VERSION_OF_ANALYZERS, SchemaEdit::is_about_analyzers),
     ];
     features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))
 }
@@ -519,7 +520,7 @@ mod tests {
         let why = unreadable_for(&masked, members.iter()).expect("one would forget the mask");
         assert!(why.contains("masks of columns"), "{why}");
         assert_eq!(unreadable_for(&table(None), members.iter()), None);
-        let constrained = |change: fn(&mut schema::TableBuilder)| {
+        let constrained = |change: &dyn Fn(&mut schema::TableBuilder)| {
             let [SchemaEdit::PutTable(table)] = table(None) else { panic!("a table") };
             let mut table = table.to_builder();
             change(&mut table);
@@ -529,8 +530,8 @@ mod tests {
         let mut described = schema::Keyspace::new("ks", schema::Replication::Everywhere);
         described.description = said();
         for edit in [
-            constrained(|table| table.set_constraints("k", vec![schema::Constraint::Json])),
-            constrained(|table| table.security_label = Some("s".to_owned())),
+            constrained(&|table| table.set_constraints("k", vec![schema::Constraint::Json])),
+            constrained(&|table| table.security_label = Some("s".to_owned())),
             [SchemaEdit::PutKeyspace(described)],
         ] {
             let members = [member(STATE_VERSION, MemberStatus::Normal), member(4, MemberStatus::Normal)];
@@ -555,19 +556,39 @@ mod tests {
         let why = unreadable_for(&aggregate(Some("r")), members.iter()).expect("one would forget it");
         assert!(why.contains("REDUCEFUNC"), "{why}");
         assert_eq!(unreadable_for(&aggregate(None), members.iter()), None);
-        let expiring = constrained(|table| table.ttl_column = Some("v".to_owned()));
+        let expiring = constrained(&|table| table.ttl_column = Some("v".to_owned()));
         let why = unreadable_for(&expiring, members.iter()).expect("one would forget it");
         assert!(why.contains("TTL columns"), "{why}");
         fn index(local: bool) -> schema::Index {
             let (targets, options) = (Vec::new(), Default::default());
             schema::Index { name: "i".to_owned(), targets, class: None, options, local }
         }
-        let local = constrained(|table| drop(table.indexes.insert("i".to_owned(), index(true))));
-        let global = constrained(|table| drop(table.indexes.insert("i".to_owned(), index(false))));
+        let local = constrained(&|table| drop(table.indexes.insert("i".to_owned(), index(true))));
+        let global = constrained(&|table| drop(table.indexes.insert("i".to_owned(), index(false))));
         let why = unreadable_for(&local, members.iter()).expect("one would take it for another");
         assert!(why.contains("local indexes"), "{why}");
         assert_eq!(unreadable_for(&global, members.iter()), None);
         assert_eq!(unreadable_for(&role, [member(2, MemberStatus::Left)].iter()), None);
+        let analyzed = |class: Option<&str>, options: &[(&str, &str)]| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let (class, options) = (class.map(str::to_owned), options.collect());
+            let index = schema::Index { class, options, ..index(false) };
+            constrained(&|table| drop(table.indexes.insert("i".to_owned(), index.clone())))
+        };
+        let members = [member(STATE_VERSION, MemberStatus::Normal), member(7, MemberStatus::Normal)];
+        for (class, options) in [
+            (None, &[("index_analyzer", "standard")][..]),
+            (None, &[("mode", "CONTAINS")]),
+            (None, &[("analyzer_class", "a.StandardAnalyzer")]),
+            (None, &[("analyzed", "true")]),
+            (Some("fulltext_index"), &[]),
+        ] {
+            let why =
+                unreadable_for(&analyzed(class, options), members.iter()).expect("one would not know it");
+            assert!(why.contains("analyzers of an index"), "{why}");
+        }
+        let known = [("mode", "prefix"), ("analyzer_class", "a.DelimiterAnalyzer"), ("analyzed", "true")];
+        assert_eq!(unreadable_for(&analyzed(None, &known), members.iter()), None);
         let mut known = schema::Role::new("ann");
         let members = [member(STATE_VERSION, MemberStatus::Normal), member(6, MemberStatus::Normal)];
         assert_eq!(unreadable_for(&[SchemaEdit::PutRole(known.clone())], members.iter()), None);

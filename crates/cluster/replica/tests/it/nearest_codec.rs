@@ -3,29 +3,37 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use replica::nearest_codec::{decode_candidates, decode_query, encode_candidates, encode_query};
-use replica::{Candidate, NearestQuery, Place};
+use replica::{Candidate, Candidates, NearestQuery, NearestTo, Place, TextStatistics};
 use schema::TableId;
 use testkit::data::{clustering, table};
 
 use crate::key;
 
-fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
+fn candidates() -> impl Strategy<Value = Candidates> {
     let place = (any::<i32>(), prop::option::of(any::<i32>()));
     let place =
         place.prop_map(|(k, c)| Place { key: key(k), clustering: c.map(|c| clustering(&table(), c)) });
     let candidate = (place, 0_f32..1.0).prop_map(|(place, closeness)| Candidate { place, closeness });
-    prop::collection::vec(candidate, 0..8)
+    let figures = (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u64>(), 0..4));
+    let figures = prop::option::of(figures).prop_map(|figures| match figures {
+        None => TextStatistics::default(),
+        Some((texts, terms, with_leaf)) => TextStatistics { texts, terms, with_leaf },
+    });
+    let all = (prop::collection::vec(candidate, 0..8), figures);
+    all.prop_map(|(places, statistics)| Candidates { places, statistics })
 }
 
 proptest! {
     #[test]
     fn queries_come_back(name in "[a-zé_]{0,20}", vector in prop::collection::vec(any::<f32>(), 0..20), count in 0_usize..5_000) {
         prop_assume!(vector.iter().all(|one| !one.is_nan()));
-        let query = NearestQuery { index: name, vector, count };
-        let mut bytes = Vec::new();
-        encode_query(TableId([7; 16]), &query, &mut bytes);
-        prop_assert_eq!(decode_query(&bytes), Some((TableId([7; 16]), query)));
-        prop_assert_eq!(decode_query(&bytes[..bytes.len() - 1]), None);
+        for to in [NearestTo::Vector(vector), NearestTo::Text(name.clone())] {
+            let query = NearestQuery { index: name.clone(), to, count };
+            let mut bytes = Vec::new();
+            encode_query(TableId([7; 16]), &query, &mut bytes);
+            prop_assert_eq!(decode_query(&bytes), Some((TableId([7; 16]), query)));
+            prop_assert_eq!(decode_query(&bytes[..bytes.len() - 1]), None);
+        }
     }
 
     #[test]

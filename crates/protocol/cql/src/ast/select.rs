@@ -127,8 +127,17 @@ pub struct Ordering {
     pub column: Ident,
     /// `ANN OF term`: nearest first.
     pub ann_of: Option<Term>,
+    /// `BM25(column, term)`, ScyllaDB's: most relevant first.
+    pub bm25: Option<Term>,
     /// The direction: ascending unless `DESC` is written.
     pub direction: Direction,
+}
+
+impl Ordering {
+    /// Whether it compares values with a vector or a query, and does not sort by the column.
+    pub fn is_by_value(&self) -> bool {
+        self.ann_of.is_some() || self.bm25.is_some()
+    }
 }
 
 /// `ASC` or `DESC`.
@@ -168,13 +177,18 @@ pub enum Target {
     Index(QualifiedName),
     /// `row.column` of a LET: only in the IF of a transaction.
     Reference(super::RowReference),
+    /// `BM25(column, term)`, ScyllaDB's.
+    Relevance(Ident, Term),
 }
 
 impl Target {
     /// Whether it names a column.
     pub fn names(&self, column: &str) -> bool {
         match self {
-            Target::Column(name) | Target::Element(name, _) | Target::Field(name, _) => name.name == column,
+            Target::Column(name)
+            | Target::Element(name, _)
+            | Target::Field(name, _)
+            | Target::Relevance(name, _) => name.name == column,
             Target::Tuple(names) | Target::Token(names) => names.iter().any(|name| name.name == column),
             Target::Index(_) | Target::Reference(_) => false,
         }
@@ -206,6 +220,8 @@ pub enum Predicate {
     },
     /// `LIKE term`.
     Like(Term),
+    /// `: term`, DataStax's match of an analyzed text.
+    Matches(Term),
     /// `IS NOT NULL`.
     IsNotNull,
     /// `IS NULL`: only in the IF of a transaction.

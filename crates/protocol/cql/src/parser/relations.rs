@@ -22,6 +22,10 @@ impl Parser<'_> {
             return Ok(relation);
         }
         let (target, predicate) = match self.kind() {
+            _ if self.at_bm25() => {
+                let (column, term) = self.bm25()?;
+                (Target::Relevance(column, term), self.comparison_or(&[])?)
+            }
             Kind::LeftParen => self.tuple_relation()?,
             Kind::Keyword(Keyword::Token) => self.token_relation()?,
             Kind::Word if self.next_kind() == Kind::LeftParen && self.text().eq_ignore_ascii_case("expr") => {
@@ -30,6 +34,34 @@ impl Parser<'_> {
             _ => self.column_relation()?,
         };
         Ok(Relation { target, predicate, pos })
+    }
+
+    /// Whether `BM25(` or `system.BM25(` stands here.
+    pub(super) fn at_bm25(&self) -> bool {
+        let mut ahead = self.cursor;
+        if self.text().eq_ignore_ascii_case("system") && self.next_kind() == Kind::Dot {
+            ahead.advance();
+            ahead.advance();
+        }
+        let is_name =
+            ahead.token.kind == Kind::Word && self.text_of(ahead.token).eq_ignore_ascii_case("bm25");
+        ahead.advance();
+        is_name && ahead.token.kind == Kind::LeftParen
+    }
+
+    /// The column and the query of `BM25(column, query)`.
+    pub(super) fn bm25(&mut self) -> Result<(Ident, Term)> {
+        if self.next_kind() == Kind::Dot {
+            self.advance();
+            self.advance();
+        }
+        self.advance();
+        self.expect(Kind::LeftParen)?;
+        let column = self.column()?;
+        self.expect(Kind::Comma)?;
+        let term = self.term()?;
+        self.expect(Kind::RightParen)?;
+        Ok((column, term))
     }
 
     /// Whether `(column, …)` stands here.
@@ -90,7 +122,11 @@ impl Parser<'_> {
                 self.advance();
                 self.in_values(true)?
             }
-            _ => self.comparison_or(&["BETWEEN", "LIKE", "IS", "CONTAINS", "IN", "NOT", "'['"])?,
+            Kind::Colon => {
+                self.advance();
+                Predicate::Matches(self.term()?)
+            }
+            _ => self.comparison_or(&["BETWEEN", "LIKE", "IS", "CONTAINS", "IN", "NOT", "'['", "':'"])?,
         };
         Ok((Target::Column(column), predicate))
     }

@@ -162,6 +162,11 @@ impl Parser<'_> {
     }
 
     fn ordering(&mut self) -> Result<Ordering> {
+        if self.at_bm25() {
+            let (column, term) = self.bm25()?;
+            let direction = self.direction().unwrap_or(Direction::Ascending);
+            return Ok(Ordering { column, ann_of: None, bm25: Some(term), direction });
+        }
         let column = self.column()?;
         let ann_of = if self.eat_keyword(Keyword::Ann) {
             self.expect_keyword(Keyword::Of)?;
@@ -170,7 +175,7 @@ impl Parser<'_> {
             None
         };
         let direction = self.direction().unwrap_or(Direction::Ascending);
-        Ok(Ordering { column, ann_of, direction })
+        Ok(Ordering { column, ann_of, bm25: None, direction })
     }
 
     /// `ASC` or `DESC`, if one stands here.

@@ -3,7 +3,7 @@
 use super::Printer;
 use crate::ast::{
     CellMetadata, Constant, Direction, Ident, InValues, Predicate, Relation, Select, Selection, Selector,
-    SelectorKind, Target,
+    SelectorKind, Target, Term,
 };
 use crate::ident::push_name_if;
 use crate::keyword::Keyword;
@@ -30,7 +30,10 @@ impl Printer {
         if !select.order_by.is_empty() {
             self.push(" ORDER BY ");
             self.separated(&select.order_by, ", ", |printer, ordering| {
-                printer.ident(&ordering.column);
+                match &ordering.bm25 {
+                    Some(term) => printer.bm25(&ordering.column, term),
+                    None => printer.ident(&ordering.column),
+                }
                 if let Some(term) = &ordering.ann_of {
                     printer.push(" ANN OF ");
                     printer.term(term);
@@ -167,6 +170,14 @@ impl Printer {
         }
     }
 
+    fn bm25(&mut self, column: &Ident, term: &Term) {
+        self.push("BM25(");
+        self.ident(column);
+        self.push(", ");
+        self.term(term);
+        self.push(")");
+    }
+
     pub(super) fn relation(&mut self, relation: &Relation) {
         match &relation.target {
             Target::Column(column) => self.ident(column),
@@ -191,6 +202,7 @@ impl Printer {
                 self.qualified_name(index);
             }
             Target::Reference(reference) => self.row_reference(reference),
+            Target::Relevance(column, term) => self.bm25(column, term),
         }
         self.predicate(&relation.predicate);
     }
@@ -221,6 +233,10 @@ impl Printer {
             }
             Predicate::Like(term) => {
                 self.push(" LIKE ");
+                self.term(term);
+            }
+            Predicate::Matches(term) => {
+                self.push(" : ");
                 self.term(term);
             }
             Predicate::IsNotNull => self.push(" IS NOT NULL"),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cluster::SchemaEdit;
 use cql::ast::{CreateIndex, Ident, IndexTarget as TargetAst};
-use replica::{ANALYSIS_OPTIONS, delimiter_of};
 use schema::{Column, ColumnKind, Index, IndexTarget, IndexedPart, Keyspace, Table};
+use text::{ANALYZER_OPTIONS, AnalyzerError, FOLDING_OPTIONS, FullText, IndexText, Sasi};
 use types::CqlType;
 
 use super::option_value::map;
@@ -13,12 +13,13 @@ use super::{DdlContext, Outcome, check_not_system, vectors};
 use crate::error::{ExecError, Result, config, invalid, shown};
 use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
-use crate::where_clause::index::{Family, LOCAL, is_vector};
+use crate::where_clause::index::{Family, LOCAL, is_vector, of_texts};
 
 /// The longest name of an index, which is a directory.
 const NAME_LEN_MAX: usize = 255;
-/// Options of SAI that take an analyzer.
-const ANALYZERS: [&str; 2] = ["index_analyzer", "query_analyzer"];
+/// The longest value of an option that is an analyzer, bytes.
+const ANALYZER_LEN_MAX: usize = 16 << 10;
+
 /// The class of an index and its options, from the end of the statement.
 struct Implementation {
     /// None for the built-in one.
@@ -92,16 +93,19 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
         return exists(ast, text);
     }
     check_name(&index.name)?;
+    let mut warnings = Vec::new();
     match implementation.family {
         Family::Local => {}
         Family::StorageAttached => check_storage_attached(&index, table)?,
-        Family::Sasi => check_sasi(&index, table)?,
+        Family::Sasi => warnings = check_sasi(&index, table)?,
         Family::Vector => vectors::check_class(&index, table)?,
+        Family::FullText => check_fulltext(&index, table)?,
     }
     for target in &index.targets {
         vectors::check(table, target, &index, implementation.family)?;
     }
     let mut outcome = Outcome::new(ChangeType::Updated, keyspace, SchemaTarget::Table(table.name.clone()));
+    outcome.warnings = warnings;
     let mut builder = table.to_builder();
     builder.indexes.insert(index.name.clone(), index);
     outcome.edits.push(SchemaEdit::PutTable(builder.build().expect("columns are as they were")));
@@ -310,8 +314,8 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
         return invalid!("Column '{name}' contains non-alphanumeric-underscore characters");
     }
     let known = |name: &str| {
-        ANALYSIS_OPTIONS.iter().any(|(known, _)| *known == name)
-            || ANALYZERS.contains(&name)
+        FOLDING_OPTIONS.iter().any(|(known, _)| *known == name)
+            || ANALYZER_OPTIONS.contains(&name)
             || vectors::SAI_OPTIONS.contains(&name)
     };
     let unknown: Vec<&str> = index.options.keys().map(String::as_str).filter(|name| !known(name)).collect();
@@ -333,16 +337,24 @@ fn check_storage_attached(index: &Index, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Options of SAI. Analyzers are not carried out yet.
+/// The refusal of an analyzer.
+fn refused(error: AnalyzerError, invalid: fn(String) -> ExecError) -> ExecError {
+    match error {
+        AnalyzerError::Invalid(text) => invalid(shown(&text).to_string()),
+        AnalyzerError::Unsupported(text) => ExecError::unsupported(shown(&text)),
+    }
+}
+
+/// Options of SAI.
 fn check_options(options: &BTreeMap<String, String>, column: &Column, part: IndexedPart) -> Result<()> {
     let vector = vectors::SAI_OPTIONS.iter().any(|name| options.contains_key(*name));
     if vector && !is_vector(&column.ty) {
         return invalid!("CQL type {} cannot have vector options", column.ty.cql_name());
     }
-    let analysis: Vec<(&str, &str)> = ANALYSIS_OPTIONS
+    let analysis: Vec<(&str, &str)> = FOLDING_OPTIONS
         .iter()
         .map(|(name, _)| *name)
-        .chain(ANALYZERS)
+        .chain(ANALYZER_OPTIONS)
         .filter_map(|name| Some((name, options.get(name)?.as_str())))
         .collect();
     if analysis.is_empty() {
@@ -368,8 +380,14 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column, part: Inde
         return invalid!("CQL type {name} cannot be analyzed.");
     }
     for (name, value) in analysis {
-        if ANALYZERS.contains(&name) {
-            return Err(ExecError::unsupported(format_args!("The option '{name}' of an index")));
+        if ANALYZER_OPTIONS.contains(&name) {
+            if value.len() > ANALYZER_LEN_MAX {
+                return invalid!(
+                    "Option {name} of an index has {} bytes: at most {ANALYZER_LEN_MAX} are allowed",
+                    value.len()
+                );
+            }
+            continue;
         }
         let lower = value.to_ascii_lowercase();
         if lower.is_empty() {
@@ -379,11 +397,14 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column, part: Inde
             return invalid!("Illegal value for boolean option '{name}': {}", shown(value));
         }
     }
-    Ok(())
+    match IndexText::of_sai(options) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(error, ExecError::Invalid)),
+    }
 }
 
-/// The rules of SASI. Of its modes there is PREFIX, and of its analyzers the one by delimiters.
-fn check_sasi(index: &Index, table: &Table) -> Result<()> {
+/// The rules of SASI; warnings of options that have no effect beside the others.
+fn check_sasi(index: &Index, table: &Table) -> Result<Vec<String>> {
     let [target] = index.targets.as_slice() else {
         return config(format!("failed to retrieve target column for: {}", index.target()));
     };
@@ -394,34 +415,41 @@ fn check_sasi(index: &Index, table: &Table) -> Result<()> {
     if column.kind == ColumnKind::PartitionKey {
         return config("partition key columns are not yet supported by SASI");
     }
-    let has_parts = delimiter_of(&index.options).is_some();
-    if has_parts && !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
-        return config("DelimiterAnalyzer is of texts alone: text, varchar or ascii");
+    let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
+    match Sasi::of(&index.options, is_text, &column.ty.cql_name()) {
+        Ok(Sasi { idle, .. }) => Ok(idle
+            .iter()
+            .map(|name| {
+                format!("The option '{name}' of index {} has no effect with its other options", index.name)
+            })
+            .collect()),
+        Err(error) => Err(refused(error, ExecError::Config)),
     }
-    if let Some(class) = index.options.get("analyzer_class").filter(|_| !has_parts) {
-        return Err(ExecError::unsupported(format_args!("The analyzer '{}' of a SASI index", shown(class))));
+}
+
+/// The rules of ScyllaDB for indexes of full text.
+fn check_fulltext(index: &Index, table: &Table) -> Result<()> {
+    let [target] = index.targets.as_slice() else {
+        return invalid!("Fulltext index must have exactly one target column");
+    };
+    let column = table.column(&target.column).expect("targets are columns");
+    if !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+        return invalid!(
+            "Fulltext index is only supported on text, varchar, or ascii columns, but column {} has an incompatible type",
+            column.name
+        );
     }
-    for (name, value) in &index.options {
-        match (name.as_str(), value.to_ascii_uppercase().as_str()) {
-            ("mode", "PREFIX") | ("analyzed", "FALSE") => {}
-            ("analyzed", "TRUE") | ("analyzer_class", _) if has_parts => {}
-            ("delimiter", _) if has_parts => {
-                if value.chars().count() != 1 {
-                    return config(format!(
-                        "Only single character delimiters supported, was {}",
-                        shown(value)
-                    ));
-                }
-            }
-            ("mode", "CONTAINS" | "SPARSE") => {
-                return Err(ExecError::unsupported(format_args!("The mode {value} of a SASI index")));
-            }
-            ("mode", _) => return config(format!("Incorrect index mode: {}", shown(value))),
-            _ => {
-                let name = shown(name);
-                return Err(ExecError::unsupported(format_args!("The option '{name}' of a SASI index")));
-            }
-        }
+    if column.kind != ColumnKind::Regular {
+        return invalid!(
+            "Fulltext index is only supported on regular columns, but column {} is static or of the primary key",
+            column.name
+        );
     }
-    Ok(())
+    if let Some(other) = of_texts(table, column) {
+        return invalid!("The texts of column {} have index {} already", column.name, other.name);
+    }
+    match FullText::of(&index.options) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(error, ExecError::Invalid)),
+    }
 }

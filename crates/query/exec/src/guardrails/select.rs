@@ -55,9 +55,10 @@ impl Guard<'_> {
     fn index_query(&mut self, plan: &SelectPlan, request: &Request<'_>) -> Result<()> {
         let limits = self.limits;
         let (index, uses_index) = match &plan.access {
-            AccessPath::Index(access) => (Some(access.column.as_str()), true),
-            _ => (None, plan.nearest.is_some()),
+            AccessPath::Index(access) => (access.parts.as_slice(), true),
+            _ => (&[][..], plan.nearest.is_some()),
         };
+        let index = index.iter().map(|part| part.column.as_str());
         if uses_index
             && !plan.access.names_partitions()
             && !limits.non_partition_restricted_index_query_enabled

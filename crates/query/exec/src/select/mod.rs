@@ -10,6 +10,7 @@ mod reduce;
 pub mod run;
 pub mod selection;
 mod sort;
+mod spots;
 
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ impl SelectPlan {
                     || ast
                         .order_by
                         .iter()
-                        .any(|order| order.ann_of.is_some() && order.column.name == column.name)
+                        .any(|order| order.is_by_value() && order.column.name == column.name)
             };
             let restricted = plan.table.masked_columns().filter(is_restricted);
             let restricted = restricted.map(|column| column.name.clone()).collect();
@@ -147,10 +148,11 @@ impl SelectPlan {
         if ast.distinct {
             check_distinct_filter(ast, &table)?;
         }
-        let filtering = ast.allow_filtering || computed;
         let nearest = NearestPlan::prepare(ast, &mut resolver)?;
-        let statement = StatementKind::Select { filtering, nearest: nearest.is_some() };
+        let statement =
+            StatementKind::Select { filtering: ast.allow_filtering || computed, nearest: nearest.is_some() };
         let mut restrictions = where_clause::resolve(&ast.filter, statement, &mut resolver)?;
+        let nearest = nearest.map(|one| one.filtered_by(restrictions.relevance.take())).transpose()?;
         restrictions.filters.extend(view_filter(&table, lookup));
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");
@@ -443,7 +445,7 @@ fn order_by(
     table: &Table,
     restrictions: &Restrictions,
 ) -> Result<(bool, Vec<(ColumnRef, bool)>)> {
-    if ast.order_by.iter().all(|ordering| ordering.ann_of.is_some()) {
+    if ast.order_by.iter().all(cql::ast::Ordering::is_by_value) {
         return Ok((false, Vec::new()));
     }
     if restrictions.uses_index {

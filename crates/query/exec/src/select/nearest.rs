@@ -1,4 +1,5 @@
-//! `ORDER BY column ANN OF vector LIMIT k`: the rows whose vectors are nearest, nearest first.
+//! `ORDER BY column ANN OF vector LIMIT k`: the rows whose vectors are nearest, nearest first; and `ORDER BY BM25(column, query) LIMIT k`: those whose
+//! texts are the most relevant.
 //!
 //! An index on vectors names candidates: it compares quantised vectors, and has those of rows that have changed since. So more are asked
 //! for than are wanted, their rows are read at the consistency level, filtered, and compared exactly. When conditions leave too few of them
@@ -10,13 +11,14 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use mutation::{Clustering, DecoratedKey, Slices};
 use replica::{
-    Candidate, Keys, Limits, NearestQuery, PartitionResult, Partitions, Place, ReadCommand, ReadPage,
+    Candidate, Candidates, Keys, Limits, NearestQuery, PartitionResult, Partitions, Place, ReadCommand,
+    ReadPage,
 };
 use rt::preempt::Pace;
 use schema::Table;
 
 use super::SelectPlan;
-use super::nearest_plan::{NearestPlan, floats};
+use super::nearest_plan::{Goal, NearestPlan};
 use super::pages::Pages;
 use super::places::only;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS, read};
@@ -46,7 +48,7 @@ pub(super) struct Nearest<'a, C> {
     command: &'a ReadCommand,
     filters: &'a [BoundFilter<'a>],
     order: &'a NearestPlan,
-    vector: Vec<f32>,
+    goal: Goal,
     /// Rows that are wanted.
     limit: usize,
     /// The nearest rows so far, each as a partition of its own; those behind the limit go now and then.
@@ -68,11 +70,12 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
     ) -> Result<(ReadPage, u64)> {
         let order = plan.nearest.as_ref().expect("only called for such an order");
         if limit > LIMIT_MAX {
+            let what = if order.is_of_texts() { "BM25" } else { "ANN OF" };
             return invalid!(
-                "Use of ANN OF in an ORDER BY clause requires a LIMIT that is not greater than {LIMIT_MAX}. LIMIT was {limit}"
+                "Use of {what} in an ORDER BY clause requires a LIMIT that is not greater than {LIMIT_MAX}. LIMIT was {limit}"
             );
         }
-        let vector = order.vector(env)?;
+        let goal = order.goal(env)?;
         let mut search = Self {
             coordinator,
             request,
@@ -80,7 +83,7 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
             command,
             filters,
             order,
-            vector,
+            goal,
             limit: usize::try_from(limit).expect("at most the greatest limit"),
             rows: Vec::new(),
             tombstones: 0,
@@ -99,7 +102,8 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         let mut count = count.clamp(CANDIDATES_MIN, CANDIDATES_MAX);
         let mut known: BTreeSet<(DecoratedKey, Option<Box<[u8]>>)> = BTreeSet::new();
         loop {
-            let candidates = self.ask(count).await?;
+            let Candidates { places: candidates, statistics } = self.ask(count).await?;
+            self.goal.learn(statistics);
             let is_all = candidates.len() < count;
             let mut partitions: BTreeMap<DecoratedKey, Option<Vec<Clustering>>> = BTreeMap::new();
             for Candidate { place: Place { key, clustering }, .. } in candidates {
@@ -125,8 +129,8 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         }
     }
 
-    async fn ask(&self, count: usize) -> Result<Vec<Candidate>> {
-        let query = NearestQuery { index: self.order.index.clone(), vector: self.vector.clone(), count };
+    async fn ask(&self, count: usize) -> Result<Candidates> {
+        let query = NearestQuery { index: self.order.index.clone(), to: self.goal.to(), count };
         let (table, query) = (&self.plan.table, Arc::new(query));
         let (request, coordinator) = (self.request, self.coordinator);
         let deadline = request.deadline(TimeoutKind::Range);
@@ -197,6 +201,10 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
     /// Compares all rows that the statement's conditions allow.
     async fn all_rows(&mut self, env: &Env<'_>) -> Result<()> {
         self.rows.clear();
+        if self.goal.needs_figures() {
+            let figures = self.ask(1).await?.statistics;
+            self.goal.learn(figures);
+        }
         let command = self.command.clone();
         let mut pages = Pages::new(self.plan, self.coordinator, self.request, env, (command, u64::MAX))?;
         while let Some(page) = pages.next(SCAN_ROWS).await? {
@@ -228,13 +236,11 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         }
     }
 
-    /// How near a row is; none when it has no vector or does not pass the filters.
+    /// How near a row is; none when it has no vector, or no text that the query finds, or does not pass the filters.
     fn closeness(&self, view: &RowView<'_>) -> Option<f32> {
-        let vector = floats(view.borrowed(&self.order.column)?);
-        if vector.len() != self.vector.len() || !self.filters.iter().all(|filter| filter.matches(view)) {
-            return None;
-        }
-        Some(self.order.similarity.closeness(&self.vector, &vector)).filter(|closeness| !closeness.is_nan())
+        let value = view.borrowed(&self.order.column)?;
+        let closeness = self.goal.closeness(value)?;
+        self.filters.iter().all(|filter| filter.matches(view)).then_some(closeness)
     }
 
     fn keep_nearest(&mut self) {

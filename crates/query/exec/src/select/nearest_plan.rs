@@ -1,28 +1,96 @@
-//! `ORDER BY … ANN OF`: the column, its index and the vector that rows are to be near to.
+//! `ORDER BY … ANN OF` and `ORDER BY BM25(…)`: the column, its index, and the vector or query that rows are to be near to.
 
-use cql::ast::{Direction, Select};
-use replica::Similarity;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cql::ast::{Direction, Ordering, Select, Term};
+use replica::{NearestTo, Similarity, TextStatistics};
 use schema::{ColumnId, ColumnKind};
+use text::{Document, FullText, TextQuery};
 
 use crate::error::{Result, invalid};
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::expr::{Env, Expr};
-use crate::where_clause::index::{is_float_vector, of_vectors};
+use crate::where_clause::index::{is_float_vector, of_texts, of_vectors};
 
 /// Candidates of the index for each row that is wanted: by one with `optimize_for: recall` twice as many, and no fewer than its
 /// `oversampling` says.
 const CANDIDATES_A_ROW: f32 = 3.0;
 
-/// The order by nearness to a vector.
+/// The order by nearness to a vector, or by the relevance of texts to a query.
 #[derive(Clone, Debug)]
 pub struct NearestPlan {
     pub(super) column: ColumnRef,
     pub(super) name: String,
     pub(super) index: String,
-    pub(super) similarity: Similarity,
     pub(super) candidates_a_row: f32,
-    pub(super) vector: Expr,
+    measure: Measure,
+}
+
+/// How rows are compared.
+#[derive(Clone, Debug)]
+enum Measure {
+    Vector {
+        similarity: Similarity,
+        vector: Expr,
+    },
+    Text {
+        fulltext: Arc<FullText>,
+        query: Expr,
+        /// The query of the WHERE clause, which is the same.
+        filter: Option<Expr>,
+    },
+}
+
+/// The vector or query of a statement, ready for many rows.
+pub(super) enum Goal {
+    Vector(Similarity, Vec<f32>),
+    Text {
+        fulltext: Arc<FullText>,
+        text: String,
+        query: TextQuery,
+        /// The figures of all texts, once they are known.
+        statistics: Option<TextStatistics>,
+    },
+}
+
+impl Goal {
+    /// The question to an index.
+    pub(super) fn to(&self) -> NearestTo {
+        match self {
+            Self::Vector(_, vector) => NearestTo::Vector(vector.clone()),
+            Self::Text { text, .. } => NearestTo::Text(text.clone()),
+        }
+    }
+
+    /// Takes the figures of the first answer of an index; those of a later one would rank the rows so far differently.
+    pub(super) fn learn(&mut self, figures: TextStatistics) {
+        if let Self::Text { statistics, .. } = self {
+            statistics.get_or_insert(figures);
+        }
+    }
+
+    /// Whether the figures of an index are needed before rows are compared.
+    pub(super) fn needs_figures(&self) -> bool {
+        matches!(self, Self::Text { statistics: None, .. })
+    }
+
+    /// How near a value is; none when it is no vector of these dimensions, or no text that the query finds.
+    pub(super) fn closeness(&self, value: &[u8]) -> Option<f32> {
+        match self {
+            Self::Vector(similarity, wanted) => {
+                let vector = floats(value);
+                let is_one = vector.len() == wanted.len();
+                let closeness = is_one.then(|| similarity.closeness(wanted, &vector));
+                closeness.filter(|closeness| !closeness.is_nan())
+            }
+            Self::Text { fulltext, query, statistics, .. } => {
+                let document = Document::new(query, &fulltext.analyzer, value)?;
+                query.score(&document, statistics.as_ref()?)
+            }
+        }
+    }
 }
 
 impl NearestPlan {
@@ -31,6 +99,11 @@ impl NearestPlan {
     /// # Errors
     /// When the column has no vectors or no index on them, or there is another order beside it.
     pub fn prepare(ast: &Select, resolver: &mut Resolver<'_>) -> Result<Option<Self>> {
+        if let Some((ordering, query)) =
+            ast.order_by.iter().find_map(|ordering| Some((ordering, ordering.bm25.as_ref()?)))
+        {
+            return Self::of_text(ast, ordering, query, resolver).map(Some);
+        }
         let mut nearest =
             ast.order_by.iter().filter_map(|ordering| Some((ordering, ordering.ann_of.as_ref()?)));
         let Some((ordering, term)) = nearest.next() else { return Ok(None) };
@@ -60,10 +133,53 @@ impl NearestPlan {
             column: column.into(),
             name: column.name.clone(),
             index: index.name.clone(),
-            similarity,
             candidates_a_row: candidates_a_row.max(oversampling),
-            vector,
+            measure: Measure::Vector { similarity, vector },
         }))
+    }
+
+    fn of_text(ast: &Select, ordering: &Ordering, query: &Term, resolver: &mut Resolver<'_>) -> Result<Self> {
+        if ast.order_by.len() > 1 {
+            return invalid!("BM25 ordering does not support any other ordering");
+        }
+        if ordering.direction == Direction::Descending {
+            return invalid!("Descending BM25 ordering is not supported: the most relevant rows come first");
+        }
+        let column = resolver.column(&ordering.column.name)?;
+        let query = resolver.term(query, &Receiver::column(column))?;
+        let Some(index) = of_texts(resolver.table, column) else {
+            return invalid!("BM25() requires a fulltext_index on column {}", column.name);
+        };
+        let fulltext = Arc::new(FullText::of(&index.options).expect("the options were checked"));
+        Ok(Self {
+            column: column.into(),
+            name: column.name.clone(),
+            index: index.name.clone(),
+            candidates_a_row: CANDIDATES_A_ROW,
+            measure: Measure::Text { fulltext, query, filter: None },
+        })
+    }
+
+    /// Takes `BM25(column, query) > 0` of the WHERE clause.
+    ///
+    /// # Errors
+    /// When it is of another column, or rows are not ordered by relevance.
+    pub fn filtered_by(mut self, relevance: Option<(String, Expr)>) -> Result<Self> {
+        let Some((column, expr)) = relevance else { return Ok(self) };
+        match &mut self.measure {
+            Measure::Text { filter, .. } if column == self.name => {
+                *filter = Some(expr);
+                Ok(self)
+            }
+            _ => invalid!(
+                "BM25() in the WHERE clause requires ORDER BY BM25() on the same column with the same query"
+            ),
+        }
+    }
+
+    /// Whether it is the relevance of texts.
+    pub fn is_of_texts(&self) -> bool {
+        matches!(self.measure, Measure::Text { .. })
     }
 
     /// The column that is read beside those that are selected.
@@ -71,17 +187,42 @@ impl NearestPlan {
         matches!(self.column.kind, ColumnKind::Static | ColumnKind::Regular).then_some(self.column.id)
     }
 
-    /// The vector of the statement.
-    pub(super) fn vector(&self, env: &Env<'_>) -> Result<Vec<f32>> {
-        let Some(value) = self.vector.eval_option(env)? else {
-            return invalid!("Unsupported null value for column {}", self.name);
-        };
-        let vector = floats(&value);
+    /// The vector or the query of the statement.
+    pub(super) fn goal(&self, env: &Env<'_>) -> Result<Goal> {
+        match &self.measure {
+            Measure::Vector { similarity, vector } => {
+                Ok(Goal::Vector(*similarity, self.vector(*similarity, vector, env)?))
+            }
+            Measure::Text { fulltext, query, filter } => {
+                let value = self.value(query, env)?;
+                if let Some(filter) = filter
+                    && self.value(filter, env)? != value
+                {
+                    return invalid!("BM25() in WHERE and in ORDER BY must have the same query");
+                }
+                let text = String::from_utf8(value.to_vec()).expect("texts are checked when they are bound");
+                match TextQuery::parse(&text, &fulltext.analyzer, fulltext.has_positions) {
+                    Ok(query) => Ok(Goal::Text { fulltext: fulltext.clone(), text, query, statistics: None }),
+                    Err(error) => invalid!("{error}"),
+                }
+            }
+        }
+    }
+
+    fn value(&self, expr: &Expr, env: &Env<'_>) -> Result<Bytes> {
+        match expr.eval_option(env)? {
+            Some(value) => Ok(value),
+            None => invalid!("Unsupported null value for column {}", self.name),
+        }
+    }
+
+    fn vector(&self, similarity: Similarity, vector: &Expr, env: &Env<'_>) -> Result<Vec<f32>> {
+        let vector = floats(&self.value(vector, env)?);
         if !vector.iter().all(|component| component.is_finite()) {
             return invalid!("non-finite value in the vector of ANN OF");
         }
         let square: f64 = vector.iter().map(|component| f64::from(*component).powi(2)).sum();
-        if self.similarity == Similarity::Cosine && square < f64::from(f32::MIN_POSITIVE) {
+        if similarity == Similarity::Cosine && square < f64::from(f32::MIN_POSITIVE) {
             return invalid!(
                 "Zero and near-zero vectors cannot be indexed or queried with cosine similarity"
             );
@@ -94,7 +235,7 @@ impl NearestPlan {
 }
 
 /// The components of a vector of floats as it is stored.
-pub(super) fn floats(value: &[u8]) -> Vec<f32> {
+fn floats(value: &[u8]) -> Vec<f32> {
     value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The reads of one SELECT, page after page: of its partitions and ranges, or by way of an index.
 
 use mutation::PartitionRange;
-use replica::{IndexQuery, Partitions, ReadCommand, ReadPage};
+use replica::{Partitions, ReadCommand, ReadPage};
 use schema::Table;
 
 use super::SelectPlan;
@@ -45,12 +45,15 @@ impl<'a, C: Coordinator> Pages<'a, C> {
             && !is_whole
         {
             let table = &plan.table;
-            request.note(|| format!("Executing read on {} using index {}", table.full_name(), access.index));
-            let query = IndexQuery { index: access.index.clone(), predicate: access.predicate(env)? };
+            let names: Vec<&str> = access.parts.iter().map(|part| part.index.as_str()).collect();
+            let names = names.join(", ");
+            request.note(|| format!("Executing read on {} using index {names}", table.full_name()));
+            let parts = access.parts.iter().map(|part| Ok((part.index.clone(), part.predicates(env)?)));
+            let parts = parts.collect::<Result<Vec<_>>>()?;
             let reduced = plan.selection.is_aggregate() || plan.group_width.is_some();
             let page = request.page_size.map_or(u64::MAX, u64::from);
             let wanted = if reduced { u64::MAX } else { left.min(page) };
-            places = Some(Box::new(Places::new(&command, query, access.partitions, wanted)));
+            places = Some(Box::new(Places::new(&command, parts, access.partitions, wanted)));
         }
         let fragments_of = plan.fragments_of.as_deref();
         Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, fragments_of, places })

@@ -7,14 +7,16 @@ use std::collections::VecDeque;
 
 use futures_util::future::join_all;
 use mutation::{Bound, Clustering, ColumnSelection, DecoratedKey, RowRange, Side, Slices};
-use replica::{IndexQuery, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
+use replica::{IndexQuery, Keys, Limits, Partitions, Predicate, ReadCommand, ReadPage, Resume};
 use schema::Table;
 use smallvec::SmallVec;
 
 use super::read::{READ_BYTES_MAX, read};
+use super::spots::{Source, Spot, Spots, behind};
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result};
 use crate::request::{Request, TimeoutKind};
+use crate::where_clause::texts::AnyOfAll;
 
 /// The most places that one read fetches.
 const PLACES_MAX: u64 = 1_000;
@@ -43,12 +45,11 @@ struct Found {
 
 /// The partitions that an index finds, in ring order.
 pub(super) struct Places {
-    /// Reads places.
-    query: ReadCommand,
+    spots: Spots,
     /// Reads rows, with partitions and slices put in.
     rows: ReadCommand,
-    /// Whether the index finds partitions and not rows.
-    partitions: bool,
+    /// Where the result resumes.
+    resume: Option<Resume>,
     /// Rows that the result still takes.
     wanted: u64,
     /// All places were read.
@@ -58,8 +59,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The rows of `command`, a read of a range or of one partition, that the index finds; about `wanted` are needed.
-    pub(super) fn new(command: &ReadCommand, query: IndexQuery, partitions: bool, wanted: u64) -> Self {
+    /// The rows of `command`, a read of a range or of one partition, that all of these indexes find; about `wanted` are needed.
+    pub(super) fn new(
+        command: &ReadCommand,
+        parts: Vec<(String, AnyOfAll)>,
+        partitions: bool,
+        wanted: u64,
+    ) -> Self {
         let mut queue = VecDeque::new();
         let mut resume = command.resume.clone();
         if partitions && let Some(inside) = resume.take_if(|resume| resume.clustering.is_some()) {
@@ -67,22 +73,32 @@ impl Places {
             resume = Some(behind(&inside.key));
             queue.push_back(Place { key: inside.key.clone(), rows: None, resume: Some(inside) });
         }
-        let query = ReadCommand {
-            // A partition has no place among rows.
-            slices: if partitions { Slices::all() } else { command.slices.clone() },
-            columns: ColumnSelection::All,
-            reversed: false,
-            limits: Limits {
-                rows: wanted.clamp(PLACES_MIN, PLACES_MAX),
-                rows_per_partition: u64::MAX,
-                bytes: READ_BYTES_MAX,
-            },
-            resume,
-            index: Some(query.into()),
-            ..command.clone()
+        let is_one =
+            matches!(parts.as_slice(), [(_, lists)] if matches!(lists.as_slice(), [list] if list.len() == 1));
+        // Places that are intersected are many more than rows.
+        let places = if is_one { wanted.clamp(PLACES_MIN, PLACES_MAX) } else { PLACES_MAX };
+        let source = |index: &str, predicate: Predicate| {
+            let is_one_term = !matches!(predicate, Predicate::Range { .. });
+            let query = ReadCommand {
+                // A partition has no place among rows.
+                slices: if partitions { Slices::all() } else { command.slices.clone() },
+                columns: ColumnSelection::All,
+                reversed: false,
+                limits: Limits { rows: places, rows_per_partition: u64::MAX, bytes: READ_BYTES_MAX },
+                resume: resume.clone(),
+                index: Some(IndexQuery { index: index.to_owned(), predicate }.into()),
+                ..command.clone()
+            };
+            Source::new(query, is_one_term)
         };
+        let clauses = parts.into_iter().map(|(index, lists)| {
+            let of_list = |list: Vec<Predicate>| list.into_iter().map(|one| source(&index, one)).collect();
+            let lists = lists.into_iter().map(of_list).collect();
+            (index, lists)
+        });
+        let spots = Spots::new(clauses.collect(), partitions);
         let rows = ReadCommand { resume: None, ..command.clone() };
-        Self { query, rows, partitions, wanted, exhausted: false, queue, ready: VecDeque::new() }
+        Self { spots, rows, resume, wanted, exhausted: false, queue, ready: VecDeque::new() }
     }
 
     /// The next page of rows, of one partition; none behind the last. Its `more` is where the result may go on.
@@ -122,18 +138,13 @@ impl Places {
     }
 
     async fn fetch_places<C: Coordinator>(&mut self, coordinator: &C, request: &Request<'_>) -> Result<()> {
-        let timeout = match self.query.partitions {
-            Partitions::Keys(_) => TimeoutKind::Read,
-            Partitions::Range(_) => TimeoutKind::Range,
-        };
-        let read = read(coordinator, request, &self.query, request.deadline(timeout)).await;
-        let page = match (read, &self.query.partitions) {
-            (Ok(page), _) => page,
+        let (spots, is_over) = match (self.spots.next(coordinator, request).await, &self.rows.partitions) {
+            (Ok(found), _) => found,
             // A partition is read and filtered until the index is built.
             (Err(ExecError::Request(error)), Partitions::Keys(keys)) if error.is_index_unavailable() => {
-                request
-                    .note(|| format!("Index {} is not available: reading the partition", self.index_name()));
-                let resume = self.query.resume.take();
+                let names = self.spots.names();
+                request.note(|| format!("Index {names} is not available: reading the partition"));
+                let resume = self.resume.take();
                 self.queue.extend(keys.iter().map(|key| Place {
                     key: key.clone(),
                     rows: None,
@@ -144,33 +155,22 @@ impl Places {
             }
             (Err(error), _) => return Err(error),
         };
-        self.exhausted = page.more.is_none();
-        self.query.resume = page.more.map(|more| match self.partitions {
-            // All of the partition is read, regardless of its other places.
-            true => behind(&more.key),
-            false => more,
-        });
-        let places: usize = page.partitions.iter().map(|partition| partition.rows.len().max(1)).sum();
-        request.note(|| format!("Index {} found {places} places", self.index_name()));
-        for partition in page.partitions {
-            self.queue.extend(self.place(partition));
+        self.exhausted = is_over;
+        for Spot { key, clustering } in spots {
+            let Some(row) = clustering else {
+                self.queue.push_back(Place { key, rows: None, resume: None });
+                continue;
+            };
+            // The slices of the statement may leave nothing of it.
+            if !self.rows.slices.contains(&row) {
+                continue;
+            }
+            match self.queue.back_mut() {
+                Some(Place { key: known, rows: Some(rows), .. }) if *known == key => rows.push(row),
+                _ => self.queue.push_back(Place { key, rows: Some(vec![row]), resume: None }),
+            }
         }
         Ok(())
-    }
-
-    fn index_name(&self) -> &str {
-        self.query.index.as_ref().map_or("", |query| &query.index)
-    }
-
-    /// The place of a partition; none when the slices of the statement leave nothing of it.
-    fn place(&self, partition: PartitionResult) -> Option<Place> {
-        let key = partition.key;
-        if self.partitions {
-            return Some(Place { key, rows: None, resume: None });
-        }
-        let rows = partition.rows.into_iter().map(|row| row.clustering);
-        let rows: Vec<Clustering> = rows.filter(|row| self.rows.slices.contains(row)).collect();
-        (!rows.is_empty()).then_some(Place { key, rows: Some(rows), resume: None })
     }
 
     /// Reads the first pages of the next partitions.
@@ -213,11 +213,6 @@ impl Places {
         };
         Found { command, end, page: None }
     }
-}
-
-/// Behind a partition.
-fn behind(key: &DecoratedKey) -> Resume {
-    Resume { key: key.clone(), clustering: None, rows_in_partition: 0 }
 }
 
 /// The range of one row.

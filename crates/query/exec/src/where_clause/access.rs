@@ -1,12 +1,16 @@
 //! Access paths: the ways in which a plan finds the rows that it reads or writes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use replica::Predicate;
 use schema::Table;
+use text::IndexText;
 
 use super::choice::{Choice, TupleChoice};
-use super::filter::{LikePattern, required};
+use super::filter::required;
 use super::rows::{RowRestriction, TokenRange};
+use super::texts::{AnyOfAll, LikeTexts, TermsWanted};
 use crate::error::Result;
 use crate::expr::{Env, Expr};
 
@@ -44,34 +48,45 @@ pub enum Wanted {
         /// The greatest value.
         to: Option<(Expr, bool)>,
     },
+    /// The terms of a text.
+    Terms(Arc<IndexText>, Expr),
     /// A pattern of LIKE.
-    Like(Expr),
+    Like(LikeTexts, Expr),
 }
 
 impl Wanted {
     /// Of several, the ones that find fewer rows come first.
     pub(super) fn rank(&self) -> u8 {
         match self {
-            Self::Equal(_) | Self::Entry(..) => 0,
-            Self::Like(_) => 1,
+            Self::Equal(_) | Self::Entry(..) | Self::Terms(..) => 0,
+            Self::Like(..) => 1,
             Self::Slice { .. } => 2,
         }
     }
 }
 
-/// The rows that an index finds.
+/// The rows that indexes find: those that all of them do, at least.
 #[derive(Clone, Debug)]
 pub struct IndexAccess {
+    /// The questions, at least one. The first should find the fewest rows.
+    pub parts: Vec<IndexPart>,
+    /// Whether they find partitions and not rows: of a static or a partition key column.
+    pub partitions: bool,
+    /// Where.
+    pub within: IndexScope,
+}
+
+/// A question to one index.
+#[derive(Clone, Debug)]
+pub struct IndexPart {
     /// Name of the index.
     pub index: String,
     /// The column that it indexes.
     pub column: String,
+    /// Whether its texts have only characters of ASCII.
+    pub is_ascii: bool,
     /// The values.
     pub wanted: Wanted,
-    /// Whether it finds partitions and not rows: of a static or a partition key column.
-    pub partitions: bool,
-    /// Where.
-    pub within: IndexScope,
 }
 
 /// The part of a table in which an index is queried.
@@ -83,43 +98,29 @@ pub enum IndexScope {
     Partition(KeyAccess),
 }
 
-impl IndexAccess {
-    /// The question to the index.
+impl IndexPart {
+    /// The predicates that the index is queried for.
     ///
     /// # Errors
     /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a bound value is null or unset, or the pattern is none
     /// that the index answers; as [`Expr::eval`].
-    pub fn predicate(&self, env: &Env<'_>) -> Result<Predicate> {
+    pub fn predicates(&self, env: &Env<'_>) -> Result<AnyOfAll> {
+        let value = |expr: &Expr| required(expr, &self.column, env);
         let end = |end: &Option<(Expr, bool)>| -> Result<Option<(Bytes, bool)>> {
             let Some((expr, included)) = end else { return Ok(None) };
-            Ok(Some((required(expr, &self.column, env)?, *included)))
+            Ok(Some((value(expr)?, *included)))
         };
-        Ok(match &self.wanted {
-            Wanted::Equal(value) => Predicate::Equal(required(value, &self.column, env)?),
-            Wanted::Entry(key, value) => Predicate::Entry {
-                key: required(key, &self.column, env)?,
-                value: required(value, &self.column, env)?,
-            },
-            Wanted::Slice { from, to } => Predicate::Range { from: end(from)?, to: end(to)? },
-            Wanted::Like(pattern) => {
-                match LikePattern::parse(&required(pattern, &self.column, env)?, &self.column)? {
-                    LikePattern::Whole(value) => Predicate::Equal(value),
-                    LikePattern::Prefix(prefix) => {
-                        let to = behind_prefix(&prefix).map(|end| (end, false));
-                        Predicate::Range { from: Some((prefix, true)), to }
-                    }
-                }
+        let one = |predicate| Ok(vec![vec![predicate]]);
+        match &self.wanted {
+            Wanted::Equal(expr) => one(Predicate::Equal(value(expr)?)),
+            Wanted::Entry(key, expr) => one(Predicate::Entry { key: value(key)?, value: value(expr)? }),
+            Wanted::Slice { from, to } => one(Predicate::Range { from: end(from)?, to: end(to)? }),
+            Wanted::Terms(text, expr) => Ok(TermsWanted::new(text, &value(expr)?).predicates()),
+            Wanted::Like(texts, pattern) => {
+                Ok(texts.parse(&value(pattern)?, &self.column)?.predicates(self.is_ascii))
             }
-        })
+        }
     }
-}
-
-/// The least text behind all texts with a prefix; none when there is no such text.
-fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
-    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end.into())
 }
 
 /// The part of a table in which a plan looks, whichever way.

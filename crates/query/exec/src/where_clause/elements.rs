@@ -36,8 +36,8 @@ impl<'a> Collector<'_, 'a> {
         let expr = self.resolver.term(value, &receiver)?;
         let test = if key { Test::ContainsKey(expr) } else { Test::Contains(expr) };
         let part = if key { IndexedPart::Keys } else { IndexedPart::Values };
-        let analysis = analysis_of(self.table, column, part);
-        let test = if negated { Test::Not(Box::new(test)) } else { test.analyzed_by(analysis) };
+        let text = analysis_of(self.table, column, part);
+        let test = if negated { Test::Not(Box::new(test)) } else { test.analyzed_by(text) };
         self.filter(column, test);
         Ok(())
     }

@@ -1,14 +1,17 @@
 //! Filters of ALLOW FILTERING, row by row.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cql::ast::ComparisonOperator;
-use replica::Analysis;
+use text::IndexText;
 use types::CqlType;
 use types::elements::Elements;
 
 use super::choice::Choice;
 use super::like::Wildcards;
-use crate::error::{Result, invalid, shown};
+use super::texts::{LikePattern, LikeTexts, TermsWanted};
+use crate::error::{Result, invalid};
 use crate::expr::row::{ColumnRef, RowView};
 use crate::expr::{Env, Expr, Value};
 
@@ -17,8 +20,8 @@ use crate::expr::{Env, Expr, Value};
 pub enum Test {
     /// A comparison.
     Compare(ComparisonOperator, Expr),
-    /// `=`, `CONTAINS` or `CONTAINS KEY` of texts that the column's index analyzes: both sides are compared as it does.
-    Analyzed(Analysis, Box<Test>),
+    /// `=`, `CONTAINS` or `CONTAINS KEY` of texts that the column's index analyzes: a text has all terms of the one that is wanted.
+    Analyzed(Arc<IndexText>, Box<Test>),
     /// `IN`
     In(Choice),
     /// `CONTAINS`
@@ -35,45 +38,13 @@ pub enum Test {
         test: Box<Test>,
     },
     /// `LIKE` of a column that an index answers it for.
-    Like(Expr),
-    /// The test of the parts of a text between delimiters, of which one has to pass.
-    Parts(char, Box<Test>),
+    Like(LikeTexts, Expr),
     /// `LIKE` of any text.
     Matches(Expr),
     /// `NOT IN`, `NOT CONTAINS`: the value is not null and does not pass.
     Not(Box<Test>),
     /// Equal to another column: the hidden column of a view to that of its key.
     SameAs(ColumnRef),
-}
-
-/// The patterns of LIKE that an index answers.
-#[derive(Debug, PartialEq, Eq)]
-pub enum LikePattern {
-    /// `abc`: the text itself.
-    Whole(Bytes),
-    /// `abc%`: texts that begin so.
-    Prefix(Bytes),
-}
-
-impl LikePattern {
-    /// A pattern on a column.
-    ///
-    /// # Errors
-    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when the pattern is empty or begins with `%`.
-    pub fn parse(pattern: &Bytes, column: &str) -> Result<Self> {
-        let refused = |form: &str, term: &[u8]| {
-            let term = String::from_utf8_lossy(term);
-            let shown = shown(&term);
-            invalid!("{column} LIKE '{form}' {shown} is only supported on properly indexed columns")
-        };
-        match &**pattern {
-            [] | [b'%'] | [b'%', b'%'] => invalid!("LIKE value can't be empty."),
-            [b'%', term @ .., b'%'] => refused("%<term>%", term),
-            [b'%', term @ ..] => refused("%<term>", term),
-            [prefix @ .., b'%'] => Ok(Self::Prefix(pattern.slice_ref(prefix))),
-            _ => Ok(Self::Whole(pattern.clone())),
-        }
-    }
 }
 
 /// The value of a condition, which neither is null nor left out.
@@ -109,17 +80,27 @@ pub struct BoundFilter<'a> {
 #[derive(Debug)]
 enum BoundTest<'a> {
     Compare(ComparisonOperator, Bytes),
-    /// The test's value is analyzed.
-    Analyzed(Analysis, Box<BoundTest<'a>>),
+    /// The text has all these terms, or a value or key of the collection has.
+    Analyzed(TermsWanted<'a>, TextOf),
     In(Vec<Bytes>),
     Contains(Bytes),
     ContainsKey(Bytes),
     Element(Bytes, &'a CqlType, Box<BoundTest<'a>>),
-    Like(LikePattern),
-    Parts(char, Box<BoundTest<'a>>),
+    Like(LikePattern<'a>),
     Matches(Wildcards),
     Not(Box<BoundTest<'a>>),
     SameAs(&'a ColumnRef),
+}
+
+/// The text of a column that is analyzed.
+#[derive(Clone, Copy, Debug)]
+enum TextOf {
+    /// The value.
+    Whole,
+    /// Each element of a list or set, or value of a map.
+    Values,
+    /// Each key of a map.
+    Keys,
 }
 
 impl Filter {
@@ -134,10 +115,10 @@ impl Filter {
 
 impl Test {
     /// The same as an index analyzes it.
-    pub fn analyzed_by(self, analysis: Option<Analysis>) -> Self {
-        match analysis {
+    pub fn analyzed_by(self, text: Option<Arc<IndexText>>) -> Self {
+        match text {
             None => self,
-            Some(analysis) => Self::Analyzed(analysis, Box::new(self)),
+            Some(text) => Self::Analyzed(text, Box::new(self)),
         }
     }
 
@@ -145,17 +126,25 @@ impl Test {
         let value = |expr: &Expr| required(expr, name, env);
         Ok(match self {
             Self::Compare(operator, expr) => BoundTest::Compare(*operator, value(expr)?),
-            Self::Analyzed(analysis, inner) => {
-                BoundTest::Analyzed(*analysis, Box::new(inner.bind(name, env)?.analyzed(*analysis)))
-            }
+            Self::Analyzed(text, inner) => match &**inner {
+                Self::Compare(ComparisonOperator::Equal, expr) => {
+                    BoundTest::Analyzed(TermsWanted::new(text, &value(expr)?), TextOf::Whole)
+                }
+                Self::Contains(expr) => {
+                    BoundTest::Analyzed(TermsWanted::new(text, &value(expr)?), TextOf::Values)
+                }
+                Self::ContainsKey(expr) => {
+                    BoundTest::Analyzed(TermsWanted::new(text, &value(expr)?), TextOf::Keys)
+                }
+                other => other.bind(name, env)?,
+            },
             Self::In(choice) => BoundTest::In(in_values(choice, name, env, true)?),
             Self::Contains(expr) => BoundTest::Contains(value(expr)?),
             Self::ContainsKey(expr) => BoundTest::ContainsKey(value(expr)?),
             Self::Element { key, ty, test } => {
                 BoundTest::Element(value(key)?, ty, Box::new(test.bind(name, env)?))
             }
-            Self::Like(pattern) => BoundTest::Like(LikePattern::parse(&value(pattern)?, name)?),
-            Self::Parts(delimiter, inner) => BoundTest::Parts(*delimiter, Box::new(inner.bind(name, env)?)),
+            Self::Like(texts, pattern) => BoundTest::Like(texts.parse(&value(pattern)?, name)?),
             Self::Matches(pattern) => BoundTest::Matches(Wildcards::parse(&value(pattern)?, name)?),
             Self::SameAs(column) => BoundTest::SameAs(column),
             // With a null among them nobody knows whether a value is in.
@@ -212,17 +201,6 @@ impl BoundFilter<'_> {
 }
 
 impl BoundTest<'_> {
-    /// The same with its value analyzed.
-    fn analyzed(self, analysis: Analysis) -> Self {
-        let apply = |value: Bytes| Bytes::from(analysis.apply(&value).into_owned());
-        match self {
-            Self::Compare(operator, value) => Self::Compare(operator, apply(value)),
-            Self::Contains(value) => Self::Contains(apply(value)),
-            Self::ContainsKey(value) => Self::ContainsKey(apply(value)),
-            other => other,
-        }
-    }
-
     fn passes(&self, value: &[u8], ty: &CqlType, row: &RowView<'_>) -> bool {
         match self {
             BoundTest::Compare(operator, other) => {
@@ -236,21 +214,13 @@ impl BoundTest<'_> {
                     ComparisonOperator::GreaterOrEqual => order.is_ge(),
                 }
             }
-            BoundTest::Analyzed(analysis, inner) => match &**inner {
-                BoundTest::Contains(wanted) => {
-                    of_values(value, ty, |_, found| *analysis.apply(found) == **wanted)
-                }
-                BoundTest::ContainsKey(wanted) => {
-                    of_keys(value, ty, |_, found| *analysis.apply(found) == **wanted)
-                }
-                other => other.passes(&analysis.apply(value), ty, row),
-            },
-            BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
-            BoundTest::Like(LikePattern::Whole(wanted)) => value == wanted,
-            BoundTest::Like(LikePattern::Prefix(prefix)) => value.starts_with(prefix),
-            BoundTest::Parts(delimiter, inner) => {
-                replica::parts(value, *delimiter).any(|part| inner.passes(part, ty, row))
+            BoundTest::Analyzed(wanted, TextOf::Whole) => wanted.matches(value),
+            BoundTest::Analyzed(wanted, TextOf::Values) => {
+                of_values(value, ty, |_, found| wanted.matches(found))
             }
+            BoundTest::Analyzed(wanted, TextOf::Keys) => of_keys(value, ty, |_, found| wanted.matches(found)),
+            BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
+            BoundTest::Like(pattern) => pattern.matches(value),
             BoundTest::Matches(pattern) => pattern.matches(value),
             BoundTest::Not(inner) => !inner.passes(value, ty, row),
             BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),

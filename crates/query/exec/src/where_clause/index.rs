@@ -4,15 +4,18 @@
 //! All indexes are stored in one way (docs/design/index.md), but each class answers the queries that Cassandra's of that name answers, so
 //! that a statement is taken or refused by both.
 
+use std::sync::Arc;
+
 use cql::ast::ComparisonOperator;
-use replica::{Analysis, delimiter_of};
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
+use text::{IndexText, SasiMode};
 use types::CqlType;
 
-use super::access::{IndexAccess, IndexScope, Wanted};
+use super::access::{IndexAccess, IndexPart, IndexScope, Wanted};
 use super::choice::{Choice, TupleChoice, TupleValue};
 use super::filter::{Filter, Test};
 use super::relation::{Multi, MultiKind, Single, is_start};
+use super::texts::LikeTexts;
 use crate::expr::Expr;
 
 /// The abilities of an index, by the name of its class.
@@ -26,10 +29,10 @@ pub enum Family {
     Sasi,
     /// ScyllaDB's indexes on vectors.
     Vector,
+    /// ScyllaDB's indexes of full text.
+    FullText,
 }
 
-/// The class of SASI.
-pub const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 /// The class of ScyllaDB's indexes on vectors.
 const VECTOR: &str = "vector_index";
 /// The name of the built-in indexes in USING.
@@ -45,14 +48,17 @@ impl Family {
         if class.eq_ignore_ascii_case(VECTOR) {
             return Some(Self::Vector);
         }
-        (class == SASI).then_some(Self::Sasi)
+        if class.eq_ignore_ascii_case(text::FULLTEXT_CLASS) {
+            return Some(Self::FullText);
+        }
+        (class == text::SASI_CLASS).then_some(Self::Sasi)
     }
 
     /// Whether it finds ranges of values of a type.
     fn orders(self, ty: &CqlType) -> bool {
         let plain = !(ty.is_collection() || ty.is_tuple() || ty.is_udt() || is_vector(ty));
         match self {
-            Self::Local | Self::Vector => false,
+            Self::Local | Self::Vector | Self::FullText => false,
             Self::StorageAttached => {
                 plain && !matches!(ty, CqlType::Text | CqlType::Ascii | CqlType::Boolean | CqlType::Uuid)
             }
@@ -74,8 +80,7 @@ enum Condition {
     Contains(Expr),
     ContainsKey(Expr),
     Entry(Expr, Expr),
-    /// Of the whole text, or of its parts between delimiters.
-    Like(Expr, Option<char>),
+    Like(LikeTexts, Expr),
     /// A condition that no index finds.
     Other,
 }
@@ -97,12 +102,11 @@ impl Condition {
                 Test::Compare(ComparisonOperator::Equal, value) => Self::Entry(key.clone(), value.clone()),
                 _ => Self::Other,
             },
-            Test::Like(pattern) => Self::Like(pattern.clone(), None),
-            Test::Parts(delimiter, inner) => match &**inner {
-                Test::Like(pattern) => Self::Like(pattern.clone(), Some(*delimiter)),
-                _ => Self::Other,
+            Test::Like(texts, pattern) => Self::Like(texts.clone(), pattern.clone()),
+            Test::Analyzed(_, inner) => match &**inner {
+                Test::Compare(ComparisonOperator::Equal, value) => Self::Equal(value.clone()),
+                inner => Self::of_test(inner),
             },
-            Test::Analyzed(_, inner) => Self::of_test(inner),
             Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
                 Self::Other
             }
@@ -129,13 +133,17 @@ impl Condition {
     /// The question to an index of the column; none when it does not find the condition.
     fn wanted(&self, index: &Index, column: &Column) -> Option<Wanted> {
         let part = index.targets.iter().find(|target| target.column == column.name)?.part;
-        let family = Family::of_class(index.class.as_deref())?;
+        let family = Family::of_class(index.class.as_deref()).filter(|family| *family != Family::FullText)?;
         let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full) && !is_vector(&column.ty);
+        let equal =
+            |value: &Expr| match index_text(index, column, part).filter(|text| text.index.is_tokenizing()) {
+                None => Some(Wanted::Equal(value.clone())),
+                // The words of a text say nothing of the whole to SASI.
+                Some(_) if family == Family::Sasi => None,
+                Some(text) => Some(Wanted::Terms(Arc::new(text), value.clone())),
+            };
         match self {
-            // The terms of a text that is a list of parts are the parts.
-            Self::Equal(value) => {
-                (whole && delimiter_of(&index.options).is_none()).then(|| Wanted::Equal(value.clone()))
-            }
+            Self::Equal(value) => whole.then(|| equal(value)).flatten(),
             Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
                 let end = |start: bool| {
                     let found = ends.iter().find(|(operator, _)| is_start(*operator) == start);
@@ -149,14 +157,17 @@ impl Condition {
                 };
                 Wanted::Slice { from: end(true), to: end(false) }
             }),
-            Self::Contains(value) => (part == IndexedPart::Values).then(|| Wanted::Equal(value.clone())),
-            Self::ContainsKey(key) => (part == IndexedPart::Keys).then(|| Wanted::Equal(key.clone())),
+            Self::Contains(value) => (part == IndexedPart::Values).then(|| equal(value)).flatten(),
+            Self::ContainsKey(key) => (part == IndexedPart::Keys).then(|| equal(key)).flatten(),
             Self::Entry(key, value) => {
                 (part == IndexedPart::Entries).then(|| Wanted::Entry(key.clone(), value.clone()))
             }
-            Self::Like(pattern, delimiter) => {
-                let is_fit = finds_patterns(index, column) && delimiter_of(&index.options) == *delimiter;
-                (is_fit && whole).then(|| Wanted::Like(pattern.clone()))
+            Self::Like(texts, pattern) => {
+                let is_fit = finds_patterns(index, column) && {
+                    let of_index = texts_of(index, column);
+                    of_index.mode == texts.mode && of_index.analyzer == texts.analyzer
+                };
+                (is_fit && whole).then(|| Wanted::Like(texts.clone(), pattern.clone()))
             }
             Self::Other => None,
         }
@@ -170,12 +181,23 @@ fn finds_patterns(index: &Index, column: &Column) -> bool {
         && matches!(column.ty, CqlType::Text | CqlType::Ascii)
 }
 
-/// How the index on a column of texts compares them; none when there is no index that analyzes them.
-pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<Analysis> {
+/// How an index compares the texts of a column, or of a part of it; none when they stay as they are.
+fn index_text(index: &Index, column: &Column, part: IndexedPart) -> Option<IndexText> {
+    let is_text = matches!(part.term_types(&column.ty).as_slice(), [CqlType::Text | CqlType::Ascii]);
+    IndexText::of_index(index.class.as_deref(), &index.options, is_text)
+}
+
+/// How an index that finds equal texts of a column compares them; none when there is no index that analyzes them.
+pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<Arc<IndexText>> {
     let analyzes = |index: &Index| {
-        let is_attached = index.is_storage_attached();
         let is_on = index.targets.iter().any(|target| target.column == column.name && target.part == part);
-        (is_attached && is_on).then(|| Analysis::of(&index.options)).flatten()
+        let text = index_text(index, column, part).filter(|_| is_on)?;
+        let finds_equal = match Family::of_class(index.class.as_deref())? {
+            Family::StorageAttached => true,
+            Family::Sasi => !text.index.is_tokenizing(),
+            Family::Local | Family::Vector | Family::FullText => false,
+        };
+        finds_equal.then(|| Arc::new(text))
     };
     table.indexes.values().find_map(analyzes)
 }
@@ -189,20 +211,32 @@ pub fn of_vectors<'a>(table: &'a Table, column: &Column) -> Option<&'a Index> {
     table.indexes.values().filter(|_| is_float_vector(&column.ty)).find(is_on)
 }
 
+/// The index of full text of a column.
+pub fn of_texts<'a>(table: &'a Table, column: &Column) -> Option<&'a Index> {
+    let is_on = |index: &&Index| {
+        Family::of_class(index.class.as_deref()) == Some(Family::FullText) && index.depends_on(&column.name)
+    };
+    table.indexes.values().find(is_on)
+}
+
 /// Whether values are vectors that an index may be on.
 pub fn is_float_vector(ty: &CqlType) -> bool {
     matches!(ty, CqlType::Vector { element, .. } if **element == CqlType::Float)
 }
 
-/// Whether LIKE may restrict a column.
-pub(super) fn has_patterns(table: &Table, column: &Column) -> bool {
-    table.indexes.values().any(|index| finds_patterns(index, column))
+/// How an index of SASI compares the texts of a column with patterns.
+fn texts_of(index: &Index, column: &Column) -> LikeTexts {
+    let analyzer = index_text(index, column, IndexedPart::Whole).map(|text| Arc::new(text.index));
+    LikeTexts { analyzer, mode: IndexText::sasi_mode(&index.options, true) }
 }
 
-/// Between the parts of a column's texts with which LIKE compares a pattern; none where it does with the whole text.
-pub(super) fn delimiter(table: &Table, column: &Column) -> Option<char> {
-    let mut indexes = table.indexes.values().filter(|index| finds_patterns(index, column));
-    indexes.find_map(|index| delimiter_of(&index.options))
+/// How LIKE compares the texts of a column with patterns: as the index that finds the most, words before whole texts. None when none does.
+pub(super) fn like_texts(table: &Table, column: &Column) -> Option<LikeTexts> {
+    let indexes = table.indexes.values().filter(|index| finds_patterns(index, column));
+    indexes.map(|index| texts_of(index, column)).max_by_key(|texts| {
+        let has_words = texts.analyzer.as_ref().is_some_and(|analyzer| analyzer.is_tokenizing());
+        (has_words, texts.mode == SasiMode::Contains)
+    })
 }
 
 impl<'a> Restriction<'a> {
@@ -288,8 +322,9 @@ pub(super) fn covers<'a>(
     covers(&attached) || others.iter().any(|index| covers(std::slice::from_ref(index)))
 }
 
-/// The index for a plan: one that finds a value before one that finds a range, and the first by name of those. In a partition only one that
-/// finds rows by a value: the places of several values would have to be searched in all partitions.
+/// The indexes for a plan, the one that should find the fewest rows first: one that finds a value before one that finds a range, and the
+/// first by name of those. In a partition only those that find rows by a value: the places of several values would have to be searched in
+/// all partitions. All find rows, or all partitions.
 pub(super) fn choose(
     indexes: &[&Index],
     restrictions: &[Restriction<'_>],
@@ -297,29 +332,29 @@ pub(super) fn choose(
 ) -> Option<IndexAccess> {
     let finds_partitions =
         |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static);
-    let candidates = indexes.iter().flat_map(|index| {
-        let found = restrictions.iter().flat_map(move |one| {
-            one.parts.iter().filter_map(move |(column, condition)| {
-                Some((*index, *column, condition.wanted(index, column)?))
-            })
-        });
-        found.collect::<Vec<_>>()
+    // Of the indexes that find a condition one is queried, the first by name.
+    let candidates = restrictions.iter().flat_map(|one| &one.parts).filter_map(|(column, condition)| {
+        indexes.iter().find_map(|index| Some((*index, *column, condition.wanted(index, column)?)))
     });
     let is_fit = |(_, column, wanted): &(&Index, &Column, Wanted)| match &within {
         IndexScope::Range(_) => true,
-        IndexScope::Partition(_) => {
-            !finds_partitions(column) && matches!(wanted, Wanted::Equal(_) | Wanted::Entry(..))
-        }
+        IndexScope::Partition(_) => !finds_partitions(column) && wanted.rank() == 0,
     };
-    let (index, column, wanted) = candidates.filter(is_fit).min_by_key(|(_, _, wanted)| wanted.rank())?;
-    Some(IndexAccess {
+    let mut candidates: Vec<(&Index, &Column, Wanted)> = candidates.filter(is_fit).collect();
+    candidates.sort_by_key(|(index, _, wanted)| (wanted.rank(), index.name.as_str()));
+    let partitions = finds_partitions(candidates.first()?.1);
+    let parts = candidates.into_iter().filter(|(_, column, _)| finds_partitions(column) == partitions);
+    let parts = parts.map(|(index, column, wanted)| IndexPart {
         index: index.name.clone(),
         column: column.name.clone(),
+        is_ascii: matches!(column.ty, CqlType::Ascii),
         wanted,
-        partitions: finds_partitions(column),
-        within,
-    })
+    });
+    Some(IndexAccess { parts: parts.take(INDEXES_MAX).collect(), partitions, within })
 }
+
+/// Indexes that one statement queries at most; the rest of its conditions filter.
+const INDEXES_MAX: usize = 6;
 
 /// Whether a choice is a list or a marker of one.
 pub(super) fn is_in(singles: &[Single]) -> bool {

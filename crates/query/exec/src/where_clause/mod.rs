@@ -12,6 +12,7 @@ pub mod like;
 mod multi;
 mod relation;
 pub mod rows;
+pub mod texts;
 
 use cql::ast::{ComparisonOperator, InValues, Predicate, Relation, Target, Term, TermKind};
 use schema::{Column, ColumnKind, Index, IndexedPart, Table};
@@ -52,6 +53,8 @@ pub struct Restrictions {
     pub uses_index: bool,
     /// The index that finds the rows.
     pub index: Option<IndexAccess>,
+    /// The column and the query of `BM25(column, query) > 0`.
+    pub relevance: Option<(String, Expr)>,
 }
 
 impl Restrictions {
@@ -101,6 +104,7 @@ struct Collector<'r, 'a> {
     filters: Vec<Filter>,
     /// Whether an index finds one of the restrictions: the others may filter its rows.
     has_index: bool,
+    relevance: Option<(String, Expr)>,
 }
 
 /// Which statement the clause belongs to: modifications allow less.
@@ -110,7 +114,7 @@ pub enum StatementKind {
     Select {
         /// `ALLOW FILTERING`, or a table that is always filtered.
         filtering: bool,
-        /// Rows are ordered by ANN OF.
+        /// Rows are ordered by ANN OF or BM25.
         nearest: bool,
     },
     /// UPDATE.
@@ -170,6 +174,7 @@ pub fn resolve(
         token: None,
         filters: Vec::new(),
         has_index: false,
+        relevance: None,
     };
     for relation in relations {
         collector.add(relation)?;
@@ -203,7 +208,28 @@ impl<'a> Collector<'_, 'a> {
                 Err(ExecError::unsupported(format_args!("An expression on index {}", name.name)))
             }
             Target::Reference(_) => Err(ExecError::unsupported("A reference to a row of a transaction")),
+            Target::Relevance(name, query) => self.relevance(&name.name, query, &relation.predicate),
         }
+    }
+
+    /// `BM25(column, query) > 0`.
+    fn relevance(&mut self, name: &str, query: &Term, predicate: &Predicate) -> Result<()> {
+        let column = self.resolver.column(name)?;
+        let is_positive = matches!(predicate, Predicate::Compare(ComparisonOperator::Greater, zero) if term_text(zero) == "0");
+        if !is_positive {
+            return invalid!("BM25() in the WHERE clause must be compared as BM25({name}, query) > 0");
+        }
+        if self.relevance.is_some() {
+            return invalid!("BM25() can be in the WHERE clause once");
+        }
+        if !matches!(self.statement, StatementKind::Select { nearest: true, .. }) {
+            return invalid!(
+                "BM25() in the WHERE clause requires ORDER BY BM25() on the same column with the same query"
+            );
+        }
+        let query = self.resolver.term(query, &Receiver::column(column))?;
+        self.relevance = Some((name.to_owned(), query));
+        Ok(())
     }
 
     fn check_comparable(&self, column: &Column, operator: &str) -> Result<()> {
@@ -267,13 +293,10 @@ impl<'a> Collector<'_, 'a> {
             Predicate::Contains { negated, key, value } => self.contains(column, *negated, *key, value),
             Predicate::Like(term) => {
                 let pattern = self.resolver.term(term, &receiver)?;
-                if self.statement.is_select() && index::has_patterns(self.table, column) {
-                    let test = Test::Like(pattern);
-                    let test = match index::delimiter(self.table, column) {
-                        None => test,
-                        Some(delimiter) => Test::Parts(delimiter, Box::new(test)),
-                    };
-                    self.filter(column, test);
+                if self.statement.is_select()
+                    && let Some(texts) = index::like_texts(self.table, column)
+                {
+                    self.filter(column, Test::Like(texts, pattern));
                     return Ok(());
                 }
                 if self.statement.filtering() && matches!(column.ty, CqlType::Text | CqlType::Ascii) {
@@ -286,10 +309,29 @@ impl<'a> Collector<'_, 'a> {
                     term_text(term)
                 )
             }
+            Predicate::Matches(term) => self.analyzed(column, term),
             Predicate::IsNotNull => invalid!("Unsupported restriction: {} IS NOT NULL", column.name),
             Predicate::IsNull => invalid!("Unsupported restriction: {} IS NULL", column.name),
             Predicate::Expression(_) => Err(ExecError::unsupported("expr()")),
         }
+    }
+
+    /// `:`, which is `=` of a column whose texts an index of SAI analyzes.
+    fn analyzed(&mut self, column: &Column, term: &Term) -> Result<()> {
+        if !self.statement.is_select() {
+            return invalid!("{} does not support the analyzer operator (:)", self.statement.name());
+        }
+        let Some(text) = index::analysis_of(self.table, column, IndexedPart::Whole) else {
+            return invalid!(
+                "The analyzer operator (:) requires an index of SAI that analyzes the column. {} : {} is not valid.",
+                column.name,
+                term_text(term)
+            );
+        };
+        let value = self.resolver.term(term, &Receiver::column(column))?;
+        let test = Test::Compare(ComparisonOperator::Equal, value);
+        self.filter(column, test.analyzed_by(Some(text)));
+        Ok(())
     }
 
     /// The ends of BETWEEN, which may be written in either order.
@@ -413,7 +455,8 @@ impl<'a> Collector<'_, 'a> {
     }
 
     fn finish(mut self) -> Result<Restrictions> {
-        let mut out = Restrictions { token: self.token.take(), ..Restrictions::default() };
+        let (token, relevance) = (self.token.take(), self.relevance.take());
+        let mut out = Restrictions { token, relevance, ..Restrictions::default() };
         let table = self.table;
         let restrictions = match self.statement.is_select() && !table.indexes.is_empty() {
             true => Restriction::collect(table, &self.singles, &self.multis, &self.filters),
@@ -558,12 +601,12 @@ impl<'a> Collector<'_, 'a> {
     }
 
     fn filter_singles(&mut self, column: &Column, singles: Vec<Single>) {
-        let analysis = index::analysis_of(self.table, column, IndexedPart::Whole);
+        let text = index::analysis_of(self.table, column, IndexedPart::Whole);
         for single in singles {
             let test = match single {
                 Single::Equal(expr) => {
                     let test = Test::Compare(ComparisonOperator::Equal, expr);
-                    test.analyzed_by(analysis)
+                    test.analyzed_by(text.clone())
                 }
                 Single::Slice(operator, expr) => Test::Compare(operator, expr),
                 Single::In(choice) => Test::In(choice),

@@ -172,6 +172,27 @@ impl Node {
         }
     }
 
+    /// How many rows a SELECT returns, and the activities of its trace.
+    pub fn traced(&self, text: &str) -> (usize, Vec<String>) {
+        let answer = self.request(|request| {
+            request.query(text, &Parameters::new(wire::Consistency::One, &[]));
+            request.set_tracing(true);
+        });
+        let id = types::uuid::format(&answer.tracing_id.expect("a tracing id")).unwrap();
+        let AnswerBody::Result(ResultBody::Rows(rows)) = answer.body else { panic!("{text} has no rows") };
+        let events = self.rows(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
+        let text = |row: Vec<Option<Vec<u8>>>| String::from_utf8(row[0].clone().unwrap()).unwrap();
+        (rows.to_vec().unwrap().len(), events.into_iter().map(text).collect())
+    }
+
+    /// The error of a statement; none when it is carried out.
+    pub fn refusal(&self, text: &str) -> Option<String> {
+        match self.query(text).body {
+            AnswerBody::Error(error) => Some(error.message),
+            _ => None,
+        }
+    }
+
     pub fn query(&self, text: &str) -> Answer {
         self.request(|request| request.query(text, &Parameters::new(wire::Consistency::One, &[])))
     }

@@ -244,7 +244,7 @@ fn parts_of_texts_by_way_of_an_index() {
         ("error%", &[0, 1, 3]),
         ("http.method=%", &[0, 3]),
         ("no", &[]),
-        ("░error░http.method=GET░", &[]),
+        ("░error░http.method=GET░", &[0, 1]),
     ] {
         let rows = node.rows(&format!("SELECT k FROM ks.t WHERE a LIKE '{pattern}'"));
         let mut found: Vec<i32> = rows

@@ -1,8 +1,10 @@
 //! Statements against a table in memory: golden tables of statements and their results.
 
+mod analyzers;
 mod cdc;
 mod constraints;
 mod fragments;
+mod fulltext;
 mod functions;
 mod fuzz;
 mod golden;

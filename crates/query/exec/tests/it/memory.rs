@@ -23,8 +23,9 @@ use mutation::{
 };
 use replica::page::{PageBuilder, Progress};
 use replica::{
-    Candidate, FragmentPlace, FragmentsPage, FragmentsRead, IndexQuery, Keys, NearestQuery, Partitions,
-    Place, Predicate, ReadCommand, ReadPage, RowLookup, Similarity, TableSize, TraceLog,
+    Candidate, Candidates, FragmentPlace, FragmentsPage, FragmentsRead, IndexQuery, Keys, NearestQuery,
+    NearestTo, Partitions, Place, Predicate, ReadCommand, ReadPage, RowLookup, Similarity, TableSize,
+    TraceLog,
 };
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
@@ -289,6 +290,40 @@ fn unavailable_index() -> RequestError {
     }
 }
 
+/// The most relevant texts of a table, and their figures.
+fn texts(
+    held: Option<&BTreeMap<DecoratedKey, PartitionUpdate>>,
+    (index, column): (&schema::Index, schema::ColumnId),
+    text: &str,
+    count: usize,
+) -> Candidates {
+    let fulltext = text::FullText::of(&index.options).expect("its options");
+    let query = text::TextQuery::parse(text, &fulltext.analyzer, fulltext.has_positions).expect("a query");
+    let mut all = Vec::new();
+    let mut statistics =
+        replica::TextStatistics { with_leaf: vec![0; query.leaves().len()], ..Default::default() };
+    for held in held.into_iter().flat_map(BTreeMap::values) {
+        for row in held.rows() {
+            let Some(ColumnData::Simple(cell)) = row.column(column) else { continue };
+            let Some(document) = text::Document::new(&query, &fulltext.analyzer, &cell.value) else {
+                continue;
+            };
+            statistics.texts += 1;
+            statistics.terms += u64::from(document.terms);
+            for (count, hit) in statistics.with_leaf.iter_mut().zip(&document.hits) {
+                *count += u64::from(hit.count > 0);
+            }
+            all.push((Place { key: held.key.clone(), clustering: Some(row.clustering.clone()) }, document));
+        }
+    }
+    let scored = all.into_iter().filter_map(|(place, document)| {
+        Some(Candidate { place, closeness: query.score(&document, &statistics)? })
+    });
+    let mut places: Vec<Candidate> = scored.collect();
+    Candidate::keep_nearest(&mut places, count);
+    Candidates { places, statistics }
+}
+
 /// The places that an index finds in a partition. It may find too many, as terms of older versions do: every fourth row is a place.
 fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<PartitionUpdate> {
     let index = table.indexes.get(&query.index).expect("the index exists");
@@ -326,10 +361,17 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
         })
     };
     let of_row = |row: &Row| match row.column(column.id) {
-        Some(ColumnData::Simple(cell)) => match replica::delimiter_of(&index.options) {
-            None => within(&column.ty, &cell.value),
-            Some(delimiter) => replica::parts(&cell.value, delimiter).any(|part| within(&column.ty, part)),
-        },
+        Some(ColumnData::Simple(cell)) => {
+            let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
+            match text::IndexText::of_index(index.class.as_deref(), &index.options, is_text) {
+                None => within(&column.ty, &cell.value),
+                Some(text) => {
+                    let mut is_found = false;
+                    text.index.indexed(&cell.value, |term| is_found |= within(&column.ty, term));
+                    is_found
+                }
+            }
+        }
         Some(ColumnData::Complex(complex)) => of_elements(complex),
         None => false,
     };
@@ -499,30 +541,36 @@ impl Coordinator for Memory {
         query: &Arc<NearestQuery>,
         _: Consistency,
         deadline: Instant,
-    ) -> Result<Vec<Candidate>, RequestError> {
+    ) -> Result<Candidates, RequestError> {
         self.deadline.set(Some(deadline));
         self.index_reads.set(self.index_reads.get() + 1);
-        let target = &table.indexes.get(&query.index).expect("the index exists").targets[0];
-        let column = table.column(&target.column).expect("the column exists").id;
+        let index = table.indexes.get(&query.index).expect("the index exists");
+        let column = table.column(&index.targets[0].column).expect("the column exists").id;
         let tables = self.tables.borrow();
         let mut found = Vec::new();
+        let vector = match &query.to {
+            NearestTo::Vector(vector) => vector,
+            NearestTo::Text(text) => {
+                return Ok(texts(tables.get(&table.id), (index, column), text, query.count));
+            }
+        };
         for held in tables.get(&table.id).into_iter().flat_map(BTreeMap::values) {
             for row in held.static_row.iter().chain(held.rows()) {
                 // Deleted rows and vectors of before are candidates, too.
                 let Some(ColumnData::Simple(cell)) = row.column(column) else { continue };
-                let vector: Vec<f32> =
+                let stored: Vec<f32> =
                     cell.value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();
-                if vector.len() == query.vector.len() {
+                if stored.len() == vector.len() {
                     let is_static = table.static_columns().iter().any(|one| one.id == column);
                     let clustering = (!is_static).then(|| row.clustering.clone());
                     let place = Place { key: held.key.clone(), clustering };
-                    let closeness = Similarity::Cosine.closeness(&query.vector, &vector);
+                    let closeness = Similarity::Cosine.closeness(vector, &stored);
                     found.push(Candidate { place, closeness });
                 }
             }
         }
         Candidate::keep_nearest(&mut found, query.count);
-        Ok(found)
+        Ok(Candidates { places: found, ..Candidates::default() })
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -23,6 +23,7 @@ mod received;
 mod shards;
 mod shortage;
 mod starting;
+mod texts;
 mod truncation;
 mod vectors;
 mod world;

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Candidate, Engine, EngineConfig, NearestQuery, Origin, ReadError, Similarity, SyncMode, Write};
+use engine::{
+    Candidate, Engine, EngineConfig, NearestQuery, NearestTo, Origin, ReadError, Similarity, SyncMode, Write,
+};
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row};
 use rt::{OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -69,10 +71,10 @@ async fn write(rt: &Rt, engine: &Engine, table: &Arc<Table>, (k, c): (u64, u64),
 }
 
 async fn ask(rt: &Rt, engine: &Engine, vector: Vec<f32>, count: usize) -> Vec<Candidate> {
-    let query = NearestQuery { index: "near".to_owned(), vector, count };
+    let query = NearestQuery { index: "near".to_owned(), to: NearestTo::Vector(vector), count };
     for _ in 0..50 {
         match engine.nearest(table().id, &query).await {
-            Ok(found) => return found,
+            Ok(found) => return found.places,
             Err(ReadError::IndexUnavailable(_)) => rt.sleep(Duration::from_millis(200)).await,
             Err(error) => panic!("{error}"),
         }
@@ -225,11 +227,16 @@ fn a_search_for_something_else_is_refused() {
     on_a_node(4, |rt| async move {
         let engine = Engine::open(rt.clone(), config(), schema()).await.unwrap();
         let ask = async |index: &str, vector: Vec<f32>| {
-            engine.nearest(table().id, &NearestQuery { index: index.to_owned(), vector, count: 3 }).await
+            engine
+                .nearest(
+                    table().id,
+                    &NearestQuery { index: index.to_owned(), to: NearestTo::Vector(vector), count: 3 },
+                )
+                .await
         };
         assert!(matches!(ask("far", vec![1.0; DIMENSIONS]).await, Err(ReadError::IndexUnavailable(_))));
         assert!(matches!(ask("near", vec![1.0; 2]).await, Err(ReadError::Source(_))));
         assert!(matches!(ask("near", vec![f32::NAN; DIMENSIONS]).await, Err(ReadError::Source(_))));
-        assert!(ask("near", vec![1.0; DIMENSIONS]).await.unwrap().is_empty());
+        assert!(ask("near", vec![1.0; DIMENSIONS]).await.unwrap().places.is_empty());
     });
 }

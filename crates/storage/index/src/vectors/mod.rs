@@ -10,4 +10,4 @@ mod search;
 pub(crate) use build::VectorsWriter;
 pub use file::VectorsFile;
 pub use memory::MemoryVectors;
-pub use search::{Candidate, NearestQuery, NearestSearch};
+pub use search::VectorSearch;

@@ -21,7 +21,7 @@ fn in_values(e: &mut Entropy, value: fn(&mut Entropy) -> Term) -> InValues {
 }
 
 fn relation(e: &mut Entropy) -> Relation {
-    let (target, predicate) = match e.below(8) {
+    let (target, predicate) = match e.below(9) {
         0..=3 => (Target::Column(column(e)), column_predicate(e)),
         4 => (Target::Element(column(e), term(e)), Predicate::Compare(comparison(e), term(e))),
         5 => (
@@ -39,18 +39,20 @@ fn relation(e: &mut Entropy) -> Relation {
                 true => Predicate::Between(term(e), term(e)),
             },
         ),
+        7 => (Target::Relevance(column(e), term(e)), Predicate::Compare(comparison(e), term(e))),
         _ => (Target::Index(qualified(e)), Predicate::Expression(term(e))),
     };
     Relation { target, predicate, pos: Pos::default() }
 }
 
 fn column_predicate(e: &mut Entropy) -> Predicate {
-    match e.below(6) {
+    match e.below(7) {
         0 => Predicate::Compare(comparison(e), term(e)),
         1 => Predicate::In { negated: e.chance(), values: in_values(e, term) },
         2 => Predicate::Between(term(e), term(e)),
         3 => Predicate::Contains { negated: e.chance(), key: e.chance(), value: term(e) },
         4 => Predicate::Like(term(e)),
+        5 => Predicate::Matches(term(e)),
         _ => Predicate::IsNotNull,
     }
 }
@@ -88,10 +90,14 @@ pub fn select(e: &mut Entropy) -> Select {
         mutation_fragments: e.below(8) == 7,
         filter: filter(e, 0),
         group_by: e.list(0, selector),
-        order_by: e.list(0, |e| Ordering {
-            column: column(e),
-            ann_of: e.maybe(term),
-            direction: e.of(&[Direction::Ascending, Direction::Descending]),
+        order_by: e.list(0, |e| {
+            let by_text = e.chance();
+            Ordering {
+                column: column(e),
+                ann_of: if by_text { None } else { e.maybe(term) },
+                bm25: by_text.then(|| term(e)),
+                direction: e.of(&[Direction::Ascending, Direction::Descending]),
+            }
         }),
         per_partition_limit: e.maybe(integer_or_marker),
         limit: e.maybe(integer_or_marker),

@@ -1,5 +1,5 @@
-//! Secondary indexes while things happen to a cluster: a client that writes a table, and reads it by an indexed column and by nearness to a
-//! vector.
+//! Secondary indexes while things happen to a cluster: a client that writes a table, and reads it by an indexed column, by nearness to a
+//! vector, by the words of texts and by their relevance.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -65,7 +65,8 @@ impl Indexer {
         let (p, c) = key;
         let text = match value {
             Some(v) => format!(
-                "INSERT INTO {TABLE} (p, c, v, near) VALUES ({p}, {c}, {v}, [{v}, 1]) USING TIMESTAMP {at}"
+                "INSERT INTO {TABLE} (p, c, v, near, words) VALUES ({p}, {c}, {v}, [{v}, 1], 'common value{v} row{p}x{c}') \
+                 USING TIMESTAMP {at}"
             ),
             None => format!("DELETE FROM {TABLE} USING TIMESTAMP {at} WHERE p = {p} AND c = {c}"),
         };
@@ -115,10 +116,15 @@ pub(crate) enum Way {
     EachPartition,
     /// By nearness to the vector of the value.
     Nearness,
+    /// By two indexes together, of the value and of words.
+    Together,
+    /// By the relevance of texts to a query of full text.
+    Relevance,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Everywhere, Self::EachPartition, Self::Nearness];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Everywhere, Self::EachPartition, Self::Nearness, Self::Together, Self::Relevance];
 
     /// The rows of a value.
     pub(crate) async fn shown(
@@ -138,6 +144,20 @@ impl Way {
                 Ok(found)
             }
             Self::Nearness => shown_nearest(connection, value).await,
+            Self::Together => {
+                let condition = format!("v = {value} AND words : 'value{value} common'");
+                rows(connection, format!("SELECT p, c, v FROM {TABLE} WHERE {condition}"), page).await
+            }
+            Self::Relevance => {
+                let others: String = (0..VALUES as i32)
+                    .filter(|other| *other != value)
+                    .map(|other| format!(" -value{other}"))
+                    .collect();
+                let (query, limit) = (format!("\"common value{value}\"{others}"), PARTITIONS * ROWS);
+                let text =
+                    format!("SELECT p, c, v FROM {TABLE} ORDER BY BM25(words, '{query}') LIMIT {limit}");
+                rows(connection, text, 1_000).await
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A table with an indexed column: the values that each row may have, and the rows that an index has to find. Each row has a
-//! vector made of its value, too, so that the rows nearest to that of a value have to be the rows of the value.
+//! vector and a text made of its value, too, so that the rows nearest to that of a value, and those whose text has its word, have to be the rows of
+//! the value.
 //!
 //! The client is alone on its table and gives its writes timestamps in their order, so a row has the value of its last acknowledged
 //! write, or of one without an answer since.
@@ -58,13 +59,19 @@ impl Indexed {
 }
 
 /// Creates the table and its index.
-pub(crate) fn create_texts() -> [String; 3] {
+pub(crate) fn create_texts() -> [String; 5] {
     [
-        format!("CREATE TABLE {TABLE} (p int, c int, v int, near vector<float, 2>, PRIMARY KEY (p, c))"),
+        format!(
+            "CREATE TABLE {TABLE} (p int, c int, v int, near vector<float, 2>, words text, PRIMARY KEY (p, c))"
+        ),
         format!("CREATE INDEX indexed_by_v ON {TABLE} (v)"),
         format!(
             "CREATE INDEX indexed_by_near ON {TABLE} (near) USING 'sai' WITH OPTIONS = {{'similarity_function': 'euclidean'}}"
         ),
+        format!(
+            "CREATE CUSTOM INDEX indexed_by_words ON {TABLE} (words) USING 'sai' WITH OPTIONS = {{'index_analyzer': 'standard'}}"
+        ),
+        format!("CREATE CUSTOM INDEX indexed_by_relevance ON {TABLE} (words) USING 'fulltext_index'"),
     ]
 }
 

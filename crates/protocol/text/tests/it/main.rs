@@ -1,0 +1,5 @@
+//! Tests of the crate.
+
+mod options;
+mod queries;
+mod terms;
