@@ -13,11 +13,11 @@ use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Owner, Sstable, SstableError, SstableWriter, Version, WriterOptions};
 use topology::Sharder;
 
-use crate::compact::has_others;
 use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
+use crate::rewrite::has_others;
 use crate::store::Store;
 use crate::{Engine, MaintenanceError, OwnedRanges};
 
