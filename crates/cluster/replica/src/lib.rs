@@ -41,5 +41,5 @@ pub use digest::digest;
 pub use error::ReplicaError;
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use request::{Read, Scope, TombstoneLimit, Truncation, Write};
-pub use shard::{Replica, ReplicaConfig};
+pub use shard::{Imported, Replica, ReplicaConfig};
 pub use trace::{TraceEvent, TraceLog};

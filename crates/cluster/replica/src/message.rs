@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::{
-    Candidates, EngineStats, FragmentsPage, FragmentsRead, LocalFigures, Marked, NearestQuery,
-    RepairedWatermark, Sampled, TableHistograms, TableSize, TokenSpan,
+    Candidates, EngineStats, FragmentsPage, FragmentsRead, Incoming, LocalFigures, Marked, NearestQuery,
+    OwnedRanges, RepairedWatermark, Rewrite, RewriteReport, Sampled, StopRequest, TableHistograms, TableSize,
+    TokenSpan,
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Repaired};
 use rt::Instant;
@@ -79,6 +80,15 @@ rt::shard_calls! {
         /// Maintain a table.
         #[derive(Clone, Debug)]
         Operate { table: TableId, operation: TableOperation } -> Result<(), ReplicaError>,
+        /// Write a table's SSTables anew, or verify them.
+        #[derive(Clone, Debug)]
+        RewriteSstables { table: TableId, how: Rewrite } -> Result<RewriteReport, ReplicaError>,
+        /// Adopt the shard's part of an import.
+        #[derive(Clone, Debug)]
+        AdoptImport { table: TableId, files: Vec<Incoming>, owned: OwnedRanges } -> Result<(), ReplicaError>,
+        /// End operations on SSTables; how many there are.
+        #[derive(Clone, Debug)]
+        StopOperations { wanted: StopRequest } -> u64,
         /// Take over a schema.
         #[derive(Clone, Debug)]
         SetSchema { schema: Arc<Schema> } -> (),

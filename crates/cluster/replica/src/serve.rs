@@ -6,9 +6,10 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    Apply, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment, LocalFiguresOfShard,
-    MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, Sample, SampledTokens, SetRepaired,
-    SetRepairedUpto, SetSchema, SstablesOf, Stats, TableSizeOfShard, TakeMark,
+    AdoptImport, Apply, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment,
+    LocalFiguresOfShard, MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, RewriteSstables,
+    Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats, StopOperations,
+    TableSizeOfShard, TakeMark,
 };
 use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
 
@@ -49,6 +50,17 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
             let run = operate(replica.engine().clone(), table, operation);
             replica.rt().uncancelled(Group::Maintenance, run).await
         },
+        RewriteSstables { table, how } => {
+            let engine = replica.engine().clone();
+            let run = async move { Ok(engine.rewrite(table, how).await?) };
+            replica.rt().uncancelled(Group::Maintenance, run).await
+        },
+        AdoptImport { table, files, owned } => {
+            let engine = replica.engine().clone();
+            let run = async move { Ok(engine.adopt_import(table, &files, owned).await?) };
+            replica.rt().uncancelled(Group::Maintenance, run).await
+        },
+        StopOperations { wanted } => replica.engine().stop_operations(&wanted),
         SetSchema { schema } => replica.engine().set_schema(schema).await,
         SetRepaired { table, repaired } => replica.engine().set_repaired(table, repaired),
         TakeMark { table, flush } => {

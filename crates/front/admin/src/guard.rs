@@ -9,6 +9,7 @@ use hyper::header::{HOST, HeaderMap};
 use hyper::{Method, Uri, Version};
 
 use crate::Answer;
+use crate::escapes::percent_decode;
 
 /// The access rules of an HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,13 @@ impl Default for Access {
     }
 }
 
+/// Whether a GET of this path changes something: so it is in ScyllaDB's API.
+fn changes_by_get(path: &str) -> bool {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments.next() == Some("storage_service")
+        && matches!(segments.next(), Some("keyspace_scrub" | "keyspace_upgrade_sstables"))
+}
+
 /// Refuses a request that the port must not carry out.
 ///
 /// # Errors
@@ -46,7 +54,7 @@ pub(crate) fn check(
     version: Version,
     headers: &HeaderMap,
 ) -> Result<(), Answer> {
-    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let reads = matches!(*method, Method::GET | Method::HEAD) && !changes_by_get(&percent_decode(uri.path()));
     let host = host(version, headers)?;
     for authority in [uri.authority().map(|authority| authority.as_str()), host].into_iter().flatten() {
         if !origin::is_own_name(authority, &access.host_names) {
@@ -59,6 +67,7 @@ pub(crate) fn check(
             ));
         }
     }
+    let method = if reads { method } else { &Method::POST };
     if let Some(why) = origin::foreign_page(method, headers, host, &["http"]) {
         return Err(Answer::error(403, why));
     }
@@ -95,7 +104,11 @@ mod tests {
         for (name, value) in pairs {
             headers.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
         }
-        check(access, &method, &Uri::from_static("/x"), Version::HTTP_11, &headers)
+        at(access, method, "/x", &headers)
+    }
+
+    fn at(access: &Access, method: Method, path: &'static str, headers: &HeaderMap) -> u16 {
+        check(access, &method, &Uri::from_static(path), Version::HTTP_11, headers)
             .map_or_else(|refused| refused.status, |()| 200)
     }
 
@@ -163,5 +176,16 @@ mod tests {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
             assert_eq!(status(&access, method, &host), 403);
         }
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "localhost".parse().unwrap());
+        for path in
+            ["/storage_service/keyspace_scrub/ks", "//storage%5Fservice//keyspace_upgrade_sstables/ks"]
+        {
+            assert_eq!(at(&access, Method::GET, path, &headers), 403, "{path} changes files");
+            assert_eq!(at(&Access::default(), Method::GET, path, &headers), 200);
+        }
+        headers.insert("sec-fetch-site", "none".parse().unwrap());
+        assert_eq!(at(&Access::default(), Method::GET, "/storage_service/keyspace_scrub/ks", &headers), 403);
+        assert_eq!(at(&access, Method::GET, "/storage_service/keyspaces", &headers), 200);
     }
 }

@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
 
+use crate::escapes::percent_decode;
 use crate::http_connections::{Connections, Progress, watch};
 use crate::{Answer, Call, HttpServerConfig, Service, guard};
 
@@ -176,27 +177,6 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
             (percent_decode(&name.replace('+', " ")), percent_decode(&value.replace('+', " ")))
         })
         .collect()
-}
-
-/// `%41` to `A`; an invalid escape stays as it is.
-fn percent_decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let escaped = (*byte == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(decoded) => {
-                out.push(decoded);
-                at += 3;
-            }
-            None => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
+mod escapes;
 mod guard;
 mod http;
 mod http_config;
@@ -26,6 +27,15 @@ use rt::LocalBoxFuture;
 /// An identity as text.
 fn uuid(id: &[u8; 16]) -> String {
     schema::TableId(*id).to_string()
+}
+
+/// The identity that a text names; none for any other text.
+fn uuid_of(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.split('-').collect();
+    let is_uuid =
+        text.len() == 36 && digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_uuid)?;
+    Some(number.to_be_bytes())
 }
 
 /// An answer to an HTTP request.

@@ -12,10 +12,10 @@ use coordinator::{
     BatchlogStats, ClusterView, HintFigures, ReplicationStats, RequestFigures, ViewBuildStatus, ViewCheck,
     ViewCheckError, ViewCheckStatus, ViewNode,
 };
-use engine::{EngineStats, Sampled, SnapshotRecord, TableHistograms};
+use engine::{EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
-use replica::{ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, TableOperation};
 use rpc::RpcStats;
 use rt::metrics::Sample;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
@@ -175,6 +175,36 @@ pub trait Node {
     /// # Errors
     /// [`ReplicaError`] of the first shard on which it fails.
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>>;
+    /// Writes a table's SSTables anew on all shards, or verifies them.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] of the first shard on which it fails; SSTables that were written anew stay.
+    fn rewrite_sstables(
+        &self,
+        table: TableId,
+        how: Rewrite,
+    ) -> LocalBoxFuture<Result<RewriteReport, ReplicaError>>;
+    /// Imports the SSTables of a directory into a table: with none of the folder `upload` of the table's directory, from which they
+    /// are removed then.
+    ///
+    /// # Errors
+    /// The operator's message, with the file. Files stay where they are then.
+    fn import_sstables(
+        &self,
+        table: &Table,
+        directory: Option<PathBuf>,
+    ) -> LocalBoxFuture<Result<Imported, String>>;
+    /// Has operations on SSTables end that an operator means; how many there are.
+    fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64>;
+    /// Whether an operator lets clients of CQL in.
+    fn has_native_transport(&self) -> bool {
+        true
+    }
+    /// Opens the ports of CQL, or closes them with their connections.
+    ///
+    /// # Errors
+    /// The operator's message, when the node serves no clients any more or an address cannot be had.
+    fn set_native_transport(&self, is_open: bool) -> LocalBoxFuture<Result<(), String>>;
     /// Counts for a while which partitions of a table are asked for on this node, in so many places on each shard.
     fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>>;
     /// The ring as requests see it.

@@ -149,6 +149,11 @@ impl Peers {
         }
     }
 
+    /// Later connections may stay again.
+    pub(crate) fn resume(&self) {
+        self.stopping.set(false);
+    }
+
     /// Waits until there are none.
     pub(crate) async fn gone(&self) {
         while self.len() > 0 {

@@ -352,4 +352,9 @@ impl<P: StatementProcessor> Sessions<P> {
         let _ = self.shard.rt.timeout(grace, self.shard.peers.gone()).await;
         self.shard.peers.len()
     }
+
+    /// Lets this shard have connections again after [`Sessions::stop`]; to be called on every shard before shard 0 listens again.
+    pub fn resume(&self) {
+        self.shard.peers.resume();
+    }
 }

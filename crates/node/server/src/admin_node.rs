@@ -17,18 +17,23 @@ use cluster::state::{ClusterState, MemberStatus};
 use coordinator::{
     ClusterView, HintFigures, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
 };
-use engine::{Sampled, SnapshotRecord, TableHistograms};
+use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
-use replica::{ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, TableOperation};
 use rt::mesh::Port;
+use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
 use schema::{Schema, Table, TableId};
 use session::ConnectionInfo;
 use topology::HostId;
 
 use crate::boot::Boot;
-use crate::orders::{ChangeSetting, DropHints, Figures, Order, PauseHints, Quiesce, Report};
+use crate::importing::{UPLOAD, import};
+use crate::orders::{
+    ChangeSetting, CloseNative, DropHints, Figures, ListenNative, Order, PauseHints, Quiesce, Report,
+    ResumeNative,
+};
 use crate::shard::RunningShard;
 use crate::{Config, NodeError};
 
@@ -77,6 +82,7 @@ impl AdminNode {
             changes: changes.clone(),
             data: boot.directories.data.clone(),
             mode: Rc::new(Cell::new(Mode::Normal)),
+            native: Rc::new(NativeSwitch { is_open: Cell::new(true), changing: Semaphore::new(1) }),
         });
         let load = rt.spawn(Group::Maintenance, publish_load(rt.clone(), view.clone(), membership.clone()));
         let rest: Rc<dyn Service> = Rc::new(RestService::new(view.clone()));
@@ -149,6 +155,14 @@ struct View {
     changes: TopologyChanges,
     data: PathBuf,
     mode: Rc<Cell<Mode>>,
+    native: Rc<NativeSwitch>,
+}
+
+/// Whether an operator lets clients of CQL in.
+struct NativeSwitch {
+    is_open: Cell<bool>,
+    /// One change at a time.
+    changing: Semaphore,
 }
 
 /// The type of an option's value by its name in `system.config`.
@@ -248,6 +262,74 @@ impl Node for View {
             mode.set(Mode::Drained);
             Ok(())
         })
+    }
+
+    fn has_native_transport(&self) -> bool {
+        self.native.is_open.get()
+    }
+
+    fn set_native_transport(&self, is_open: bool) -> LocalBoxFuture<Result<(), String>> {
+        let (native, port, membership) = (self.native.clone(), self.port.clone(), self.membership.clone());
+        let (mode, changes) = (self.mode.clone(), self.changes.clone());
+        // It ends although nobody waits for it any more.
+        let changing = self.rt.spawn(Group::Maintenance, async move {
+            let stopping = || "the node is stopping".to_owned();
+            let _one = native.changing.acquire(1).await.map_err(|_| stopping())?;
+            if native.is_open.get() == is_open {
+                return Ok(());
+            }
+            if mode.get() != Mode::Normal || changes.has_left() {
+                return Err("the node is drained or has left its cluster, and serves no clients any more".to_owned());
+            }
+            if is_open {
+                join_all(port.ask_each(ResumeNative {})).await;
+                let listening = port.ask(ShardId(0), ListenNative {}).await;
+                listening.map_err(|error| error.to_string())?;
+                native.is_open.set(true);
+                membership.set_ready(true);
+                tracing::info!("an operator opened the native transport: clients of CQL are let in again");
+            } else {
+                native.is_open.set(false);
+                membership.set_ready(false);
+                join_all(port.ask_each(CloseNative {})).await;
+                tracing::warn!("an operator closed the native transport: no client of CQL is let in until nodetool enablebinary");
+            }
+            Ok(())
+        });
+        Box::pin(changing)
+    }
+
+    fn rewrite_sstables(
+        &self,
+        table: TableId,
+        how: Rewrite,
+    ) -> LocalBoxFuture<Result<RewriteReport, ReplicaError>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.rewrite_sstables(table, how).await })
+    }
+
+    fn import_sstables(
+        &self,
+        table: &Table,
+        directory: Option<PathBuf>,
+    ) -> LocalBoxFuture<Result<Imported, String>> {
+        let keep = directory.is_some();
+        let directory = directory.unwrap_or_else(|| self.table_directory(table).join(UPLOAD));
+        let (shard, membership, table) = (self.shard.clone(), self.membership.clone(), table.clone());
+        let serves = self.mode.get() == Mode::Normal && !self.changes.has_left();
+        // It ends although nobody waits for it any more.
+        let importing = self.rt.spawn(Group::Maintenance, async move {
+            if !serves {
+                return Err("the node is drained or has left its cluster".to_owned());
+            }
+            import(&shard, &membership, &table, directory, keep).await
+        });
+        Box::pin(importing)
+    }
+
+    fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.stop_operations(wanted).await })
     }
 
     fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {

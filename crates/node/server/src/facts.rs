@@ -11,7 +11,7 @@ use catalog::{
 };
 use cluster::liveness::Liveness;
 use coordinator::{Coordinator, TableFigures};
-use engine::{EngineStats, LocalFigures};
+use engine::{EngineStats, LocalFigures, TaskKind};
 use rt::{Group, Rt};
 use schema::{Keyspace, Schema, TableId};
 use session::ConnectionInfo;
@@ -210,6 +210,14 @@ pub(crate) fn compactions(shards: &[EngineStats]) -> Vec<CompactionFacts> {
 pub(crate) fn tasks(shards: &[EngineStats]) -> Vec<TaskFacts> {
     let one = |task: &engine::TaskRecord| TaskFacts {
         id: task.id,
+        kind: match task.kind {
+            TaskKind::Compaction => "compaction",
+            TaskKind::Cleanup => "cleanup",
+            TaskKind::Scrub => "scrub",
+            TaskKind::Upgrade => "upgrade sstables",
+            TaskKind::GarbageCollection => "remove deleted data",
+            TaskKind::Verification => "verify",
+        },
         keyspace: task.keyspace.clone(),
         table: task.table.clone(),
         sstables: i32::try_from(task.sstables).unwrap_or(i32::MAX),

@@ -150,20 +150,7 @@ impl Front {
         if self.rt.shard().0 != 0 {
             return Ok(());
         }
-        self.sessions.listen_with(self.client_tls.clone()).await.map_err(|error| {
-            let config = &self.config;
-            let port = error.address.map_or(0, |address| address.port());
-            let (what, option) = if port == config.native_shard_aware_transport_port {
-                ("the shard-aware CQL port", "native_shard_aware_transport_port")
-            } else if port == config.native_transport_port_ssl {
-                ("the CQL port with TLS", "native_transport_port_ssl")
-            } else if port == config.native_shard_aware_transport_port_ssl {
-                ("the shard-aware CQL port with TLS", "native_shard_aware_transport_port_ssl")
-            } else {
-                ("the CQL port", "native_transport_port")
-            };
-            NodeError::Listen { what, option, error }
-        })?;
+        self.listen_native().await?;
         let config = &self.config;
         let plain = (config.alternator_port, None, "the port of the DynamoDB API", "alternator_port");
         let with_tls = (
@@ -179,6 +166,35 @@ impl Front {
             listening.map_err(|error| NodeError::Listen { what, option, error })?;
         }
         Ok(())
+    }
+
+    /// Lets clients of CQL in, on shard 0.
+    pub(crate) async fn listen_native(&self) -> Result<(), NodeError> {
+        self.sessions.listen_with(self.client_tls.clone()).await.map_err(|error| {
+            let config = &self.config;
+            let port = error.address.map_or(0, |address| address.port());
+            let (what, option) = if port == config.native_shard_aware_transport_port {
+                ("the shard-aware CQL port", "native_shard_aware_transport_port")
+            } else if port == config.native_transport_port_ssl {
+                ("the CQL port with TLS", "native_transport_port_ssl")
+            } else if port == config.native_shard_aware_transport_port_ssl {
+                ("the shard-aware CQL port with TLS", "native_shard_aware_transport_port_ssl")
+            } else {
+                ("the CQL port", "native_transport_port")
+            };
+            NodeError::Listen { what, option, error }
+        })?;
+        Ok(())
+    }
+
+    /// Closes the ports of CQL on shard 0, and the connections of this shard when their requests have ended.
+    pub(crate) async fn close_native(&self) {
+        let left = self.sessions.stop(STOP_GRACE).await;
+        if left > 0 {
+            tracing::warn!(
+                "{left} connections were still busy after {STOP_GRACE:?}; they end with their requests"
+            );
+        }
     }
 
     /// Lets clients change settings by CQL from now on.

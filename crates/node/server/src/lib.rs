@@ -16,6 +16,7 @@ mod error;
 mod executor;
 mod facts;
 mod front;
+mod importing;
 mod login;
 mod member;
 mod node;

@@ -49,6 +49,22 @@ rt::shard_calls! {
         CloseClients {} -> () = if let Some(shard) = follower.running() {
             shard.close_front().await;
         },
+        /// Close the ports of CQL, and the connections.
+        #[derive(Clone)]
+        CloseNative {} -> () = if let Some(shard) = follower.running() {
+            shard.front().close_native().await;
+        },
+        /// Let the shard have connections of CQL again.
+        #[derive(Clone)]
+        ResumeNative {} -> () = if let Some(shard) = follower.running() {
+            shard.front().sessions().resume();
+        },
+        /// Open the ports of CQL again; shard 0 does so.
+        #[derive(Clone)]
+        ListenNative {} -> Result<(), NodeError> = match follower.running() {
+            Some(shard) => shard.front().listen_native().await,
+            None => Err(NodeError::Stopped),
+        },
         /// Figures of this moment.
         #[derive(Clone)]
         Figures {} -> Box<admin::ShardFigures> = match follower.running() {

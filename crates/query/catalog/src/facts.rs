@@ -82,6 +82,8 @@ pub struct CompactionFacts {
 pub struct TaskFacts {
     /// Its id.
     pub id: [u8; 16],
+    /// Its kind, as Cassandra names it.
+    pub kind: &'static str,
     /// Keyspace.
     pub keyspace: String,
     /// Table.

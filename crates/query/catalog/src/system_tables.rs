@@ -203,7 +203,7 @@ fn task(rows: &mut RowBuilder, task: &TaskFacts) {
         ("table_name", task.table.as_str().into()),
         ("task_id", task.id.into()),
         ("completion_ratio", ratio.min(1.0).into()),
-        ("kind", "compaction".into()),
+        ("kind", task.kind.into()),
         ("progress", task.done.into()),
         ("sstables", task.sstables.into()),
         ("total", task.total.into()),

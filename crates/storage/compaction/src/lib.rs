@@ -6,6 +6,7 @@
 mod candidate;
 mod choice;
 pub mod choose;
+mod garbage;
 mod leveled;
 mod owned_ranges;
 mod settings;
@@ -17,5 +18,6 @@ pub mod worker;
 pub use candidate::{Candidate, TableFigures};
 pub use choice::{Choice, Reason};
 pub use choose::Strategy;
+pub use garbage::Hiding;
 pub use owned_ranges::OwnedRanges;
 pub use worker::{Job, Outcome, Progress, Throttle, WorkerError};

@@ -14,9 +14,10 @@ use mutation::{
 };
 use rt::{Instant, Rt};
 use schema::Table;
-use sstable::{Sstable, SstableError, SstableWriter, Written};
+use sstable::{Sstable, SstableError, SstableSource, SstableWriter, Written};
 
-use crate::OwnedRanges;
+use crate::garbage::Garbage;
+use crate::{Hiding, OwnedRanges};
 
 /// The inputs of the merge, and its rules.
 pub struct Job {
@@ -28,6 +29,8 @@ pub struct Job {
     pub range: PartitionRange,
     /// The tokens whose partitions are kept; all when none.
     pub kept: Option<OwnedRanges>,
+    /// The other SSTables whose content hides content of the only input, which is left out.
+    pub hiding: Option<Hiding>,
     /// The deletions that may be forgotten.
     pub rule: PurgeRule,
     /// A new SSTable is begun after so many bytes, at the next partition.
@@ -156,9 +159,10 @@ pub async fn run(
     let mut sources: Vec<_> = job.inputs.iter().map(|input| input.scan(&job.range)).collect();
     progress.bytes_total.set(job.inputs.iter().map(|input| input.uncompressed_len()).sum());
     let mut merger = Merger::new(job.table.clone(), sources.len(), false);
+    assert!(job.hiding.is_none() || sources.len() == 1, "garbage is collected in one SSTable at a time");
+    let mut garbage = job.hiding.map(|hiding| Garbage::new(job.table.clone(), hiding));
     let mut purger = Purger::new(job.rule);
-    let mut kept = FragmentBuffer::new();
-    let mut writer: Option<SstableWriter> = None;
+    let (mut kept, mut writer) = (FragmentBuffer::new(), None::<SstableWriter>);
     let mut outcome = Outcome { merged: vec![0; sources.len()], ..Outcome::default() };
     // Partitions that inputs have begun and the merge has not: from how many inputs.
     let mut ahead: BTreeMap<DecoratedKey, usize> = BTreeMap::new();
@@ -182,8 +186,7 @@ pub async fn run(
                     return Err(WorkerError::Stopped);
                 }
                 let buffer = merger.buffer(input);
-                let more = sources[input].fill(buffer).await.map_err(WorkerError::Read)?;
-                note_begun(buffer, &mut ahead);
+                let more = fill(&mut sources[input], buffer, &mut ahead, garbage.as_mut()).await?;
                 if !more {
                     merger.end(input);
                 }
@@ -213,6 +216,21 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// The next fragments of an input, without those that others hide where that is wanted; whether there are any.
+async fn fill(
+    source: &mut SstableSource,
+    buffer: &mut FragmentBuffer,
+    ahead: &mut BTreeMap<DecoratedKey, usize>,
+    garbage: Option<&mut Garbage>,
+) -> Result<bool, WorkerError> {
+    let more = source.fill(buffer).await.map_err(WorkerError::Read)?;
+    note_begun(buffer, ahead);
+    if let Some(garbage) = garbage {
+        garbage.drop_hidden(buffer).await.map_err(WorkerError::Read)?;
+    }
+    Ok(more)
 }
 
 /// Counts the inputs that have begun a partition.

@@ -229,7 +229,7 @@ impl Engine {
         if self.0.config.canaries.skipped_cleanup {
             return Ok(0);
         }
-        crate::compact::cleanup(&self.0, &store, kept).await
+        crate::rewrite::cleanup(&self.0, &store, kept).await
     }
 
     /// Removes everything that was written before the call, and keeps that this was at `at_micros` (now), which also names

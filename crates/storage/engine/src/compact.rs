@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use compaction::worker::{Outcome, run};
 use compaction::{
-    Candidate, Choice, Job, OwnedRanges, Progress, Reason, Strategy, TableFigures, WorkerError,
+    Candidate, Choice, Hiding, Job, OwnedRanges, Progress, Reason, Strategy, TableFigures, WorkerError,
 };
 use mutation::purge::PurgeRule;
-use mutation::{DecoratedKey, FragmentBuffer, PartitionRange, Repaired, RingPosition, Seconds, Timestamp};
+use mutation::{DecoratedKey, PartitionRange, Repaired, Seconds, Timestamp};
 use rt::Group;
 use sstable::filter::HashedKey;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
 use crate::MaintenanceError;
-use crate::compactions::Claim;
+use crate::compactions::{Claim, Operation};
 use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::{LiveSstable, covers_all};
 use crate::sharding::mark_of;
-use crate::stats::CompactionRecord;
+use crate::stats::{CompactionRecord, TaskKind};
 use crate::store::Store;
 use crate::taken::Taken;
 
 /// Free space that compactions leave to others, bytes; on a small file system it is a twentieth.
-const ROOM_SPARED_MAX: u64 = 1 << 30;
+pub(crate) const ROOM_SPARED_MAX: u64 = 1 << 30;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
@@ -45,91 +45,39 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     let (inputs, _room) = inner.make_room(store, &inputs, None).await?;
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max, shards };
-    match compact(inner, store, inputs, &choice, CompactionType { name: MAJOR, kept: None }).await {
+    let operation = inner.compactions.operation(TaskKind::Compaction, store.table());
+    match compact(inner, store, inputs, &choice, CompactionType::plain(MAJOR, operation)).await {
         // A truncation or the table's end came between: there is nothing left to merge.
         Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => Ok(()),
         done => done,
     }
 }
 
-/// See [`crate::Engine::cleanup`].
-pub(crate) async fn cleanup(
-    inner: &Rc<Inner>,
-    store: &Rc<Store>,
-    kept: impl Fn() -> OwnedRanges,
-) -> Result<u64, MaintenanceError> {
-    // Rows salvaged from a damaged SSTable are in the flushed memtables, or come later.
-    let _no_salvage = store.edits.salvage().await?;
-    inner.flush(store).await?;
-    store.damages.refuse_any()?;
-    store.edits.stop_minor();
-    let _alone = store.edits.alone().await?;
-    // Later rows are in none of these.
-    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
-    let kept = kept();
-    let mut rewritten = 0;
-    for live in inputs {
-        let sstable = &live.sstable;
-        let has_others = has_others(sstable, &kept).await.map_err(|error| store.read_failed(&live, error));
-        if store.dropped.get() || !has_others? {
-            continue;
-        }
-        if rewritten == 0 {
-            // Dropped rows may return with the tokens, and must not count as repaired then.
-            crate::marks::forget(inner, store).await?;
-        }
-        let level = sstable.level();
-        let choice =
-            Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None, shards: 1 };
-        let kind = CompactionType { name: CLEANUP, kept: Some(kept.clone()) };
-        let (inputs, _room) = inner.make_room(store, &[live], None).await?;
-        assert_eq!(inputs.len(), 1, "a cleanup rewrites one SSTable at a time");
-        match compact(inner, store, inputs, &choice, kind).await {
-            Ok(()) => {
-                rewritten += 1;
-                // A partition that was cached would come back with its tokens, without the deletions made meanwhile.
-                inner.cache.forget_table(store.id);
-            }
-            // A truncation or the table's end came between.
-            Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => break,
-            Err(error) => return Err(error),
-        }
+/// The type of a compaction.
+pub(crate) struct CompactionType<'a> {
+    /// Its name in the history.
+    pub(crate) name: &'a str,
+    /// The ranges that it retains, if not all.
+    pub(crate) kept: Option<OwnedRanges>,
+    /// The other SSTables whose hidden data it drops.
+    pub(crate) hiding: Option<Hiding>,
+    /// The work that an operator can stop.
+    pub(crate) operation: Rc<Operation>,
+}
+
+impl<'a> CompactionType<'a> {
+    /// A merge of everything in its inputs.
+    pub(crate) fn plain(name: &'a str, operation: Rc<Operation>) -> Self {
+        Self { name, kept: None, hiding: None, operation }
     }
-    Ok(rewritten)
-}
 
-/// Whether an SSTable has partitions of tokens that are not kept.
-pub(crate) async fn has_others(sstable: &Rc<Sstable>, kept: &OwnedRanges) -> Result<bool, SstableError> {
-    for (first, last) in kept.gaps(sstable.first().token, sstable.last().token) {
-        assert!(first <= last, "a gap between owned ranges has a token");
-        let start = first
-            .checked_sub(1)
-            .map_or(PartitionRange::all().start, |before| RingPosition::AfterToken(before));
-        let gap = PartitionRange { start, end: RingPosition::AfterToken(last) };
-        if sstable.scan(&gap).fill_next(&mut FragmentBuffer::new()).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The type of a compaction, and the ranges that it retains, if not all.
-struct CompactionType<'a> {
-    name: &'a str,
-    kept: Option<OwnedRanges>,
-}
-
-impl CompactionType<'_> {
-    /// Only truncation and the end of the table stop it.
+    /// Only operators, truncation and the end of the table stop it.
     fn is_major(&self) -> bool {
-        self.name == MAJOR || self.name == CLEANUP
+        self.name == MAJOR || self.operation.kind != TaskKind::Compaction
     }
 }
 
-/// The name in the history of a compaction that leaves out tokens that the node does not own.
-const CLEANUP: &str = "cleanup";
-
-/// The name of a major compaction in the history; only truncation and the end of the table stop it.
+/// The name of a major compaction in the history; only operators, truncation and the end of the table stop it.
 const MAJOR: &str = "major";
 
 impl Inner {
@@ -209,6 +157,10 @@ impl Inner {
     /// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
     fn compaction_failed(&self, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
         self.compactions.count_failure();
+        if matches!(error, MaintenanceError::Interrupted) {
+            self.compactions.rest(store.id, self.rt.now());
+            return;
+        }
         if matches!(error, MaintenanceError::Cancelled | MaintenanceError::Stopped) {
             return;
         }
@@ -224,7 +176,7 @@ impl Inner {
     }
 
     /// Takes the room on disk that merging these SSTables may need, or fails; with `choice` fewer of them may be merged.
-    async fn make_room(
+    pub(crate) async fn make_room(
         self: &Rc<Self>,
         store: &Store,
         inputs: &[Rc<LiveSstable>],
@@ -279,7 +231,8 @@ impl Inner {
         }
         let (inputs, _room) = self.make_room(store, taken.sstables(), Some(choice)).await?;
         taken.retain(&inputs);
-        compact(self, store, inputs, choice, CompactionType { name: choice.reason.name(), kept: None }).await
+        let operation = self.compactions.operation(TaskKind::Compaction, store.table());
+        compact(self, store, inputs, choice, CompactionType::plain(choice.reason.name(), operation)).await
     }
 
     /// Figures of a table beside those of its SSTables.
@@ -400,7 +353,7 @@ async fn drop_expired(
 }
 
 /// Merges SSTables of a table and replaces them by the result, as one edit.
-async fn compact(
+pub(crate) async fn compact(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
     inputs: Vec<Rc<LiveSstable>>,
@@ -414,7 +367,7 @@ async fn compact(
     drop(set);
     let id = inner.unique_id();
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
-    let task = inner.compactions.show(id, store.table(), inputs.len());
+    let task = inner.compactions.show(id, &kind.operation, inputs.len());
     match merge(inner, store, &inputs, choice, (&kind, &task.progress), &mut edit).await {
         Ok((added, bytes_out, rows_merged)) => {
             let names: Vec<Descriptor> =
@@ -435,7 +388,8 @@ async fn compact(
         Err(error) => {
             // The next start tries again by the edit's log when this fails.
             let _ = edit.abort().await;
-            Err(error)
+            let is_interrupted = matches!(error, MaintenanceError::Cancelled) && kind.operation.is_stopped();
+            Err(if is_interrupted { MaintenanceError::Interrupted } else { error })
         }
     }
 }
@@ -496,6 +450,7 @@ async fn merge(
         inputs: sstables.clone(),
         range: PartitionRange::all(),
         kept: kind.kept.clone(),
+        hiding: kind.hiding.clone(),
         rule,
         output_bytes_max: choice.output_bytes_max,
         shards: choice.shards,
@@ -503,19 +458,13 @@ async fn merge(
     let begun = store.edits.now();
     let stop = || {
         let for_major = !kind.is_major() && store.edits.makes_way_since(begun);
-        for_major || store.edits.is_stopped_since(begun) || store.dropped.get() || inner.health.is_stopped()
+        for_major
+            || kind.operation.is_stopped()
+            || store.edits.is_stopped_since(begun)
+            || store.dropped.get()
+            || inner.health.is_stopped()
     };
-    let max_purgeable = |key: &DecoratedKey| -> Timestamp {
-        if inner.config.canaries.purge_too_soon {
-            return Timestamp::MAX;
-        }
-        let set = store.set();
-        let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
-        let hashed = HashedKey::new(key);
-        let holding = others.filter(|live| live.sstable.may_contain_hashed(&hashed));
-        let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
-        in_files.min(store.memtables.timestamp_min(key))
-    };
+    let max_purgeable = |key: &DecoratedKey| max_purgeable(inner, store, inputs, key);
     let edit = Cell::new(Some(edit));
     let open_output = async || {
         let generation = store.sstables.next_generation(inner.rt.shard().0, inner.rt.shard_count());
@@ -543,6 +492,19 @@ async fn merge(
         added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
     Ok((added, bytes_out, outcome.merged))
+}
+
+/// The smallest timestamp of data for a key that takes no part in a merge of these.
+fn max_purgeable(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], key: &DecoratedKey) -> Timestamp {
+    if inner.config.canaries.purge_too_soon {
+        return Timestamp::MAX;
+    }
+    let set = store.set();
+    let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
+    let hashed = HashedKey::new(key);
+    let holding = others.filter(|live| live.sstable.may_contain_hashed(&hashed));
+    let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
+    in_files.min(store.memtables.timestamp_min(key))
 }
 
 fn merge_error(error: WorkerError) -> MaintenanceError {

@@ -12,7 +12,7 @@ use rt::sync::Notify;
 use schema::{Table, TableId};
 use stdx::HashMap;
 
-use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, TaskRecord};
+use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, StopRequest, TaskKind, TaskRecord};
 
 /// Longest pause after compactions of a table that failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -28,6 +28,7 @@ pub(crate) struct Compactions {
     /// The last logged message about a failure.
     failure: RefCell<String>,
     tasks: RefCell<Vec<Weak<RunningTask>>>,
+    operations: RefCell<Vec<Weak<Operation>>>,
     totals: Cell<Totals>,
     history: RefCell<VecDeque<CompactionRecord>>,
     /// The table of which one was started last.
@@ -58,6 +59,7 @@ impl Compactions {
             failed: Cell::new(0),
             failure: RefCell::default(),
             tasks: RefCell::default(),
+            operations: RefCell::default(),
             totals: Cell::default(),
             history: RefCell::default(),
             last: Cell::new(None),
@@ -123,6 +125,11 @@ impl Compactions {
         }
     }
 
+    /// An operator has stopped one of this table: no other is started for a while.
+    pub(crate) fn rest(&self, table: TableId, now: Instant) {
+        self.pauses.borrow_mut().entry(table).or_insert((0, now)).1 = now + PAUSE_MAX;
+    }
+
     /// Whether none of a table is to be started yet.
     pub(crate) fn is_paused(&self, table: TableId, now: Instant) -> bool {
         self.pauses.borrow().get(&table).is_some_and(|(_, until)| now < *until)
@@ -144,14 +151,47 @@ impl Compactions {
         Claim { claimed: self.claimed.clone(), bytes }
     }
 
-    /// Has others see one until the result is dropped.
-    pub(crate) fn show(&self, id: [u8; 16], table: Arc<Table>, sstables: usize) -> Rc<RunningTask> {
+    /// Begins an operation that is to end when an operator wants it, until the result is dropped.
+    pub(crate) fn operation(&self, kind: TaskKind, table: Arc<Table>) -> Rc<Operation> {
+        let operation = Rc::new(Operation { kind, table, stopped: Cell::new(false) });
+        let mut operations = self.operations.borrow_mut();
+        operations.retain(|operation| operation.strong_count() > 0);
+        operations.push(Rc::downgrade(&operation));
+        operation
+    }
+
+    /// Has others see the work of an operation on some SSTables until the result is dropped.
+    pub(crate) fn show(&self, id: [u8; 16], operation: &Rc<Operation>, sstables: usize) -> Rc<RunningTask> {
         assert!(sstables > 0, "a compaction that is shown has inputs");
-        let task = Rc::new(RunningTask { id, table, sstables, progress: Progress::default() });
+        let progress = Progress::default();
+        let task = Rc::new(RunningTask { id, operation: operation.clone(), sstables, progress });
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| task.strong_count() > 0);
         tasks.push(Rc::downgrade(&task));
         task
+    }
+
+    /// Has the operations end that an operator means; how many there are.
+    pub(crate) fn stop(&self, wanted: &StopRequest) -> u64 {
+        let mut stopped = 0;
+        let mut end = |operation: &Operation| stopped += u64::from(!operation.stopped.replace(true));
+        match wanted {
+            StopRequest::Id(id) => {
+                let tasks = self.tasks.borrow();
+                let meant = tasks.iter().filter_map(Weak::upgrade).filter(|task| task.id == *id);
+                meant.for_each(|task| end(&task.operation));
+            }
+            StopRequest::Kind(kind, tables) => {
+                let is_meant = |operation: &Rc<Operation>| {
+                    operation.kind == *kind
+                        && tables.as_ref().is_none_or(|tables| tables.contains(&operation.table.id))
+                };
+                let operations = self.operations.borrow();
+                let meant = operations.iter().filter_map(Weak::upgrade).filter(is_meant);
+                meant.for_each(|operation| end(&operation));
+            }
+        }
+        stopped
     }
 
     /// Those that run, for others to see.
@@ -181,10 +221,24 @@ impl Compactions {
     }
 }
 
+/// Work on the SSTables of a table, which an operator can stop.
+pub(crate) struct Operation {
+    pub(crate) kind: TaskKind,
+    table: Arc<Table>,
+    stopped: Cell<bool>,
+}
+
+impl Operation {
+    /// Whether an operator wants its end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+}
+
 /// A compaction that runs, as others see it.
 pub(crate) struct RunningTask {
     id: [u8; 16],
-    table: Arc<Table>,
+    operation: Rc<Operation>,
     sstables: usize,
     pub(crate) progress: Progress,
 }
@@ -195,8 +249,9 @@ impl RunningTask {
         assert!(done <= total, "a compaction reads no more than its inputs have");
         TaskRecord {
             id: self.id,
-            keyspace: self.table.keyspace.clone(),
-            table: self.table.name.clone(),
+            kind: self.operation.kind,
+            keyspace: self.operation.table.keyspace.clone(),
+            table: self.operation.table.name.clone(),
             sstables: self.sstables as u64,
             bytes_done: done,
             bytes_total: total,

@@ -62,6 +62,11 @@ impl Damages {
         self.0.borrow().iter().filter_map(|damage| damage.descriptor.clone()).collect()
     }
 
+    /// The problem of each.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        self.0.borrow().iter().map(|damage| damage.reason.clone()).collect()
+    }
+
     /// An edit removed those in the table's directory.
     pub(crate) fn forget_files(&self) {
         self.0.borrow_mut().retain(|damage| damage.descriptor.is_none());

@@ -17,6 +17,8 @@ pub(crate) struct Edits {
     truncations: Semaphore,
     /// Held while the readable rows of damaged SSTables are rewritten.
     salvages: Semaphore,
+    /// Held while SSTables of an operator's directory are imported.
+    imports: Semaphore,
     /// Raised when compactions of this table that run now are to stop.
     stops: Cell<u64>,
     /// Raised when a major compaction is about to take over from smaller ones.
@@ -39,6 +41,7 @@ impl Edits {
             set: Semaphore::new(ALL),
             truncations: Semaphore::new(ALL),
             salvages: Semaphore::new(1),
+            imports: Semaphore::new(1),
             stops: Cell::new(0),
             minor_stops: Cell::new(0),
             awaited: Cell::new(0),
@@ -68,6 +71,11 @@ impl Edits {
     /// Waits until no damaged SSTable is being salvaged.
     pub(crate) async fn salvage(&self) -> Result<Permit, MaintenanceError> {
         self.salvages.acquire(1).await.map_err(|_| MaintenanceError::Stopped)
+    }
+
+    /// Waits until no SSTables are being imported.
+    pub(crate) async fn import(&self) -> Result<Permit, MaintenanceError> {
+        self.imports.acquire(1).await.map_err(|_| MaintenanceError::Stopped)
     }
 
     /// Asks the compactions that run to end soon, without a result.

@@ -145,6 +145,8 @@ pub enum MaintenanceError {
     NotWanted(String),
     /// It was asked to stop.
     Cancelled,
+    /// An operator stopped it.
+    Interrupted,
     /// The time until which it was wanted has passed. Nothing was changed.
     Expired,
     /// The engine has stopped.
@@ -162,6 +164,7 @@ impl fmt::Display for MaintenanceError {
             Self::Truncated => f.write_str("the table was truncated meanwhile"),
             Self::NotWanted(what) => write!(f, "{what} does not belong to this shard"),
             Self::Cancelled => f.write_str("it was stopped on request"),
+            Self::Interrupted => f.write_str("an operator stopped it (nodetool stop)"),
             Self::Expired => f.write_str("its time limit had passed before it could begin"),
             Self::Stopped => f.write_str("the storage of this shard has stopped; see the log for the reason"),
         }

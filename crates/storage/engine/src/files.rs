@@ -13,11 +13,11 @@ use schema::{Table, TableId};
 use sstable::{Component, Descriptor, Sstable, SstableError, SstableWriter, Version, WriterOptions};
 use topology::TableSharder;
 
-use crate::compact::has_others;
 use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::LiveSstable;
+use crate::rewrite::has_others;
 use crate::sharding::mark_of;
 use crate::store::Store;
 use crate::{Engine, MaintenanceError, OwnedRanges};

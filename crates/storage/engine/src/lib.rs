@@ -27,6 +27,7 @@ mod flushes;
 mod fragments;
 mod generation;
 mod health;
+mod import;
 mod index_reader;
 mod indexes;
 mod input;
@@ -49,6 +50,7 @@ mod read;
 mod read_request;
 mod reader;
 mod request;
+mod rewrite;
 mod salvage;
 mod salvaged;
 mod sampling;
@@ -72,17 +74,20 @@ pub use engine::{Derivation, Derived, Engine, FollowUp, TakenOver, WriteObserver
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
+pub use import::Staged;
 pub use index::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
     Place, Predicate, Similarity, TextStatistics,
 };
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use maintain::finish_drop;
+pub use mutation::Granularity;
 pub use prepare::prepare;
 pub use read::ReadSources;
 pub use read_request::{Read, ReadScope};
 pub use reader::{EngineReader, SyncStep};
 pub use request::{Durability, Origin, Truncation, Updates, Write};
+pub use rewrite::{Rewrite, RewriteReport};
 pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshots::{SnapshotRecord, list_snapshots};
@@ -90,5 +95,7 @@ pub use sstable::guarded::{Bounds, PartitionBounds};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};
-pub use stats::{CompactionRecord, EngineStats, LargeSstable, TableSize, TableStats, TaskRecord};
+pub use stats::{
+    CompactionRecord, EngineStats, LargeSstable, StopRequest, TableSize, TableStats, TaskKind, TaskRecord,
+};
 pub use watermark::{Marked, RepairedWatermark};

@@ -49,6 +49,7 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
         }
         finish_edits(disk, &dir).await?;
         quarantine::settle(rt, &dir).await?;
+        crate::import::remove_leftovers(disk, &dir).await?;
         crate::marks::remove_others(disk, &dir, Some(rt.shard_count())).await?;
         node.share_out_sstables(table, &dir).await?;
     }

@@ -100,7 +100,7 @@ impl Inner {
     }
 
     /// Writes the readable rows of an SSTable to memtables; returns the lost tokens.
-    async fn salvage(
+    pub(crate) async fn salvage(
         self: &Rc<Self>,
         store: &Store,
         sstable: &Rc<Sstable>,
@@ -189,7 +189,7 @@ impl Inner {
     }
 
     /// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot.
-    async fn set_aside(
+    pub(crate) async fn set_aside(
         self: &Rc<Self>,
         store: &Rc<Store>,
         live: Rc<LiveSstable>,
@@ -214,7 +214,7 @@ impl Inner {
         self.retire(&doomed, committed, true).await;
         self.cache.forget_table(store.id);
         tracing::warn!(
-            "the damaged SSTable {descriptor} of {} has been repaired by a repair; its files are in {}",
+            "the damaged SSTable {descriptor} of {} is not needed any more; its files are in {}",
             store.table().full_name(),
             snapshot.display()
         );

@@ -26,11 +26,70 @@ pub struct CompactionRecord {
     pub properties: String,
 }
 
+/// The kind of work on the SSTables of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// A merge.
+    Compaction,
+    /// Partitions of tokens that the node does not own are dropped.
+    Cleanup,
+    /// Each is written anew, without what cannot be read.
+    Scrub,
+    /// Each is written anew in the current format.
+    Upgrade,
+    /// Content that others hide is dropped.
+    GarbageCollection,
+    /// Each is read and compared with its checksums.
+    Verification,
+}
+
+impl TaskKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Compaction,
+        Self::Cleanup,
+        Self::Scrub,
+        Self::Upgrade,
+        Self::GarbageCollection,
+        Self::Verification,
+    ];
+
+    /// Its name as Cassandra's `nodetool stop` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compaction => "COMPACTION",
+            Self::Cleanup => "CLEANUP",
+            Self::Scrub => "SCRUB",
+            Self::Upgrade => "UPGRADE_SSTABLES",
+            Self::GarbageCollection => "GARBAGE_COLLECT",
+            Self::Verification => "VERIFY",
+        }
+    }
+
+    /// Of its name, or of ScyllaDB's.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_uppercase();
+        let name = if name == "UPGRADE" { "UPGRADE_SSTABLES" } else { name.as_str() };
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// The work that an operator wants to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopRequest {
+    /// The operation of the task with this id.
+    Id([u8; 16]),
+    /// All of a kind, of these tables or of all.
+    Kind(TaskKind, Option<Vec<TableId>>),
+}
+
 /// A compaction that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRecord {
     /// Which.
     pub id: [u8; 16],
+    /// Its kind.
+    pub kind: TaskKind,
     /// Keyspace of its table.
     pub keyspace: String,
     /// Name of its table.

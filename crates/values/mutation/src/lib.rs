@@ -23,6 +23,7 @@ mod range_tree;
 pub mod repaired;
 pub mod row;
 pub mod slice;
+pub mod superseded;
 pub mod time;
 pub mod update;
 
@@ -38,5 +39,6 @@ pub use range_tree::Walk;
 pub use repaired::Repaired;
 pub use row::Row;
 pub use slice::{ColumnSelection, PartitionRange, RingPosition, RowRange, Slices};
+pub use superseded::Granularity;
 pub use time::{DeletionTime, LivenessInfo, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};
 pub use update::PartitionUpdate;

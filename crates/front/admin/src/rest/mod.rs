@@ -8,6 +8,7 @@ mod nodes;
 mod ring;
 mod samples;
 mod settings;
+mod sstables;
 mod stored;
 mod tables;
 
@@ -105,6 +106,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     if let Some(answer) = hints::answer(&node, &call, &segments).await {
         return answer;
     }
+    if let Some(answer) = sstables::answer(&node, &call, &segments).await {
+        return answer;
+    }
     if let Some(answer) = stored::answer(&node, &call, &segments).await {
         return answer;
     }
@@ -131,6 +135,11 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         ("DELETE", ["storage_service", "snapshots"]) => tables::clear_snapshots(&node, &call).await,
         ("POST", ["storage_service", "drain"]) => {
             node.drain().await.map_err(|error| Answer::error(500, error.to_string()))?;
+            Ok(Answer::json(&Value::Null))
+        }
+        (method @ ("POST" | "DELETE"), ["storage_service", "native_transport"]) => {
+            let changed = node.set_native_transport(method == "POST").await;
+            changed.map_err(|error| Answer::error(500, error))?;
             Ok(Answer::json(&Value::Null))
         }
         ("POST", ["storage_service", "stop_daemon"]) => {
@@ -211,7 +220,7 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["scylla_release_version"] => json!(info.version),
         ["operation_mode"] => json!(node.mode().name()),
         ["is_starting"] => json!(false),
-        ["native_transport"] => json!(serves(node.mode())),
+        ["native_transport"] => json!(serves(node.mode()) && node.has_native_transport()),
         // A node alone gossips with nobody, and would if there were somebody.
         ["gossiping"] => json!(true),
         ["hostid", "local"] => json!(uuid(&info.host_id)),

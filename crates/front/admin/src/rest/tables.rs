@@ -69,7 +69,7 @@ fn merged(record: &engine::CompactionRecord) -> Value {
 pub(super) async fn compactions(node: &Rc<dyn Node>) -> Value {
     let one = |task: engine::TaskRecord| {
         json!({
-            "id": uuid(&task.id), "ks": task.keyspace, "cf": task.table, "task_type": "COMPACTION", "unit": "bytes",
+            "id": uuid(&task.id), "ks": task.keyspace, "cf": task.table, "task_type": task.kind.name(), "unit": "bytes",
             "completed": task.bytes_done, "total": task.bytes_total,
         })
     };
@@ -95,7 +95,7 @@ pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
 }
 
 /// The tables that a call names: those of its `cf` parameter, or all of the keyspace.
-fn chosen(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<Arc<Table>>, Answer> {
+pub(super) fn chosen(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<Arc<Table>>, Answer> {
     let schema = node.schema();
     let Some(known) = schema.keyspace(keyspace) else {
         return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));

@@ -19,10 +19,10 @@ use admin::{
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, HintFigures, Phase, ViewNode};
-use engine::{Sampled, SnapshotRecord, TableHistograms};
+use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
-use replica::{ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use serde_json::{Value, json};
@@ -115,6 +115,37 @@ impl Node for Fake {
     fn operate(&self, table: TableId, operation: TableOperation) -> LocalBoxFuture<Result<(), ReplicaError>> {
         self.calls.borrow_mut().push(format!("{} {operation:?}", table.0[0]));
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn rewrite_sstables(
+        &self,
+        table: TableId,
+        how: Rewrite,
+    ) -> LocalBoxFuture<Result<RewriteReport, ReplicaError>> {
+        self.calls.borrow_mut().push(format!("{} {how:?}", table.0[0]));
+        let problems = if table.0[0] == 7 { vec!["t is damaged".to_owned()] } else { Vec::new() };
+        Box::pin(std::future::ready(Ok(RewriteReport { sstables: 2, set_aside: 1, problems })))
+    }
+
+    fn import_sstables(
+        &self,
+        table: &Table,
+        directory: Option<PathBuf>,
+    ) -> LocalBoxFuture<Result<Imported, String>> {
+        self.calls.borrow_mut().push(format!("import {} {directory:?}", table.name));
+        let imported = Imported { sstables: 2, partitions: 9, removed_sources: directory.is_none() };
+        Box::pin(std::future::ready(Ok(imported)))
+    }
+
+    fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64> {
+        self.calls.borrow_mut().push(format!("{wanted:?}"));
+        Box::pin(std::future::ready(3))
+    }
+
+    fn set_native_transport(&self, is_open: bool) -> LocalBoxFuture<Result<(), String>> {
+        self.calls.borrow_mut().push(format!("native {is_open}"));
+        let done = if is_open { Ok(()) } else { Err("the node is drained".to_owned()) };
+        Box::pin(std::future::ready(done))
     }
 
     fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>> {

@@ -105,3 +105,89 @@ fn compactions_that_begin_by_themselves_are_switched() {
     assert_eq!(get("/column_family/maximum_compaction/ks:t"), json!(32));
     assert_eq!(refused("/column_family/maximum_compaction/ks:nope").0, 404);
 }
+
+/// The status and the body of a request that changes something, and the calls that the node got.
+fn answered(method: &str, path: &str) -> (u16, Value, Vec<String>) {
+    let calls = Rc::default();
+    let info = fake(false).info().clone();
+    let node = Fake { info, alone: false, stops: Rc::default(), calls: Rc::clone(&calls) };
+    let answer = call(&RestService::new(Rc::new(node)), method, path);
+    (answer.status, serde_json::from_str(&answer.body).expect("JSON"), calls.take())
+}
+
+#[test]
+fn sstables_are_written_anew_or_verified() {
+    let (_, done, calls) = answered("POST", "/torc/sstables/garbage_collect/ks?cf=pair,t&granularity=CELL");
+    assert_eq!(calls, ["8 GarbageCollect(Cell)", "7 GarbageCollect(Cell)"]);
+    let second = json!({
+        "keyspace": "ks", "table": "t", "sstables": 2, "set_aside": 1, "problems": ["t is damaged"],
+    });
+    assert_eq!(done[1], second);
+    let scrub = |query: &str| answered("GET", &format!("/storage_service/keyspace_scrub/ks?cf=t&{query}"));
+    let (_, number, calls) = scrub("scrub_mode=validate");
+    assert_eq!((number, calls), (json!(3), vec!["7 Verify".to_owned()]), "damage was found");
+    let (_, number, calls) = scrub("skip_corrupted=true&disable_snapshot=true");
+    assert_eq!((number, calls), (json!(0), vec!["7 Scrub { skip: true }".to_owned()]));
+    let (_, _, calls) = scrub("");
+    assert!(calls[0].starts_with("7 Snapshot { name: \"pre-scrub-"), "{calls:?}");
+    assert_eq!(calls[1], "7 Scrub { skip: false }");
+    for (query, why) in [
+        ("scrub_mode=SEGREGATE", "no mode SEGREGATE"),
+        ("scrub_mode=x", "ABORT, SKIP or VALIDATE, not x"),
+        ("disable_snapshot=1", "true or false, not 1"),
+    ] {
+        let (status, error, calls) = scrub(query);
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+        assert_eq!((status, calls), (400, Vec::new()));
+    }
+    let upgrade = "/storage_service/keyspace_upgrade_sstables/ks?cf=t&exclude_current_version=true";
+    assert_eq!(answered("GET", upgrade).2, ["7 Upgrade { all: false }"]);
+    assert_eq!(answered("POST", "/torc/sstables/verify/nope").0, 404);
+    assert_eq!(answered("POST", "/torc/sstables/polish/ks").0, 404);
+    assert_eq!(answered("POST", "/torc/sstables/garbage_collect/ks?granularity=x").0, 400);
+}
+
+#[test]
+fn work_on_sstables_is_stopped() {
+    let stop = |query: &str| answered("POST", &format!("/compaction_manager/stop_compaction?{query}"));
+    assert_eq!(stop("type=cleanup"), (200, json!(3), vec!["Kind(Cleanup, None)".to_owned()]));
+    let id = "01010101-0101-0101-0101-010101010101";
+    assert_eq!(stop(&format!("id={id}")).2, [format!("Id({:?})", [1; 16])]);
+    let path = "/compaction_manager/stop_keyspace_compaction/ks?type=UPGRADE&tables=t";
+    let (status, _, calls) = answered("POST", path);
+    assert!(status == 200 && calls[0].starts_with("Kind(Upgrade, Some([") && calls.len() == 1, "{calls:?}");
+    for query in ["", "type=RESHAPE", "id=7", &format!("id={id}&type=SCRUB")] {
+        let (status, _, calls) = stop(query);
+        assert_eq!((status, calls), (400, Vec::new()), "{query}");
+    }
+    let missing = "/compaction_manager/stop_keyspace_compaction/ks?type=SCRUB&tables=nope";
+    assert_eq!(answered("POST", missing).0, 400);
+}
+
+#[test]
+fn sstables_are_imported() {
+    let (_, done, calls) = answered("POST", "/torc/import/ks/t?directory=/backup/t");
+    assert_eq!(done, json!({ "sstables": 2, "partitions": 9, "removed": false }));
+    assert_eq!(calls, [r#"import t Some("/backup/t")"#]);
+    let path = "/storage_service/sstables/ks?cf=t";
+    assert_eq!(change("POST", path), (200, vec!["import t None".to_owned()]));
+    let refused = [
+        format!("{path}&load_and_stream=true"),
+        "/storage_service/sstables/ks".to_owned(),
+        "/storage_service/sstables/ks?cf=nope".to_owned(),
+        "/torc/import/ks/t?directory=backup".to_owned(),
+    ];
+    for path in refused {
+        assert_eq!(change("POST", &path), (400, Vec::new()), "{path}");
+    }
+    assert_eq!(change("POST", "/torc/import/nope/t").0, 404);
+}
+
+#[test]
+fn the_native_transport_is_opened_and_closed() {
+    let path = "/storage_service/native_transport";
+    assert_eq!(change("POST", path), (200, vec!["native true".to_owned()]));
+    let (status, error, calls) = answered("DELETE", path);
+    assert_eq!((status, &error["message"]), (500, &json!("the node is drained")));
+    assert_eq!(calls, ["native false"]);
+}

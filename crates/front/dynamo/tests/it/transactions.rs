@@ -16,7 +16,7 @@ use dynamo::{Dynamo, Isolation};
 use exec::backend::{Clock, Coordinator, Decide};
 use exec::{ExecError, ExecLimits, Executor, NodeInfo};
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Timestamp};
-use replica::{Candidate, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, TraceLog};
+use replica::{Candidates, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
 use schema::{Schema, Table};
 use serde_json::{Value as Json, json};
@@ -116,7 +116,7 @@ impl Coordinator for Stepped {
         query: &Arc<NearestQuery>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> Result<Vec<Candidate>, RequestError> {
+    ) -> Result<Candidates, RequestError> {
         step(&self.world).await;
         self.memory.nearest(table, query, consistency, deadline).await
     }

@@ -84,6 +84,20 @@ fn time(millis: i64) -> String {
     types::CqlType::Timestamp.to_text(&millis.to_be_bytes()).trim_end_matches('Z').to_owned()
 }
 
+/// The kind of a task as Cassandra's tool shows it.
+fn shown_kind(kind: &Value) -> String {
+    let name = text(kind);
+    match name.as_str() {
+        "CLEANUP" => "Cleanup",
+        "SCRUB" => "Scrub",
+        "UPGRADE_SSTABLES" => "Upgrade sstables",
+        "GARBAGE_COLLECT" => "Remove deleted data",
+        "VERIFY" => "Verify",
+        _ => "Compaction",
+    }
+    .to_owned()
+}
+
 fn ask_stats(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     let metric = |name: &str| api.get(&format!("/compaction_manager/metrics/{name}"));
     Ok(json!({
@@ -135,7 +149,7 @@ fn show_stats(answer: &Value) -> String {
         left += bytes("total") - bytes("completed");
         grid.row([
             text(&one["id"]),
-            "Compaction".to_owned(),
+            shown_kind(&one["task_type"]),
             text(&one["ks"]),
             text(&one["cf"]),
             shown(answer, &one["completed"]),

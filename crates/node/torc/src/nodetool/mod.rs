@@ -22,6 +22,7 @@ mod ring;
 mod samples;
 mod settings;
 mod snapshots;
+mod sstables;
 mod tables;
 mod topology;
 mod views;
@@ -65,14 +66,17 @@ const VERBS: &[Verb] = &[
     audit::DISABLEAUDITLOG,
     autocompaction::DISABLEAUTOCOMPACTION,
     settings::DISABLEBACKUP,
+    node::DISABLEBINARY,
     settings::DISABLEHANDOFF,
     node::DRAIN,
     audit::ENABLEAUDITLOG,
     autocompaction::ENABLEAUTOCOMPACTION,
     settings::ENABLEBACKUP,
+    node::ENABLEBINARY,
     settings::ENABLEHANDOFF,
     cluster::FAILUREDETECTOR,
     tables::FLUSH,
+    sstables::GARBAGECOLLECT,
     audit::GETAUDITLOG,
     autocompaction::GETCOMPACTIONTHRESHOLD,
     settings::GETCOMPACTIONTHROUGHPUT,
@@ -88,6 +92,7 @@ const VERBS: &[Verb] = &[
     settings::GETTIMEOUT,
     node::GETTRACEPROBABILITY,
     cluster::GOSSIPINFO,
+    sstables::IMPORT,
     node::INFO,
     topology::JOIN,
     hints::LISTPENDINGHINTS,
@@ -98,11 +103,13 @@ const VERBS: &[Verb] = &[
     distributions::RANGEKEYSAMPLE,
     topology::REBUILD,
     tables::REBUILD_INDEX,
+    sstables::REFRESH,
     topology::REMOVENODE,
     repair::REPAIR,
     repair::REPAIR_ADMIN,
     hints::RESUMEHANDOFF,
     ring::RING,
+    sstables::SCRUB,
     settings::SETCOMPACTIONTHROUGHPUT,
     settings::SETCONCURRENTCOMPACTORS,
     settings::SETDEFAULTRF,
@@ -120,12 +127,15 @@ const VERBS: &[Verb] = &[
     node::STATUSBINARY,
     node::STATUSGOSSIP,
     settings::STATUSHANDOFF,
+    sstables::STOP,
     node::STOPDAEMON,
     distributions::TABLEHISTOGRAMS,
     tables::TABLESTATS,
     samples::TOPPARTITIONS,
     load::TPSTATS,
     hints::TRUNCATEHINTS,
+    sstables::UPGRADESSTABLES,
+    sstables::VERIFY,
     views::VERIFYVIEW,
     node::VERSION,
     views::VIEWBUILDSTATUS,
@@ -187,8 +197,9 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     // A reader that closed the pipe wants no more.
     let _ = std::io::stdout().write_all(out.as_bytes());
     let is_unfinished = name == views::VIEWBUILDSTATUS.name && answer["finished"] == false;
-    if is_unfinished || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
-        // As Cassandra's tool, so that scripts can wait for a view, and tell one that differs.
+    let is_damaged = name == sstables::VERIFY.name && !sstables::is_sound(&answer);
+    if is_unfinished || is_damaged || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
+        // As Cassandra's tool, so that scripts can wait for a view, and tell one that differs, or damage.
         std::process::exit(1);
     }
     Ok(())
@@ -199,7 +210,8 @@ pub fn spelled_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = arguments.collect();
     if out.get(1).is_some_and(|verb| verb == "nodetool") {
         for argument in &mut out[2..] {
-            if let Some(long) = argument.to_str().and_then(repair::long_options) {
+            let long = |text: &str| repair::long_options(text).or_else(|| sstables::long_options(text));
+            if let Some(long) = argument.to_str().and_then(long) {
                 *argument = long.into();
             }
         }
@@ -286,11 +298,13 @@ mod tests {
             "disableauditlog",
             "disableautocompaction",
             "disablebackup",
+            "disablebinary",
             "disablehandoff",
             "drain",
             "enableauditlog",
             "enableautocompaction",
             "enablebackup",
+            "enablebinary",
             "enablehandoff",
             "flush",
             "join",

@@ -52,6 +52,25 @@ pub(super) const STATUSBINARY: Verb = Verb {
     show: |answer| format!("{}\n", status(answer)),
 };
 
+pub(super) const ENABLEBINARY: Verb = Verb {
+    name: "enablebinary",
+    about: "Reenable native transport (binary protocol)",
+    arguments: Vec::new,
+    ask: |api, _| api.post("/storage_service/native_transport"),
+    show: silent,
+};
+
+pub(super) const DISABLEBINARY: Verb = Verb {
+    name: "disablebinary",
+    about: "Disable native transport (binary protocol)",
+    arguments: || {
+        let force = Arg::new("force").short('f').long("force").action(ArgAction::SetTrue);
+        vec![force.help("Understood for Cassandra's sake: connections end when their requests have, after 5 s at the latest")]
+    },
+    ask: |api, _| api.delete("/storage_service/native_transport"),
+    show: silent,
+};
+
 pub(super) const STATUSGOSSIP: Verb = Verb {
     name: "statusgossip",
     about: "Status of gossip",

@@ -166,8 +166,8 @@ fn a_node_describes_its_tables() {
     }
     assert!(asked.try_say(&["truncatehints", "10.9.9.9"]).unwrap_err().contains("there is no node 10.9.9.9"));
     assert_eq!(asked.say(&["failuredetector"]), "  Endpoint,             Phi\n");
-    let refused = asked.try_say(&["upgradesstables", "-a", "ks"]).unwrap_err();
-    assert!(refused.contains("nodetool upgradesstables has no meaning here: files of all"), "{refused}");
+    let refused = asked.try_say(&["recompress_sstables", "ks"]).unwrap_err();
+    assert!(refused.contains("nodetool recompress_sstables has no meaning here: files of all"), "{refused}");
 }
 
 #[test]
@@ -870,4 +870,173 @@ fn virtual_tables_show_what_runs() {
         Some(("INFO", "server::settings")),
         "{lines:?}"
     );
+}
+
+/// Work on SSTables, which reports damage, and is stopped.
+#[test]
+fn sstables_are_rewritten_and_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.query(
+        "CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c)) WITH compression = {'enabled': false}",
+    );
+    let fill = |client: &mut Client, text: &str| {
+        for (k, c) in (0..40).flat_map(|k| (0..5).map(move |c| (k, c))) {
+            client.query(&format!(
+                "INSERT INTO ks.t (k, c, v) VALUES ({k}, {c}, '{text} {}')",
+                "x".repeat(2_000)
+            ));
+        }
+    };
+    asked.say(&["disableautocompaction", "ks"]);
+    fill(&mut client, "old");
+    asked.say(&["flush", "ks"]);
+    fill(&mut client, "new");
+    (0..10).for_each(|k| drop(client.query(&format!("DELETE FROM ks.t WHERE k = {k}"))));
+    asked.say(&["flush", "ks"]);
+    let bytes = || {
+        let tables = asked.json(&["tablestats", "ks.t"]);
+        tables["ks"]["tables"]["t"]["space_used_live"].as_u64().unwrap()
+    };
+    let before = bytes();
+    assert_eq!(asked.say(&["garbagecollect", "-g", "cell", "ks", "t"]), "");
+    assert!(bytes() < before * 2 / 3, "{} of {before}", bytes());
+    assert_eq!(asked.say(&["upgradesstables", "-a", "ks"]), "");
+    assert_eq!(asked.say(&["verify", "-e", "ks", "t"]), "");
+    assert_eq!(asked.say(&["scrub", "-ns", "ks"]), "");
+    assert!(!asked.say(&["listsnapshots"]).contains("pre-scrub"));
+    assert_eq!(asked.say(&["stop", "COMPACTION"]), "");
+    let nobody = "No compaction has this id; it may have ended.\n";
+    assert_eq!(asked.say(&["stop", "-id", "01010101-0101-0101-0101-010101010101"]), nobody);
+    assert!(asked.try_say(&["stop"]).unwrap_err().contains("name either the type"));
+    assert!(asked.try_say(&["stop", "RESHAPE"]).unwrap_err().contains("these are: COMPACTION, CLEANUP"));
+    assert!(asked.try_say(&["garbagecollect", "nope"]).unwrap_err().contains("Can't find a keyspace nope"));
+    let history = asked.say(&["compactionhistory"]);
+    for kind in ["garbage collection", "upgrade", "scrub"] {
+        assert!(history.contains(kind), "{kind} in {history}");
+    }
+
+    let paths = asked.json(&["datapaths", "ks.t"]);
+    let path = paths.to_string();
+    let start = path.find('/').unwrap();
+    let folder = &path[start..start + path[start..].find('"').unwrap()];
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut data: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with("-Data.db")).collect();
+    data.sort_by_key(|path| std::fs::metadata(path).unwrap().len());
+    let largest = data.last().unwrap();
+    let mut bytes = std::fs::read(largest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(largest, &bytes).unwrap();
+    let found = asked.json_of_failed(&["verify", "ks"]);
+    assert!(found["tables"][0]["problems"][0].as_str().unwrap().contains("is corrupt"), "{found}");
+    let aborted = asked.try_say(&["scrub", "-m", "abort", "ks"]).unwrap_err();
+    assert!(aborted.contains("damaged and left as they are"), "{aborted}");
+    let scrubbed = asked.say(&["scrub", "ks", "t"]);
+    assert!(
+        scrubbed.contains("cannot be read and was dropped") && scrubbed.contains("nodetool repair"),
+        "{scrubbed}"
+    );
+    assert_eq!(asked.say(&["verify", "ks"]), "");
+    assert!(asked.say(&["listsnapshots"]).contains("pre-scrub"));
+    let left = client.rows("SELECT k FROM ks.t").len();
+    assert!((100..150).contains(&left), "{left} of 150 rows");
+}
+
+/// A backup of a table is imported into another table of the same columns, and a folder is refreshed from.
+#[test]
+fn sstables_are_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = setup(dir.path());
+    let node = setup.start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for table in ["source", "target", "other"] {
+        client.query(&format!("CREATE TABLE ks.{table} (k int PRIMARY KEY, v text)"));
+    }
+    client.query("CREATE TABLE ks.wrong (k text PRIMARY KEY, v int)");
+    client.query("CREATE TABLE ks.based (k int PRIMARY KEY, v text)");
+    client.query("CREATE MATERIALIZED VIEW ks.by_v AS SELECT * FROM ks.based WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)");
+    (0..300)
+        .for_each(|k| drop(client.query(&format!("INSERT INTO ks.source (k, v) VALUES ({k}, 'value {k}')"))));
+    asked.say(&["flush", "ks", "source"]);
+    let folder = |table: &str| {
+        let paths = asked.json(&["datapaths", &format!("ks.{table}")]).to_string();
+        let start = paths.find('/').unwrap();
+        std::path::PathBuf::from(&paths[start..start + paths[start..].find('"').unwrap()])
+    };
+    let source = folder("source");
+    let said = asked.say(&["import", "--copy-data", "ks", "target", source.to_str().unwrap()]);
+    assert!(said.contains("300 partitions"), "{said}");
+    assert_eq!(client.rows("SELECT k FROM ks.target").len(), 300);
+    assert_eq!(client.rows("SELECT v FROM ks.target WHERE k = 7").len(), 1);
+    assert_eq!(client.rows("SELECT k FROM ks.source").len(), 300, "the files are copied");
+
+    let upload = folder("other").join("upload");
+    let missing = asked.try_say(&["refresh", "ks", "other"]).unwrap_err();
+    assert!(missing.contains("there is no directory"), "{missing}");
+    std::fs::create_dir_all(&upload).unwrap();
+    assert_eq!(asked.say(&["refresh", "ks", "other"]), "upload: no SSTables found\n");
+    for entry in std::fs::read_dir(&source).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), upload.join(entry.file_name())).unwrap();
+        }
+    }
+    let said = asked.say(&["refresh", "ks", "other"]);
+    assert!(said.contains("300 partitions"), "{said}");
+    assert_eq!(client.rows("SELECT k FROM ks.other").len(), 300);
+    let left = std::fs::read_dir(&upload)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with("-Data.db"));
+    assert_eq!(left.count(), 0, "they were moved");
+
+    let import = |table: &str| asked.try_say(&["import", "ks", table, source.to_str().unwrap()]).unwrap_err();
+    assert!(import("wrong").contains("the files stay where they are"), "{}", import("wrong"));
+    assert!(import("wrong").contains("its partition key has other types"), "{}", import("wrong"));
+    for (columns, why) in [
+        ("k int PRIMARY KEY, v int", "its column v has another type"),
+        ("k int PRIMARY KEY, w text", "the table has no column v"),
+        ("k int, c int, v text, PRIMARY KEY (k, c)", "it has 0 clustering columns, the table 1"),
+    ] {
+        client.query(&format!("CREATE TABLE ks.differs ({columns})"));
+        assert!(import("differs").contains(why), "{columns}: {}", import("differs"));
+        client.query("DROP TABLE ks.differs");
+    }
+    assert!(import("based").contains("the materialized view by_v would lack the rows"));
+    assert!(import("by_v").contains("import into its base table"));
+    assert!(import("nope").contains("Can't find a column family nope"));
+    drop(client);
+    node.kill();
+    let node = setup.start();
+    assert_eq!(node.any_client().rows("SELECT k FROM ks.target").len(), 300);
+}
+
+#[test]
+fn clients_are_shut_out_and_let_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    let mut client = node.any_client();
+    client.query("SELECT * FROM system.local");
+    assert_eq!(asked.say(&["statusbinary"]), "running\n");
+    for _ in 0..2 {
+        assert_eq!(asked.say(&["disablebinary"]), "");
+        assert_eq!(asked.say(&["statusbinary"]), "not running\n");
+        assert!(std::net::TcpStream::connect((node.address, 9042)).is_err(), "nothing listens");
+        let clients = asked.json(&["clientstats", "--all"]);
+        assert!(!clients.to_string().contains("127."), "the connection has ended: {clients}");
+        assert_eq!(asked.say(&["enablebinary"]), "");
+        assert_eq!(asked.say(&["enablebinary"]), "", "it is enabled");
+        assert_eq!(asked.say(&["statusbinary"]), "running\n");
+        node.any_client().query("SELECT * FROM system.local");
+    }
+    asked.say(&["disablebinary"]);
+    asked.say(&["drain"]);
+    assert!(asked.try_say(&["enablebinary"]).unwrap_err().contains("the node is drained"));
 }

@@ -320,3 +320,60 @@ fn a_crash_in_the_middle_leaves_all_of_it_or_nothing() {
         "{none} times nothing, {all} times all, {untold} in the middle"
     );
 }
+
+/// SSTables of another engine, imported: rows of two imports, what is refused, and what is left of the staging folder.
+async fn imported(rt: Rt) -> (usize, usize, Vec<String>) {
+    let table = table(864_000);
+    let (source, target) = (open(&rt, "source", 864_000).await, open(&rt, "target", 864_000).await);
+    fill(&rt, &source, &table, 0..KEYS).await;
+    source.flush(table.id).await.expect("the disk works");
+    let from = engine::table_dir(&settings("source", 864_000).data_directory, &table);
+    let to = engine::table_dir(&settings("target", 864_000).data_directory, &table);
+    change(&rt, &target, &table, Change::Cell { pk: KEYS, ck: 0, b: true, ts: 5 }).await;
+    // A later version of a row that comes.
+    change(&rt, &target, &table, Change::Cell { pk: 3, ck: 0, b: false, ts: 9_000_000 }).await;
+    content(&target, &table).await;
+    let owned = || OwnedRanges::new([(0, 0)]);
+    for _ in 0..2 {
+        let staged = target.stage_import(table.id, &from, &owned()).await.expect("sound files");
+        assert_eq!(staged.partitions, KEYS as u64);
+        assert!(staged.sstables() >= 3);
+        target.adopt_import(table.id, &staged.shards[0], owned()).await.expect("its own");
+        staged.remove().await.expect("the disk works");
+    }
+    let mut refusals = Vec::new();
+    let negative = OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]);
+    refusals.push(target.stage_import(table.id, &from, &negative).await.err().expect("refused").to_string());
+    let nowhere = from.join("nowhere");
+    refusals
+        .push(target.stage_import(table.id, &nowhere, &owned()).await.err().expect("refused").to_string());
+    let files = rt.disk().list(&from).await.expect("the disk works");
+    let data = files.iter().find(|file| file.name.ends_with("-Data.db")).expect("an SSTable");
+    let toc = data.name.replace("Data.db", "TOC.txt");
+    rt.disk().rename(from.join(&toc), from.join("toc")).await.expect("the disk works");
+    refusals.push(target.stage_import(table.id, &from, &owned()).await.err().expect("refused").to_string());
+    rt.disk().rename(from.join("toc"), from.join(&toc)).await.expect("the disk works");
+    let file = rt.disk().open(from.join(&data.name), OpenOptions::READ_WRITE).await.expect("the disk works");
+    file.write_at(data.len / 2, rt::IoBuf::copy_of(&[0x55, 0xaa])).await.expect("the disk works");
+    refusals.push(target.stage_import(table.id, &from, &owned()).await.err().expect("refused").to_string());
+    assert!(!rt.disk().exists(to.join("importing")).await.expect("the disk works"));
+
+    let seen = content(&target, &table).await;
+    let later = seen.get(&(3, Some(0), "a")).copied();
+    assert_eq!(later, Some(9_000_000));
+    target.stop().await.expect("the disk works");
+    let target = open(&rt, "target", 864_000).await;
+    (seen.len(), content(&target, &table).await.len(), refusals)
+}
+
+#[test]
+fn sstables_of_a_directory_are_imported_or_refused_as_a_whole() {
+    let (seen, after_restart, refusals) = on_a_node(11, imported);
+    assert_eq!((seen, after_restart), (KEYS as usize + 1, KEYS as usize + 1));
+    let expected =
+        ["of which this node is no replica", "there is no directory", "has no TOC.txt", "is corrupt"];
+    for (refusal, part) in refusals.iter().zip(expected) {
+        assert!(refusal.contains(part), "{refusal}");
+    }
+    assert_eq!(refusals.len(), 4);
+}

@@ -20,6 +20,7 @@ mod observers;
 mod operated;
 mod pruned;
 mod received;
+mod rewriting;
 mod shards;
 mod shortage;
 mod starting;

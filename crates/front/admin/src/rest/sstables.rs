@@ -1,0 +1,203 @@
+//! SSTables written anew or verified, and such work stopped, over REST.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use engine::{Granularity, Rewrite, RewriteReport, StopRequest, TaskKind};
+use replica::{ReplicaError, TableOperation};
+use schema::TableId;
+use serde_json::{Value, json};
+
+use super::tables;
+use crate::{Answer, Call, Node, uuid_of};
+
+/// The answer to a request about SSTables of tables; none when it is for something else.
+pub(super) async fn answer(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    segments: &[&str],
+) -> Option<Result<Answer, Answer>> {
+    let asked = match (call.method.as_str(), segments) {
+        ("POST", ["torc", "sstables", how, keyspace]) => report(node, call, how, keyspace).await,
+        ("GET", ["storage_service", "keyspace_scrub", keyspace]) => number(scrub(node, call, keyspace).await),
+        ("GET", ["storage_service", "keyspace_upgrade_sstables", keyspace]) => {
+            number(upgrade(node, call, keyspace).await)
+        }
+        ("POST", ["storage_service", "sstables", keyspace]) => refresh(node, call, keyspace).await,
+        ("POST", ["torc", "import", keyspace, table]) => import(node, call, keyspace, table).await,
+        ("POST", ["compaction_manager", "stop_compaction"]) => stop(node, call, None).await,
+        ("POST", ["compaction_manager", "stop_keyspace_compaction", keyspace]) => {
+            stop(node, call, Some(keyspace)).await
+        }
+        _ => return None,
+    };
+    Some(asked.map(|value| Answer::json(&value)))
+}
+
+fn bad(message: impl Into<String>) -> Answer {
+    Answer::error(400, message)
+}
+
+fn flag(call: &Call, name: &str, default: bool) -> Result<bool, Answer> {
+    match call.parameter(name).map(str::to_ascii_lowercase).as_deref() {
+        None | Some("") => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(bad(format!("{name} is true or false, not {other}"))),
+    }
+}
+
+/// The outcome for each table, by its name.
+type Reports = Vec<(String, RewriteReport)>;
+
+/// The outcome as a number of ScyllaDB's: 0 for done, 3 for damage that was found and not changed.
+fn number(done: Result<(Reports, bool), Answer>) -> Result<Value, Answer> {
+    let (reports, only_read) = done?;
+    let is_damaged = reports.iter().any(|(_, report)| !report.problems.is_empty());
+    Ok(json!(if only_read && is_damaged { 3 } else { 0 }))
+}
+
+/// One of the operations, with its outcome for each table.
+async fn report(node: &Rc<dyn Node>, call: &Call, how: &str, keyspace: &str) -> Result<Value, Answer> {
+    let reports = match how {
+        "scrub" => scrub(node, call, keyspace).await?.0,
+        "upgrade" => upgrade(node, call, keyspace).await?.0,
+        "verify" => rewrite(node, call, keyspace, Rewrite::Verify).await?,
+        "garbage_collect" => {
+            let granularity = match call.parameter("granularity").unwrap_or("ROW") {
+                "ROW" => Granularity::Row,
+                "CELL" => Granularity::Cell,
+                other => return Err(bad(format!("granularity is ROW or CELL, not {other}"))),
+            };
+            rewrite(node, call, keyspace, Rewrite::GarbageCollect(granularity)).await?
+        }
+        _ => return Err(Answer::error(404, format!("{how} is no operation on SSTables"))),
+    };
+    let one = |(table, report): &(String, RewriteReport)| {
+        json!({
+            "keyspace": keyspace, "table": table, "sstables": report.sstables, "set_aside": report.set_aside,
+            "problems": report.problems,
+        })
+    };
+    Ok(reports.iter().map(one).collect())
+}
+
+async fn rewrite(node: &Rc<dyn Node>, call: &Call, keyspace: &str, how: Rewrite) -> Result<Reports, Answer> {
+    let mut reports = Vec::new();
+    for table in tables::chosen(node, call, keyspace)? {
+        match node.rewrite_sstables(table.id, how).await {
+            Ok(report) => reports.push((table.name.clone(), report)),
+            // Dropped since it was listed, or computed.
+            Err(ReplicaError::UnknownTable(_)) => {}
+            Err(error) => return Err(Answer::error(500, format!("{}: {error}", table.full_name()))),
+        }
+    }
+    Ok(reports)
+}
+
+/// Scrubs, by the parameters of ScyllaDB; also whether nothing was written.
+async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Reports, bool), Answer> {
+    let skips = flag(call, "skip_corrupted", false)?;
+    let mode = match call.parameter("scrub_mode").filter(|mode| !mode.is_empty()) {
+        None if skips => "SKIP",
+        None => "ABORT",
+        Some(mode) => mode,
+    };
+    let how = match mode.to_ascii_uppercase().as_str() {
+        "ABORT" => Rewrite::Scrub { skip: false },
+        "SKIP" => Rewrite::Scrub { skip: true },
+        "VALIDATE" => Rewrite::Verify,
+        "SEGREGATE" => {
+            return Err(bad(
+                "there is no mode SEGREGATE: partitions and rows out of order are damage here, which SKIP drops",
+            ));
+        }
+        _ => return Err(bad(format!("scrub_mode is ABORT, SKIP or VALIDATE, not {mode}"))),
+    };
+    let only_read = how == Rewrite::Verify;
+    if !only_read && !flag(call, "disable_snapshot", false)? {
+        let name = format!("pre-scrub-{}", node.now_micros() / 1_000);
+        tables::operate(node, call, keyspace, TableOperation::Snapshot { name }).await?;
+    }
+    Ok((rewrite(node, call, keyspace, how).await?, only_read))
+}
+
+async fn upgrade(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Reports, bool), Answer> {
+    let all = !flag(call, "exclude_current_version", false)?;
+    Ok((rewrite(node, call, keyspace, Rewrite::Upgrade { all }).await?, false))
+}
+
+/// Imports the SSTables of a table's folder `upload`, as ScyllaDB's call does.
+async fn refresh(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
+    for name in ["load_and_stream", "primary_replica_only", "skip_cleanup", "skip_reshape"] {
+        if flag(call, name, false)? {
+            return Err(bad(format!(
+                "{name} is not known here: a node imports the partitions of which it is a replica; put the SSTables on each replica, and run \
+                 nodetool repair afterwards"
+            )));
+        }
+    }
+    let name = call.parameter("cf").ok_or_else(|| bad("the parameter cf names the table"))?;
+    load(node, keyspace, name, None).await?;
+    Ok(Value::Null)
+}
+
+async fn import(node: &Rc<dyn Node>, call: &Call, keyspace: &str, table: &str) -> Result<Value, Answer> {
+    let directory = call.parameter("directory").filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(path) = directory.as_ref().filter(|path| !path.is_absolute()) {
+        return Err(bad(format!("{} is not an absolute path", path.display())));
+    }
+    load(node, keyspace, table, directory).await
+}
+
+async fn load(
+    node: &Rc<dyn Node>,
+    keyspace: &str,
+    name: &str,
+    directory: Option<PathBuf>,
+) -> Result<Value, Answer> {
+    let schema = node.schema();
+    if schema.keyspace(keyspace).is_none() {
+        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
+    }
+    let Some(table) = schema.table(keyspace, name) else {
+        return Err(bad(format!("Can't find a column family {name} in keyspace {keyspace}")));
+    };
+    let done = node.import_sstables(table, directory).await.map_err(|error| Answer::error(500, error))?;
+    Ok(json!({ "sstables": done.sstables, "partitions": done.partitions, "removed": done.removed_sources }))
+}
+
+/// Stops operations by their kind or by the id of a task; how many there were.
+async fn stop(node: &Rc<dyn Node>, call: &Call, keyspace: Option<&str>) -> Result<Value, Answer> {
+    let given = |name: &str| call.parameter(name).filter(|text| !text.is_empty());
+    let wanted = match (given("id"), given("type")) {
+        (Some(id), None) if keyspace.is_none() => StopRequest::Id(
+            uuid_of(id).ok_or_else(|| bad("id is the id of a compaction, as compactionstats shows it"))?,
+        ),
+        (None, Some(name)) => {
+            let kind = TaskKind::from_name(name).ok_or_else(|| {
+                let known: Vec<&str> = TaskKind::ALL.into_iter().map(TaskKind::name).collect();
+                bad(format!("{name} is no type of work that can be stopped; these are: {}", known.join(", ")))
+            })?;
+            StopRequest::Kind(kind, keyspace.map(|keyspace| tables_of(node, call, keyspace)).transpose()?)
+        }
+        _ => return Err(bad("name either the type of the work to stop, or the id of a compaction")),
+    };
+    Ok(json!(node.stop_operations(wanted).await))
+}
+
+/// The tables that a call names in `tables`, or all of the keyspace.
+fn tables_of(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<TableId>, Answer> {
+    let schema = node.schema();
+    let Some(known) = schema.keyspace(keyspace) else {
+        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
+    };
+    let Some(names) = call.parameter("tables").filter(|names| !names.is_empty()) else {
+        return Ok(known.tables.values().map(|table| table.id).collect());
+    };
+    let find = |name: &str| {
+        let missing = || bad(format!("Can't find a column family {name} in keyspace {keyspace}"));
+        known.tables.get(name).map(|table| table.id).ok_or_else(missing)
+    };
+    names.split(',').map(find).collect()
+}
