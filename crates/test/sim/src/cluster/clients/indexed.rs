@@ -146,7 +146,9 @@ impl Way {
             Self::Nearness => shown_nearest(connection, value).await,
             Self::Together => {
                 let condition = format!("v = {value} AND words : 'value{value} common'");
-                rows(connection, format!("SELECT p, c, v FROM {TABLE} WHERE {condition}"), page).await
+                // The index of the value is not of SAI, which alone answers several conditions.
+                let text = format!("SELECT p, c, v FROM {TABLE} WHERE {condition} ALLOW FILTERING");
+                rows(connection, text, page).await
             }
             Self::Relevance => {
                 let others: String = (0..VALUES as i32)
