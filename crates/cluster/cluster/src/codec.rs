@@ -17,8 +17,9 @@ use types::UserType;
 use crate::cdc::{StoredCdc, StoredCdcGeneration};
 use crate::error::{FORMAT_VERSION, SchemaCodecError};
 use crate::objects::{
-    self, StoredAggregate, StoredConstraint, StoredDerivation, StoredDescription, StoredFunction,
-    StoredIndex, StoredMask, StoredRole, StoredServiceLevel, StoredTrigger, StoredTypeDescription,
+    self, StoredAggregate, StoredCidrGroup, StoredConstraint, StoredDerivation, StoredDescription,
+    StoredFunction, StoredIndex, StoredMask, StoredRole, StoredServiceLevel, StoredTrigger,
+    StoredTypeDescription,
 };
 use crate::steps::{self, Steps};
 use crate::stored_value::{load_type, parse_id};
@@ -35,6 +36,8 @@ pub(crate) struct StoredSchema {
     service_levels: Vec<StoredServiceLevel>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cdc_generations: Vec<StoredCdcGeneration>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cidr_groups: Vec<StoredCidrGroup>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -196,6 +199,7 @@ pub(crate) fn store(schema: &Schema) -> StoredSchema {
         roles: schema.roles().map(|role| objects::store_role(role)).collect(),
         service_levels: schema.service_levels().map(|level| objects::store_service_level(level)).collect(),
         cdc_generations: schema.cdc_generations().iter().map(|it| StoredCdcGeneration::from(&**it)).collect(),
+        cidr_groups: schema.cidr_groups().map(|group| objects::store_cidr_group(group)).collect(),
     }
 }
 
@@ -234,6 +238,9 @@ pub(crate) async fn load_with(
     }
     for generation in stored.cdc_generations {
         schema = schema.with_cdc_generation(generation.load()?);
+    }
+    for group in stored.cidr_groups {
+        schema = schema.with_cidr_group(objects::load_cidr_group(group)?);
     }
     Ok(schema)
 }

@@ -1,8 +1,8 @@
 //! Schema changes as plain data.
 
 use schema::{
-    Cdc, CdcGeneration, Keyspace, Role, Schema, ServiceLevel, Signature, Table, UserAggregate, UserFunction,
-    UserType,
+    Cdc, CdcGeneration, CidrGroup, Keyspace, Role, Schema, ServiceLevel, Signature, Table, UserAggregate,
+    UserFunction, UserType,
 };
 
 /// One step of a schema change. Planning (name checks, defaults, rebuilding the tables of a changed type) is done by
@@ -59,6 +59,10 @@ pub enum SchemaEdit {
     DropServiceLevel(String),
     /// Adds a generation of streams of changes.
     PutCdcGeneration(CdcGeneration),
+    /// Adds or replaces a group of addresses.
+    PutCidrGroup(CidrGroup),
+    /// Removes a group of addresses.
+    DropCidrGroup(String),
 }
 
 impl SchemaEdit {
@@ -73,6 +77,15 @@ impl SchemaEdit {
     /// Whether it gives roles identities of certificates, which older versions of the log's readers would forget.
     pub(crate) fn is_about_identities(&self) -> bool {
         matches!(self, Self::PutRole(role) if !role.identities.is_empty())
+    }
+
+    /// Whether it is about groups of addresses, which older versions of the log's readers do not know.
+    pub(crate) fn is_about_cidr_groups(&self) -> bool {
+        match self {
+            Self::PutCidrGroup(_) | Self::DropCidrGroup(_) => true,
+            Self::PutRole(role) => !role.cidr_groups.is_empty(),
+            _ => false,
+        }
     }
 
     /// Whether it is about the capture of changes, which older versions of the log's readers do not know.
@@ -153,7 +166,9 @@ impl SchemaEdit {
             | Self::DropRole(_)
             | Self::PutServiceLevel(_)
             | Self::DropServiceLevel(_)
-            | Self::PutCdcGeneration(_) => None,
+            | Self::PutCdcGeneration(_)
+            | Self::PutCidrGroup(_)
+            | Self::DropCidrGroup(_) => None,
         }
     }
 }
@@ -216,6 +231,8 @@ pub fn apply(mut schema: Schema, edits: Vec<SchemaEdit>) -> Result<Schema, EditE
             SchemaEdit::PutServiceLevel(level) => schema.with_service_level(level),
             SchemaEdit::DropServiceLevel(name) => schema.without_service_level(&name),
             SchemaEdit::PutCdcGeneration(generation) => schema.with_cdc_generation(generation),
+            SchemaEdit::PutCidrGroup(group) => schema.with_cidr_group(group),
+            SchemaEdit::DropCidrGroup(name) => schema.without_cidr_group(&name),
         };
     }
     assert_eq!(schema.version(), version, "who stores a schema gives it its version");

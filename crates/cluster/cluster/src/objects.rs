@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use schema::{
-    ColumnMask, Comparison, Constraint, Derivation, Description, Index, IndexTarget, IndexedPart,
+    CidrGroup, ColumnMask, Comparison, Constraint, Derivation, Description, Index, IndexTarget, IndexedPart,
     MaskArgument, Role, ServiceLevel, Signature, Trigger, TypeDescription, UserAggregate, UserFunction,
     ViewCondition, ViewOperator, WorkloadType,
 };
@@ -167,6 +167,14 @@ pub(crate) struct StoredRole {
     service_level: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     identities: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    cidr_groups: BTreeSet<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredCidrGroup {
+    name: String,
+    cidrs: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -453,6 +461,7 @@ pub(crate) fn store_role(role: &Role) -> StoredRole {
         datacenters: role.datacenters,
         service_level: role.service_level,
         identities: role.identities,
+        cidr_groups: role.cidr_groups,
     }
 }
 
@@ -467,7 +476,21 @@ pub(crate) fn load_role(stored: StoredRole) -> Role {
         datacenters: stored.datacenters,
         service_level: stored.service_level,
         identities: stored.identities,
+        cidr_groups: stored.cidr_groups,
     }
+}
+
+pub(crate) fn store_cidr_group(group: &CidrGroup) -> StoredCidrGroup {
+    let cidrs = group.cidrs.iter().map(ToString::to_string).collect();
+    StoredCidrGroup { name: group.name.clone(), cidrs }
+}
+
+pub(crate) fn load_cidr_group(stored: StoredCidrGroup) -> Result<CidrGroup, SchemaCodecError> {
+    let invalid =
+        |text: &str| SchemaCodecError::Value { what: "a range of addresses", found: text.to_owned() };
+    let cidrs = stored.cidrs.iter().map(|text| text.parse().map_err(|_| invalid(text)));
+    let cidrs = cidrs.collect::<Result<_, SchemaCodecError>>()?;
+    Ok(CidrGroup { name: stored.name, cidrs })
 }
 
 pub(crate) fn store_service_level(level: &ServiceLevel) -> StoredServiceLevel {

@@ -13,7 +13,7 @@ use crate::cdc::StoredCdcGeneration;
 use crate::codec::{store_replication, store_table, store_type};
 use crate::error::FORMAT_VERSION;
 use crate::objects::{
-    store_aggregate, store_description, store_function, store_role, store_service_level,
+    store_aggregate, store_cidr_group, store_description, store_function, store_role, store_service_level,
     store_type_description,
 };
 use crate::steps::Steps;
@@ -162,6 +162,8 @@ impl Json {
         self.later_list("service_levels", levels, steps).await;
         let generations = schema.cdc_generations().iter().map(|one| StoredCdcGeneration::from(&**one));
         self.later_list("cdc_generations", generations, steps).await;
+        let groups = schema.cidr_groups().map(|group| store_cidr_group(group));
+        self.later_list("cidr_groups", groups, steps).await;
         self.end(b'}');
         assert_eq!(self.depth, 0, "what was begun has ended");
     }
@@ -316,6 +318,7 @@ mod tests {
                     permissions: Default::default(),
                     service_level: None,
                     identities: texts.iter().skip(1).cloned().collect(),
+                    cidr_groups: texts.iter().take(n).cloned().collect(),
                 });
             }
             for n in 0..rest[1] {
@@ -325,6 +328,8 @@ mod tests {
             for n in 0..rest[2] {
                 let vnodes = vec![CdcVnode { upto: n as i64, shards: 2 }];
                 schema = schema.with_cdc_generation(CdcGeneration { start_millis: n as i64, vnodes });
+                let cidrs = [format!("10.{n}.0.0/16"), "fd00::/8".to_owned()].map(|text| text.parse().expect("a range"));
+                schema = schema.with_cidr_group(schema::CidrGroup { name: format!("{}{n}", texts[0]), cidrs: cidrs.into() });
             }
             check(&schema);
         }

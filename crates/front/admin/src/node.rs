@@ -1,6 +1,6 @@
 //! The interface of administration to a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use replica::{Imported, ReplicaError, TableOperation};
 use rpc::RpcStats;
 use rt::metrics::Sample;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
-use schema::{Schema, Table, TableId};
+use schema::{Cidr, Schema, Table, TableId};
 use topology::HostId;
 
 /// The facts that do not change while a node runs.
@@ -196,6 +196,15 @@ pub trait Node {
     ) -> LocalBoxFuture<Result<Imported, String>>;
     /// Has operations on SSTables end that an operator means; how many there are.
     fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64>;
+    /// Adds or replaces a group of addresses by these ranges, or removes it with none.
+    ///
+    /// # Errors
+    /// The operator's message.
+    fn change_cidr_group(
+        &self,
+        name: &str,
+        cidrs: Option<BTreeSet<Cidr>>,
+    ) -> LocalBoxFuture<Result<(), String>>;
     /// Whether an operator lets clients of CQL in.
     fn has_native_transport(&self) -> bool {
         true

@@ -1,7 +1,7 @@
 //! The node as administration sees it, and its two ports.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -12,10 +12,12 @@ use admin::{
     Access, Changes, ClientFigures, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo,
     RestService, Service, Setting, SettingKind, ShardFigures,
 };
+use cluster::SchemaEdit;
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
 use coordinator::{
-    ClusterView, HintFigures, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus, ViewNode,
+    ClusterView, HintFigures, SchemaChangeError, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus,
+    ViewNode,
 };
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
@@ -24,7 +26,7 @@ use replica::{Imported, ReplicaError, TableOperation};
 use rt::mesh::Port;
 use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
-use schema::{Schema, Table, TableId};
+use schema::{Cidr, CidrGroup, Schema, Table, TableId};
 use session::ConnectionInfo;
 use topology::HostId;
 
@@ -261,6 +263,29 @@ impl Node for View {
             }
             mode.set(Mode::Drained);
             Ok(())
+        })
+    }
+
+    fn change_cidr_group(
+        &self,
+        name: &str,
+        cidrs: Option<BTreeSet<Cidr>>,
+    ) -> LocalBoxFuture<Result<(), String>> {
+        let edit = match cidrs {
+            Some(cidrs) => SchemaEdit::PutCidrGroup(CidrGroup { name: name.to_owned(), cidrs }),
+            None => SchemaEdit::DropCidrGroup(name.to_owned()),
+        };
+        let coordinator = self.shard.coordinator().clone();
+        Box::pin(async move {
+            loop {
+                // The edit fits whatever else has changed.
+                let base = coordinator.schema().version();
+                match coordinator.change_schema(base, vec![edit.clone()]).await {
+                    Ok(()) => return Ok(()),
+                    Err(SchemaChangeError::Moved) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
         })
     }
 

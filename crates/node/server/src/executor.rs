@@ -148,6 +148,7 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
         slow_after: config.slow_query_log_timeout,
         authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
+        restricts_addresses: is_class(&config.cidr_authorizer, "CassandraCIDRAuthorizer"),
         directory_roles: config.uses_directory_groups(),
         bcrypt_cost: config.auth_bcrypt_gensalt_log2_rounds,
         guardrails: config.guardrails().expect("they were checked with the configuration"),

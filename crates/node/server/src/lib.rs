@@ -3,6 +3,7 @@
 //! [`mains`] is the one function that wires a node; the binary hands its result to the production backend, the simulator
 //! to the simulated one.
 
+mod addresses;
 mod admin_node;
 mod announce;
 mod audit;

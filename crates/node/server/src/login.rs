@@ -19,6 +19,7 @@ use tls::PeerCertificate;
 use wire::{CqlError, ErrorKind};
 
 use crate::Config;
+use crate::addresses::AddressCheck;
 use crate::audit::ShardAudit;
 use crate::certificates::{CertificateNames, Certified};
 use crate::cheap_hash::cheap_hash;
@@ -54,6 +55,7 @@ pub(crate) fn authenticator(
         audit: audit.clone(),
         superuser: config.auth_superuser_name.clone(),
         checks_datacenter: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
+        addresses: AddressCheck::of(config),
         cost: config.auth_bcrypt_gensalt_log2_rounds,
         lockout: Lockout::new(limits),
         verified: RefCell::default(),
@@ -117,6 +119,7 @@ struct Login {
     audit: ShardAudit,
     superuser: String,
     checks_datacenter: bool,
+    addresses: AddressCheck,
     cost: u32,
     lockout: Lockout,
     /// By the hash of a role's password: a cheap hash of the password that was found right, so that the many connections of a
@@ -179,7 +182,7 @@ impl Login {
         let result = named.and_then(|certified| certified.role(&schema).map_err(bad_credentials));
         let user = result.as_ref().ok().cloned();
         let result = match result {
-            Ok(user) => match self.check_place(schema.role(&user).map(|role| &**role), &user) {
+            Ok(user) => match self.check_place(schema.role(&user).map(|role| &**role), &user, address) {
                 Ok(()) => self.load_groups(&user).await.map(|()| user),
                 Err(error) => Err(error),
             },
@@ -225,7 +228,7 @@ impl Login {
             tracing::warn!("login from {} refused: {why}", address.ip());
             return Err(bad_credentials(why));
         }
-        self.check_place(role.as_deref(), &user)?;
+        self.check_place(role.as_deref(), &user, address)?;
         self.load_groups(&user).await?;
         self.lockout.succeeded(address.ip());
         Ok(SaslStep::Success { user, token: None })
@@ -255,7 +258,7 @@ impl Login {
     }
 
     /// Whether a role may log in at all, and here.
-    fn check_place(&self, role: Option<&Role>, user: &str) -> Result<(), CqlError> {
+    fn check_place(&self, role: Option<&Role>, user: &str, address: SocketAddr) -> Result<(), CqlError> {
         if role.is_none_or(|role| !role.can_login) {
             return Err(bad_credentials(format!("{user} is not permitted to log in")));
         }
@@ -268,7 +271,10 @@ impl Login {
                 format!("You do not have access to this datacenter ({own})"),
             ));
         }
-        Ok(())
+        match role {
+            Some(role) => self.addresses.check(&self.rt, &self.coordinator.schema(), role, address.ip()),
+            None => Ok(()),
+        }
     }
 
     /// Hashes the password in a group of few shares, so that logins do not slow requests down.

@@ -1,6 +1,6 @@
 //! Roles, their permissions and service levels: `system_auth` and `system.service_levels_v2`, as Cassandra and ScyllaDB have them.
 
-use schema::{Role, Schema, ServiceLevel};
+use schema::{CidrGroup, Role, Schema, ServiceLevel};
 
 use crate::rows::{Datum, RowBuilder};
 
@@ -14,6 +14,8 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
         "role_members" => rows.each(schema.roles(), |rows, one| members(rows, one)).await,
         "role_permissions" => rows.each(schema.roles(), |rows, one| permissions(rows, one)).await,
         "identity_to_role" => rows.each(schema.roles(), |rows, one| identities(rows, one)).await,
+        "cidr_groups" => rows.each(schema.cidr_groups(), |rows, one| cidr_group(rows, one)).await,
+        "cidr_permissions" => rows.each(schema.roles(), |rows, one| cidr_permissions(rows, one)).await,
         "role_attributes" => rows.each(schema.roles(), |rows, one| attributes(rows, one)).await,
         _ => {}
     }
@@ -56,6 +58,36 @@ fn permissions(rows: &mut RowBuilder, role: &Role) {
 fn identities(rows: &mut RowBuilder, role: &Role) {
     for identity in &role.identities {
         rows.row([("identity", identity.as_str().into()), ("role", role.name.as_str().into())]);
+    }
+}
+
+/// Its ranges in the order of their values: pairs of the first address and the number of bits.
+fn cidr_group(rows: &mut RowBuilder, group: &CidrGroup) {
+    let pair = |cidr: &schema::Cidr| {
+        let address = match cidr.address() {
+            std::net::IpAddr::V4(address) => address.octets().to_vec(),
+            std::net::IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let mut bytes = (address.len() as u32).to_be_bytes().to_vec();
+        bytes.extend(address);
+        bytes.extend(2u32.to_be_bytes());
+        bytes.extend(i16::from(cidr.bits()).to_be_bytes());
+        bytes
+    };
+    let mut pairs: Vec<&schema::Cidr> = group.cidrs.iter().collect();
+    // As the type `inet` orders addresses: by their bytes, shorter ones first where one begins the other.
+    let key = |cidr: &&schema::Cidr| match cidr.address() {
+        std::net::IpAddr::V4(address) => (address.octets().to_vec(), cidr.bits()),
+        std::net::IpAddr::V6(address) => (address.octets().to_vec(), cidr.bits()),
+    };
+    pairs.sort_by_key(key);
+    let pairs: Vec<Datum> = pairs.into_iter().map(|cidr| Datum::Blob(pair(cidr))).collect();
+    rows.row([("cidr_group", group.name.as_str().into()), ("cidrs", Datum::List(pairs))]);
+}
+
+fn cidr_permissions(rows: &mut RowBuilder, role: &Role) {
+    if !role.cidr_groups.is_empty() {
+        rows.row([("role", role.name.as_str().into()), ("cidr_groups", set(&role.cidr_groups))]);
     }
 }
 

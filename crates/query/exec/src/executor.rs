@@ -12,7 +12,7 @@ use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, Wri
 use cql::ast::{BatchKind, Password, Statement};
 use mutation::{PartitionUpdate, Timestamp};
 use rt::Instant;
-use schema::{Schema, ServiceLevel};
+use schema::{Cidr, CidrGroup, Schema, ServiceLevel};
 
 use crate::access::{ANONYMOUS, Access};
 use crate::audit::{AuditCategory, AuditEntry, AuditEvent, AuditLog, AuditOutcome};
@@ -35,7 +35,7 @@ use crate::prune;
 use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind};
 use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
-use crate::setting::{SettingChange, SettingPlan};
+use crate::setting::{ComputedChange, SettingChange, SettingPlan};
 use crate::sink::{Outcome, Sink};
 use crate::trace::Trace;
 use crate::watch::Watch;
@@ -335,12 +335,24 @@ impl<C: Coordinator> Executor<C> {
     }
 
     async fn change_setting(&self, plan: &SettingPlan, env: &Env<'_>) -> Result<()> {
-        let (name, value) = plan.evaluate(env)?;
+        let (name, value) = match plan.evaluate(env)? {
+            ComputedChange::Setting(name, value) => (name, value),
+            ComputedChange::CidrGroup(name, cidrs) => return self.change_cidr_group(name, cidrs).await,
+        };
         let changed = match &*self.change_settings.borrow() {
             Some(change) => change(&name, &value),
             None => return invalid!("Modification is not supported by table {}", plan.table.full_name()),
         };
         changed.await.map_err(ExecError::Invalid)
+    }
+
+    /// Adds or replaces a group of addresses, or removes it without ranges.
+    async fn change_cidr_group(&self, name: String, cidrs: Option<BTreeSet<Cidr>>) -> Result<()> {
+        let edit = match cidrs {
+            Some(cidrs) => SchemaEdit::PutCidrGroup(CidrGroup { name, cidrs }),
+            None => SchemaEdit::DropCidrGroup(name),
+        };
+        self.change_schema_by(None, |_, _, _| Ok(vec![edit.clone()])).await
     }
 
     /// A SELECT as its caller may see the table: with masks in the place of columns, or without.

@@ -44,7 +44,9 @@ pub fn explain(plan: &Plan) -> String {
         Plan::Setting(plan) => {
             let _ = writeln!(out, "change a setting of {}", plan.table.full_name());
             line(&mut out, "name", &expr(&plan.name, &plan.table));
-            line(&mut out, "value", &expr(&plan.value, &plan.table));
+            if let Some(value) = &plan.value {
+                line(&mut out, "value", &expr(value, &plan.table));
+            }
         }
         Plan::Other(statement) => {
             let _ = writeln!(out, "{}, planned when it is run", statement.name());

@@ -150,10 +150,13 @@ impl Plan {
                     Self::Modification(plan.with_calls(markers))
                 }
             },
-            Statement::Delete(ast) => {
-                let plan = ModificationPlan::delete(&ast, lookup, keyspace, markers)?;
-                Self::Modification(plan.with_calls(markers))
-            }
+            Statement::Delete(ast) => match SettingPlan::prepare_delete(&ast, lookup, keyspace, markers)? {
+                Some(plan) => Self::Setting(Box::new(plan)),
+                None => {
+                    let plan = ModificationPlan::delete(&ast, lookup, keyspace, markers)?;
+                    Self::Modification(plan.with_calls(markers))
+                }
+            },
             Statement::Batch(ast) => Self::Batch(BatchPlan::prepare(&ast, lookup, keyspace, markers)?),
             Statement::Truncate(ast) => {
                 let plan = TruncatePlan::prepare(&ast, lookup, keyspace, markers)?;

@@ -53,6 +53,8 @@ pub struct ExecLimits {
     pub authorizes: bool,
     /// Whether `network_authorizer` looks at the datacenters of roles.
     pub restricts_datacenters: bool,
+    /// Whether `cidr_authorizer` has roles log in only from their groups of addresses.
+    pub restricts_addresses: bool,
     /// Whether `role_manager` has a directory decide on the roles of roles.
     pub directory_roles: bool,
     /// `auth_bcrypt_gensalt_log2_rounds`, the cost of passwords' hashes.
@@ -87,6 +89,7 @@ impl Default for ExecLimits {
             prepared_bytes: 10 << 20,
             authorizes: false,
             restricts_datacenters: false,
+            restricts_addresses: false,
             directory_roles: false,
             bcrypt_cost: auth::password::COST_DEFAULT,
             materialized_views: true,

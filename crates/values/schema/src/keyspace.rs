@@ -7,8 +7,8 @@ use stdx::HashMap;
 use types::UserType;
 
 use crate::{
-    CDC_LOG_SUFFIX, CdcGeneration, Description, Index, Role, ServiceLevel, Signature, Table, TableId,
-    TypeDescription, UserAggregate, UserFunction,
+    CDC_LOG_SUFFIX, CdcGeneration, CidrGroup, Description, Index, Role, ServiceLevel, Signature, Table,
+    TableId, TypeDescription, UserAggregate, UserFunction,
 };
 
 /// Generations of streams that are remembered at least, regardless of their size.
@@ -157,6 +157,7 @@ pub struct Schema {
     tables: HashMap<TableId, Arc<Table>>,
     roles: BTreeMap<String, Arc<Role>>,
     service_levels: BTreeMap<String, Arc<ServiceLevel>>,
+    cidr_groups: BTreeMap<String, Arc<CidrGroup>>,
     cdc_generations: Vec<Arc<CdcGeneration>>,
     version: [u8; 16],
 }
@@ -323,6 +324,33 @@ impl Schema {
     /// The schema without this role.
     pub fn without_role(mut self, name: &str) -> Self {
         self.roles.remove(name);
+        self
+    }
+
+    /// All groups of addresses, in name order.
+    pub fn cidr_groups(&self) -> impl Iterator<Item = &Arc<CidrGroup>> {
+        self.cidr_groups.values()
+    }
+
+    /// The names of the groups with the smallest range that has an address.
+    pub fn cidr_groups_of(&self, address: std::net::IpAddr) -> std::collections::BTreeSet<String> {
+        let having = || {
+            let bits = self.cidr_groups.values().map(|group| (group, group.bits_of(address)));
+            bits.filter_map(|(group, bits)| Some((group, bits?)))
+        };
+        let most = having().map(|(_, bits)| bits).max();
+        having().filter(|(_, bits)| Some(*bits) == most).map(|(group, _)| group.name.clone()).collect()
+    }
+
+    /// The schema with this group of addresses added or replaced.
+    pub fn with_cidr_group(mut self, group: CidrGroup) -> Self {
+        self.cidr_groups.insert(group.name.clone(), Arc::new(group));
+        self
+    }
+
+    /// The schema without this group of addresses.
+    pub fn without_cidr_group(mut self, name: &str) -> Self {
+        self.cidr_groups.remove(name);
         self
     }
 

@@ -5,6 +5,7 @@
 //! travels; it defines schemas and their validity.
 
 mod cdc;
+mod cidr;
 mod constraint;
 mod derived;
 mod description;
@@ -20,6 +21,7 @@ mod table_id;
 pub mod units;
 
 pub use cdc::{CDC_LOG_SUFFIX, CDC_TTL_DEFAULT, Cdc, CdcGeneration, CdcPreimage, CdcVnode};
+pub use cidr::{BadCidr, Cidr, CidrGroup};
 pub use constraint::{Comparison, Constraint};
 pub use derived::{
     Derivation, HIDDEN, Index, IndexTarget, IndexedPart, Trigger, ViewCondition, ViewOperator,

@@ -19,6 +19,8 @@ pub struct Role {
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     /// The datacenters in which clients may authenticate as it; none for all.
     pub datacenters: Option<BTreeSet<String>>,
+    /// The groups of addresses from which clients may authenticate as it; without any from everywhere.
+    pub cidr_groups: BTreeSet<String>,
     /// The service level that is attached to it itself.
     pub service_level: Option<String>,
     /// Identities of certificates with which clients authenticate as it; each belongs to one role.

@@ -19,9 +19,9 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ANALYZERS,
-    STATE_VERSION_OF_CDC, STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES,
-    STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS,
-    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
+    STATE_VERSION_OF_CDC, STATE_VERSION_OF_CIDR_GROUPS, STATE_VERSION_OF_CONSTRAINTS,
+    STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS,
+    STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -88,7 +88,7 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 9] = [
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 10] = [
         ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
         ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
         ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
@@ -102,6 +102,7 @@ fn unreadable_for<'m>(
         ("local indexes", STATE_VERSION_OF_LOCAL_INDEXES, SchemaEdit::is_about_local_indexes),
         ("identities of certificates", STATE_VERSION_OF_IDENTITIES, SchemaEdit::is_about_identities),
         ("analyzers of an index", STATE_VERSION_OF_ANALYZERS, SchemaEdit::is_about_analyzers),
+        ("CIDR groups", STATE_VERSION_OF_CIDR_GROUPS, SchemaEdit::is_about_cidr_groups),
     ];
     features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))
 }
@@ -592,6 +593,13 @@ mod tests {
         let mut known = schema::Role::new("ann");
         let members = [member(STATE_VERSION, MemberStatus::Normal), member(6, MemberStatus::Normal)];
         assert_eq!(unreadable_for(&[SchemaEdit::PutRole(known.clone())], members.iter()), None);
+        let group = schema::CidrGroup { name: "office".to_owned(), ..Default::default() };
+        let members_of_7 = [member(STATE_VERSION, MemberStatus::Normal), member(7, MemberStatus::Normal)];
+        let why = unreadable_for(&[SchemaEdit::PutCidrGroup(group)], members_of_7.iter());
+        assert!(why.expect("one does not know it").contains("CIDR groups"));
+        let mut restricted = schema::Role::new("bob");
+        restricted.cidr_groups.insert("office".to_owned());
+        assert!(unreadable_for(&[SchemaEdit::PutRole(restricted)], members_of_7.iter()).is_some());
         known.identities.insert("spiffe://torc/ann".to_owned());
         let why = unreadable_for(&[SchemaEdit::PutRole(known)], members.iter()).expect("one would forget it");
         assert!(why.contains("identities of certificates"), "{why}");

@@ -22,7 +22,7 @@ use crate::codec::{self, StoredKeyspace, StoredSchema, StoredTable, StoredType};
 use crate::edit::SchemaEdit;
 use crate::error::SchemaCodecError;
 use crate::objects::{
-    self, StoredAggregate, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
+    self, StoredAggregate, StoredCidrGroup, StoredFunction, StoredRole, StoredServiceLevel, StoredSignature,
 };
 use crate::steps::{self, Steps};
 use crate::written;
@@ -138,6 +138,8 @@ enum StoredEdit {
     PutServiceLevel(StoredServiceLevel),
     DropServiceLevel(String),
     PutCdcGeneration(StoredCdcGeneration),
+    PutCidrGroup(StoredCidrGroup),
+    DropCidrGroup(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -390,6 +392,8 @@ fn store_edit(edit: &SchemaEdit) -> StoredEdit {
         SchemaEdit::PutCdcGeneration(generation) => {
             StoredEdit::PutCdcGeneration(StoredCdcGeneration::from(generation))
         }
+        SchemaEdit::PutCidrGroup(group) => StoredEdit::PutCidrGroup(objects::store_cidr_group(group)),
+        SchemaEdit::DropCidrGroup(name) => StoredEdit::DropCidrGroup(name.clone()),
     }
 }
 
@@ -422,6 +426,8 @@ fn load_edit(stored: StoredEdit) -> Result<SchemaEdit, SchemaCodecError> {
         }
         StoredEdit::DropServiceLevel(name) => SchemaEdit::DropServiceLevel(name),
         StoredEdit::PutCdcGeneration(generation) => SchemaEdit::PutCdcGeneration(generation.load()?),
+        StoredEdit::PutCidrGroup(group) => SchemaEdit::PutCidrGroup(objects::load_cidr_group(group)?),
+        StoredEdit::DropCidrGroup(name) => SchemaEdit::DropCidrGroup(name),
     })
 }
 

@@ -14,11 +14,11 @@ use cluster::state::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use schema::{
-    Cdc, CdcGeneration, CdcPreimage, CdcVnode, ColumnMask, Comparison, Constraint, Derivation, Description,
-    DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, MaskArgument, RateLimit, Replication, Role,
-    ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId, TableOptions, TombstoneGc,
-    Trigger, TypeDescription, UserAggregate, UserFunction, UserType, ViewCondition, ViewOperator,
-    WorkloadType,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Cidr, CidrGroup, ColumnMask, Comparison, Constraint,
+    Derivation, Description, DroppedColumn, Index, IndexTarget, IndexedPart, Keyspace, MaskArgument,
+    RateLimit, Replication, Role, ServiceLevel, Signature, SpeculativeRetry, Table, TableBuilder, TableId,
+    TableOptions, TombstoneGc, Trigger, TypeDescription, UserAggregate, UserFunction, UserType,
+    ViewCondition, ViewOperator, WorkloadType,
 };
 use topology::{HostId, Location};
 use types::CqlType;
@@ -227,7 +227,8 @@ fn role() -> impl Strategy<Value = Role> {
     let texts = (text(), prop::option::of(text()), prop::option::of(text()));
     let datacenters = prop::option::of(prop::collection::btree_set(text(), 0..3));
     let identities = prop::collection::btree_set(text(), 0..3);
-    (texts, any::<bool>(), any::<bool>(), members, permissions, datacenters, identities).prop_map(
+    let sets = (identities, prop::collection::btree_set(text(), 0..3));
+    (texts, any::<bool>(), any::<bool>(), members, permissions, datacenters, sets).prop_map(
         |(
             (name, salted_hash, service_level),
             can_login,
@@ -235,7 +236,7 @@ fn role() -> impl Strategy<Value = Role> {
             member_of,
             permissions,
             datacenters,
-            identities,
+            (identities, cidr_groups),
         )| Role {
             name,
             can_login,
@@ -246,8 +247,17 @@ fn role() -> impl Strategy<Value = Role> {
             permissions,
             service_level,
             identities,
+            cidr_groups,
         },
     )
+}
+
+fn cidr_group() -> impl Strategy<Value = CidrGroup> {
+    let cidr = (any::<std::net::IpAddr>(), 0..=128u8)
+        .prop_filter_map("a range has no more bits than its address", |(address, bits)| {
+            Cidr::new(address, bits)
+        });
+    (text(), prop::collection::btree_set(cidr, 0..4)).prop_map(|(name, cidrs)| CidrGroup { name, cidrs })
 }
 
 fn service_level() -> impl Strategy<Value = ServiceLevel> {
@@ -394,6 +404,8 @@ pub fn edit() -> impl Strategy<Value = SchemaEdit> {
         service_level().prop_map(SchemaEdit::PutServiceLevel),
         cdc_generation().prop_map(SchemaEdit::PutCdcGeneration),
         text().prop_map(SchemaEdit::DropServiceLevel),
+        cidr_group().prop_map(SchemaEdit::PutCidrGroup),
+        text().prop_map(SchemaEdit::DropCidrGroup),
     ]
 }
 
@@ -507,7 +519,7 @@ proptest! {
     fn whatever_is_applied_comes_back_from_a_snapshot(
         (table, keyspace, info) in (table(), keyspace(), info()),
         (mut function, mut aggregate) in (function(), aggregate()),
-        (role, level) in (role(), service_level()),
+        (role, level, group) in (role(), service_level(), cidr_group()),
     ) {
         let host = HostId([1; 16]);
         let mut state = ClusterState::found("test", own_schema(), own_schema(), host, info, vec![i64::MIN, i64::MAX]);
@@ -525,6 +537,7 @@ proptest! {
             SchemaEdit::PutAggregate(aggregate.clone()),
             SchemaEdit::PutRole(role.clone()),
             SchemaEdit::PutServiceLevel(level.clone()),
+            SchemaEdit::PutCidrGroup(group.clone()),
         ];
         let command = Command::SchemaChange { base: state.schema.version(), edits };
         let bytes = encode_checked(&Proposal { id: CommandId([9; 16]), command }).0.unwrap();
@@ -543,18 +556,21 @@ proptest! {
         prop_assert_eq!(&**known.aggregates.values().next().unwrap(), &aggregate);
         prop_assert_eq!(read.schema.role(&role.name).map(|known| &**known), Some(&role));
         prop_assert_eq!(read.schema.service_level(&level.name).map(|known| &**known), Some(&level));
+        prop_assert_eq!(read.schema.cidr_groups().map(|known| &**known).collect::<Vec<_>>(), [&group]);
         // Another CREATE KEYSPACE or ALTER KEYSPACE keeps its content; dropped objects are gone.
         let again = Keyspace::new(home.clone(), Replication::Local);
         let edits = vec![
             SchemaEdit::PutKeyspace(again),
             SchemaEdit::DropRole(role.name.clone()),
             SchemaEdit::DropServiceLevel(level.name.clone()),
+            SchemaEdit::DropCidrGroup(group.name.clone()),
         ];
         let command = Command::SchemaChange { base: state.schema.version(), edits };
         let (next, _) = state.apply(Proposal { id: CommandId([8; 16]), command });
         let known = next.schema.keyspace(&home).unwrap();
         prop_assert_eq!((known.functions.len(), known.aggregates.len(), known.tables.len()), (1, 1, 1));
         prop_assert_eq!((next.schema.roles().count(), next.schema.service_levels().count()), (0, 0));
+        prop_assert_eq!(next.schema.cidr_groups().count(), 0);
         let edits = vec![
             SchemaEdit::DropFunction { keyspace: home.clone(), signature: function.signature() },
             SchemaEdit::DropAggregate { keyspace: home.clone(), signature: aggregate.signature() },

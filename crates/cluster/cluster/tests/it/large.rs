@@ -130,6 +130,7 @@ fn a_change_of_one_of_20_000_tables_gives_way() {
         permissions: Default::default(),
         service_level: None,
         identities: Default::default(),
+        cidr_groups: Default::default(),
     };
     let changes = [
         ("a table is made", vec![SchemaEdit::PutTable(small_table(1))]),

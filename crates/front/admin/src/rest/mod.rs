@@ -1,6 +1,7 @@
 //! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; resources without a path there stand
 //! under `/torc`.
 
+mod cidr;
 mod detector;
 mod figures;
 mod hints;
@@ -104,6 +105,9 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         return answer;
     }
     if let Some(answer) = hints::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = cidr::answer(&node, &call, &segments).await {
         return answer;
     }
     if let Some(answer) = sstables::answer(&node, &call, &segments).await {

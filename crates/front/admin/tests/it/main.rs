@@ -4,7 +4,7 @@ mod http;
 mod stored;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
 use replica::{Imported, ReplicaError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
-use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use schema::{Cidr, CidrGroup, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use serde_json::{Value, json};
 use topology::{HostId, Location};
 use types::CqlType;
@@ -101,6 +101,12 @@ impl Node for Fake {
         let ks = Keyspace::new("ks", Replication::Simple { factor: 2 });
         let schema =
             Schema::default().with_keyspace(ks).with_keyspace(Keyspace::new("own", Replication::Local));
+        let group = |name: &str, cidrs: &[&str]| CidrGroup {
+            name: name.to_owned(),
+            cidrs: cidrs.iter().map(|text| text.parse().expect("a range")).collect(),
+        };
+        let schema = schema.with_cidr_group(group("office", &["10.1.0.0/16", "fd00::/8"]));
+        let schema = schema.with_cidr_group(group("lab", &["10.1.2.0/24"]));
         Arc::new(schema.with_table((*one).clone()).with_table((*two).clone()).with_version([1; 16]))
     }
 
@@ -135,6 +141,15 @@ impl Node for Fake {
         self.calls.borrow_mut().push(format!("import {} {directory:?}", table.name));
         let imported = Imported { sstables: 2, partitions: 9, removed_sources: directory.is_none() };
         Box::pin(std::future::ready(Ok(imported)))
+    }
+
+    fn change_cidr_group(
+        &self,
+        name: &str,
+        cidrs: Option<BTreeSet<Cidr>>,
+    ) -> LocalBoxFuture<Result<(), String>> {
+        self.calls.borrow_mut().push(format!("group {name} {cidrs:?}"));
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64> {

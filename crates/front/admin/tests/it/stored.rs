@@ -191,3 +191,22 @@ fn the_native_transport_is_opened_and_closed() {
     assert_eq!((status, &error["message"]), (500, &json!("the node is drained")));
     assert_eq!(calls, ["native false"]);
 }
+
+#[test]
+fn groups_of_addresses() {
+    assert_eq!(
+        get("/torc/cidr_groups"),
+        json!({ "lab": ["10.1.2.0/24"], "office": ["10.1.0.0/16", "fd00::/8"] })
+    );
+    assert_eq!(get("/torc/cidr_groups_of/10.1.2.3"), json!(["lab"]), "that of the smallest range");
+    assert_eq!(get("/torc/cidr_groups_of/10.1.3.3"), json!(["office"]));
+    assert_eq!(get("/torc/cidr_groups_of/10.2.3.3"), json!([]));
+    assert_eq!(refused("/torc/cidr_groups_of/host").0, 400);
+    let (status, calls) = change("POST", "/torc/cidr_groups/home?cidrs=192.168.1.7/16");
+    assert_eq!(status, 200);
+    assert!(calls[0].starts_with("group home Some({") && calls[0].contains("192.168.0.0"), "{calls:?}");
+    assert_eq!(change("DELETE", "/torc/cidr_groups/lab"), (200, vec!["group lab None".to_owned()]));
+    assert_eq!(change("DELETE", "/torc/cidr_groups/nope"), (404, Vec::new()));
+    assert_eq!(change("POST", "/torc/cidr_groups/home?cidrs=x"), (400, Vec::new()));
+    assert_eq!(change("POST", "/torc/cidr_groups/home"), (400, Vec::new()));
+}

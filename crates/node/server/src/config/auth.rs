@@ -137,11 +137,14 @@ impl Config {
         };
         self.check_authenticator()?;
         self.check_directory()?;
-        for (option, authorizer) in
-            [("authorizer", &self.authorizer), ("network_authorizer", &self.network_authorizer)]
-        {
+        for (option, authorizer) in [
+            ("authorizer", &self.authorizer),
+            ("network_authorizer", &self.network_authorizer),
+            ("cidr_authorizer", &self.cidr_authorizer),
+        ] {
             let asks = is_class(authorizer, "CassandraAuthorizer")
-                || is_class(authorizer, "CassandraNetworkAuthorizer");
+                || is_class(authorizer, "CassandraNetworkAuthorizer")
+                || is_class(authorizer, "CassandraCIDRAuthorizer");
             if asks && is_class(&self.authenticator, "AllowAllAuthenticator") {
                 return Err(ConfigError::Conflict(format!(
                     "AllowAllAuthenticator can't be used with {authorizer}: set authenticator to another, as PasswordAuthenticator, or \
@@ -186,6 +189,19 @@ mod tests {
             checked("authenticator: KerberosAuthenticator").unwrap_err().contains("PasswordAuthenticator")
         );
         assert!(checked("auth_bcrypt_gensalt_log2_rounds: 31").is_err());
+    }
+
+    #[test]
+    fn the_authorizer_of_addresses_has_parameters() {
+        let full = "authenticator: PasswordAuthenticator\ncidr_authorizer:\n  class_name: CassandraCIDRAuthorizer\n  parameters: ";
+        let config = checked(&format!(
+            "{full}{{cidr_authorizer_mode: ENFORCE, cidr_checks_for_superusers: false, ip_cache_max_size: 100}}"
+        ));
+        let config = config.expect("known parameters");
+        assert_eq!((&*config.cidr_authorizer_mode, config.cidr_checks_for_superusers), ("ENFORCE", false));
+        assert!(checked(&format!("{full}{{cidr_authorizer_mode: WATCH}}")).unwrap_err().contains("ENFORCE"));
+        let error = checked("cidr_authorizer: CassandraCIDRAuthorizer").unwrap_err();
+        assert!(error.contains("AllowAllAuthenticator can't be used with"), "{error}");
     }
 
     #[test]

@@ -74,7 +74,6 @@ const ADDRESS: &str = "interfaces are not looked up; give the address with liste
 
 const STANDINGS: &[(&str, Standing)] = &[
     ("cdc_enabled", Only(&["false"])),
-    ("cidr_authorizer", Only(&["AllowAllCIDRAuthorizer"])),
     ("commitlog_compression", NotBuilt),
     ("default_compaction", NotBuilt),
     ("full_query_logging_options", NotBuilt),

@@ -378,6 +378,9 @@ options! {
     auth_certificate_role_queries: String = r"SUBJECT CN=([^,\s]+)".to_owned(), "How the authenticators of ScyllaDB find the role in a certificate: on each line SUBJECT or ALTNAME and a regular expression with one group; the first that matches counts.";
     authorizer: String = "AllowAllAuthorizer".to_owned(), "Whether roles need permissions: AllowAllAuthorizer (no) or CassandraAuthorizer.";
     network_authorizer: String = "AllowAllNetworkAuthorizer".to_owned(), "Whether roles may log in only in their datacenters: AllowAllNetworkAuthorizer (no) or CassandraNetworkAuthorizer.";
+    cidr_authorizer: String = "AllowAllCIDRAuthorizer".to_owned(), "Whether roles may log in only from their groups of addresses (ACCESS FROM CIDRS): AllowAllCIDRAuthorizer (no) or CassandraCIDRAuthorizer.";
+    cidr_authorizer_mode: String = "MONITOR".to_owned(), "What CassandraCIDRAuthorizer does with a login from elsewhere: MONITOR (it is named in the log) or ENFORCE (it is refused).";
+    cidr_checks_for_superusers: bool = true, "Whether CassandraCIDRAuthorizer restricts superusers as well.";
     auth_superuser_name: String = "cassandra".to_owned(), "Name of the superuser that is created where there is no role yet.";
     auth_superuser_identity: String = String::new(), "Identity of a certificate with which clients authenticate as that superuser.";
     auth_superuser_salted_password: Secret = Secret::default(), "bcrypt hash of that superuser's password; without it the password is cassandra, and counts from loopback addresses only.";
@@ -451,6 +454,9 @@ impl Config {
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;
+        let authorizers = ["AllowAllCIDRAuthorizer", "CassandraCIDRAuthorizer"];
+        one_of("cidr_authorizer", &self.cidr_authorizer, &authorizers)?;
+        one_of("cidr_authorizer_mode", &self.cidr_authorizer_mode, &["MONITOR", "ENFORCE"])?;
         self.check_auth()?;
         self.check_functions()?;
         self.check_audit()?;

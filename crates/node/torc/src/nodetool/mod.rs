@@ -6,6 +6,7 @@
 mod api;
 mod audit;
 mod autocompaction;
+mod cidr;
 mod clients;
 mod cluster;
 mod compactions;
@@ -69,6 +70,7 @@ const VERBS: &[Verb] = &[
     node::DISABLEBINARY,
     settings::DISABLEHANDOFF,
     node::DRAIN,
+    cidr::DROPCIDRGROUP,
     audit::ENABLEAUDITLOG,
     autocompaction::ENABLEAUTOCOMPACTION,
     settings::ENABLEBACKUP,
@@ -78,6 +80,7 @@ const VERBS: &[Verb] = &[
     tables::FLUSH,
     sstables::GARBAGECOLLECT,
     audit::GETAUDITLOG,
+    cidr::GETCIDRGROUPSOFIP,
     autocompaction::GETCOMPACTIONTHRESHOLD,
     settings::GETCOMPACTIONTHROUGHPUT,
     settings::GETCONCURRENTCOMPACTORS,
@@ -95,6 +98,7 @@ const VERBS: &[Verb] = &[
     sstables::IMPORT,
     node::INFO,
     topology::JOIN,
+    cidr::LISTCIDRGROUPS,
     hints::LISTPENDINGHINTS,
     snapshots::LISTSNAPSHOTS,
     load::NETSTATS,
@@ -134,6 +138,7 @@ const VERBS: &[Verb] = &[
     samples::TOPPARTITIONS,
     load::TPSTATS,
     hints::TRUNCATEHINTS,
+    cidr::UPDATECIDRGROUP,
     sstables::UPGRADESSTABLES,
     sstables::VERIFY,
     views::VERIFYVIEW,
@@ -301,6 +306,7 @@ mod tests {
             "disablebinary",
             "disablehandoff",
             "drain",
+            "dropcidrgroup",
             "enableauditlog",
             "enableautocompaction",
             "enablebackup",
@@ -324,6 +330,7 @@ mod tests {
             "settraceprobability",
             "stopdaemon",
             "truncatehints",
+            "updatecidrgroup",
         ];
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();

@@ -13,7 +13,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("disablegossip", GOSSIP),
     ("disablehintsfordc", HINTS_OF_DC),
     ("disableoldprotocolversions", OLD_PROTOCOLS),
-    ("dropcidrgroup", CIDR),
     ("enablefullquerylog", FULL_QUERY_LOG),
     ("enablegossip", GOSSIP),
     ("enablehintsfordc", HINTS_OF_DC),
@@ -25,7 +24,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("gcstats", "the server has no garbage collector; nodetool info and the metrics show its memory"),
     ("getauthcacheconfig", AUTH_CACHES),
     ("getbatchlogreplaythrottle", BATCHLOG),
-    ("getcidrgroupsofip", CIDR),
     (
         "getcolumnindexsize",
         "the granularity of indexes of rows is not an option; SSTables are written with 4 KiB",
@@ -50,7 +48,6 @@ const REFUSED: &[(&str, &str)] = &[
         "invalidaterowcache",
         "rows in the cache are always those of the SSTables, and leave it when room is needed; a statement with BYPASS CACHE does not use it",
     ),
-    ("listcidrgroups", CIDR),
     ("move", "a node keeps its tokens; add a node with initial_token, and decommission the other"),
     ("profileload", "nodetool toppartitions samples reads and writes of a table"),
     ("recompress_sstables", REWRITE),
@@ -84,13 +81,13 @@ const REFUSED: &[(&str, &str)] = &[
         "sjk",
         "there is no Java process; use the metrics, nodetool tpstats, or a profiler of the operating system",
     ),
-    ("updatecidrgroup", CIDR),
 ];
 
 const AUTH_CACHES: &str =
     "roles, passwords and permissions are not cached: a change counts when its statement has returned";
 const BATCHLOG: &str = "interrupted logged batches are completed by themselves, without a throttle; the metrics scylla_batchlog_manager_* count them";
-const CIDR: &str = "there are no CIDR groups: access from networks is restricted outside of the database";
+const CIDR: &str =
+    "CIDR groups are not cached: a change counts for the logins from then on, and the log names refused ones";
 const FULL_QUERY_LOG: &str = "there is no full query log; nodetool enableauditlog logs statements";
 const GOSSIP: &str =
     "a member always gossips; nodetool drain and nodetool stopdaemon take a node out of service";

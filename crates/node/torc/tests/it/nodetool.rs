@@ -1017,6 +1017,95 @@ fn sstables_are_imported() {
     assert_eq!(node.any_client().rows("SELECT k FROM ks.target").len(), 300);
 }
 
+/// Roles that may log in only from groups of addresses, and the groups, which a superuser changes by CQL where clients authenticate.
+#[test]
+fn roles_log_in_from_their_groups_of_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut setup = setup(dir.path())
+        .option("authenticator", "PasswordAuthenticator")
+        .option("auth_bcrypt_gensalt_log2_rounds", "4")
+        .option("authorizer", "CassandraAuthorizer")
+        .option("cidr_authorizer", "CassandraCIDRAuthorizer")
+        .option("cidr_authorizer_mode", "ENFORCE");
+    let node = setup.start();
+    let asked = Asked::of(node.address);
+    let at = std::net::SocketAddr::new(node.address, 9042);
+    let log_in = |user: &str, password: &str| Client::log_in(at, user, password);
+    let mut admin = log_in("cassandra", "cassandra").expect("the first superuser");
+    admin.query("UPDATE system_auth.cidr_groups SET cidrs = {('10.1.2.3', 8), ('fd00::', 8)} WHERE cidr_group = 'office'");
+    admin.query("UPDATE system_auth.cidr_groups SET cidrs = {('127.0.0.0', 8)} WHERE cidr_group = 'here'");
+    let rows = admin.rows("SELECT cidrs FROM system_auth.cidr_groups WHERE cidr_group = 'office'");
+    let v4 = [&[0, 0, 0, 14, 0, 0, 0, 4, 10, 0, 0, 0, 0, 0, 0, 2, 0, 8][..]].concat();
+    let v6 = [&[0, 0, 0, 26, 0, 0, 0, 16, 0xfd][..], &[0; 15], &[0, 0, 0, 2, 0, 8]].concat();
+    let value = [vec![0, 0, 0, 2], v4, v6].concat();
+    assert_eq!(rows, [[Some(value)]], "pairs of the first address and the number of bits");
+    for bad in [
+        "UPDATE system_auth.cidr_groups SET cidrs = {('10.0.0.0', 33)} WHERE cidr_group = 'x'",
+        "UPDATE system_auth.cidr_groups SET cidrs = {} WHERE cidr_group = 'x'",
+        "UPDATE system_auth.cidr_groups SET cidrs = null WHERE cidr_group = 'x'",
+        "DELETE cidrs FROM system_auth.cidr_groups WHERE cidr_group = 'office'",
+        "CREATE ROLE x WITH ACCESS FROM CIDRS {'nowhere'}",
+    ] {
+        let error = admin.error(bad);
+        assert_eq!(error.kind, wire::ErrorKind::Invalid, "{bad}: {error:?}");
+    }
+    admin.query("CREATE ROLE ann WITH PASSWORD = 'secret' AND LOGIN = true AND ACCESS FROM CIDRS {'office'}");
+    admin.query(
+        "CREATE ROLE bob WITH PASSWORD = 'secret' AND LOGIN = true AND ACCESS FROM CIDRS {'office', 'here'}",
+    );
+    admin.query("CREATE ROLE eve WITH PASSWORD = 'secret' AND LOGIN = true");
+    let permissions = admin.texts("SELECT role, cidr_groups FROM system_auth.cidr_permissions");
+    assert_eq!(permissions.len(), 2, "{permissions:?}");
+    let refused = log_in("ann", "secret").err().expect("from another address");
+    assert_eq!(refused.kind, wire::ErrorKind::Unauthorized);
+    assert_eq!(refused.message, "You do not have access from this IP 127.0.0.1");
+    let mut bob = log_in("bob", "secret").expect("from one of its groups");
+    drop(log_in("eve", "secret").expect("a role without groups"));
+    let forbidden =
+        bob.error("UPDATE system_auth.cidr_groups SET cidrs = {('0.0.0.0', 0)} WHERE cidr_group = 'office'");
+    assert!(forbidden.message.contains("Only superusers"), "{forbidden:?}");
+
+    assert_eq!(asked.json(&["listcidrgroups"])["groups"], serde_json::json!(["here", "office"]));
+    assert_eq!(
+        asked.json(&["listcidrgroups", "office"])["cidrs"],
+        serde_json::json!(["10.0.0.0/8", "fd00::/8"])
+    );
+    assert_eq!(asked.json(&["getcidrgroupsofip", "10.9.9.9"])["groups"], serde_json::json!(["office"]));
+    assert!(
+        asked
+            .try_say(&["updatecidrgroup", "office", "0.0.0.0/0"])
+            .unwrap_err()
+            .contains("it changes nothing")
+    );
+
+    // Of several ranges that have the address, the smallest counts.
+    admin.query("UPDATE system_auth.cidr_groups SET cidrs = {('127.0.0.1', 32)} WHERE cidr_group = 'office'");
+    drop(log_in("ann", "secret").expect("the group has the address now"));
+    let mut again = log_in("bob", "secret").expect("it has both groups");
+    again.query("SELECT * FROM system.local");
+    admin.query("ALTER ROLE bob WITH ACCESS FROM CIDRS {'here'}");
+    assert!(log_in("bob", "secret").is_err(), "a smaller range of another group");
+    admin.query("DELETE FROM system_auth.cidr_groups WHERE cidr_group = 'office'");
+    drop(log_in("bob", "secret").expect("the smaller range is gone"));
+    assert!(log_in("ann", "secret").is_err(), "its group is gone");
+    admin.query("ALTER ROLE ann WITH ACCESS FROM ALL CIDRS");
+    drop(log_in("ann", "secret").expect("from everywhere"));
+    admin.query("ALTER ROLE ann WITH ACCESS FROM CIDRS {'here'}");
+    drop((admin, bob, again));
+    node.kill();
+    let node = setup.start();
+    let mut admin = Client::log_in(at, "cassandra", "cassandra").expect("after a restart");
+    assert_eq!(admin.texts("SELECT cidr_group FROM system_auth.cidr_groups"), [["here"]]);
+    admin.query("UPDATE system_auth.cidr_groups SET cidrs = {('10.0.0.0', 8)} WHERE cidr_group = 'here'");
+    assert!(Client::log_in(at, "ann", "secret").is_err());
+    drop(admin);
+    node.stop();
+    setup.options.pop();
+    let node = setup.start();
+    drop(Client::log_in(at, "ann", "secret").expect("it is only named in the log"));
+    node.says("Role ann accessed from unauthorized IP");
+}
+
 #[test]
 fn clients_are_shut_out_and_let_in() {
     let dir = tempfile::tempdir().unwrap();

@@ -89,6 +89,10 @@ fn create_role(role: &Role, passwords: bool) -> String {
         let names: Vec<String> = datacenters.iter().map(|name| quoted(name)).collect();
         options.push(format!("ACCESS TO DATACENTERS {{{}}}", names.join(", ")));
     }
+    if !role.cidr_groups.is_empty() {
+        let names: Vec<String> = role.cidr_groups.iter().map(|name| quoted(name)).collect();
+        options.push(format!("ACCESS FROM CIDRS {{{}}}", names.join(", ")));
+    }
     format!("CREATE ROLE IF NOT EXISTS {} WITH {};", quote_identifier(&role.name), options.join(" AND "))
 }
 

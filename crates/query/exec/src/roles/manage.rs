@@ -82,9 +82,7 @@ fn check_options(options: &[RoleOption], context: &RoleContext<'_>) -> Result<()
                 );
             }
             RoleOption::Datacenters(Some(names)) => check_datacenters(names, context)?,
-            RoleOption::Cidrs(Some(_)) => {
-                return invalid!("ACCESS FROM CIDRS operations not supported by AllowAllCIDRAuthorizer");
-            }
+            RoleOption::Cidrs(Some(names)) => check_cidr_groups(names, context)?,
             _ => {}
         }
     }
@@ -107,6 +105,22 @@ fn check_datacenters(names: &[String], context: &RoleContext<'_>) -> Result<()> 
     )
 }
 
+fn check_cidr_groups(names: &[String], context: &RoleContext<'_>) -> Result<()> {
+    if !context.limits.restricts_addresses {
+        return invalid!("ACCESS FROM CIDRS operations not supported by AllowAllCIDRAuthorizer");
+    }
+    let known: BTreeSet<&str> = context.schema.cidr_groups().map(|group| group.name.as_str()).collect();
+    if names.iter().all(|name| known.contains(name.as_str())) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    invalid!(
+        "Invalid CIDR group(s): [{}]. Available CIDR Groups are: [{}]",
+        names.join(", "),
+        known.join(", ")
+    )
+}
+
 /// The options of a role that has these.
 fn apply(options: &[RoleOption], hash: Option<&str>, role: &mut Role) -> Option<Password> {
     for option in options {
@@ -121,7 +135,10 @@ fn apply(options: &[RoleOption], hash: Option<&str>, role: &mut Role) -> Option<
             RoleOption::Datacenters(names) => {
                 role.datacenters = names.as_ref().map(|names| names.iter().cloned().collect());
             }
-            RoleOption::Options(_) | RoleOption::Cidrs(_) => {}
+            RoleOption::Cidrs(names) => {
+                role.cidr_groups = names.iter().flatten().cloned().collect();
+            }
+            RoleOption::Options(_) => {}
         }
     }
     None

@@ -1,0 +1,84 @@
+//! Verbs about groups of addresses from which roles may log in.
+
+use clap::{Arg, ArgMatches};
+use serde_json::{Value, json};
+
+use super::api::{Api, Failure, escape};
+use super::grid::Grid;
+use super::{Verb, given, silent, texts};
+
+pub(super) const UPDATECIDRGROUP: Verb = Verb {
+    name: "updatecidrgroup",
+    about: "Insert/Update CIDR group",
+    arguments: || {
+        let cidrs = Arg::new("cidrs").required(true).num_args(1..);
+        vec![
+            group("The group").required(true),
+            cidrs.help("Its ranges of addresses, as 10.0.0.0/8; they replace those of before"),
+        ]
+    },
+    ask: |api, arguments| {
+        let cidrs: Vec<String> = given(arguments, "cidrs").into_iter().map(escape).collect();
+        api.post(&format!("/torc/cidr_groups/{}?cidrs={}", named(arguments), cidrs.join(",")))
+    },
+    show: silent,
+};
+
+pub(super) const DROPCIDRGROUP: Verb = Verb {
+    name: "dropcidrgroup",
+    about: "Drop an existing cidr group",
+    arguments: || vec![group("The group").required(true)],
+    ask: |api, arguments| api.delete(&format!("/torc/cidr_groups/{}", named(arguments))),
+    show: silent,
+};
+
+pub(super) const LISTCIDRGROUPS: Verb = Verb {
+    name: "listcidrgroups",
+    about: "List existing cidr groups",
+    arguments: || vec![group("The group whose ranges are listed; all groups are, without it")],
+    ask: list,
+    show: |answer| match answer["cidrs"].is_array() {
+        true => set("CIDRs", &texts(&answer["cidrs"])),
+        false => set("CIDR Groups", &texts(&answer["groups"])),
+    },
+};
+
+pub(super) const GETCIDRGROUPSOFIP: Verb = Verb {
+    name: "getcidrgroupsofip",
+    about: "Print CIDR groups associated with given IP",
+    arguments: || vec![Arg::new("address").required(true).help("The address")],
+    ask: |api, arguments| {
+        let address = escape(arguments.get_one::<String>("address").expect("it is required"));
+        Ok(json!({ "groups": api.get(&format!("/torc/cidr_groups_of/{address}"))? }))
+    },
+    show: |answer| set("CIDR Groups", &texts(&answer["groups"])),
+};
+
+fn group(help: &'static str) -> Arg {
+    Arg::new("group").help(help)
+}
+
+fn named(arguments: &ArgMatches) -> String {
+    escape(arguments.get_one::<String>("group").expect("it is required"))
+}
+
+fn list(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
+    let groups = api.get("/torc/cidr_groups")?;
+    let Some(name) = arguments.get_one::<String>("group") else {
+        let names: Vec<&String> = groups.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        return Ok(json!({ "groups": names }));
+    };
+    let cidrs = groups.get(name).cloned().unwrap_or_else(|| json!([]));
+    Ok(json!({ "cidrs": cidrs }))
+}
+
+/// A title and its values; nothing without any.
+fn set(title: &str, values: &[String]) -> String {
+    if values.is_empty() {
+        return String::new();
+    }
+    let mut grid = Grid::default();
+    grid.row([format!("{title}: ")]);
+    values.iter().for_each(|value| grid.row([value.clone()]));
+    grid.text(" ")
+}
