@@ -12,11 +12,12 @@ use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
     PartitionRange, PartitionUpdate, RingPosition, Row, Seconds, Slices,
 };
-use rt::{Instant, OpenOptions, Rt, shard_mains};
+use rt::{Instant, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Index, IndexTarget, IndexedPart, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
+use crate::attached::{index_file, overwrite};
 use crate::world::on_a_node;
 
 const PARTITIONS: u64 = 12;
@@ -485,18 +486,8 @@ fn a_damaged_file_is_made_again() {
         many(&rt, &engine, &table, COUNT).await;
         engine.flush(table.id).await.unwrap();
         assert_eq!(wait_for(&rt, &engine, &table, &query(1)).await.len() as u64, COUNT / VALUES);
-        let folder = rt
-            .disk()
-            .list("/data/ks")
-            .await
-            .unwrap()
-            .into_iter()
-            .map(|entry| PathBuf::from("/data/ks").join(entry.name).join("indexes"))
-            .next()
-            .expect("the table's directory");
-        let name = rt.disk().list(&folder).await.unwrap().remove(0).name;
-        let path = folder.join(&name);
-        let good = rt.disk().read_to_end(&path, 1 << 30).await.unwrap();
+        let (path, good) = index_file(&rt).await;
+        let folder = path.parent().expect("the folder of indexes");
         assert!(good.len() > 40 << 10, "several blocks: {} bytes", good.len());
         engine.stop().await.unwrap();
         let mut places_of_damage: Vec<usize> = (0..64).chain(good.len() - 64..good.len()).collect();
@@ -504,12 +495,7 @@ fn a_damaged_file_is_made_again() {
         for at in places_of_damage {
             let mut bad = good.clone();
             bad[at] ^= 1 << rt.random_below(8);
-            let file = rt
-                .disk()
-                .open(&path, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE })
-                .await
-                .unwrap();
-            file.write_at(0, rt::IoBuf::copy_of(&bad)).await.unwrap();
+            overwrite(&rt, &path, &bad).await;
             let engine = Engine::open(rt.clone(), config.clone(), schema(1)).await.unwrap();
             let mut sum = 0;
             for value in 0..VALUES {
@@ -520,12 +506,7 @@ fn a_damaged_file_is_made_again() {
         }
         // A file of another SSTable by its name, and one that was cut off.
         for bad in [&good[..good.len() / 2], &b""[..], &[good.as_slice(), b"x"].concat()] {
-            let file = rt
-                .disk()
-                .open(&path, OpenOptions { truncate: true, ..OpenOptions::READ_WRITE })
-                .await
-                .unwrap();
-            file.write_at(0, rt::IoBuf::copy_of(bad)).await.unwrap();
+            overwrite(&rt, &path, bad).await;
             let engine = Engine::open(rt.clone(), config.clone(), schema(1)).await.unwrap();
             assert_eq!(wait_for(&rt, &engine, &table, &query(2)).await.len() as u64, COUNT / VALUES);
             engine.stop().await.unwrap();
@@ -533,10 +514,10 @@ fn a_damaged_file_is_made_again() {
         // An index that is dropped leaves nothing, nor does a table.
         let engine = Engine::open(rt.clone(), config.clone(), schema(0)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
-        assert!(rt.disk().list(&folder).await.unwrap().is_empty());
+        assert!(rt.disk().list(folder).await.unwrap().is_empty());
         engine.set_schema(schema(1)).await;
         wait_for(&rt, &engine, &table, &query(1)).await;
-        assert!(!rt.disk().list(&folder).await.unwrap().is_empty());
+        assert!(!rt.disk().list(folder).await.unwrap().is_empty());
         engine.stop().await.unwrap();
     });
 }

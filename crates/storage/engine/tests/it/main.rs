@@ -1,6 +1,7 @@
 //! The engine as a whole, on the simulated disk: random work against a naive model, with crashes at any point.
 
 mod adopting;
+mod attached;
 mod cleanup;
 mod compacting;
 mod cost;

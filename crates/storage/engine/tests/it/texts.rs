@@ -1,22 +1,18 @@
 //! Indexes of full text: after any writes, flushes, compactions and power failures a search finds the rows whose texts a comparison of all of
 //! them finds, in the order of their relevance, and a damaged file is made again.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{
-    Candidates, Engine, EngineConfig, NearestQuery, NearestTo, Origin, ReadError, SyncMode, TextStatistics,
-    Write,
-};
+use engine::{Candidates, Engine, NearestQuery, NearestTo, Origin, ReadError, TextStatistics, Write};
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row};
-use rt::{OpenOptions, Rt, shard_mains};
-use rt_sim::{Config, NodeConfig, Simulation};
-use schema::{Index, IndexTarget, IndexedPart, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use rt::Rt;
+use schema::Table;
 use text::{Document, FullText, TextQuery};
 use types::CqlType;
 
+use crate::attached::{self, Work, config, damaged, index_file, lifetimes, overwrite, row_of};
 use crate::world::on_a_node;
 
 const PARTITIONS: u64 = 20;
@@ -38,30 +34,11 @@ const QUERIES: [&str; 12] = [
 ];
 
 fn table() -> Arc<Table> {
-    let mut table = TableBuilder::new("ks", "t", TableId([1; 16]))
-        .partition_key("k", CqlType::Int)
-        .clustering("c", CqlType::Int, false)
-        .regular("v", CqlType::Text)
-        .build()
-        .expect("a good table");
-    let targets = vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }];
-    let class = Some("fulltext_index".to_owned());
-    let index = Index { name: "words".to_owned(), targets, class, options: Default::default(), local: false };
-    table.indexes.insert(index.name.clone(), index);
-    Arc::new(table)
+    attached::table(CqlType::Text, ("words", "fulltext_index"), &[])
 }
 
-fn schema() -> Arc<Schema> {
-    let mut keyspace = Keyspace::new("ks", Replication::Local);
-    keyspace.tables.insert("t".to_owned(), table());
-    Arc::new(Schema::default().with_keyspace(keyspace))
-}
-
-fn config() -> EngineConfig {
-    let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
-    config.commitlog.sync = SyncMode::Batch;
-    config.memtable_bytes_max = 256 << 10;
-    config
+fn schema() -> Arc<schema::Schema> {
+    attached::schema(table())
 }
 
 fn sentence(rt: &Rt) -> String {
@@ -73,47 +50,25 @@ fn sentence(rt: &Rt) -> String {
     (0..rt.random_below(12)).map(|_| word()).collect::<Vec<_>>().join(" ")
 }
 
-async fn write(rt: &Rt, engine: &Engine, table: &Arc<Table>, (k, c): (u64, u64), timestamp: i64) -> String {
-    let int = |value: u64| Bytes::copy_from_slice(&(value as i32).to_be_bytes());
-    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(int(k)));
-    let mut row = Row::new(Clustering::new(table, &[Some(&int(c))]));
+async fn write(rt: &Rt, engine: &Engine, table: &Arc<Table>, place: (u64, u64), timestamp: i64) -> String {
     let text = sentence(rt);
-    let id = table.column("v").expect("it is there").id;
-    row.set(id, ColumnData::Simple(Cell::live(timestamp, Bytes::from(text.clone()))));
-    update.add_row(row);
-    engine.apply(Write::one(Origin::Client, update)).await.expect("the disk is well");
+    attached::write(engine, table, place, timestamp, Bytes::from(text.clone())).await;
     text
 }
 
 async fn ask(rt: &Rt, engine: &Engine, text: &str, count: usize) -> Candidates {
     let query = NearestQuery { index: "words".to_owned(), to: NearestTo::Text(text.to_owned()), count };
-    for _ in 0..50 {
-        match engine.nearest(table().id, &query).await {
-            Ok(found) => return found,
-            Err(ReadError::IndexUnavailable(_)) => rt.sleep(Duration::from_millis(200)).await,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("the index is not made again");
+    attached::nearest(rt, engine, table().id, &query).await
 }
 
-/// The texts that were acknowledged, by row.
-type Known = Vec<Option<String>>;
-
-/// Compares searches with the texts; how many rows were found.
-async fn verify(rt: &Rt, engine: &Engine, known: &Known) -> usize {
+/// Compares searches with the texts that were acknowledged, by row; how many rows were found.
+async fn verify(rt: &Rt, engine: &Engine, known: &[Option<String>]) -> usize {
     let fulltext = FullText::of(&Default::default()).expect("options");
     let mut rows = 0;
     for text in QUERIES {
         let query = TextQuery::parse(text, &fulltext.analyzer, true).expect("a query");
         let found = ask(rt, engine, text, 10_000).await;
-        let row_of = |at: usize| {
-            let int = |bytes: &[u8]| i32::from_be_bytes(bytes.try_into().expect("an int")) as u64;
-            let place = &found.places[at].place;
-            let clustering = place.clustering.as_ref().expect("a row");
-            let c = int(clustering.components().next().flatten().expect("a component"));
-            (int(&place.key.key) * ROWS + c) as usize
-        };
+        let row_of = |at: usize| row_of(&found.places[at].place, ROWS);
         let mut is_found = vec![false; known.len()];
         for at in 0..found.places.len() {
             assert!(!std::mem::replace(&mut is_found[row_of(at)], true), "{text}: each row comes once");
@@ -143,69 +98,20 @@ async fn verify(rt: &Rt, engine: &Engine, known: &Known) -> usize {
     rows
 }
 
-#[derive(Default)]
-struct World {
-    timestamp: i64,
-    known: Known,
-    /// The row of a write that was not acknowledged: nobody knows which text it has.
-    unsure: Option<usize>,
-    rows: usize,
-}
-
-async fn lifetime(rt: Rt, world: Arc<Mutex<World>>) {
-    let engine = Engine::open(rt.clone(), config(), schema()).await.expect("it opens");
-    let table = table();
-    loop {
-        let unsure = world.lock().unwrap().unsure;
-        let rows = unsure
-            .into_iter()
-            .chain((0..rt.random_below(150)).map(|_| rt.random_below(PARTITIONS * ROWS) as usize));
-        for row in rows {
-            let timestamp = {
-                let mut world = world.lock().unwrap();
-                world.timestamp += 1;
-                world.unsure = Some(row);
-                world.timestamp
-            };
-            let text = write(&rt, &engine, &table, (row as u64 / ROWS, row as u64 % ROWS), timestamp).await;
-            let mut world = world.lock().unwrap();
-            world.known[row] = Some(text);
-            world.unsure = None;
-        }
-        let known = world.lock().unwrap().known.clone();
-        let rows = verify(&rt, &engine, &known).await;
-        world.lock().unwrap().rows += rows;
-        match rt.random_below(4) {
-            0 | 1 => engine.flush(table.id).await.expect("the disk is well"),
-            2 => engine.compact(table.id).await.expect("the disk is well"),
-            _ => {}
-        }
-        if rt.random_below(6) == 0 {
-            return engine.stop().await.expect("the disk is well");
-        }
+fn work() -> Work<String, usize> {
+    Work {
+        table: table(),
+        rows: ROWS,
+        write: |rt, engine, table, place, timestamp| Box::pin(write(rt, engine, table, place, timestamp)),
+        verify: |rt, engine, known| Box::pin(verify(rt, engine, known)),
+        add: |rows, more| *rows += more,
     }
 }
 
 #[test]
 fn every_text_is_found() {
-    let mut rows = 0;
-    for seed in 0..8 {
-        let sim = Simulation::new(seed, Config::default());
-        let known = vec![None; (PARTITIONS * ROWS) as usize];
-        let world = Arc::new(Mutex::new(World { known, ..World::default() }));
-        let shared = world.clone();
-        let node = sim.add_node(NodeConfig::default(), move |_| {
-            let shared = shared.clone();
-            shard_mains(1, move |rt| lifetime(rt, shared.clone()))
-        });
-        sim.start(node);
-        for _ in 0..3 {
-            sim.run_for(Duration::from_secs(10));
-            sim.crash(node);
-            sim.start(node);
-        }
-        rows += world.lock().unwrap().rows;
-    }
+    let rows: usize =
+        (0..8).map(|seed| lifetimes((seed, PARTITIONS), (3, Duration::from_secs(10)), work)).sum();
     assert!(rows > 5_000, "{rows} rows make no test");
 }
 
@@ -214,7 +120,7 @@ fn a_damaged_file_is_made_again() {
     on_a_node(3, |rt| async move {
         let table = table();
         let engine = Engine::open(rt.clone(), config(), schema()).await.unwrap();
-        let mut known: Known = Vec::new();
+        let mut known = Vec::new();
         for k in 0..PARTITIONS {
             for c in 0..ROWS {
                 known.push(Some(write(&rt, &engine, &table, (k, c), 1).await));
@@ -223,21 +129,9 @@ fn a_damaged_file_is_made_again() {
         engine.flush(table.id).await.unwrap();
         assert!(verify(&rt, &engine, &known).await > 200);
         engine.stop().await.unwrap();
-        let folder = PathBuf::from("/data/ks").join(&rt.disk().list("/data/ks").await.unwrap()[0].name);
-        let folder = folder.join("indexes");
-        let path = folder.join(&rt.disk().list(&folder).await.unwrap()[0].name);
-        let good = rt.disk().read_to_end(&path, 1 << 30).await.unwrap();
-        let mut damaged: Vec<Vec<u8>> =
-            vec![good[..good.len() / 2].to_vec(), Vec::new(), [good.as_slice(), b"x"].concat()];
-        for _ in 0..30 {
-            let mut bad = good.clone();
-            bad[rt.random_below(good.len() as u64) as usize] ^= 1 << rt.random_below(8);
-            damaged.push(bad);
-        }
-        for bad in damaged {
-            let options = OpenOptions { truncate: true, ..OpenOptions::READ_WRITE };
-            let file = rt.disk().open(&path, options).await.unwrap();
-            file.write_at(0, rt::IoBuf::copy_of(&bad)).await.unwrap();
+        let (path, good) = index_file(&rt).await;
+        for bad in damaged(&rt, &good, 30) {
+            overwrite(&rt, &path, &bad).await;
             let engine = Engine::open(rt.clone(), config(), schema()).await.unwrap();
             verify(&rt, &engine, &known).await;
             engine.stop().await.unwrap();
