@@ -27,3 +27,14 @@ def finish():
     """Prints the sum and ends the program, which fails too when nothing has passed."""
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
+
+
+def run_all(tests, shutdown):
+    """Runs the functions of a module that begin with `test_`, in their order, and ends the program."""
+    try:
+        for name, test in list(tests.items()):
+            if name.startswith("test_"):
+                check(name.removeprefix("test_"), test)
+    finally:
+        shutdown()
+    finish()

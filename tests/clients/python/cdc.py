@@ -17,7 +17,7 @@ from cassandra.query import BatchStatement, BatchType, SimpleStatement, dict_fac
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from checks import check, finish  # noqa: E402
+from checks import run_all  # noqa: E402
 
 HOST, PORT = sys.argv[1], int(sys.argv[2])
 NODES = int(os.environ.get("TEST_NODES", "1"))
@@ -246,14 +246,4 @@ def test_a_log_goes_with_its_table():
     session.execute(f"DROP KEYSPACE {KEYSPACE}")
 
 
-def main():
-    try:
-        for name, test in list(globals().items()):
-            if name.startswith("test_"):
-                check(name.removeprefix("test_"), test)
-    finally:
-        cluster.shutdown()
-    finish()
-
-
-main()
+run_all(globals(), cluster.shutdown)

@@ -17,7 +17,7 @@ from cassandra.policies import RoundRobinPolicy
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from checks import check, finish  # noqa: E402
+from checks import run_all  # noqa: E402
 
 HOST, PORT, FLAVOUR = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 NODES = int(os.environ.get("TEST_NODES", "1"))
@@ -131,14 +131,4 @@ def test_refusals():
     session.execute(f"DROP KEYSPACE {KEYSPACE}")
 
 
-def main():
-    try:
-        for name, test in list(globals().items()):
-            if name.startswith("test_"):
-                check(name.removeprefix("test_"), test)
-    finally:
-        cluster.shutdown()
-    finish()
-
-
-main()
+run_all(globals(), cluster.shutdown)
