@@ -257,7 +257,8 @@ impl Spots {
         Ok(())
     }
 
-    /// Leaves out clauses and sources that find too many places to be worth their pages. What was read to its end stays.
+    /// Leaves out clauses and sources that find so many places that further pages cost more than reading the rows. Sources that were read to
+    /// their end stay.
     fn choose(&mut self, request: &Request<'_>) {
         for clause in &mut self.clauses {
             for list in &mut clause.lists {

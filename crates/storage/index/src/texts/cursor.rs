@@ -96,6 +96,10 @@ impl<'a> Cursor<'a> {
                 }
             }
         }
+        if self.held.is_empty() {
+            // Places only grow: it is not looked for again at each of the other words' places.
+            self.rest = None;
+        }
         Ok(())
     }
 }
