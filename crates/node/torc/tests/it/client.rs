@@ -161,6 +161,13 @@ impl Client {
         }
     }
 
+    /// Makes the keyspace `ks`, whose tables have one replica.
+    pub fn create_keyspace(&mut self) {
+        self.query(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        );
+    }
+
     pub fn prepare(&mut self, text: &str) -> Prepared {
         self.push(1, |request| request.prepare(text, None));
         match self.answer().body {

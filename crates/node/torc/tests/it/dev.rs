@@ -23,8 +23,7 @@ fn start(arguments: &[&str], folder: &Path) -> (Child, Client) {
 }
 
 fn use_it(client: &mut Client) {
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     for k in 0..20 {
         client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));

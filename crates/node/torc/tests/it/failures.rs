@@ -12,8 +12,7 @@ use crate::client::Client;
 use crate::node::{Ended, Setup, run, torc};
 
 fn make_table(client: &mut Client) {
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
 }
 

@@ -18,8 +18,7 @@ fn double(value: &Option<Vec<u8>>) -> f64 {
 }
 
 fn make_keyspace(client: &mut Client) {
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
 }
 
 #[test]

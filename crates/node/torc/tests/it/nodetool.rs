@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wire::Version;
 
@@ -29,6 +29,12 @@ impl Asked {
 
     fn try_say(&self, arguments: &[&str]) -> Result<String, String> {
         tool(&[&["-h", &self.host], arguments].concat())
+    }
+
+    /// The directory of a table.
+    fn data_path(&self, table: &str) -> PathBuf {
+        let paths = self.json(&["datapaths", table]);
+        PathBuf::from(paths[0]["paths"][0].as_str().expect("a path"))
     }
 
     fn say(&self, arguments: &[&str]) -> String {
@@ -62,8 +68,7 @@ fn a_node_describes_itself() {
     let asked = Asked::of(node.address);
     let address = node.address.to_string();
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     (0..200).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
     (0..50).for_each(|k| drop(client.query(&format!("SELECT * FROM ks.t WHERE k = {k}"))));
@@ -114,8 +119,7 @@ fn a_node_describes_its_tables() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     (0..50).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
     let none = asked.json(&["tablehistograms", "ks", "t"]);
@@ -135,8 +139,7 @@ fn a_node_describes_its_tables() {
     );
     assert!(asked.try_say(&["tablehistograms", "ks"]).unwrap_err().contains("requires keyspace and table"));
 
-    let paths = asked.json(&["datapaths", "ks.t"]);
-    let directory = Path::new(paths[0]["paths"][0].as_str().unwrap());
+    let directory = &asked.data_path("ks.t");
     assert!(directory.is_dir() && directory.starts_with(dir.path()), "{directory:?}");
     let sstables = asked.say(&["getsstables", "ks", "t", "7"]);
     let file = Path::new(sstables.trim_end());
@@ -227,8 +230,7 @@ fn settings_change_while_the_node_runs() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut clients = [node.client(0, Version::V4), node.client(1, Version::V4)];
-    clients[0]
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    clients[0].create_keyspace();
     clients[0].query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     let mut shown = |name: &str| {
         let rows = clients.each_mut().map(|client| {
@@ -334,8 +336,7 @@ fn indexes_are_shown_and_made_anew() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.client(0, Version::V4);
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int)");
     for k in 0..50 {
         client.query(&format!("INSERT INTO ks.t (k, v, w) VALUES ({k}, {}, {k})", k % 5));
@@ -374,8 +375,7 @@ fn compactions_are_shown_and_the_node_is_stopped() {
     let asked = Asked::of(node.address);
     assert!(asked.say(&["compactionstats"]).contains("pending tasks                 0"));
     let mut client = node.client(0, Version::V4);
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
     for v in 0..2 {
         client.query(&format!("INSERT INTO ks.t (k, v) VALUES (1, {v})"));
@@ -462,8 +462,7 @@ fn every_answer_can_be_had_as_json() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     client.query("CREATE TABLE ks.based (k int PRIMARY KEY, v int)");
     client.query(
@@ -518,8 +517,7 @@ fn snapshots_come_and_go() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     client.query("INSERT INTO ks.t (k) VALUES (1)");
     assert_eq!(asked.say(&["listsnapshots"]), "Snapshot Details: \nThere are no snapshots\n");
@@ -556,8 +554,7 @@ fn a_drained_node_serves_no_more_and_has_all_on_disk() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     client.query("INSERT INTO ks.t (k) VALUES (1)");
     assert_eq!(asked.say(&["drain"]), "");
@@ -641,8 +638,7 @@ fn a_view_is_verified_and_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.based (k int PRIMARY KEY, v text, w int)");
     client.query(
         "CREATE MATERIALIZED VIEW ks.viewed AS SELECT * FROM ks.based WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
@@ -773,8 +769,7 @@ fn requests_are_audited_to_syslog() {
     assert!(received("|type:LOGIN_ERROR|category:AUTH|").contains("LOGIN FAILURE"));
     let mut client = Client::log_in(address, "cassandra", "cassandra").expect("the password is right");
     assert!(received("|type:LOGIN_SUCCESS|category:AUTH|").contains("user:cassandra|"));
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     assert!(received("|type:CREATE_KEYSPACE|category:DDL|ks:ks|").contains("user:cassandra|"));
     assert!(!dir.path().join("audit").exists(), "there are no files");
 
@@ -803,8 +798,7 @@ fn requests_are_audited_to_a_table() {
     let address = (node.address, 9042).into();
     assert!(Client::log_in(address, "cassandra", "wrong").is_err());
     let mut client = Client::log_in(address, "cassandra", "cassandra").expect("the password is right");
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     client.query("CREATE ROLE ann WITH PASSWORD = 'secret'");
     client.query("INSERT INTO ks.t (k) VALUES (1)");
@@ -842,8 +836,7 @@ fn virtual_tables_show_what_runs() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();
     let mut client = node.client(0, Version::V4);
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     client.query("CREATE INDEX tv ON ks.t (v) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}");
     client.query("BEGIN BATCH INSERT INTO ks.t (k) VALUES (1); INSERT INTO ks.t (k) VALUES (2); APPLY BATCH");
@@ -879,8 +872,7 @@ fn sstables_are_rewritten_and_verified() {
     let node = setup(dir.path()).start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query(
         "CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c)) WITH compression = {'enabled': false}",
     );
@@ -920,10 +912,7 @@ fn sstables_are_rewritten_and_verified() {
         assert!(history.contains(kind), "{kind} in {history}");
     }
 
-    let paths = asked.json(&["datapaths", "ks.t"]);
-    let path = paths.to_string();
-    let start = path.find('/').unwrap();
-    let folder = &path[start..start + path[start..].find('"').unwrap()];
+    let folder = asked.data_path("ks.t");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut data: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with("-Data.db")).collect();
     data.sort_by_key(|path| std::fs::metadata(path).unwrap().len());
@@ -955,8 +944,7 @@ fn sstables_are_imported() {
     let node = setup.start();
     let asked = Asked::of(node.address);
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     for table in ["source", "target", "other"] {
         client.query(&format!("CREATE TABLE ks.{table} (k int PRIMARY KEY, v text)"));
     }
@@ -966,11 +954,7 @@ fn sstables_are_imported() {
     (0..300)
         .for_each(|k| drop(client.query(&format!("INSERT INTO ks.source (k, v) VALUES ({k}, 'value {k}')"))));
     asked.say(&["flush", "ks", "source"]);
-    let folder = |table: &str| {
-        let paths = asked.json(&["datapaths", &format!("ks.{table}")]).to_string();
-        let start = paths.find('/').unwrap();
-        std::path::PathBuf::from(&paths[start..start + paths[start..].find('"').unwrap()])
-    };
+    let folder = |table: &str| asked.data_path(&format!("ks.{table}"));
     let source = folder("source");
     let said = asked.say(&["import", "--copy-data", "ks", "target", source.to_str().unwrap()]);
     assert!(said.contains("300 partitions"), "{said}");

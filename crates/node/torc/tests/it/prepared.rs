@@ -9,8 +9,7 @@ use crate::node::Setup;
 const ONE: &[u8] = &1i32.to_be_bytes();
 
 fn make_table(client: &mut Client) {
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, a text)");
     client.query("INSERT INTO ks.t (k, a) VALUES (1, 'one')");
 }

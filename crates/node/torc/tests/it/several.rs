@@ -47,8 +47,7 @@ fn written_rows_are_there_after_a_restart() {
     let setup = three(dir.path());
     let node = setup.start();
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     for k in 0..20 {
         client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));

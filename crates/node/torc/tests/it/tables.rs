@@ -12,8 +12,7 @@ use crate::client::Client;
 use crate::node::Setup;
 
 fn make_keyspace(client: &mut Client) {
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
 }
 
 fn fill(client: &mut Client, table: &str) {

@@ -32,8 +32,7 @@ fn a_trace_has_shards_and_sources() {
     let dir = tempfile::tempdir().unwrap();
     let node = Setup::new(dir.path()).start();
     let mut client = node.client(0, Version::V4);
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))");
     let mut owners = [None, None];
     for k in 0..20 {
@@ -86,8 +85,7 @@ fn reads_over_too_many_tombstones_warn_and_fail() {
     let node =
         setup.option("tombstone_warn_threshold", "5").option("tombstone_failure_threshold", "10").start();
     let mut client = node.any_client();
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))");
     client.query("INSERT INTO ks.t (k, c, v) VALUES (1, 100, 'v')");
     for c in 0..7 {
@@ -111,8 +109,7 @@ fn a_share_of_the_requests_is_traced_and_slow_ones_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let node = Setup::new(dir.path()).option("slow_query_log_timeout", "1us").start();
     let mut client = node.client(0, Version::V4);
-    client
-        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
     let path = "/storage_service/trace_probability";
     assert_eq!(node.http(10000, "GET", path), "0.0");
