@@ -28,8 +28,8 @@ class Counting(Workers):
         super().__init__(threads)
         self.session = session
         self.add = session.prepare(f"UPDATE {KEYSPACE}.register SET n = ? WHERE k = 1 IF n = ?")
-        # The driver's own policy sends a statement once more to another node when a connection ends, idempotent or not: what
-        # the first had applied, the second would refuse, and nobody would count it.
+        # The driver's own policy sends a statement once more to another node when a connection ends, idempotent or not: the
+        # second would refuse an update that the first had applied, and it would not be counted.
         self.add.retry_policy = FallthroughRetryPolicy()
         self.read = session.prepare(f"SELECT n FROM {KEYSPACE}.register WHERE k = 1")
         self.read.consistency_level = ConsistencyLevel.SERIAL

@@ -349,8 +349,8 @@ def dump_difference(ours, theirs, has_counters):
     try:
         ours, theirs = json.loads(ours.stdout), json.loads(theirs.stdout)
         if has_counters:
-            # SSTableExport shows the first bytes of a counter's context as its value; what the server that is started
-            # on the file answers is compared as well.
+            # SSTableExport shows the first bytes of a counter's context as its value; the answers of the server that is
+            # started on the file are compared as well.
             ours, theirs = without_values(ours), without_values(theirs)
         return first_difference(ours, theirs)
     except ValueError as error:

@@ -203,7 +203,7 @@ def plain_json_and_errors():
     assert all_items(table) == sorted((one["Item"] for one in good), key=lambda item: (item["p"]["S"], int(item["c"]["N"])))
     # A prefix may end inside a name.
     assert counts(load(name(), place, "in/on"))[1] == 200
-    # A packed file that ends in the middle, and one that is not packed: what can be read is imported.
+    # A packed file that ends in the middle, and one that is not packed: the readable part is imported.
     packed = gzip.compress(b"\n".join(json.dumps(one).encode() for one in good))
     put_file(place, "gz/cut.json.gz", packed[:-20])
     put_file(place, "gz/plain.json.gz", json.dumps(good[0]).encode())

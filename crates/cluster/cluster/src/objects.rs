@@ -91,7 +91,7 @@ pub(crate) struct StoredMask {
 pub(crate) enum StoredConstraint {
     NotNull,
     Json,
-    /// An operator, and with what it compares.
+    /// An operator and its operand.
     Value(String, String),
     Length(String, i32),
     OctetLength(String, i32),

@@ -22,7 +22,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A source that has not heard of the change for so long is not waited for: another is used the next time.
 const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Admits requests, by what a shard knows of topology versions.
+/// Admits requests by the topology versions that a shard knows.
 #[derive(Clone, Copy)]
 pub(crate) struct Admission<'a>(pub(crate) &'a Context);
 

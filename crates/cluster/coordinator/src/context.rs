@@ -241,7 +241,7 @@ impl Context {
         &self.0.layouts
     }
 
-    /// When writes begin, and who keeps their hints.
+    /// The times at which writes begin, and the shard that keeps their hints.
     pub(crate) fn hinting(&self) -> &Hinting {
         &self.0.hinting
     }

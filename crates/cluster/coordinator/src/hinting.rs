@@ -36,7 +36,7 @@ impl Hinting {
     }
 
     /// When a write begins, microseconds since 1970: later than every truncation that this shard knows of, and known to those that come
-    /// (`LatestPending`), whatever the wall clock shows. The rest of the write, a hint, counts as of then: a truncation removes it
+    /// (`LatestPending`), also when the wall clock is behind. The rest of the write, a hint, counts as of then: a truncation removes it
     /// with the write's rows on the other replicas.
     pub(crate) fn begin_write(&self) -> i64 {
         let truncated = self.replica.engine().truncated_latest();

@@ -12,7 +12,7 @@ pub(crate) fn late_seconds(table: &Table) -> u32 {
         return LOGGED_SECONDS;
     }
     match table.options.tombstone_gc {
-        // After a repair deletions that are older than this may be purged, whatever the grace is. Writes that do not arrive, the
+        // After a repair deletions that are older than this may be purged before their grace has passed. Writes that do not arrive, the
         // repair has brought from those that had it.
         TombstoneGc::Repair { propagation_delay_seconds } => propagation_delay_seconds,
         TombstoneGc::Timeout | TombstoneGc::Disabled | TombstoneGc::Immediate => {

@@ -31,7 +31,7 @@ impl Reads {
         *self.computed.borrow_mut() = Some(tables);
     }
 
-    /// Drops what gives the content of computed tables, which may hold this shard.
+    /// Drops the source of computed tables' content, which may hold this shard.
     pub(crate) fn forget_computed(&self) {
         self.computed.take();
     }

@@ -92,7 +92,7 @@ impl Default for RepairConfig {
     }
 }
 
-/// The settings of repair that can be changed while it runs, for what begins from then on.
+/// The settings of repair that can be changed while it runs, for sessions that begin from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairSettings {
     /// Bytes a second that repairs led by this node exchange with others; 0 for no limit.

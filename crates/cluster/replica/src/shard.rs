@@ -323,7 +323,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`ReplicaError::Storage`] when a file is damaged or not of this table, holds partitions that are not `owned`, or cannot be adopted;
-    /// what other shards have adopted then stays. [`ReplicaError::UnknownTable`], [`ReplicaError::Stopped`].
+    /// SSTables that other shards have adopted stay then. [`ReplicaError::UnknownTable`], [`ReplicaError::Stopped`].
     pub async fn import_sstables(
         &self,
         table: TableId,

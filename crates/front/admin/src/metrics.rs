@@ -1,4 +1,4 @@
-//! Prometheus metrics: the samples that the parts of a node collect by what they have registered ([`rt::metrics`]), by metric and shard.
+//! Prometheus metrics: the samples of the metrics that the parts of a node have registered ([`rt::metrics`]), by metric and shard.
 
 use coordinator::{BatchlogStats, ReplicationStats, RequestFigures};
 use engine::{EngineStats, stats::TableStats};

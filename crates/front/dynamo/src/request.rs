@@ -263,7 +263,7 @@ impl Request {
         Ok(self.get("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?)
     }
 }
-/// A number of the parameters of a request: the same for the same parameters, in whatever order their members come. SDKs that keep them
+/// A number of the parameters of a request: the same for the same parameters in any order of their members. SDKs that keep them
 /// in maps (Go's) send another order each time.
 pub(crate) fn fingerprint(mut parameters: Json) -> u128 {
     parameters.sort_all_objects();

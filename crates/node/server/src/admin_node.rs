@@ -278,7 +278,7 @@ impl Node for View {
         let coordinator = self.shard.coordinator().clone();
         Box::pin(async move {
             loop {
-                // The edit fits whatever else has changed.
+                // The edit fits any other change.
                 let base = coordinator.schema().version();
                 match coordinator.change_schema(base, vec![edit.clone()]).await {
                     Ok(()) => return Ok(()),

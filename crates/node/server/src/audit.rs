@@ -27,7 +27,7 @@ use table::TableSink;
 const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of lines that wait to be written; requests wait when there are more.
 const PENDING_BYTES_MAX: usize = 1 << 20;
-/// A file is rotated at a share of what the shard may keep, within these bounds.
+/// A file is rotated at a share of the bytes that the shard may keep, within these bounds.
 const FILE_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
 /// The share.
 const FILES_KEPT: u64 = 8;
@@ -235,7 +235,7 @@ impl Inner {
             if !lines.is_empty() {
                 if let Err(error) = self.append(&mut current, &lines).await {
                     self.report_loss(&lines, &error);
-                    // It is opened again, and what it has of a line is ended.
+                    // It is opened again, and an incomplete line is ended.
                     current = None;
                 }
             } else if self.is_stopping.get() {

@@ -224,7 +224,7 @@ impl Follower {
     }
 }
 
-/// A value as `torc.yaml` would have it. ScyllaDB's table shows JSON, in which a string is quoted: what is read can be written.
+/// A value as `torc.yaml` would have it. ScyllaDB's table shows JSON, in which a string is quoted: a value that is read can be written.
 fn plain(value: &str) -> String {
     let unquoted = value.starts_with('"').then(|| serde_json::from_str(value).ok()).flatten();
     unquoted.unwrap_or_else(|| value.to_owned())

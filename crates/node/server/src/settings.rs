@@ -13,7 +13,7 @@ use crate::audit::SyslogHook;
 use crate::config::ConfigError;
 use crate::directory::ResolveHook;
 
-/// Changes the level of the process's log, which is the binary's; the error says what is wrong with a level.
+/// Changes the level of the process's log, which is the binary's; the error names an invalid level.
 pub type LogLevelHook = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 /// A line of the process's log.

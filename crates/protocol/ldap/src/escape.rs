@@ -1,4 +1,4 @@
-//! Texts of users inside names and filters: whatever they contain, they stay one value.
+//! Texts of users inside names and filters: with any content they stay one value.
 
 use std::fmt::Write as _;
 

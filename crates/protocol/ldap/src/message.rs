@@ -135,7 +135,7 @@ pub fn encode(id: u32, request: &Request<'_>) -> Vec<u8> {
                 &[
                     value(OCTET_STRING, base.as_bytes()),
                     number(ENUMERATED, scope),
-                    // Aliases are not followed: the base says what is searched.
+                    // Aliases are not followed: the base is searched.
                     number(ENUMERATED, 0),
                     number(INTEGER, *entries_max),
                     number(INTEGER, *seconds_max),

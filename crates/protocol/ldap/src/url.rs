@@ -75,7 +75,7 @@ impl UrlTemplate {
         self.base.contains(USER)
     }
 
-    /// The name of the entry, of this user; whatever the user's name contains, it is one value there.
+    /// The name of the entry of this user; the user's name is one value there, with any characters.
     pub fn name(&self, user: &str) -> String {
         self.base.replace(USER, &in_name(user))
     }

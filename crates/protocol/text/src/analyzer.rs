@@ -119,7 +119,7 @@ impl Analyzer {
         out
     }
 
-    /// Hands what an index has of a text to `take`: its terms and, if it finds parts of them, their grams.
+    /// Passes the entries of an index for a text to `take`: its terms and, if parts of terms are found, their n-grams.
     pub fn indexed(&self, value: &[u8], mut take: impl FnMut(&[u8])) {
         let has_grams = self.has_grams;
         let mut gram = String::new();

@@ -39,7 +39,7 @@ pub(crate) enum Filter {
     },
 }
 
-/// Hands what the filters leave of a word to `take`, until it returns false, which it does too then.
+/// Passes each token that the filters make of a word to `take` until that returns false; the result is then false, too.
 pub(crate) fn apply(filters: &[Filter], word: Cow<'_, str>, take: &mut dyn FnMut(&str) -> bool) -> bool {
     let Some((filter, rest)) = filters.split_first() else { return word.is_empty() || take(&word) };
     match filter {

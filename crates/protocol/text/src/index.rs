@@ -14,9 +14,9 @@ pub const SASI_CLASS: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 /// How an index compares texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexText {
-    /// Of what is written.
+    /// Of values that are written.
     pub index: Analyzer,
-    /// Of what is searched for.
+    /// Of values of queries.
     pub query: Analyzer,
 }
 

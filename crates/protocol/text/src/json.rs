@@ -12,7 +12,7 @@ use crate::language::Language;
 use crate::stop::StopWords;
 use crate::tokenizer::Tokenizer;
 
-/// The options of SAI that take an analyzer: of what is written, and of what is searched for where that is another.
+/// The options of SAI that take an analyzer: of values that are written, and of queries where that differs.
 pub const ANALYZER_OPTIONS: [&str; 2] = ["index_analyzer", "query_analyzer"];
 
 /// Filters of one analyzer at most.

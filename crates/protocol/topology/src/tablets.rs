@@ -1,4 +1,4 @@
-//! Tables whose token ranges are placed one by one, whatever ring and replication say: tablets. Of a token of such a table its map
+//! Tables whose token ranges are placed one by one, apart from ring and replication strategy: tablets. Of a token of such a table its map
 //! says the nodes, and the shard on each.
 //!
 //! No statement makes a table of tablets yet: tables lie with their keyspaces, and a token's shard follows from the token. The maps come with

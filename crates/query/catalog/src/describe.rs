@@ -39,7 +39,7 @@ fn described(element: &str, description: &Description) -> String {
     said.into_iter().filter_map(statement).collect()
 }
 
-/// `CREATE KEYSPACE …;`, and what is said of it.
+/// `CREATE KEYSPACE …;`, and its comments and labels.
 pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
     let name = quote_identifier(&keyspace.name);
     let mut replication = vec![];
@@ -65,7 +65,7 @@ pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
     )
 }
 
-/// `CREATE TYPE …;`, and what is said of the type and its fields.
+/// `CREATE TYPE …;`, and the comments and labels of the type and its fields.
 pub fn create_type(ty: &UserType, description: Option<&TypeDescription>) -> String {
     let field = |(name, ty): &(String, CqlType)| format!("    {} {}", quote_identifier(name), ty.cql_name());
     let fields: Vec<String> = ty.fields.iter().map(field).collect();
@@ -232,7 +232,7 @@ pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     out
 }
 
-/// The label of a table, and what is said of its columns. Its comment is an option.
+/// The label of a table, and the comments and labels of its columns. Its comment is an option.
 fn descriptions(table: &Table, name: &str, out: &mut String) {
     let label = Description { comment: None, security_label: table.security_label.clone() };
     out.push_str(&described(&format!("TABLE {name}"), &label));

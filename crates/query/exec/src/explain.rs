@@ -1,4 +1,4 @@
-//! Plans as text: the access path and the steps on it, for people who review a change of the planner.
+//! Plans as text: the access path and the steps on it, for reviews of changes of the planner.
 
 use std::fmt::Write as _;
 

@@ -78,7 +78,7 @@ impl Code {
         })
     }
 
-    /// Takes back what a call that has succeeded has used.
+    /// Takes back the resources of a call that has succeeded.
     fn end(&self, call: Call) {
         match (self, call) {
             (Self::Lua(pool), Call::Lua(call)) => pool.end(*call),

@@ -36,7 +36,7 @@ impl Garbage {
         Self { table, hiding, partition: None }
     }
 
-    /// Drops from the next fragments of the SSTable, in their order, what is hidden.
+    /// Drops hidden data from the next fragments of the SSTable, in their order.
     ///
     /// # Errors
     /// When another SSTable cannot be read.

@@ -107,9 +107,10 @@ impl Engine {
         if store.truncated.get() != awaited.truncated {
             return Err(MaintenanceError::Truncated);
         }
-        inner.make_dir(store).await?;
-        let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "stream", inner.unique_id()).await?;
-        let added = match inner.take_in(store, incoming, wanted, &mut edit).await {
+        crate::flush::make_dir(inner, store).await?;
+        let mut edit =
+            Edit::begin(inner.rt.disk(), &store.dir, "stream", crate::commit::unique_id(inner)).await?;
+        let added = match take_in(inner, store, incoming, wanted, &mut edit).await {
             Ok(added) => added,
             Err(error) => {
                 // The next start undoes it when this fails.
@@ -117,77 +118,75 @@ impl Engine {
                 return Err(error);
             }
         };
-        inner.index_new(store, &added).await;
-        let committed = inner.commit(store, edit, &[]).await?;
+        crate::indexes::build_new(inner, store, &added).await;
+        let committed = crate::commit::commit(inner, store, edit, &[]).await?;
         let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
         let adopted = Adopted { sstables: added.len() as u64, bytes };
         store.sstables.change(added, &[]);
         inner.cache.forget_table(store.id);
         crate::marks::note(inner, store).await;
-        inner.retire(&[], committed, true).await;
+        crate::commit::retire(inner, &[], committed, true).await;
         inner.compactions.check.notify_one();
         Ok(adopted)
     }
 }
 
-impl Inner {
-    /// Gives SSTables their names in the table's directory, and opens them.
-    async fn take_in(
-        &self,
-        store: &Rc<Store>,
-        incoming: &[Incoming],
-        wanted: &Wanted,
-        edit: &mut Edit,
-    ) -> Result<Vec<Rc<LiveSstable>>, MaintenanceError> {
-        let mut added: Vec<Rc<LiveSstable>> = Vec::with_capacity(incoming.len());
-        for one in incoming {
-            let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
-            let target = Descriptor::new(&store.dir, generation);
-            edit.add(&target).await?;
-            self.link_statistics(store, one, &target).await.map_err(disk_or_source)?;
-            let others = Component::ALL.into_iter().filter(|component| *component != Component::Statistics);
-            for component in others {
-                // The list of components is the last of them: with it the SSTable exists.
-                if let Some(path) = one.path(component) {
-                    self.rt.disk().hard_link(path, target.path(component)).await?;
-                }
+/// Gives SSTables their names in the table's directory, and opens them.
+async fn take_in(
+    inner: &Inner,
+    store: &Rc<Store>,
+    incoming: &[Incoming],
+    wanted: &Wanted,
+    edit: &mut Edit,
+) -> Result<Vec<Rc<LiveSstable>>, MaintenanceError> {
+    let mut added: Vec<Rc<LiveSstable>> = Vec::with_capacity(incoming.len());
+    for one in incoming {
+        let generation = store.sstables.next_generation(inner.rt.shard().0, inner.rt.shard_count());
+        let target = Descriptor::new(&store.dir, generation);
+        edit.add(&target).await?;
+        link_statistics(inner, store, one, &target).await.map_err(disk_or_source)?;
+        let others = Component::ALL.into_iter().filter(|component| *component != Component::Statistics);
+        for component in others {
+            // The list of components is the last of them: with it the SSTable exists.
+            if let Some(path) = one.path(component) {
+                inner.rt.disk().hard_link(path, target.path(component)).await?;
             }
-            self.rt.disk().sync_dir(&store.dir).await?;
-            let opened = Sstable::open(&self.rt, target, store.table(), self.blocks.clone()).await;
-            let sstable = opened.map_err(disk_or_source)?;
-            let ends = [sstable.first().token, sstable.last().token];
-            if let Some(token) = sstable.sampled_tokens().chain(ends).find(|token| !wanted.contains(*token)) {
-                return Err(MaintenanceError::NotWanted(format!("token {token}")));
-            }
-            added.push(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros()));
         }
-        Ok(added)
+        inner.rt.disk().sync_dir(&store.dir).await?;
+        let opened = Sstable::open(&inner.rt, target, store.table(), inner.blocks.clone()).await;
+        let sstable = opened.map_err(disk_or_source)?;
+        let ends = [sstable.first().token, sstable.last().token];
+        if let Some(token) = sstable.sampled_tokens().chain(ends).find(|token| !wanted.contains(*token)) {
+            return Err(MaintenanceError::NotWanted(format!("token {token}")));
+        }
+        added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
     }
+    Ok(added)
+}
 
-    /// The statistics of an adopted SSTable: their repair state was another node's, and its level holds only where nothing
-    /// of that level is in the way.
-    async fn link_statistics(
-        &self,
-        store: &Store,
-        one: &Incoming,
-        target: &Descriptor,
-    ) -> Result<(), SstableError> {
-        let disk = self.rt.disk();
-        let Some(path) = one.path(Component::Statistics) else { return Ok(()) };
-        let to = target.path(Component::Statistics);
-        disk.hard_link(path, &to).await?;
-        let mut metadata = sstable::read_metadata(disk, target).await?;
-        let set = store.set();
-        let crowded = set.iter().any(|live| live.sstable.level() == metadata.stats.level);
-        let level = if crowded { 0 } else { metadata.stats.level };
-        let stats = &mut metadata.stats;
-        if stats.level == level && stats.repaired_at == 0 && stats.pending_repair.is_none() {
-            return Ok(());
-        }
-        (stats.level, stats.repaired_at, stats.pending_repair) = (level, 0, None);
-        disk.remove(&to).await?;
-        let file = disk.open(&to, OpenOptions::CREATE_NEW).await?;
-        file.write_at(0, rt::IoBuf::copy_of(&metadata.encode())).await?;
-        Ok(file.sync_all().await?)
+/// The statistics of an adopted SSTable: their repair state was another node's, and its level holds only where nothing
+/// of that level is in the way.
+async fn link_statistics(
+    inner: &Inner,
+    store: &Store,
+    one: &Incoming,
+    target: &Descriptor,
+) -> Result<(), SstableError> {
+    let disk = inner.rt.disk();
+    let Some(path) = one.path(Component::Statistics) else { return Ok(()) };
+    let to = target.path(Component::Statistics);
+    disk.hard_link(path, &to).await?;
+    let mut metadata = sstable::read_metadata(disk, target).await?;
+    let set = store.set();
+    let crowded = set.iter().any(|live| live.sstable.level() == metadata.stats.level);
+    let level = if crowded { 0 } else { metadata.stats.level };
+    let stats = &mut metadata.stats;
+    if stats.level == level && stats.repaired_at == 0 && stats.pending_repair.is_none() {
+        return Ok(());
     }
+    (stats.level, stats.repaired_at, stats.pending_repair) = (level, 0, None);
+    disk.remove(&to).await?;
+    let file = disk.open(&to, OpenOptions::CREATE_NEW).await?;
+    file.write_at(0, rt::IoBuf::copy_of(&metadata.encode())).await?;
+    Ok(file.sync_all().await?)
 }

@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// Makes stores for tables that are new in `schema` and takes over changed definitions. Tables that are gone stay
-    /// until [`Engine::drop_table`]. Costs what has changed, and yields meanwhile.
+    /// until [`Engine::drop_table`]. Its cost is proportional to the changes; it yields meanwhile.
     ///
     /// # Panics
     /// When it is called before an earlier call has ended.
@@ -86,7 +86,7 @@ impl Engine {
     /// there, part of it is damaged, or the disk fails.
     pub async fn nearest(&self, table: TableId, query: &NearestQuery) -> Result<Candidates, ReadError> {
         self.0.admit_read()?;
-        self.0.nearest(table, query).await
+        crate::index_reader::nearest(&self.0, table, query).await
     }
 
     /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of
@@ -117,7 +117,7 @@ impl Engine {
     /// marks were reset meanwhile; [`MaintenanceError::Stopped`].
     pub async fn take_mark(&self, table: TableId, flush: bool) -> Result<Marked, MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::marks::take(&self.0, &store, flush).await
+        crate::begin_repair::take_mark(&self.0, &store, flush).await
     }
 
     /// Whether data above a watermark of a table can still be distinguished from data below.
@@ -141,7 +141,7 @@ impl Engine {
         if store.durable.get() {
             return self.0.log.sync().await.map_err(log_failure);
         }
-        self.0.flush(&store).await
+        crate::flush::flush(&self.0, &store).await
     }
 
     /// The sources from which a read of a partition would be answered now, for traces.
@@ -186,7 +186,7 @@ impl Engine {
     /// again in the background); [`MaintenanceError::Stopped`].
     pub async fn flush(&self, table: TableId) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        self.0.flush(&store).await
+        crate::flush::flush(&self.0, &store).await
     }
 
     /// Flushes every table.
@@ -196,10 +196,10 @@ impl Engine {
     pub async fn flush_all(&self) -> Result<(), MaintenanceError> {
         let stores = self.0.stores_in_order();
         for store in &stores {
-            self.0.start_flush(store, None);
+            crate::flush::start(&self.0, store, None);
         }
         for store in &stores {
-            self.0.flush(store).await?;
+            crate::flush::flush(&self.0, store).await?;
         }
         Ok(())
     }
@@ -266,11 +266,11 @@ impl Engine {
 
     /// Another node has truncated a table at this time, though this shard has not: see [`Engine::truncated_latest`].
     pub fn note_truncation(&self, at_micros: i64) {
-        self.0.note_truncation(at_micros);
+        crate::truncation::note(&self.0, at_micros);
     }
 
     /// The latest time of a truncation that this shard knows of, of any table, [`i64::MIN`] for none. Writes accepted
-    /// from now on must count as later, whatever the wall clock shows.
+    /// from now on must count as later, also when the wall clock is behind.
     pub fn truncated_latest(&self) -> i64 {
         self.0.truncated_latest.get()
     }
@@ -283,7 +283,7 @@ impl Engine {
     /// or the removal fails, which the next start finishes; [`MaintenanceError::Stopped`].
     pub async fn drop_table(&self, table: TableId, at_micros: i64) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::maintain::drop_table(&self.0, &store, at_micros).await
+        crate::drop_table::drop_table(&self.0, &store, at_micros).await
     }
 
     /// Removes the directory of a table that every shard has dropped, unless a reader still holds files or this shard has not
@@ -304,14 +304,14 @@ impl Engine {
         let dir = sstable::named_table_dir(&self.0.config.data_directory, keyspace, name, id);
         // The next table of the keyspace may be about to make its directory.
         let in_use = self.0.tables.current().values().any(|store| store.dir.parent() == dir.parent());
-        crate::maintain::remove_dropped_dir(self.0.rt.disk(), &dir, in_use).await
+        crate::drop_table::remove_dropped_dir(self.0.rt.disk(), &dir, in_use).await
     }
 
     /// Changes the settings of a running engine. Compactions under way keep their thresholds and go on, at the new rate.
     pub fn set_settings(&self, settings: EngineSettings) {
         self.0.settings.set(settings);
         self.0.compactions.throttle.set(settings.compaction_bytes_per_second);
-        self.0.start_compactions();
+        crate::compact::start_due(&self.0);
     }
 
     /// Stops the compactions of a table that begin by themselves, those under way excepted, or allows them again. It lasts until the
@@ -335,7 +335,7 @@ impl Engine {
     /// [`Engine::flush`].
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        self.0.flush(&store).await?;
+        crate::flush::flush(&self.0, &store).await?;
         crate::links::link_snapshot(&self.0, &store, name).await
     }
 
@@ -356,7 +356,7 @@ impl Engine {
     /// [`MaintenanceError::Stopped`]. An index that cannot be written is tried again until it can.
     pub async fn rebuild_indexes(&self, table: TableId, names: &[String]) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        self.0.rebuild_indexes(&store, names).await
+        crate::indexes::rebuild(&self.0, &store, names).await
     }
 
     /// The indexes that can be queried, by table and name.

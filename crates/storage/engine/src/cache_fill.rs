@@ -10,41 +10,39 @@ use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::store::Store;
 
-impl Inner {
-    /// Brings the flushed rows into the cache: into partitions that are there, and as partitions of its own where no
-    /// other SSTable holds anything of them. The memtable stays readable until this is done.
-    pub(crate) async fn merge_into_cache(
-        &self,
-        store: &Store,
-        memtable: &Memtable,
-        flushed: &Rc<LiveSstable>,
-    ) {
-        let epoch = self.cache.epoch(store.id);
-        let mut next = memtable.key_after(None);
-        while let Some(key) = next {
-            let table = store.table();
-            let known = self.cache.known(store.id, &key);
-            let elsewhere = || {
-                let (set, hashed) = (store.sstables.current(), HashedKey::new(&key));
-                set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain_hashed(&hashed))
-            };
-            let bytes_max = self.cache.partition_bytes_max();
-            match known {
-                Some(known) => match memtable.update_within(&key, &known, bytes_max) {
-                    Within::Nothing => {}
-                    Within::Update(update) => self.cache.merge(&table, *update),
-                    Within::TooLarge => self.cache.forget_partition(store.id, &key),
-                },
-                None if elsewhere() => {}
-                None => {
-                    if let Within::Update(update) = memtable.update_within(&key, &Slices::all(), bytes_max) {
-                        self.cache.insert(&table, epoch, *update, Slices::all());
-                    }
+/// Brings the flushed rows into the cache: into partitions that are there, and as partitions of its own where no
+/// other SSTable holds anything of them. The memtable stays readable until this is done.
+pub(crate) async fn merge_into_cache(
+    inner: &Inner,
+    store: &Store,
+    memtable: &Memtable,
+    flushed: &Rc<LiveSstable>,
+) {
+    let epoch = inner.cache.epoch(store.id);
+    let mut next = memtable.key_after(None);
+    while let Some(key) = next {
+        let table = store.table();
+        let known = inner.cache.known(store.id, &key);
+        let elsewhere = || {
+            let (set, hashed) = (store.sstables.current(), HashedKey::new(&key));
+            set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain_hashed(&hashed))
+        };
+        let bytes_max = inner.cache.partition_bytes_max();
+        match known {
+            Some(known) => match memtable.update_within(&key, &known, bytes_max) {
+                Within::Nothing => {}
+                Within::Update(update) => inner.cache.merge(&table, *update),
+                Within::TooLarge => inner.cache.forget_partition(store.id, &key),
+            },
+            None if elsewhere() => {}
+            None => {
+                if let Within::Update(update) = memtable.update_within(&key, &Slices::all(), bytes_max) {
+                    inner.cache.insert(&table, epoch, *update, Slices::all());
                 }
             }
-            self.rt.maybe_yield().await;
-            next = memtable.key_after(Some(&key));
-            assert!(next.as_ref().is_none_or(|next| *next > key), "a flush takes keys in ring order");
         }
+        inner.rt.maybe_yield().await;
+        next = memtable.key_after(Some(&key));
+        assert!(next.as_ref().is_none_or(|next| *next > key), "a flush takes keys in ring order");
     }
 }

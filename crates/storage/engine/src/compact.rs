@@ -30,7 +30,7 @@ pub(crate) const ROOM_SPARED_MAX: u64 = 1 << 30;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
-    inner.flush(store).await?;
+    crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
@@ -41,8 +41,8 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
         return Ok(());
     }
     let strategy = Strategy::of(&store.table().options.compaction);
-    let (output_bytes_max, shards) = strategy.major_output(&inner.candidates(store, &inputs));
-    let (inputs, _room) = inner.make_room(store, &inputs, None).await?;
+    let (output_bytes_max, shards) = strategy.major_output(&candidates(inner, store, &inputs));
+    let (inputs, _room) = make_room(inner, store, &inputs, None).await?;
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max, shards };
     let operation = inner.compactions.operation(TaskKind::Compaction, store.table());
@@ -80,198 +80,192 @@ impl<'a> CompactionType<'a> {
 /// The name of a major compaction in the history; only operators, truncation and the end of the table stop it.
 const MAJOR: &str = "major";
 
-impl Inner {
-    /// Starts the compactions that are possible; called when SSTables were added, and from time to time.
-    pub(crate) fn start_compactions(self: &Rc<Self>) {
-        if !self.config.auto_compaction || self.health.is_stopped() {
-            return;
-        }
-        // Each table in turn, from the one behind the last: those that come late in the order must not wait for ever.
-        let mut stores = self.stores_in_order();
-        let last = self.compactions.last();
-        let behind = last.map_or(0, |last| stores.partition_point(|store| store.id <= last));
-        stores.rotate_left(behind);
-        let mut is_started = true;
-        while is_started {
-            is_started = false;
-            for store in &stores {
-                if self.compactions.running() >= self.settings.get().compactors_max as u64 {
-                    return;
-                }
-                if self.start_compaction(store) {
-                    let running = self.compactions.running();
-                    assert!(
-                        running <= self.settings.get().compactors_max as u64,
-                        "compactions are limited in number"
-                    );
-                    self.compactions.set_last(store.id);
-                    is_started = true;
-                }
+/// Starts the compactions that are possible; called when SSTables were added, and from time to time.
+pub(crate) fn start_due(inner: &Rc<Inner>) {
+    if !inner.config.auto_compaction || inner.health.is_stopped() {
+        return;
+    }
+    // Each table in turn, from the one behind the last: those that come late in the order must not wait for ever.
+    let mut stores = inner.stores_in_order();
+    let last = inner.compactions.last();
+    let behind = last.map_or(0, |last| stores.partition_point(|store| store.id <= last));
+    stores.rotate_left(behind);
+    let mut is_started = true;
+    while is_started {
+        is_started = false;
+        for store in &stores {
+            if inner.compactions.running() >= inner.settings.get().compactors_max as u64 {
+                return;
+            }
+            if start(inner, store) {
+                let running = inner.compactions.running();
+                assert!(
+                    running <= inner.settings.get().compactors_max as u64,
+                    "compactions are limited in number"
+                );
+                inner.compactions.set_last(store.id);
+                is_started = true;
             }
         }
     }
+}
 
-    /// Starts one compaction of a table, if there is one worth it.
-    fn start_compaction(self: &Rc<Self>, store: &Rc<Store>) -> bool {
-        let set = store.set();
-        if store.auto_compaction_stopped.get() {
-            return false;
+/// Starts one compaction of a table, if there is one worth it.
+fn start(inner: &Rc<Inner>, store: &Rc<Store>) -> bool {
+    let set = store.set();
+    if store.auto_compaction_stopped.get() {
+        return false;
+    }
+    if set.is_empty() || !store.damages.is_empty() || inner.compactions.is_paused(store.id, inner.rt.now()) {
+        return false;
+    }
+    let strategy = Strategy::of(&store.table().options.compaction);
+    let candidates = candidates(inner, store, &set);
+    // Repaired SSTables are compacted apart from the others.
+    let (repaired, fresh): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|one| store.marks.is_repaired(set[one.id].covered_by.get()));
+    let figures = table_figures(inner, store);
+    let choice = strategy.choose(&fresh, &figures).or_else(|| strategy.choose(&repaired, &figures));
+    let Some(choice) = choice else { return false };
+    let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
+    let repaired = inputs.iter().filter(|live| store.marks.is_repaired(live.covered_by.get())).count();
+    assert!(repaired == 0 || repaired == inputs.len(), "repaired SSTables are merged with each other only");
+    let mut taken = Taken::new(inputs.clone());
+    inner.compactions.begin();
+    let (shard, store) = (inner.clone(), store.clone());
+    let task = inner.rt.spawn(Group::Compaction, async move {
+        let done = compact_chosen(&shard, &store, &mut taken, &choice).await;
+        drop(taken);
+        shard.compactions.end();
+        match done {
+            Ok(()) => {
+                shard.compactions.resume(store.id);
+                shard.compactions.check.notify_one();
+            }
+            Err(error) => compaction_failed(&shard, &store, &inputs, error),
         }
-        if set.is_empty() || !store.damages.is_empty() || self.compactions.is_paused(store.id, self.rt.now())
-        {
-            return false;
-        }
-        let strategy = Strategy::of(&store.table().options.compaction);
-        let candidates = self.candidates(store, &set);
-        // Repaired SSTables are compacted apart from the others.
-        let (repaired, fresh): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|one| store.marks.is_repaired(set[one.id].covered_by.get()));
-        let figures = self.table_figures(store);
-        let choice = strategy.choose(&fresh, &figures).or_else(|| strategy.choose(&repaired, &figures));
-        let Some(choice) = choice else { return false };
-        let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
-        let repaired = inputs.iter().filter(|live| store.marks.is_repaired(live.covered_by.get())).count();
-        assert!(
-            repaired == 0 || repaired == inputs.len(),
-            "repaired SSTables are merged with each other only"
+    });
+    inner.keep_task(task);
+    true
+}
+
+/// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
+fn compaction_failed(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
+    inner.compactions.count_failure();
+    if matches!(error, MaintenanceError::Interrupted) {
+        inner.compactions.rest(store.id, inner.rt.now());
+        return;
+    }
+    if matches!(error, MaintenanceError::Cancelled | MaintenanceError::Stopped) {
+        return;
+    }
+    if let MaintenanceError::Source(source) = &error
+        && let Some(error @ SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
+        && let Some((descriptor, _)) = Descriptor::parse(&damage.file)
+    {
+        let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
+        damaged.for_each(|live| store.met_damage(live, error));
+    }
+    let text = format!("a compaction of {} failed: {error}", store.table().full_name());
+    inner.compactions.pause(store.id, inner.rt.now(), text);
+}
+
+/// Takes the room on disk that merging these SSTables may need, or fails; with `choice` fewer of them may be merged.
+pub(crate) async fn make_room(
+    inner: &Rc<Inner>,
+    store: &Store,
+    inputs: &[Rc<LiveSstable>],
+    choice: Option<&Choice>,
+) -> Result<(Vec<Rc<LiveSstable>>, Claim), MaintenanceError> {
+    assert!(!inputs.is_empty(), "room is claimed for the merge of something");
+    let disk = inner.rt.disk();
+    let (free, total) = (disk.free_space(&store.dir).await?, disk.total_space(&store.dir).await?);
+    // Flushes need some of it, and the commit log.
+    let spared = ROOM_SPARED_MAX.min(total / 20) + inner.compactions.claimed();
+    let room = free.saturating_sub(spared);
+    let bytes: Vec<u64> = inputs.iter().map(|live| live.sstable.disk_len()).collect();
+    let needed: u64 = bytes.iter().sum();
+    let by_place = |choice: &Choice| Choice { inputs: (0..inputs.len()).collect(), ..choice.clone() };
+    let places = match choice {
+        Some(choice) => by_place(choice).within(&bytes, room).map(|choice| choice.inputs),
+        None => (needed <= room).then(|| (0..inputs.len()).collect()),
+    };
+    let Some(places) = places else {
+        let reason = format!(
+            "it may need {} MiB in {}, and only {} MiB of the file system's free {} MiB may be taken; free space, or add \
+             to it",
+            needed.div_ceil(1 << 20),
+            store.dir.display(),
+            room >> 20,
+            free >> 20
         );
-        let mut taken = Taken::new(inputs.clone());
-        self.compactions.begin();
-        let (inner, store) = (self.clone(), store.clone());
-        let task = self.rt.spawn(Group::Compaction, async move {
-            let done = inner.compact_chosen(&store, &mut taken, &choice).await;
-            drop(taken);
-            inner.compactions.end();
-            match done {
-                Ok(()) => {
-                    inner.compactions.resume(store.id);
-                    inner.compactions.check.notify_one();
-                }
-                Err(error) => inner.compaction_failed(&store, &inputs, error),
-            }
-        });
-        self.keep_task(task);
-        true
-    }
+        return Err(MaintenanceError::Source(reason.into()));
+    };
+    let claimed = places.iter().map(|place| bytes[*place]).sum();
+    assert!(!places.is_empty() && places.is_sorted_by(|one, next| one < next), "an input is merged once");
+    assert!(claimed <= room, "a compaction claims no more room than is free");
+    let taken = places.into_iter().map(|place| inputs[place].clone()).collect();
+    Ok((taken, inner.compactions.claim(claimed)))
+}
 
-    /// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
-    fn compaction_failed(&self, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
-        self.compactions.count_failure();
-        if matches!(error, MaintenanceError::Interrupted) {
-            self.compactions.rest(store.id, self.rt.now());
-            return;
-        }
-        if matches!(error, MaintenanceError::Cancelled | MaintenanceError::Stopped) {
-            return;
-        }
-        if let MaintenanceError::Source(source) = &error
-            && let Some(error @ SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
-            && let Some((descriptor, _)) = Descriptor::parse(&damage.file)
-        {
-            let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
-            damaged.for_each(|live| store.met_damage(live, error));
-        }
-        let text = format!("a compaction of {} failed: {error}", store.table().full_name());
-        self.compactions.pause(store.id, self.rt.now(), text);
+async fn compact_chosen(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    taken: &mut Taken<LiveSstable>,
+    choice: &Choice,
+) -> Result<(), MaintenanceError> {
+    let _one = store.edits.one().await?;
+    // A truncation or major compaction may have come between the choice and here.
+    let set = store.set();
+    if !taken.sstables().iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
+        return Ok(());
     }
-
-    /// Takes the room on disk that merging these SSTables may need, or fails; with `choice` fewer of them may be merged.
-    pub(crate) async fn make_room(
-        self: &Rc<Self>,
-        store: &Store,
-        inputs: &[Rc<LiveSstable>],
-        choice: Option<&Choice>,
-    ) -> Result<(Vec<Rc<LiveSstable>>, Claim), MaintenanceError> {
-        assert!(!inputs.is_empty(), "room is claimed for the merge of something");
-        let disk = self.rt.disk();
-        let (free, total) = (disk.free_space(&store.dir).await?, disk.total_space(&store.dir).await?);
-        // Flushes need some of it, and the commit log.
-        let spared = ROOM_SPARED_MAX.min(total / 20) + self.compactions.claimed();
-        let room = free.saturating_sub(spared);
-        let bytes: Vec<u64> = inputs.iter().map(|live| live.sstable.disk_len()).collect();
-        let needed: u64 = bytes.iter().sum();
-        let by_place = |choice: &Choice| Choice { inputs: (0..inputs.len()).collect(), ..choice.clone() };
-        let places = match choice {
-            Some(choice) => by_place(choice).within(&bytes, room).map(|choice| choice.inputs),
-            None => (needed <= room).then(|| (0..inputs.len()).collect()),
-        };
-        let Some(places) = places else {
-            let reason = format!(
-                "it may need {} MiB in {}, and only {} MiB of the file system's free {} MiB may be taken; free space, or add \
-                 to it",
-                needed.div_ceil(1 << 20),
-                store.dir.display(),
-                room >> 20,
-                free >> 20
-            );
-            return Err(MaintenanceError::Source(reason.into()));
-        };
-        let claimed = places.iter().map(|place| bytes[*place]).sum();
-        assert!(!places.is_empty() && places.is_sorted_by(|one, next| one < next), "an input is merged once");
-        assert!(claimed <= room, "a compaction claims no more room than is free");
-        let taken = places.into_iter().map(|place| inputs[place].clone()).collect();
-        Ok((taken, self.compactions.claim(claimed)))
+    drop(set);
+    if choice.reason == Reason::Expired {
+        return drop_expired(inner, store, taken.sstables()).await;
     }
+    let (inputs, _room) = make_room(inner, store, taken.sstables(), Some(choice)).await?;
+    taken.retain(&inputs);
+    let operation = inner.compactions.operation(TaskKind::Compaction, store.table());
+    compact(inner, store, inputs, choice, CompactionType::plain(choice.reason.name(), operation)).await
+}
 
-    async fn compact_chosen(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        taken: &mut Taken<LiveSstable>,
-        choice: &Choice,
-    ) -> Result<(), MaintenanceError> {
-        let _one = store.edits.one().await?;
-        // A truncation or major compaction may have come between the choice and here.
-        let set = store.set();
-        if !taken.sstables().iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
-            return Ok(());
+/// Figures of a table beside those of its SSTables.
+pub(crate) fn table_figures(inner: &Inner, store: &Store) -> TableFigures {
+    TableFigures { now: inner.now_seconds(), flush_bytes: store.counters.flush_bytes.get() }
+}
+
+/// Figures of the SSTables that are free to be compacted.
+pub(crate) fn candidates(inner: &Inner, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
+    let now = inner.now_seconds();
+    let expiry = Expiry::of(store, set, now);
+    let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get() && !live.suspect.get());
+    free.map(|(id, live)| {
+        let sstable = &live.sstable;
+        let droppable = sstable.droppable_tombstone_ratio(expiry.gc_before(live));
+        let overlaps = |other: &Rc<LiveSstable>| !Rc::ptr_eq(live, other) && overlaps(live, other);
+        let since = live.since_micros / 1_000_000;
+        Candidate {
+            id,
+            bytes: sstable.data_len(),
+            level: sstable.level(),
+            first: sstable.first().token,
+            last: sstable.last().token,
+            timestamp_max: sstable.max_timestamp(),
+            droppable,
+            age: (i64::from(now) - since).max(0) as u64,
+            expired: expiry.may_go(live),
+            // It is computed only where there is something to drop.
+            overlapped: droppable > 0.0 && set.iter().any(overlaps),
         }
-        drop(set);
-        if choice.reason == Reason::Expired {
-            return drop_expired(self, store, taken.sstables()).await;
-        }
-        let (inputs, _room) = self.make_room(store, taken.sstables(), Some(choice)).await?;
-        taken.retain(&inputs);
-        let operation = self.compactions.operation(TaskKind::Compaction, store.table());
-        compact(self, store, inputs, choice, CompactionType::plain(choice.reason.name(), operation)).await
-    }
+    })
+    .collect()
+}
 
-    /// Figures of a table beside those of its SSTables.
-    pub(crate) fn table_figures(&self, store: &Store) -> TableFigures {
-        TableFigures { now: self.now_seconds(), flush_bytes: store.counters.flush_bytes.get() }
-    }
-
-    /// Figures of the SSTables that are free to be compacted.
-    pub(crate) fn candidates(&self, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
-        let now = self.now_seconds();
-        let expiry = Expiry::of(store, set, now);
-        let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get() && !live.suspect.get());
-        free.map(|(id, live)| {
-            let sstable = &live.sstable;
-            let droppable = sstable.droppable_tombstone_ratio(expiry.gc_before(live));
-            let overlaps = |other: &Rc<LiveSstable>| !Rc::ptr_eq(live, other) && overlaps(live, other);
-            let since = live.since_micros / 1_000_000;
-            Candidate {
-                id,
-                bytes: sstable.data_len(),
-                level: sstable.level(),
-                first: sstable.first().token,
-                last: sstable.last().token,
-                timestamp_max: sstable.max_timestamp(),
-                droppable,
-                age: (i64::from(now) - since).max(0) as u64,
-                expired: expiry.may_go(live),
-                // It is computed only where there is something to drop.
-                overlapped: droppable > 0.0 && set.iter().any(overlaps),
-            }
-        })
-        .collect()
-    }
-
-    pub(crate) async fn compaction_controller(self: Rc<Self>) {
-        loop {
-            self.compactions.check.notified().await;
-            self.start_compactions();
-        }
+pub(crate) async fn controller(inner: Rc<Inner>) {
+    loop {
+        inner.compactions.check.notified().await;
+        start_due(&inner);
     }
 }
 
@@ -331,7 +325,7 @@ async fn drop_expired(
     store: &Rc<Store>,
     inputs: &[Rc<LiveSstable>],
 ) -> Result<(), MaintenanceError> {
-    let id = inner.unique_id();
+    let id = crate::commit::unique_id(inner);
     let edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
     // Something older may have been written meanwhile.
     let set = store.set();
@@ -344,10 +338,10 @@ async fn drop_expired(
         return Ok(());
     }
     let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-    let committed = inner.commit(store, edit, &names).await?;
+    let committed = crate::commit::commit(inner, store, edit, &names).await?;
     store.sstables.change(Vec::new(), &doomed);
     crate::marks::note(inner, store).await;
-    inner.retire(&doomed, committed, true).await;
+    crate::commit::retire(inner, &doomed, committed, true).await;
     record(inner, store, id, &doomed, 0, vec![0; doomed.len()], Reason::Expired.name());
     Ok(())
 }
@@ -365,7 +359,7 @@ pub(crate) async fn compact(
     let is_member = |input: &Rc<LiveSstable>| set.iter().any(|live| Rc::ptr_eq(live, input));
     assert!(inputs.iter().all(is_member), "a compaction merges members of the set");
     drop(set);
-    let id = inner.unique_id();
+    let id = crate::commit::unique_id(inner);
     let mut edit = Edit::begin(inner.rt.disk(), &store.dir, "compaction", id).await?;
     let task = inner.compactions.show(id, &kind.operation, inputs.len());
     match merge(inner, store, &inputs, choice, (&kind, &task.progress), &mut edit).await {
@@ -373,14 +367,14 @@ pub(crate) async fn compact(
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             inner.rt.buggify("compaction: merged, not committed").await;
-            inner.index_new(store, &added).await;
-            let committed = inner.commit(store, edit, &names).await?;
+            crate::indexes::build_new(inner, store, &added).await;
+            let committed = crate::commit::commit(inner, store, edit, &names).await?;
             inner.rt.buggify("compaction: committed, readers go by the inputs").await;
             let covered_by = covers_all(&inputs);
             added.iter().for_each(|live| live.covered_by.set(covered_by));
             store.sstables.change(added, &inputs);
             crate::marks::note(inner, store).await;
-            inner.retire(&inputs, committed, true).await;
+            crate::commit::retire(inner, &inputs, committed, true).await;
             record(inner, store, id, &inputs, bytes_out, rows_merged, kind.name);
             inner.compactions.check.notify_one();
             Ok(())

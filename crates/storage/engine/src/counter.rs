@@ -24,7 +24,7 @@ pub(crate) async fn increment(
     // A count that was read before a truncation must not be written behind it.
     let store = engine.0.store_of_write(update.table.id)?;
     let logged = store.durable.get();
-    let _not_truncated = engine.0.hold_truncations(vec![store]).await?;
+    let _not_truncated = crate::truncation::hold_off(vec![store]).await?;
     let counting = engine.0.counters.ids.counting(&engine.0.rt, logged).await;
     let Counting { id: owner, sync } = counting.map_err(|error| WriteError::CommitLog(error.to_string()))?;
     let known = present_values(engine, &update, owner).await?;

@@ -2,6 +2,7 @@
 
 use compaction::Strategy;
 
+use crate::compact::{candidates, table_figures};
 use crate::engine::Inner;
 use crate::store::Store;
 use crate::{EngineStats, TableSize, TableStats};
@@ -106,7 +107,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             .max()
             .unwrap_or(0),
         auto_compaction_stopped: store.auto_compaction_stopped.get(),
-        compactions_pending: strategy.pending(&inner.candidates(store, &set), &inner.table_figures(store)),
+        compactions_pending: strategy.pending(&candidates(inner, store, &set), &table_figures(inner, store)),
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
         metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),

@@ -79,8 +79,8 @@ impl Engine {
         let inner = &self.0;
         let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         // Not in the middle of a truncation: rows that it is about to remove are not sent.
-        let _no_truncation = inner.hold_truncations(vec![store.clone()]).await;
-        inner.flush(&store).await?;
+        let _no_truncation = crate::truncation::hold_off(vec![store.clone()]).await;
+        crate::flush::flush(inner, &store).await?;
         if store.dropped.get() {
             return Err(MaintenanceError::UnknownTable(table));
         }

@@ -26,325 +26,310 @@ use crate::{Canaries, FailurePolicy, MaintenanceError};
 const FLUSHES_MAX: u64 = 2;
 const _: () = assert!(FLUSHES_MAX <= SLOTS as u64, "what is started for memory waits for no other flush");
 
-impl Inner {
-    /// Begins to flush a table's memtable; `before` is the number that its log entries lie below, the log's next one
-    /// unless the log is being replayed.
-    pub(crate) fn start_flush(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        before: Option<u64>,
-    ) -> Option<Rc<Flushing>> {
-        let last = {
-            let before = before.unwrap_or_else(|| self.log.next_number());
-            store.memtables.switch(store.table(), before)?
+/// Begins to flush a table's memtable; `before` is the number that its log entries lie below, the log's next one
+/// unless the log is being replayed.
+pub(crate) fn start(inner: &Rc<Inner>, store: &Rc<Store>, before: Option<u64>) -> Option<Rc<Flushing>> {
+    let last = {
+        let before = before.unwrap_or_else(|| inner.log.next_number());
+        store.memtables.switch(store.table(), before)?
+    };
+    if store.memtables.begin_flushing() {
+        inner.flushes.begin();
+        let (shard, store) = (inner.clone(), store.clone());
+        let task = inner.rt.spawn(Group::Flush, async move {
+            flush_queue(&shard, &store).await;
+            store.memtables.end_flushing();
+            shard.flushes.end();
+        });
+        inner.keep_task(task);
+    }
+    Some(last)
+}
+
+/// Flushes a table's present memtable and waits for it.
+pub(crate) async fn flush(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+    flush_before(inner, store, None).await
+}
+
+/// [`flush`] while the log is being replayed.
+pub(crate) async fn flush_before(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    before: Option<u64>,
+) -> Result<(), MaintenanceError> {
+    let Some(flushing) = start(inner, store, before) else { return Ok(()) };
+    let failures = flushing.failure.borrow().0;
+    while !flushing.done.get() {
+        if inner.health.is_stopped() {
+            return Err(MaintenanceError::Stopped);
+        }
+        if let (attempts, Some(reason)) = &*flushing.failure.borrow()
+            && *attempts > failures
+        {
+            return Err(MaintenanceError::Source(reason.clone().into()));
+        }
+        flushing.attempted.notified().await;
+    }
+    Ok(())
+}
+
+/// Writes a table's closed memtables, oldest first; ends when there are none.
+async fn flush_queue(inner: &Rc<Inner>, store: &Rc<Store>) {
+    loop {
+        let Some(flushing) = store.memtables.oldest() else { return };
+        let slot = inner.flushes.slot().await;
+        let outcome = flush_one(inner, store, &flushing).await;
+        drop(slot);
+        let outcome = match outcome {
+            // Nobody will read it. Its files may have gone in the middle of this, and that is no failure of the disk.
+            Err(error) if store.dropped.get() => {
+                tracing::debug!("a memtable of a dropped table was not written: {}", error.0);
+                leave_orphan(store, &flushing);
+                Ok(())
+            }
+            outcome => outcome,
         };
-        if store.memtables.begin_flushing() {
-            self.flushes.begin();
-            let (inner, store) = (self.clone(), store.clone());
-            let task = self.rt.spawn(Group::Flush, async move {
-                inner.flush_queue(&store).await;
-                store.memtables.end_flushing();
-                inner.flushes.end();
-            });
-            self.keep_task(task);
-        }
-        Some(last)
-    }
-
-    /// Flushes a table's present memtable and waits for it.
-    pub(crate) async fn flush(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
-        self.flush_before(store, None).await
-    }
-
-    /// [`Inner::flush`] while the log is being replayed.
-    pub(crate) async fn flush_before(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        before: Option<u64>,
-    ) -> Result<(), MaintenanceError> {
-        let Some(flushing) = self.start_flush(store, before) else { return Ok(()) };
-        let failures = flushing.failure.borrow().0;
-        while !flushing.done.get() {
-            if self.health.is_stopped() {
-                return Err(MaintenanceError::Stopped);
-            }
-            if let (attempts, Some(reason)) = &*flushing.failure.borrow()
-                && *attempts > failures
-            {
-                return Err(MaintenanceError::Source(reason.clone().into()));
-            }
-            flushing.attempted.notified().await;
-        }
-        Ok(())
-    }
-
-    /// Writes a table's closed memtables, oldest first; ends when there are none.
-    async fn flush_queue(self: &Rc<Self>, store: &Rc<Store>) {
-        loop {
-            let Some(flushing) = store.memtables.oldest() else { return };
-            let slot = self.flushes.slot().await;
-            let outcome = self.flush_one(store, &flushing).await;
-            drop(slot);
-            let outcome = match outcome {
-                // Nobody will read it. Its files may have gone in the middle of this, and that is no failure of the disk.
-                Err(error) if store.dropped.get() => {
-                    tracing::debug!("a memtable of a dropped table was not written: {}", error.0);
-                    self.leave_orphan(store, &flushing);
-                    Ok(())
+        match outcome {
+            Ok(()) => {
+                store.memtables.finish(&flushing);
+                inner.memory.give_back(flushing.bytes());
+                if inner.flushes.succeeded() {
+                    tracing::info!("memtables can be written again");
                 }
-                outcome => outcome,
-            };
-            match outcome {
-                Ok(()) => {
-                    store.memtables.finish(&flushing);
-                    self.memory.give_back(flushing.bytes());
-                    if self.flushes.succeeded() {
-                        tracing::info!("memtables can be written again");
-                    }
-                    self.memory.freed.notify_all();
-                    flushing.attempted.notify_all();
-                    self.release_log().await;
+                inner.memory.freed.notify_all();
+                flushing.attempted.notify_all();
+                release_log(inner).await;
+            }
+            Err(FlushError(error, part)) => {
+                let shortage = matches!(&error, MaintenanceError::Disk(disk) if is_shortage(disk));
+                if inner.flushes.has_failed(error.to_string(), shortage) {
+                    tracing::error!("a memtable cannot be written and is tried again every second: {error}");
                 }
-                Err(FlushError(error, part)) => {
-                    let shortage = matches!(&error, MaintenanceError::Disk(disk) if is_shortage(disk));
-                    if self.flushes.has_failed(error.to_string(), shortage) {
-                        tracing::error!(
-                            "a memtable cannot be written and is tried again every second: {error}"
-                        );
-                    }
-                    // Writes that wait for memory fail with the reason instead of waiting for the disk.
-                    self.memory.freed.notify_all();
-                    let is_stop = self.config.disk_failure_policy != FailurePolicy::Ignore;
-                    // A failure of the log is handled by `commit_failure_policy`, and was already.
-                    // An SSTable whose files are damaged before it is opened is written anew; a disk that damages the next one, too, is broken.
-                    let is_damaged =
-                        matches!(&error, MaintenanceError::Source(source) if damage_in(&**source).is_some());
-                    let is_tolerated = shortage || is_damaged && flushing.failure.borrow().0 == 0;
-                    if is_stop && part == Part::Files && !is_tolerated {
-                        self.stop_by_failure(&error, self.config.disk_failure_policy);
-                    }
-                    store.memtables.attempt_failed(&error.to_string());
-                    // The memtable stays, and so does its part of the log.
-                    self.rt.sleep(RETRY_PAUSE).await;
+                // Writes that wait for memory fail with the reason instead of waiting for the disk.
+                inner.memory.freed.notify_all();
+                let is_stop = inner.config.disk_failure_policy != FailurePolicy::Ignore;
+                // A failure of the log is handled by `commit_failure_policy`, and was already.
+                // An SSTable whose files are damaged before it is opened is written anew; a disk that damages the next one, too, is broken.
+                let is_damaged =
+                    matches!(&error, MaintenanceError::Source(source) if damage_in(&**source).is_some());
+                let is_tolerated = shortage || is_damaged && flushing.failure.borrow().0 == 0;
+                if is_stop && part == Part::Files && !is_tolerated {
+                    inner.stop_by_failure(&error, inner.config.disk_failure_policy);
                 }
+                store.memtables.attempt_failed(&error.to_string());
+                // The memtable stays, and so does its part of the log.
+                inner.rt.sleep(RETRY_PAUSE).await;
             }
         }
     }
+}
 
-    /// An SSTable that was written and did not enter the set goes with the files of its table.
-    fn leave_orphan(&self, store: &Store, flushing: &Flushing) {
-        if let Some(live) = flushing.written.take() {
-            store.sstables.add_orphan(live.sstable.descriptor().clone());
+/// An SSTable that was written and did not enter the set goes with the files of its table.
+fn leave_orphan(store: &Store, flushing: &Flushing) {
+    if let Some(live) = flushing.written.take() {
+        store.sstables.add_orphan(live.sstable.descriptor().clone());
+    }
+}
+
+/// Writes one memtable and puts the SSTable into the set.
+async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>) -> Result<(), FlushError> {
+    assert!(!flushing.done.get(), "a memtable is flushed until it is in an SSTable, and not again");
+    if store.dropped.get() {
+        leave_orphan(store, flushing);
+        return Ok(());
+    }
+    // An attempt may have written the file and then failed to log that; writing it again would fill the disk, and
+    // removing it is no way back once the log may have taken the note.
+    let before = flushing.written.borrow().clone();
+    if before.is_none() && flushing.first.is_some() {
+        // An entry may span tables: with a periodic sync a power failure could otherwise keep this table's part, which is
+        // then in the SSTable, and lose the parts of the others with the unsynced end of the log.
+        inner.log.sync().await.map_err(|error| FlushError(log_failure(error), Part::Log))?;
+    }
+    let live = match before {
+        Some(live) => Some(live),
+        None => write_and_open(inner, store, &flushing.memtable).await.map_err(disk_or_source)?,
+    };
+    *flushing.written.borrow_mut() = live.clone();
+    if let Some(first) = flushing.first {
+        assert!(first < flushing.before, "what is recorded as flushed covers the memtable's first entry");
+        inner.rt.buggify("flush: the file is written, its note is not").await;
+        // Before a compaction can see the SSTable: rows that it then purges must not come back from the log.
+        let recorded = inner.log.record_flushed(store.id, flushing.before).await;
+        recorded.map_err(|error| FlushError(log_failure(error), Part::Log))?;
+    }
+    inner.rt.buggify("flush: the note is written, readers go by the memtable").await;
+    if let Some(live) = live {
+        if incremental_backups(inner, store) {
+            crate::links::link_backup(inner, &live, &store.dir.join("backups")).await?;
+        }
+        crate::indexes::build_new(inner, store, std::slice::from_ref(&live)).await;
+        inner.cache.next_epoch(store.id);
+        store.counters.flushed(live.sstable.data_len());
+        store.sstables.change(vec![live.clone()], &[]);
+        crate::marks::note(inner, store).await;
+        crate::cache_fill::merge_into_cache(inner, store, &flushing.memtable, &live).await;
+        inner.compactions.check.notify_one();
+    }
+    Ok(())
+}
+
+fn incremental_backups(inner: &Inner, store: &Store) -> bool {
+    store
+        .of_table(|table| table.options.incremental_backups)
+        .unwrap_or(inner.settings.get().incremental_backups)
+}
+
+/// Writes a memtable to an SSTable; none when it holds nothing worth a file.
+async fn write_and_open(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    memtable: &Memtable,
+) -> Result<Option<Rc<LiveSstable>>, SstableError> {
+    let Some(written) = write_sstable(inner, store, memtable).await? else { return Ok(None) };
+    let descriptor = written.descriptor.clone();
+    match Sstable::open(&inner.rt, descriptor.clone(), store.table(), inner.blocks.clone()).await {
+        Ok(sstable) => {
+            crate::large::guarded(&store.table(), &written);
+            let sstable = crate::large::warned(&store.table(), sstable);
+            Ok(Some(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros())))
+        }
+        Err(error) => {
+            // The next attempt writes another.
+            discard(inner, store, descriptor).await;
+            Err(error)
         }
     }
+}
 
-    /// Writes one memtable and puts the SSTable into the set.
-    async fn flush_one(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        flushing: &Rc<Flushing>,
-    ) -> Result<(), FlushError> {
-        assert!(!flushing.done.get(), "a memtable is flushed until it is in an SSTable, and not again");
-        if store.dropped.get() {
-            self.leave_orphan(store, flushing);
-            return Ok(());
-        }
-        // An attempt may have written the file and then failed to log that; writing it again would fill the disk, and
-        // removing it is no way back once the log may have taken the note.
-        let before = flushing.written.borrow().clone();
-        if before.is_none() && flushing.first.is_some() {
-            // An entry may span tables: with a periodic sync a power failure could otherwise keep this table's part, which is
-            // then in the SSTable, and lose the parts of the others with the unsynced end of the log.
-            self.log.sync().await.map_err(|error| FlushError(log_failure(error), Part::Log))?;
-        }
-        let live = match before {
-            Some(live) => Some(live),
-            None => self.write_and_open(store, &flushing.memtable).await.map_err(disk_or_source)?,
-        };
-        *flushing.written.borrow_mut() = live.clone();
-        if let Some(first) = flushing.first {
-            assert!(first < flushing.before, "what is recorded as flushed covers the memtable's first entry");
-            self.rt.buggify("flush: the file is written, its note is not").await;
-            // Before a compaction can see the SSTable: rows that it then purges must not come back from the log.
-            let recorded = self.log.record_flushed(store.id, flushing.before).await;
-            recorded.map_err(|error| FlushError(log_failure(error), Part::Log))?;
-        }
-        self.rt.buggify("flush: the note is written, readers go by the memtable").await;
-        if let Some(live) = live {
-            if self.incremental_backups(store) {
-                crate::links::link_backup(self, &live, &store.dir.join("backups")).await?;
-            }
-            self.index_new(store, std::slice::from_ref(&live)).await;
-            self.cache.next_epoch(store.id);
-            store.counters.flushed(live.sstable.data_len());
-            store.sstables.change(vec![live.clone()], &[]);
-            crate::marks::note(self, store).await;
-            self.merge_into_cache(store, &flushing.memtable, &live).await;
-            self.compactions.check.notify_one();
-        }
-        Ok(())
+/// Removes an SSTable that did not enter the set. Files that cannot be removed repeat rows that the set will hold; the next edit
+/// removes them.
+async fn discard(inner: &Inner, store: &Store, descriptor: Descriptor) {
+    if sstable::remove(inner.rt.disk(), &descriptor).await.is_err() {
+        store.sstables.add_orphan(descriptor);
     }
+}
 
-    fn incremental_backups(&self, store: &Store) -> bool {
-        store
-            .of_table(|table| table.options.incremental_backups)
-            .unwrap_or(self.settings.get().incremental_backups)
+async fn write_sstable(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    memtable: &Memtable,
+) -> Result<Option<Written>, SstableError> {
+    make_dir(inner, store).await?;
+    let table = store.table();
+    let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
+    options.host_id = Some(inner.config.host_id);
+    options.owner = mark_of(&inner.sharding.sharder_of(table.id), inner.rt.shard().0);
+    options.large = inner.settings.get().large;
+    let generation = store.sstables.next_generation(inner.rt.shard().0, inner.rt.shard_count());
+    let encoding = encoding_stats(memtable);
+    let dir = store.dir.clone();
+    let writer = SstableWriter::new(&inner.rt, dir, generation, table.clone(), options, encoding).await;
+    let canaries = *inner.config.canaries;
+    let written = match writer {
+        Ok(writer) => write_memtable(&inner.rt, &table, memtable, writer, canaries).await,
+        Err(error) => Err(error),
+    };
+    if let Ok(written) = &written {
+        let partitions = memtable.partitions() as u64;
+        assert!(written.partitions <= partitions, "a flush writes partitions of its memtable");
     }
-
-    /// Writes a memtable to an SSTable; none when it holds nothing worth a file.
-    async fn write_and_open(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        memtable: &Memtable,
-    ) -> Result<Option<Rc<LiveSstable>>, SstableError> {
-        let Some(written) = self.write_sstable(store, memtable).await? else { return Ok(None) };
-        let descriptor = written.descriptor.clone();
-        match Sstable::open(&self.rt, descriptor.clone(), store.table(), self.blocks.clone()).await {
-            Ok(sstable) => {
-                crate::large::guarded(&store.table(), &written);
-                let sstable = crate::large::warned(&store.table(), sstable);
-                Ok(Some(LiveSstable::new(sstable, &self.trash, self.rt.wall_micros())))
-            }
-            Err(error) => {
-                // The next attempt writes another.
-                self.discard(store, descriptor).await;
-                Err(error)
-            }
-        }
+    let empty = matches!(&written, Ok(written) if written.bounds.is_none());
+    if written.is_err() || empty {
+        discard(inner, store, Descriptor::new(&store.dir, generation)).await;
     }
+    Ok(if empty { None } else { Some(written?) })
+}
 
-    /// Removes an SSTable that did not enter the set. Files that cannot be removed repeat rows that the set will hold; the next edit
-    /// removes them.
-    async fn discard(&self, store: &Store, descriptor: Descriptor) {
-        if sstable::remove(self.rt.disk(), &descriptor).await.is_err() {
-            store.sstables.add_orphan(descriptor);
-        }
+/// Makes a table's directory durable when the first file of this process comes.
+pub(crate) async fn make_dir(inner: &Inner, store: &Store) -> Result<(), rt::DiskError> {
+    if store.sstables.has_dir() {
+        return Ok(());
     }
+    inner.rt.disk().create_dir_durably(&store.dir).await?;
+    store.sstables.dir_is_made();
+    Ok(())
+}
 
-    async fn write_sstable(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        memtable: &Memtable,
-    ) -> Result<Option<Written>, SstableError> {
-        self.make_dir(store).await?;
-        let table = store.table();
-        let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
-        options.host_id = Some(self.config.host_id);
-        options.owner = mark_of(&self.sharding.sharder_of(table.id), self.rt.shard().0);
-        options.large = self.settings.get().large;
-        let generation = store.sstables.next_generation(self.rt.shard().0, self.rt.shard_count());
-        let encoding = encoding_stats(memtable);
-        let dir = store.dir.clone();
-        let writer = SstableWriter::new(&self.rt, dir, generation, table.clone(), options, encoding).await;
-        let canaries = *self.config.canaries;
-        let written = match writer {
-            Ok(writer) => write_memtable(&self.rt, &table, memtable, writer, canaries).await,
-            Err(error) => Err(error),
-        };
-        if let Ok(written) = &written {
-            let partitions = memtable.partitions() as u64;
-            assert!(written.partitions <= partitions, "a flush writes partitions of its memtable");
-        }
-        let empty = matches!(&written, Ok(written) if written.bounds.is_none());
-        if written.is_err() || empty {
-            self.discard(store, Descriptor::new(&store.dir, generation)).await;
-        }
-        Ok(if empty { None } else { Some(written?) })
+/// Gives back segments of the log that no memtable needs.
+pub(crate) async fn release_log(inner: &Inner) {
+    if inner.replaying.get() {
+        // Entries that were not replayed yet are in no memtable, and still needed.
+        return;
     }
+    let needed = inner.stores_in_order().iter().filter_map(|store| store.memtables.first_unflushed()).min();
+    let next = inner.log.next_number();
+    assert!(needed.is_none_or(|needed| needed < next), "memtables hold entries that are in the log");
+    let before = needed.unwrap_or(next);
+    // Segments that cannot be removed now are retried after the next flush.
+    let _ = inner.log.release_before(before).await;
+}
 
-    /// Makes a table's directory durable when the first file of this process comes.
-    pub(crate) async fn make_dir(&self, store: &Store) -> Result<(), rt::DiskError> {
-        if store.sstables.has_dir() {
-            return Ok(());
+/// Watches memory, the log's size and the tables' flush periods, and starts flushes.
+pub(crate) async fn controller(inner: Rc<Inner>) {
+    loop {
+        inner.flushes.check.notified().await;
+        if inner.health.is_stopped() {
+            continue;
         }
-        self.rt.disk().create_dir_durably(&store.dir).await?;
-        store.sstables.dir_is_made();
-        Ok(())
+        if !inner.config.canaries.unlimited_memtables {
+            flush_for_memory(&inner);
+        }
+        flush_for_log(&inner);
     }
+}
 
-    /// Gives back segments of the log that no memtable needs.
-    pub(crate) async fn release_log(&self) {
-        if self.replaying.get() {
-            // Entries that were not replayed yet are in no memtable, and still needed.
+/// Half of the budget is for new writes, the other half for memtables on their way to files: memtables that are
+/// being flushed do not count here, or every write meanwhile would close a memtable of its own.
+fn flush_for_memory(inner: &Rc<Inner>) {
+    let mut stores = inner.stores_in_order();
+    let active = |store: &Rc<Store>| store.memtables.active_bytes();
+    let mut total: usize = stores.iter().map(active).sum();
+    assert!(total <= inner.memory.bytes(), "active memtables are counted in the shard's memory");
+    stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
+    for store in stores {
+        if total <= inner.config.memtable_bytes_max / 2 || inner.flushes.running() >= FLUSHES_MAX {
             return;
         }
-        let needed =
-            self.stores_in_order().iter().filter_map(|store| store.memtables.first_unflushed()).min();
-        let next = self.log.next_number();
-        assert!(needed.is_none_or(|needed| needed < next), "memtables hold entries that are in the log");
-        let before = needed.unwrap_or(next);
-        // Segments that cannot be removed now are retried after the next flush.
-        let _ = self.log.release_before(before).await;
-    }
-
-    /// Watches memory, the log's size and the tables' flush periods, and starts flushes.
-    pub(crate) async fn flush_controller(self: Rc<Self>) {
-        loop {
-            self.flushes.check.notified().await;
-            if self.health.is_stopped() {
-                continue;
-            }
-            if !self.config.canaries.unlimited_memtables {
-                self.flush_for_memory();
-            }
-            self.flush_for_log();
+        let bytes = active(&store);
+        if bytes * 4 < total && inner.flushes.running() > 0 {
+            // The large ones are under way; many small ones would only make small SSTables.
+            return;
         }
+        assert!(bytes <= total, "each memtable is counted once");
+        total -= bytes;
+        start(inner, &store, None);
     }
+}
 
-    /// Half of the budget is for new writes, the other half for memtables on their way to files: memtables that are
-    /// being flushed do not count here, or every write meanwhile would close a memtable of its own.
-    fn flush_for_memory(self: &Rc<Self>) {
-        let mut stores = self.stores_in_order();
-        let active = |store: &Rc<Store>| store.memtables.active_bytes();
-        let mut total: usize = stores.iter().map(active).sum();
-        assert!(total <= self.memory.bytes(), "active memtables are counted in the shard's memory");
-        stores.sort_by_key(|store| std::cmp::Reverse(active(store)));
-        for store in stores {
-            if total <= self.config.memtable_bytes_max / 2 || self.flushes.running() >= FLUSHES_MAX {
-                return;
-            }
-            let bytes = active(&store);
-            if bytes * 4 < total && self.flushes.running() > 0 {
-                // The large ones are under way; many small ones would only make small SSTables.
-                return;
-            }
-            assert!(bytes <= total, "each memtable is counted once");
-            total -= bytes;
-            self.start_flush(&store, None);
+/// The log is over its limit: tables that hold its oldest segment go first.
+fn flush_for_log(inner: &Rc<Inner>) {
+    let Some(before) = inner.log.flush_needed_before() else { return };
+    let mut oldest: Vec<(u64, Rc<Store>)> = inner
+        .stores_in_order()
+        .into_iter()
+        .filter_map(|store| Some((store.memtables.active_first().filter(|first| *first < before)?, store)))
+        .collect();
+    oldest.sort_by_key(|(first, _)| *first);
+    // The end of each of them looks here again.
+    for (_, store) in oldest {
+        if inner.flushes.running() >= FLUSHES_MAX {
+            return;
         }
+        start(inner, &store, None);
     }
+}
 
-    /// The log is over its limit: tables that hold its oldest segment go first.
-    fn flush_for_log(self: &Rc<Self>) {
-        let Some(before) = self.log.flush_needed_before() else { return };
-        let mut oldest: Vec<(u64, Rc<Store>)> = self
-            .stores_in_order()
-            .into_iter()
-            .filter_map(|store| {
-                Some((store.memtables.active_first().filter(|first| *first < before)?, store))
-            })
-            .collect();
-        oldest.sort_by_key(|(first, _)| *first);
-        // The end of each of them looks here again.
-        for (_, store) in oldest {
-            if self.flushes.running() >= FLUSHES_MAX {
-                return;
-            }
-            self.start_flush(&store, None);
-        }
-    }
-
-    /// Flushes tables whose `memtable_flush_period_in_ms` has passed; called about every second.
-    pub(crate) fn flush_by_period(self: &Rc<Self>) {
-        let now = self.rt.now();
-        for store in self.stores_in_order() {
-            let period = store.of_table(|table| table.options.memtable_flush_period_in_ms);
-            let due = period > 0
-                && !store.memtables.active().is_empty()
-                && now - store.memtables.active_since() >= Duration::from_millis(u64::from(period));
-            if due {
-                self.start_flush(&store, None);
-            }
+/// Flushes tables whose `memtable_flush_period_in_ms` has passed; called about every second.
+pub(crate) fn by_period(inner: &Rc<Inner>) {
+    let now = inner.rt.now();
+    for store in inner.stores_in_order() {
+        let period = store.of_table(|table| table.options.memtable_flush_period_in_ms);
+        let due = period > 0
+            && !store.memtables.active().is_empty()
+            && now - store.memtables.active_since() >= Duration::from_millis(u64::from(period));
+        if due {
+            start(inner, &store, None);
         }
     }
 }

@@ -132,81 +132,78 @@ fn cached(
     cache.partition(store.id, key, &slices).map(|partition| (partition, slices))
 }
 
-impl Inner {
-    fn fragment_sources(&self, table: TableId, key: &DecoratedKey) -> Result<Vec<String>, ReadError> {
-        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
-        let mut names: Vec<String> = Vec::new();
-        for (at, memtable) in store.memtables.all().iter().enumerate() {
-            if memtable.contains(key) {
-                names.push(format!("memtable:{at}"));
-            }
+fn sources(inner: &Inner, table: TableId, key: &DecoratedKey) -> Result<Vec<String>, ReadError> {
+    let store = inner.store(table).ok_or(ReadError::UnknownTable(table))?;
+    let mut names: Vec<String> = Vec::new();
+    for (at, memtable) in store.memtables.all().iter().enumerate() {
+        if memtable.contains(key) {
+            names.push(format!("memtable:{at}"));
         }
-        if self.cache.known(table, key).is_some() {
-            names.push(ROW_CACHE.to_owned());
-        }
-        let hashed = HashedKey::new(key);
-        for live in store.set().iter().filter(|live| live.sstable.may_contain_hashed(&hashed)) {
-            names.push(format!("sstable:{}", live.sstable.descriptor().path(Component::Data).display()));
-        }
-        names.sort();
-        Ok(names)
     }
+    if inner.cache.known(table, key).is_some() {
+        names.push(ROW_CACHE.to_owned());
+    }
+    let hashed = HashedKey::new(key);
+    for live in store.set().iter().filter(|live| live.sstable.may_contain_hashed(&hashed)) {
+        names.push(format!("sstable:{}", live.sstable.descriptor().path(Component::Data).display()));
+    }
+    names.sort();
+    Ok(names)
+}
 
-    /// Opens a source; none when it is not there any more.
-    fn open_source(&self, store: &Rc<Store>, read: &FragmentsRead) -> Option<Source> {
-        let range = PartitionRange::single(&read.key);
-        let start = read.after.as_ref().map_or(Bound::bottom(), |place| place.read_from(store));
-        let within = RowRange { start, end: Bound::top() };
-        let slices = Slices::new(vec![within.clone()]);
-        let (kind, id) = read.source.split_once(':').unwrap_or((&read.source, ""));
-        match kind {
-            "memtable" => {
-                let memtables = store.memtables.all();
-                let memtable = memtables.get(id.parse::<usize>().ok()?)?;
-                let source = MemtableSource::new(memtable, &range, &slices, false);
-                Some(Source::Memory(Input::Memtable(source)))
-            }
-            ROW_CACHE => {
-                let (partition, slices) = cached(&self.cache, store, &read.key, &within)?;
-                let source = CachedSource::new(partition, PartitionCursor::default(), &slices, false);
-                Some(Source::Memory(Input::Cached(source)))
-            }
-            "sstable" => {
-                let set = store.set();
-                let is_it = |path: std::path::PathBuf| path.as_os_str() == id;
-                let live = set.iter().find(|live| is_it(live.sstable.descriptor().path(Component::Data)))?;
-                let source =
-                    live.sstable.read(&range, &Rc::new(slices), &Rc::new(ColumnSelection::All), false);
-                Some(Source::Sstable(Box::new(SstableInput::new(source, live.clone(), store.clone(), false))))
-            }
-            _ => None,
+/// Opens a source; none when it is not there any more.
+fn open_source(inner: &Inner, store: &Rc<Store>, read: &FragmentsRead) -> Option<Source> {
+    let range = PartitionRange::single(&read.key);
+    let start = read.after.as_ref().map_or(Bound::bottom(), |place| place.read_from(store));
+    let within = RowRange { start, end: Bound::top() };
+    let slices = Slices::new(vec![within.clone()]);
+    let (kind, id) = read.source.split_once(':').unwrap_or((&read.source, ""));
+    match kind {
+        "memtable" => {
+            let memtables = store.memtables.all();
+            let memtable = memtables.get(id.parse::<usize>().ok()?)?;
+            let source = MemtableSource::new(memtable, &range, &slices, false);
+            Some(Source::Memory(Input::Memtable(source)))
         }
+        ROW_CACHE => {
+            let (partition, slices) = cached(&inner.cache, store, &read.key, &within)?;
+            let source = CachedSource::new(partition, PartitionCursor::default(), &slices, false);
+            Some(Source::Memory(Input::Cached(source)))
+        }
+        "sstable" => {
+            let set = store.set();
+            let is_it = |path: std::path::PathBuf| path.as_os_str() == id;
+            let live = set.iter().find(|live| is_it(live.sstable.descriptor().path(Component::Data)))?;
+            let source = live.sstable.read(&range, &Rc::new(slices), &Rc::new(ColumnSelection::All), false);
+            Some(Source::Sstable(Box::new(SstableInput::new(source, live.clone(), store.clone(), false))))
+        }
+        _ => None,
     }
+}
 
-    async fn read_fragments(&self, read: &FragmentsRead) -> Result<FragmentsPage, ReadError> {
-        let store = self.store(read.table).ok_or(ReadError::UnknownTable(read.table))?;
-        let mut page = FragmentsPage { fragments: Vec::new(), is_last: true };
-        let Some(mut source) = self.open_source(&store, read) else { return Ok(page) };
-        let (mut filled, mut bytes) = (FragmentBuffer::new(), 0);
-        let after = read.after.as_ref().map(FragmentPlace::rank);
-        let table = store.table();
-        while source.fill(&mut filled).await? {
-            for mut fragment in filled.drain(..) {
-                let place = FragmentPlace::of(&fragment);
-                if after.is_some_and(|after| place.rank() <= after) || !fragment.keep_columns(&table) {
-                    continue;
-                }
-                bytes += fragment.memory_size();
-                page.fragments.push(fragment);
+async fn read_page(inner: &Inner, read: &FragmentsRead) -> Result<FragmentsPage, ReadError> {
+    let store = inner.store(read.table).ok_or(ReadError::UnknownTable(read.table))?;
+    let mut page = FragmentsPage { fragments: Vec::new(), is_last: true };
+    let Some(mut source) = open_source(inner, &store, read) else { return Ok(page) };
+    let (mut filled, mut bytes) = (FragmentBuffer::new(), 0);
+    let after = read.after.as_ref().map(FragmentPlace::rank);
+    let table = store.table();
+    while source.fill(&mut filled).await? {
+        for mut fragment in filled.drain(..) {
+            let place = FragmentPlace::of(&fragment);
+            if after.is_some_and(|after| place.rank() <= after) || !fragment.keep_columns(&table) {
+                continue;
             }
-            if bytes >= read.bytes {
-                let ended = matches!(page.fragments.last(), Some(Fragment::PartitionEnd));
-                return Ok(FragmentsPage { is_last: ended, ..page });
-            }
-            self.rt.maybe_yield().await;
+            bytes += fragment.memory_size();
+            page.fragments.push(fragment);
         }
-        Ok(page)
+        if bytes >= read.bytes {
+            let ended = matches!(page.fragments.last(), Some(Fragment::PartitionEnd));
+            return Ok(FragmentsPage { is_last: ended, ..page });
+        }
+        inner.rt.maybe_yield().await;
     }
+    Ok(page)
 }
 
 impl Engine {
@@ -217,7 +214,7 @@ impl Engine {
     /// [`ReadError::UnknownTable`], [`ReadError::Stopped`].
     pub fn fragment_sources(&self, table: TableId, key: &DecoratedKey) -> Result<Vec<String>, ReadError> {
         self.0.admit_read()?;
-        self.0.fragment_sources(table, key)
+        sources(&self.0, table, key)
     }
 
     /// Reads fragments of a partition in one source. A source that is not there any more has none.
@@ -226,7 +223,7 @@ impl Engine {
     /// [`ReadError::UnknownTable`], [`ReadError::Stopped`]; [`ReadError::Source`] when the SSTable is damaged or cannot be read.
     pub async fn read_fragments(&self, read: &FragmentsRead) -> Result<FragmentsPage, ReadError> {
         self.0.admit_read()?;
-        self.0.read_fragments(read).await
+        read_page(&self.0, read).await
     }
 
     /// The keys of at most so many partitions of a range that this shard has anything of, deletions included, in ring order.

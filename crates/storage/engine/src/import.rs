@@ -82,7 +82,7 @@ impl Engine {
         let inner = &self.0;
         let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         let alone = store.edits.import().await?;
-        inner.make_dir(&store).await?;
+        crate::flush::make_dir(inner, &store).await?;
         let folder = store.dir.join(STAGING);
         let disk = inner.rt.disk();
         remove(disk, &folder).await?;

@@ -67,71 +67,69 @@ fn refused(name: &str, error: SearchError) -> ReadError {
     ReadError::Source(format!("index {name}: {error}").into())
 }
 
-impl Inner {
-    /// See [`crate::Read::index`].
-    pub(crate) fn read_index(
-        self: &Rc<Self>,
-        store: &Store,
-        wanted: &Read<'_>,
-        query: &IndexQuery,
-    ) -> Result<IndexReader, ReadError> {
-        if wanted.reversed {
-            return Err(ReadError::Source("the places of an index come in ring order only".into()));
-        }
-        let sources = Sources::of(store, &query.index, wanted.range)?;
-        let search = Search::new(&sources.definition, &query.predicate, wanted.range, wanted.slices)
-            .map_err(|error| refused(&query.index, error))?;
-        Ok(IndexReader {
-            search,
-            sources,
-            table: store.table(),
-            slices: wanted.slices.clone(),
-            inner: self.clone(),
-            open: None,
-            has_ended: false,
-        })
+/// See [`crate::Read::index`].
+pub(crate) fn read(
+    inner: &Rc<Inner>,
+    store: &Store,
+    wanted: &Read<'_>,
+    query: &IndexQuery,
+) -> Result<IndexReader, ReadError> {
+    if wanted.reversed {
+        return Err(ReadError::Source("the places of an index come in ring order only".into()));
     }
+    let sources = Sources::of(store, &query.index, wanted.range)?;
+    let search = Search::new(&sources.definition, &query.predicate, wanted.range, wanted.slices)
+        .map_err(|error| refused(&query.index, error))?;
+    Ok(IndexReader {
+        search,
+        sources,
+        table: store.table(),
+        slices: wanted.slices.clone(),
+        inner: inner.clone(),
+        open: None,
+        has_ended: false,
+    })
+}
 
-    /// See [`crate::Engine::nearest`].
-    pub(crate) async fn nearest(
-        &self,
-        table: TableId,
-        query: &NearestQuery,
-    ) -> Result<Candidates, ReadError> {
-        let store = self.store(table).ok_or(ReadError::UnknownTable(table))?;
-        let all = PartitionRange::all();
-        store.damages.refuse(&all)?;
-        let sources = Sources::of(&store, &query.index, &all)?;
-        let refused = |error| refused(&query.index, error);
-        let mut search = NearestSearch::new(&sources.definition, query).map_err(refused)?;
-        if search.needs_figures() {
-            for memtable in &sources.memtables {
-                search.measure_memory(memtable).await;
-            }
-            for (live, file) in &sources.files {
-                let measured = search.measure_file(file).await;
-                measured.map_err(|error| self.index_broke(live, file, error))?;
-            }
-        }
+/// See [`crate::Engine::nearest`].
+pub(crate) async fn nearest(
+    inner: &Inner,
+    table: TableId,
+    query: &NearestQuery,
+) -> Result<Candidates, ReadError> {
+    let store = inner.store(table).ok_or(ReadError::UnknownTable(table))?;
+    let all = PartitionRange::all();
+    store.damages.refuse(&all)?;
+    let sources = Sources::of(&store, &query.index, &all)?;
+    let refused = |error| refused(&query.index, error);
+    let mut search = NearestSearch::new(&sources.definition, query).map_err(refused)?;
+    if search.needs_figures() {
         for memtable in &sources.memtables {
-            search.ask_memory(memtable).await;
+            search.measure_memory(memtable).await;
         }
         for (live, file) in &sources.files {
-            search.ask_file(file).await.map_err(|error| self.index_broke(live, file, error))?;
+            let measured = search.measure_file(file).await;
+            measured.map_err(|error| index_broke(inner, live, file, error))?;
         }
-        search.finish(&store.table()).map_err(refused)
     }
+    for memtable in &sources.memtables {
+        search.ask_memory(memtable).await;
+    }
+    for (live, file) in &sources.files {
+        search.ask_file(file).await.map_err(|error| index_broke(inner, live, file, error))?;
+    }
+    search.finish(&store.table()).map_err(refused)
+}
 
-    /// The error of a search that an index file has failed.
-    fn index_broke(&self, live: &LiveSstable, file: &Rc<IndexFile>, error: IndexFileError) -> ReadError {
-        match error {
-            IndexFileError::Disk(error) => ReadError::Source(Box::new(error)),
-            IndexFileError::Unusable { .. } => {
-                tracing::error!("{error}; it is made again, and queries of the index fail meanwhile");
-                live.drop_index(file);
-                self.index_check.notify_one();
-                ReadError::IndexUnavailable(file.definition().name.clone())
-            }
+/// The error of a search that an index file has failed.
+fn index_broke(inner: &Inner, live: &LiveSstable, file: &Rc<IndexFile>, error: IndexFileError) -> ReadError {
+    match error {
+        IndexFileError::Disk(error) => ReadError::Source(Box::new(error)),
+        IndexFileError::Unusable { .. } => {
+            tracing::error!("{error}; it is made again, and queries of the index fail meanwhile");
+            live.drop_index(file);
+            inner.index_check.notify_one();
+            ReadError::IndexUnavailable(file.definition().name.clone())
         }
     }
 }
@@ -151,7 +149,7 @@ impl IndexReader {
             }
             for (live, file) in &self.sources.files {
                 let asked = self.search.ask_file(file).await;
-                asked.map_err(|error| self.inner.index_broke(live, file, error))?;
+                asked.map_err(|error| index_broke(&self.inner, live, file, error))?;
             }
             let taken = self.search.take(&self.table);
             let (places, is_more) = taken.map_err(|error| refused(&self.sources.definition.name, error))?;

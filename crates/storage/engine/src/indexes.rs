@@ -21,13 +21,11 @@ use crate::store::Store;
 
 /// The folder of index files in a table's directory.
 const FOLDER: &str = "indexes";
-/// Of so many data bytes on, building an index is worth a line of the log.
-const BYTES_WORTH_A_LINE: u64 = 64 << 20;
 /// Between two looks at whether an index is built anew.
 const REBUILD_PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of one index of one SSTable.
-fn path(dir: &Path, descriptor: &Descriptor, definition: &Definition) -> Option<PathBuf> {
+pub(crate) fn path(dir: &Path, descriptor: &Descriptor, definition: &Definition) -> Option<PathBuf> {
     match descriptor.generation {
         Generation::Number(number) => {
             Some(dir.join(FOLDER).join(format!("{number}-{:016x}.db", definition.fingerprint())))
@@ -81,243 +79,145 @@ impl Store {
     }
 }
 
-impl Inner {
-    /// Makes these indexes of a table anew, or all; queries of them fail until that is done.
-    pub(crate) async fn rebuild_indexes(
-        &self,
-        store: &Store,
-        names: &[String],
-    ) -> Result<(), MaintenanceError> {
-        let definitions = store.memtables.definitions();
-        let is_named = |definition: &Definition| names.is_empty() || names.contains(&definition.name);
-        if let Some(unknown) = names.iter().find(|name| !definitions.iter().any(|it| it.name == **name)) {
-            return Err(MaintenanceError::UnknownIndex(unknown.clone()));
-        }
-        for live in store.set().iter() {
-            let files = live.indexes.borrow().clone();
-            for file in files.iter().filter(|file| is_named(file.definition())) {
-                live.drop_index(file);
-                if let Some(path) = path(&store.dir, live.sstable.descriptor(), file.definition()) {
-                    // What cannot be removed is replaced.
-                    let _ = self.rt.disk().remove(path).await;
-                }
-            }
-        }
-        loop {
-            let definitions = store.memtables.definitions();
-            if definitions.iter().filter(|it| is_named(it)).all(|it| store.has_index(it)) {
-                return Ok(());
-            }
-            if store.dropped.get() {
-                return Err(MaintenanceError::UnknownTable(store.id));
-            }
-            if self.health.is_stopped() {
-                return Err(MaintenanceError::Stopped);
-            }
-            self.index_check.notify_one();
-            self.rt.sleep(REBUILD_PAUSE).await;
-        }
+/// Makes these indexes of a table anew, or all; queries of them fail until that is done.
+pub(crate) async fn rebuild(inner: &Inner, store: &Store, names: &[String]) -> Result<(), MaintenanceError> {
+    let definitions = store.memtables.definitions();
+    let is_named = |definition: &Definition| names.is_empty() || names.contains(&definition.name);
+    if let Some(unknown) = names.iter().find(|name| !definitions.iter().any(|it| it.name == **name)) {
+        return Err(MaintenanceError::UnknownIndex(unknown.clone()));
     }
-
-    /// Indexes SSTables that are about to enter the set. Failures are left to the builder: rows are not to wait for their indexes.
-    pub(crate) async fn index_new(&self, store: &Store, added: &[Rc<LiveSstable>]) {
-        for definition in store.memtables.definitions().iter() {
-            for live in added {
-                if store.dropped.get() {
-                    return;
-                }
-                if let Err(error) = self.build_index(store, live, definition).await {
-                    self.index_failed(store, definition, &error);
-                }
-            }
-        }
-    }
-
-    /// Opens the index files of an SSTable that was there at the start.
-    pub(crate) async fn open_indexes(&self, store: &Store, live: &LiveSstable) {
-        for definition in store.memtables.definitions().iter() {
-            let descriptor = live.sstable.descriptor();
-            let Some(path) = path(&store.dir, descriptor, definition) else { continue };
-            let Ok(identity) = self.identity(live).await else { continue };
-            match IndexFile::open(self.rt.disk(), path, identity, definition.clone()).await {
-                Ok(file) => live.add_index(file),
-                Err(IndexFileError::Disk(error)) if error.is_not_found() => {}
-                Err(error) => tracing::warn!("{error}; it is made again"),
-            }
-        }
-    }
-
-    /// Removes index files of SSTables that are not there any more, of this shard's generations.
-    pub(crate) async fn remove_orphaned_indexes(&self, store: &Store) -> Result<(), DiskError> {
-        let (disk, folder) = (self.rt.disk(), store.dir.join(FOLDER));
-        if !disk.exists(&folder).await? {
-            return Ok(());
-        }
-        let (shard, count) = (u64::from(self.rt.shard().0), u64::from(self.rt.shard_count()));
-        let set = store.set();
-        let definitions = store.memtables.definitions();
-        let wanted: Vec<PathBuf> = set
-            .iter()
-            .flat_map(|live| definitions.iter().map(move |definition| (live, definition)))
-            .filter_map(|(live, definition)| path(&store.dir, live.sstable.descriptor(), definition))
-            .collect();
-        for entry in disk.list(&folder).await? {
-            let is_own = generation_of(&entry.name).is_some_and(|generation| generation % count == shard);
-            let path = folder.join(&entry.name);
-            if is_own && !wanted.contains(&path) {
-                disk.remove(&path).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn identity(&self, live: &LiveSstable) -> Result<SstableIdentity, SstableError> {
-        let digest = live.sstable.descriptor().path(Component::Digest);
-        let checksum = sstable::verify::read_digest(&self.rt, digest).await?.unwrap_or(0);
-        Ok(SstableIdentity { len: live.sstable.data_len(), checksum })
-    }
-
-    async fn build_index(
-        &self,
-        store: &Store,
-        live: &Rc<LiveSstable>,
-        definition: &Arc<Definition>,
-    ) -> Result<(), SstableError> {
-        if live.index(definition).is_some() {
-            return Ok(());
-        }
-        let Some(path) = path(&store.dir, live.sstable.descriptor(), definition) else { return Ok(()) };
-        let disk = self.rt.disk();
-        disk.create_dir_durably(store.dir.join(FOLDER)).await?;
-        let identity = self.identity(live).await?;
-        let of = (store.table(), definition.clone());
-        let mut builder = IndexBuilder::create(disk, path.clone(), identity, of).await?;
-        let mut source = live.sstable.scan(&PartitionRange::all());
-        let (mut fragments, mut rows) = (FragmentBuffer::new(), 0_u64);
-        while source.fill_next(&mut fragments).await? {
-            while let Some(fragment) = fragments.pop_front() {
-                if self.config.canaries.lost_places && matches!(&fragment, Fragment::Row(_)) {
-                    rows += 1;
-                    if rows % 4 == 1 {
-                        continue;
-                    }
-                }
-                builder.push(fragment).await?;
-            }
-            if store.dropped.get() {
-                return Ok(());
-            }
-        }
-        builder.finish().await?;
-        self.rt.buggify("index: its file is written, nobody goes by it").await;
-        match IndexFile::open(disk, path, identity, definition.clone()).await {
-            Ok(file) => live.add_index(file),
-            Err(IndexFileError::Disk(error)) => return Err(error.into()),
-            Err(error) => tracing::error!("{error}, although it was just written; it is made again"),
-        }
-        Ok(())
-    }
-
-    fn index_failed(&self, store: &Store, definition: &Definition, error: &SstableError) {
-        if store.dropped.get() || store.indexes_failing.replace(true) {
-            return;
-        }
-        let table = store.table().full_name();
-        tracing::error!(
-            "index {} of table {table} cannot be built, and is tried again every second: {error}",
-            definition.name
-        );
-    }
-
-    /// Makes indexes that are missing; told when the schema changed, and looks from time to time.
-    pub(crate) async fn index_builder(self: Rc<Self>) {
-        loop {
-            self.index_check.notified().await;
-            for store in self.stores_in_order() {
-                if self.health.is_stopped() {
-                    break;
-                }
-                self.build_missing(&store).await;
-            }
-        }
-    }
-
-    async fn build_missing(self: &Rc<Self>, store: &Rc<Store>) {
-        let definitions = store.memtables.definitions();
-        for live in store.set().iter() {
-            self.forget_indexes(store, live, &definitions).await;
-        }
-        if definitions.is_empty() {
-            return;
-        }
-        if store.memtables.lacks_index() {
-            // Its rows are indexed in the SSTable that they come to be in.
-            self.start_flush(store, None);
-        }
-        let mut has_failed = false;
-        for definition in definitions.iter() {
-            let lacking: Vec<Rc<LiveSstable>> = store
-                .set()
-                .iter()
-                .filter(|live| !live.suspect.get() && live.index(definition).is_none())
-                .cloned()
-                .collect();
-            let bytes: u64 = lacking.iter().map(|live| live.sstable.data_len()).sum();
-            let (name, table) = (&definition.name, store.table().full_name());
-            let is_long = bytes >= BYTES_WORTH_A_LINE;
-            let begun = self.rt.now();
-            let mut done = 0;
-            for (at, live) in lacking.iter().enumerate() {
-                if store.dropped.get() || self.health.is_stopped() {
-                    return;
-                }
-                if is_long {
-                    let eta = match done {
-                        0 => String::new(),
-                        done => {
-                            let took = (self.rt.now() - begun).as_secs_f64();
-                            format!(", {:.0} s left", took / done as f64 * (bytes - done) as f64)
-                        }
-                    };
-                    tracing::info!(
-                        "building index {name} of {table}: SSTable {} of {}, {} of {} MiB{eta}",
-                        at + 1,
-                        lacking.len(),
-                        done >> 20,
-                        bytes >> 20
-                    );
-                }
-                if let Err(error) = self.build_index(store, live, definition).await {
-                    self.index_failed(store, definition, &error);
-                    has_failed = true;
-                }
-                done += live.sstable.data_len();
-                assert!(done <= bytes, "no more is indexed than lacked the index");
-            }
-            if is_long {
-                tracing::info!("index {name} of {table} is built on this shard");
-            }
-        }
-        if !has_failed {
-            store.indexes_failing.set(false);
-        }
-    }
-
-    /// Removes the files of indexes that were dropped.
-    async fn forget_indexes(&self, store: &Store, live: &LiveSstable, definitions: &[Arc<Definition>]) {
-        let gone: Vec<Rc<IndexFile>> = live
-            .indexes
-            .borrow()
-            .iter()
-            .filter(|file| !definitions.contains(file.definition()))
-            .cloned()
-            .collect();
-        for file in gone {
-            live.drop_index(&file);
+    for live in store.set().iter() {
+        let files = live.indexes.borrow().clone();
+        for file in files.iter().filter(|file| is_named(file.definition())) {
+            live.drop_index(file);
             if let Some(path) = path(&store.dir, live.sstable.descriptor(), file.definition()) {
-                // Files that cannot be removed now are removed by the next start.
-                let _ = self.rt.disk().remove(&path).await;
+                // A file that cannot be removed is replaced.
+                let _ = inner.rt.disk().remove(path).await;
             }
         }
     }
+    loop {
+        let definitions = store.memtables.definitions();
+        if definitions.iter().filter(|it| is_named(it)).all(|it| store.has_index(it)) {
+            return Ok(());
+        }
+        if store.dropped.get() {
+            return Err(MaintenanceError::UnknownTable(store.id));
+        }
+        if inner.health.is_stopped() {
+            return Err(MaintenanceError::Stopped);
+        }
+        inner.index_check.notify_one();
+        inner.rt.sleep(REBUILD_PAUSE).await;
+    }
+}
+
+/// Indexes SSTables that are about to enter the set. Failures are left to the builder: rows are not to wait for their indexes.
+pub(crate) async fn build_new(inner: &Inner, store: &Store, added: &[Rc<LiveSstable>]) {
+    for definition in store.memtables.definitions().iter() {
+        for live in added {
+            if store.dropped.get() {
+                return;
+            }
+            if let Err(error) = build_index(inner, store, live, definition).await {
+                index_failed(store, definition, &error);
+            }
+        }
+    }
+}
+
+/// Opens the index files of an SSTable that was there at the start.
+pub(crate) async fn open(inner: &Inner, store: &Store, live: &LiveSstable) {
+    for definition in store.memtables.definitions().iter() {
+        let descriptor = live.sstable.descriptor();
+        let Some(path) = path(&store.dir, descriptor, definition) else { continue };
+        let Ok(identity) = identity(inner, live).await else { continue };
+        match IndexFile::open(inner.rt.disk(), path, identity, definition.clone()).await {
+            Ok(file) => live.add_index(file),
+            Err(IndexFileError::Disk(error)) if error.is_not_found() => {}
+            Err(error) => tracing::warn!("{error}; it is made again"),
+        }
+    }
+}
+
+/// Removes index files of SSTables that are not there any more, of this shard's generations.
+pub(crate) async fn remove_orphans(inner: &Inner, store: &Store) -> Result<(), DiskError> {
+    let (disk, folder) = (inner.rt.disk(), store.dir.join(FOLDER));
+    if !disk.exists(&folder).await? {
+        return Ok(());
+    }
+    let (shard, count) = (u64::from(inner.rt.shard().0), u64::from(inner.rt.shard_count()));
+    let set = store.set();
+    let definitions = store.memtables.definitions();
+    let wanted: Vec<PathBuf> = set
+        .iter()
+        .flat_map(|live| definitions.iter().map(move |definition| (live, definition)))
+        .filter_map(|(live, definition)| path(&store.dir, live.sstable.descriptor(), definition))
+        .collect();
+    for entry in disk.list(&folder).await? {
+        let is_own = generation_of(&entry.name).is_some_and(|generation| generation % count == shard);
+        let path = folder.join(&entry.name);
+        if is_own && !wanted.contains(&path) {
+            disk.remove(&path).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn identity(inner: &Inner, live: &LiveSstable) -> Result<SstableIdentity, SstableError> {
+    let digest = live.sstable.descriptor().path(Component::Digest);
+    let checksum = sstable::verify::read_digest(&inner.rt, digest).await?.unwrap_or(0);
+    Ok(SstableIdentity { len: live.sstable.data_len(), checksum })
+}
+
+pub(crate) async fn build_index(
+    inner: &Inner,
+    store: &Store,
+    live: &Rc<LiveSstable>,
+    definition: &Arc<Definition>,
+) -> Result<(), SstableError> {
+    if live.index(definition).is_some() {
+        return Ok(());
+    }
+    let Some(path) = path(&store.dir, live.sstable.descriptor(), definition) else { return Ok(()) };
+    let disk = inner.rt.disk();
+    disk.create_dir_durably(store.dir.join(FOLDER)).await?;
+    let identity = identity(inner, live).await?;
+    let of = (store.table(), definition.clone());
+    let mut builder = IndexBuilder::create(disk, path.clone(), identity, of).await?;
+    let mut source = live.sstable.scan(&PartitionRange::all());
+    let (mut fragments, mut rows) = (FragmentBuffer::new(), 0_u64);
+    while source.fill_next(&mut fragments).await? {
+        while let Some(fragment) = fragments.pop_front() {
+            if inner.config.canaries.lost_places && matches!(&fragment, Fragment::Row(_)) {
+                rows += 1;
+                if rows % 4 == 1 {
+                    continue;
+                }
+            }
+            builder.push(fragment).await?;
+        }
+        if store.dropped.get() {
+            return Ok(());
+        }
+    }
+    builder.finish().await?;
+    inner.rt.buggify("index: its file is written, nobody goes by it").await;
+    match IndexFile::open(disk, path, identity, definition.clone()).await {
+        Ok(file) => live.add_index(file),
+        Err(IndexFileError::Disk(error)) => return Err(error.into()),
+        Err(error) => tracing::error!("{error}, although it was just written; it is made again"),
+    }
+    Ok(())
+}
+
+pub(crate) fn index_failed(store: &Store, definition: &Definition, error: &SstableError) {
+    if store.dropped.get() || store.indexes_failing.replace(true) {
+        return;
+    }
+    let table = store.table().full_name();
+    tracing::error!(
+        "index {} of table {table} cannot be built, and is tried again every second: {error}",
+        definition.name
+    );
 }

@@ -21,60 +21,15 @@ use rt::{Disk, DiskError};
 use stdx::vint::{read_unsigned, write_unsigned};
 use stdx::{Reader, ShortRead};
 
+use crate::OpenError;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::sstables::SstableSet;
 use crate::store::Store;
-use crate::watermark::{Marked, RepairedWatermark, is_covered};
-use crate::{MaintenanceError, OpenError};
 
 const VERSION: u8 = 1;
 const FILE_PREFIX: &str = "marks-";
 const FILE_LEN_MAX: usize = 64 << 20;
-
-/// See [`crate::Engine::take_mark`].
-pub(crate) async fn take(
-    inner: &Rc<Inner>,
-    store: &Rc<Store>,
-    flush: bool,
-) -> Result<Marked, MaintenanceError> {
-    inner.salvage_all(store).await?;
-    if flush {
-        inner.flush(store).await?;
-    }
-    store.damages.refuse_any()?;
-    let _no_truncation = store.edits.one().await?;
-    if store.dropped.get() {
-        return Err(MaintenanceError::UnknownTable(store.id));
-    }
-    inner.make_dir(store).await?;
-    let marks = &store.marks;
-    if marks.epoch() == 0 {
-        marks.begin(inner.rt.random_u64().max(1));
-    }
-    let set = store.set();
-    if marks.last() == 0 || set.iter().any(|live| live.covered_by.get() == 0) {
-        let number = marks.next();
-        let uncovered = set.iter().filter(|live| live.covered_by.get() == 0);
-        uncovered.for_each(|live| live.cover(number));
-    }
-    let mark = RepairedWatermark { epoch: marks.epoch(), number: marks.last() };
-    assert!(
-        set.iter().all(|live| is_covered(live.covered_by.get(), mark.number)),
-        "a mark covers every SSTable of its moment"
-    );
-    let mut bytes = BTreeMap::new();
-    for live in set.iter() {
-        *bytes.entry(live.covered_by.get()).or_insert(0) += live.sstable.data_len();
-    }
-    // On disk before anybody builds on it.
-    write(inner, store).await?;
-    if !marks.knows(mark) {
-        return Err(MaintenanceError::Cancelled);
-    }
-    inner.note_salvaged(store, mark);
-    Ok(Marked { mark, bytes })
-}
 
 /// Takes down that the set has changed.
 pub(crate) async fn note(inner: &Inner, store: &Store) {
@@ -108,7 +63,7 @@ fn file_name(inner: &Inner) -> String {
     format!("{FILE_PREFIX}{}-{}", inner.rt.shard().0, inner.rt.shard_count())
 }
 
-async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
+pub(crate) async fn write(inner: &Inner, store: &Store) -> Result<(), DiskError> {
     let _one = store.marks.writing().await;
     let noted = Noted::of(store);
     // It may have ended while another was writing.

@@ -75,10 +75,10 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     if is_damaged {
         // The next start reads no further than to the damage: segments behind it must not have to be read again.
         for store in inner.stores_in_order() {
-            inner.flush(&store).await.map_err(open_error)?;
+            crate::flush::flush(&inner, &store).await.map_err(open_error)?;
         }
     }
-    inner.release_log().await;
+    crate::flush::release_log(&inner).await;
     let bytes: usize = inner.stores_in_order().iter().map(|store| store.memtables.bytes()).sum();
     assert_eq!(inner.memory.bytes(), bytes, "the memory of a shard is that of its memtables");
     start_tasks(&inner);
@@ -97,7 +97,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
     let truncated =
         crate::truncation_record::read(disk, &store.dir, &taken, (inner.rt.shard().0, count)).await?;
     store.truncated.set(truncated.here);
-    inner.note_truncation(truncated.anywhere);
+    crate::truncation::note(inner, truncated.anywhere);
     assert!(truncated.here <= truncated.anywhere, "a shard is one of those that truncated");
     let mut found = Vec::new();
     for descriptor in sstable::list_complete(disk, &store.dir).await? {
@@ -112,7 +112,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
                     );
                 }
                 let live = LiveSstable::new(sstable, &inner.trash, 0);
-                inner.open_indexes(store, &live).await;
+                crate::indexes::open(inner, store, &live).await;
                 found.push(live);
             }
             Err(SstableError::Disk(error)) => return Err(error.into()),
@@ -130,7 +130,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
         inner.counters.ids.forget(&inner.rt).await?;
     }
     store.sstables.change(found, &[]);
-    inner.remove_orphaned_indexes(store).await?;
+    crate::indexes::remove_orphans(inner, store).await?;
     crate::marks::open(inner, store, &store.set()).await
 }
 
@@ -153,7 +153,7 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
             // written when there is space. The same goes for other things that have run out.
             if inner.memory.is_half_full() && !inner.flushes.is_short() {
                 for store in inner.stores_in_order() {
-                    match inner.flush_before(&store, Some(number + 1)).await {
+                    match crate::flush::flush_before(inner, &store, Some(number + 1)).await {
                         Err(_) if inner.flushes.is_short() => break,
                         flushed => flushed.map_err(open_error)?,
                     }
@@ -210,7 +210,7 @@ fn start_tasks(inner: &Rc<Inner>) {
         async move {
             loop {
                 inner.rt.sleep(TICK).await;
-                inner.flush_by_period();
+                crate::flush::by_period(&inner);
                 inner.flushes.check.notify_one();
                 inner.compactions.check.notify_one();
                 inner.index_check.notify_one();
@@ -227,9 +227,9 @@ fn start_tasks(inner: &Rc<Inner>) {
             }
         }
     };
-    inner.keep_task(rt.spawn(Group::Flush, inner.clone().flush_controller()));
-    inner.keep_task(rt.spawn(Group::Compaction, inner.clone().compaction_controller()));
-    inner.keep_task(rt.spawn(Group::Maintenance, inner.clone().index_builder()));
+    inner.keep_task(rt.spawn(Group::Flush, crate::flush::controller(inner.clone())));
+    inner.keep_task(rt.spawn(Group::Compaction, crate::compact::controller(inner.clone())));
+    inner.keep_task(rt.spawn(Group::Maintenance, crate::index_builder::builder(inner.clone())));
     inner.keep_task(rt.spawn(Group::Maintenance, ticking));
     inner.keep_task(rt.spawn(Group::Maintenance, sweeping));
 }

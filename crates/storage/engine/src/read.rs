@@ -25,7 +25,7 @@ impl Inner {
         let store = self.store(wanted.table).ok_or(ReadError::UnknownTable(wanted.table))?;
         store.damages.refuse(range)?;
         if let Some(query) = wanted.index {
-            return self.read_index(&store, wanted, query).map(EngineReader::of_index);
+            return crate::index_reader::read(self, &store, wanted, query).map(EngineReader::of_index);
         }
         if let ReadScope::Above(mark) = wanted.scope {
             return match store.marks.knows(mark) {

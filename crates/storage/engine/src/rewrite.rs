@@ -1,7 +1,7 @@
 //! The SSTables of a table written anew one by one, at the request of an operator or of the node: cleanup, garbage collection, upgrade,
 //! scrub; and their verification, which writes nothing.
 //!
-//! Each SSTable is replaced by an edit of its own: what was done stays done when the rest fails or is stopped.
+//! Each SSTable is replaced by an edit of its own, which stays when the rest fails or is stopped.
 
 use std::rc::Rc;
 
@@ -118,7 +118,7 @@ pub(crate) async fn cleanup(
 ) -> Result<u64, MaintenanceError> {
     // Rows salvaged from a damaged SSTable are in the flushed memtables, or come later.
     let _no_salvage = store.edits.salvage().await?;
-    inner.flush(store).await?;
+    crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     let operation = inner.compactions.operation(TaskKind::Cleanup, store.table());
     store.edits.stop_minor();
@@ -175,7 +175,7 @@ async fn write_anew(
     let level = live.sstable.level();
     let choice =
         Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max: None, shards: 1 };
-    let (inputs, _room) = inner.make_room(store, &[live], None).await?;
+    let (inputs, _room) = crate::compact::make_room(inner, store, &[live], None).await?;
     assert_eq!(inputs.len(), 1, "SSTables are rewritten one at a time");
     match compact(inner, store, inputs, &choice, kind).await {
         Ok(()) => Ok(true),
@@ -194,7 +194,7 @@ async fn rewrite(
     how: Rewrite,
 ) -> Result<RewriteReport, MaintenanceError> {
     let salvage = store.edits.salvage().await?;
-    inner.flush(store).await?;
+    crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     let operation = inner.compactions.operation(how.kind(), store.table());
     store.edits.stop_minor();
@@ -289,7 +289,7 @@ async fn scrub_damaged(
     }
     // A repair may have salvaged it, and waits for the other replicas.
     if live.salvaged.borrow().is_none() {
-        let lost = inner.salvage(store, &live.sstable, begun).await?;
+        let lost = crate::salvage::salvage(inner, store, &live.sstable, begun).await?;
         *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: RepairedWatermark::default() });
     }
     drop(held);
@@ -298,7 +298,7 @@ async fn scrub_damaged(
     let name = live.sstable.descriptor().to_string();
     let lost: Vec<Lost> =
         live.salvaged.borrow().iter().flat_map(|salvaged| &salvaged.lost).copied().collect();
-    inner.set_aside(store, live.clone()).await?;
+    crate::salvage::set_aside(inner, store, live.clone()).await?;
     report.set_aside += 1;
     if lost.is_empty() {
         report.note(format!("{name} was damaged, and all of its partitions could be read"));
@@ -318,7 +318,7 @@ async fn scrub_damaged(
 }
 
 async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, MaintenanceError> {
-    inner.flush(store).await?;
+    crate::flush::flush(inner, store).await?;
     let operation = inner.compactions.operation(TaskKind::Verification, store.table());
     let mut report = RewriteReport::default();
     for problem in store.damages.reasons() {
@@ -331,7 +331,7 @@ async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, M
         if inner.health.is_stopped() {
             return Err(MaintenanceError::Stopped);
         }
-        let task = inner.compactions.show(inner.unique_id(), &operation, 1);
+        let task = inner.compactions.show(crate::commit::unique_id(inner), &operation, 1);
         let bytes = live.sstable.uncompressed_len();
         task.progress.bytes_total.set(bytes);
         inner.compactions.throttle.take(&inner.rt, live.sstable.data_len()).await;

@@ -37,189 +37,177 @@ const UPDATE_PART: u64 = 8;
 /// So many lost spans of tokens are named in the log.
 const LOST_SHOWN_MAX: usize = 16;
 
-impl Inner {
-    /// Salvages the damaged SSTables of a table for the repair that begins.
-    pub(crate) async fn salvage_all(self: &Rc<Self>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
-        if !store.set().iter().any(|live| live.suspect.get()) {
-            return Ok(());
-        }
-        let _one = store.edits.salvage().await?;
-        let due: Vec<Rc<LiveSstable>> =
-            store.set().iter().filter(|live| store.is_to_salvage(live)).cloned().collect();
-        if !due.is_empty() {
-            // Deletions that hide older rows are looked for in SSTables.
-            self.flush(store).await?;
-        }
-        for live in due {
-            // Neither a truncation nor a cleanup comes between, and a truncation removes rows that were rewritten before it.
-            let begun = store.edits.now();
-            let held = (store.edits.without_truncation().await?, store.edits.one().await?);
-            if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
-                continue;
-            }
-            assert!(live.salvaged.borrow().is_none(), "an SSTable is salvaged once");
-            let lost = self.salvage(store, &live.sstable, begun).await?;
-            assert!(
-                lost.is_sorted_by(|one, next| one.span.1 <= next.span.0),
-                "lost spans are disjoint and in ring order"
-            );
-            drop(held);
-            tracing::warn!(
-                "salvaged the damaged SSTable {} of {}: its readable part was rewritten; {} partitions or token ranges are lost, {:?}",
-                live.sstable.descriptor(),
-                store.table().full_name(),
-                lost.len(),
-                lost.iter().take(LOST_SHOWN_MAX).map(|lost| lost.span).collect::<Vec<_>>()
-            );
-            // Rows of an earlier repair must be compared again.
-            crate::marks::forget(self, store).await?;
-            *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: RepairedWatermark::default() });
-        }
-        for live in store.set().iter().filter(|live| live.salvaged.borrow().is_some()) {
-            if self.may_revive(store, live) {
-                live.salvaged.take();
-                live.is_beyond_repair.set(true);
-                tracing::error!(
-                    "the damaged SSTable {} of {} cannot be repaired from the replicas: it may have held deletions past their grace, which other \
-                     replicas have purged, and an older SSTable here may hold the rows that they deleted; \
-                     docs/operations/damage.md says what to do",
-                    live.sstable.descriptor(),
-                    store.table().full_name()
-                );
-            }
-        }
-        Ok(())
+/// Salvages the damaged SSTables of a table for the repair that begins.
+pub(crate) async fn salvage_all(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+    if !store.set().iter().any(|live| live.suspect.get()) {
+        return Ok(());
     }
-
-    /// Whether the lost part of an SSTable may have held a deletion that other replicas have purged, and that hides older rows here.
-    fn may_revive(&self, store: &Store, live: &LiveSstable) -> bool {
-        let (salvaged, rule) = (live.salvaged.borrow(), store.purge_rule(self.now_seconds()));
-        let purged = |(after, upto)| live.sstable.min_local_deletion() < rule.gc_before_of(after, upto);
-        let lost = salvaged.iter().flat_map(|salvaged| &salvaged.lost);
-        lost.into_iter().any(|lost| lost.may_hide && purged(lost.span))
+    let _one = store.edits.salvage().await?;
+    let due: Vec<Rc<LiveSstable>> =
+        store.set().iter().filter(|live| store.is_to_salvage(live)).cloned().collect();
+    if !due.is_empty() {
+        // Deletions that hide older rows are looked for in SSTables.
+        crate::flush::flush(inner, store).await?;
     }
-
-    /// Writes the readable rows of an SSTable to memtables; returns the lost tokens.
-    pub(crate) async fn salvage(
-        self: &Rc<Self>,
-        store: &Store,
-        sstable: &Rc<Sstable>,
-        begun: Moment,
-    ) -> Result<Vec<Lost>, MaintenanceError> {
-        let mut tokens = sstable.tokens();
-        let is_older = |other: &&Rc<LiveSstable>| {
-            !Rc::ptr_eq(&other.sstable, sstable) && other.sstable.min_timestamp() <= sstable.max_timestamp()
-        };
-        let (slices, columns) = (Rc::new(Slices::all()), Rc::new(ColumnSelection::All));
-        let older: Vec<Rc<LiveSstable>> = store.set().iter().filter(is_older).cloned().collect();
-        let (mut lost, mut done) = (Vec::new(), sstable.first().token.saturating_sub(1));
-        loop {
-            let range = PartitionRange { start: RingPosition::AfterToken(done), ..PartitionRange::all() };
-            match self.copy(store, sstable.scan(&range), begun).await? {
-                Copied::All => return Ok(lost),
-                Copied::Upto(token) => done = token.map_or(done, |token| token.max(done)),
-            }
-            // One partition after the other up to the one that cannot be read: a scan reads far ahead.
-            loop {
-                let Some(key) = key_after(&mut tokens, done).await? else {
-                    // The index ends here, or is damaged, too.
-                    let last = sstable.last().token;
-                    let overlaps = |other: &Sstable| other.first().token <= last && done < other.last().token;
-                    let may_hide = older.iter().any(|live| overlaps(&live.sstable));
-                    lost.extend((done < last).then_some(Lost { span: (done, last), may_hide }));
-                    return Ok(lost);
-                };
-                let token = key.token;
-                assert!(token > done, "a salvage does not go back");
-                let source = sstable.read(&PartitionRange::single(&key), &slices, &columns, false);
-                let is_read = matches!(self.copy(store, source, begun).await?, Copied::All);
-                done = token;
-                if !is_read {
-                    let may_hide = older.iter().any(|live| live.sstable.may_contain(&key));
-                    lost.push(Lost { span: (token.saturating_sub(1), token), may_hide });
-                    break;
-                }
-            }
+    for live in due {
+        // Neither a truncation nor a cleanup comes between, and a truncation removes rows that were rewritten before it.
+        let begun = store.edits.now();
+        let held = (store.edits.without_truncation().await?, store.edits.one().await?);
+        if !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
+            continue;
         }
-    }
-
-    /// Writes the rows of a source to memtables.
-    async fn copy(
-        self: &Rc<Self>,
-        store: &Store,
-        mut source: SstableSource,
-        begun: Moment,
-    ) -> Result<Copied, MaintenanceError> {
-        let mut writer = Salvage::new(self, store.table());
-        let mut fragments = FragmentBuffer::new();
-        loop {
-            // Rows read before the damage count, too.
-            let more = match source.fill_next(&mut fragments).await {
-                Err(SstableError::Disk(error)) => return Err(error.into()),
-                read => read,
-            };
-            while let Some(fragment) = fragments.pop_front() {
-                match writer.take(fragment).await {
-                    Err(WriteError::MutationTooLarge { .. }) => return Ok(Copied::Upto(writer.done)),
-                    Err(WriteError::Stopped) => return Err(MaintenanceError::Stopped),
-                    taken => taken.map_err(|error| MaintenanceError::Source(Box::new(error)))?,
-                }
-            }
-            match more {
-                Ok(true) => {}
-                Ok(false) => return Ok(Copied::All),
-                Err(_) => return Ok(Copied::Upto(writer.done)),
-            }
-            self.rt.maybe_yield().await;
-            if store.edits.is_stopped_since(begun) || store.dropped.get() {
-                return Err(MaintenanceError::Cancelled);
-            }
-        }
-    }
-
-    /// The mark with which a repair begins that excludes the salvaged SSTables; the epoch of an earlier one may have ended.
-    pub(crate) fn note_salvaged(&self, store: &Store, mark: RepairedWatermark) {
-        for live in store.set().iter() {
-            if let Some(salvaged) = &mut *live.salvaged.borrow_mut()
-                && salvaged.since.epoch != mark.epoch
-            {
-                salvaged.since = mark;
-            }
-        }
-    }
-
-    /// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot.
-    pub(crate) async fn set_aside(
-        self: &Rc<Self>,
-        store: &Rc<Store>,
-        live: Rc<LiveSstable>,
-    ) -> Result<(), MaintenanceError> {
-        // Its salvaged rows must survive a power failure.
-        self.flush(store).await?;
-        // A compaction may have taken it before the damage was met.
-        store.edits.stop_minor();
-        let _alone = store.edits.alone().await?;
-        if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
-            return Ok(());
-        }
-        assert!(live.suspect.get() && live.salvaged.borrow().is_some(), "what is set aside was salvaged");
-        let descriptor = live.sstable.descriptor().clone();
-        let snapshot = store.dir.join("snapshots").join(format!("damaged-{}", descriptor.generation));
-        link_backup(self, &live, &snapshot).await?;
-        let edit = Edit::begin(self.rt.disk(), &store.dir, "compaction", self.unique_id()).await?;
-        let committed = self.commit(store, edit, std::slice::from_ref(&descriptor)).await?;
-        let doomed = [live];
-        store.sstables.change(Vec::new(), &doomed);
-        crate::marks::note(self, store).await;
-        self.retire(&doomed, committed, true).await;
-        self.cache.forget_table(store.id);
-        tracing::warn!(
-            "the damaged SSTable {descriptor} of {} is not needed any more; its files are in {}",
-            store.table().full_name(),
-            snapshot.display()
+        assert!(live.salvaged.borrow().is_none(), "an SSTable is salvaged once");
+        let lost = salvage(inner, store, &live.sstable, begun).await?;
+        assert!(
+            lost.is_sorted_by(|one, next| one.span.1 <= next.span.0),
+            "lost spans are disjoint and in ring order"
         );
-        Ok(())
+        drop(held);
+        tracing::warn!(
+            "salvaged the damaged SSTable {} of {}: its readable part was rewritten; {} partitions or token ranges are lost, {:?}",
+            live.sstable.descriptor(),
+            store.table().full_name(),
+            lost.len(),
+            lost.iter().take(LOST_SHOWN_MAX).map(|lost| lost.span).collect::<Vec<_>>()
+        );
+        // Rows of an earlier repair must be compared again.
+        crate::marks::forget(inner, store).await?;
+        *live.salvaged.borrow_mut() = Some(Salvaged { lost, since: RepairedWatermark::default() });
     }
+    for live in store.set().iter().filter(|live| live.salvaged.borrow().is_some()) {
+        if may_revive(inner, store, live) {
+            live.salvaged.take();
+            live.is_beyond_repair.set(true);
+            tracing::error!(
+                "the damaged SSTable {} of {} cannot be repaired from the replicas: it may have held deletions past their grace, which other \
+                 replicas have purged, and an older SSTable here may hold the rows that they deleted; \
+                 docs/operations/damage.md says what to do",
+                live.sstable.descriptor(),
+                store.table().full_name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether the lost part of an SSTable may have held a deletion that other replicas have purged, and that hides older rows here.
+fn may_revive(inner: &Inner, store: &Store, live: &LiveSstable) -> bool {
+    let (salvaged, rule) = (live.salvaged.borrow(), store.purge_rule(inner.now_seconds()));
+    let purged = |(after, upto)| live.sstable.min_local_deletion() < rule.gc_before_of(after, upto);
+    let lost = salvaged.iter().flat_map(|salvaged| &salvaged.lost);
+    lost.into_iter().any(|lost| lost.may_hide && purged(lost.span))
+}
+
+/// Writes the readable rows of an SSTable to memtables; returns the lost tokens.
+pub(crate) async fn salvage(
+    inner: &Rc<Inner>,
+    store: &Store,
+    sstable: &Rc<Sstable>,
+    begun: Moment,
+) -> Result<Vec<Lost>, MaintenanceError> {
+    let mut tokens = sstable.tokens();
+    let is_older = |other: &&Rc<LiveSstable>| {
+        !Rc::ptr_eq(&other.sstable, sstable) && other.sstable.min_timestamp() <= sstable.max_timestamp()
+    };
+    let (slices, columns) = (Rc::new(Slices::all()), Rc::new(ColumnSelection::All));
+    let older: Vec<Rc<LiveSstable>> = store.set().iter().filter(is_older).cloned().collect();
+    let (mut lost, mut done) = (Vec::new(), sstable.first().token.saturating_sub(1));
+    loop {
+        let range = PartitionRange { start: RingPosition::AfterToken(done), ..PartitionRange::all() };
+        match copy(inner, store, sstable.scan(&range), begun).await? {
+            Copied::All => return Ok(lost),
+            Copied::Upto(token) => done = token.map_or(done, |token| token.max(done)),
+        }
+        // One partition after the other up to the one that cannot be read: a scan reads far ahead.
+        loop {
+            let Some(key) = key_after(&mut tokens, done).await? else {
+                // The index ends here, or is damaged, too.
+                let last = sstable.last().token;
+                let overlaps = |other: &Sstable| other.first().token <= last && done < other.last().token;
+                let may_hide = older.iter().any(|live| overlaps(&live.sstable));
+                lost.extend((done < last).then_some(Lost { span: (done, last), may_hide }));
+                return Ok(lost);
+            };
+            let token = key.token;
+            assert!(token > done, "a salvage does not go back");
+            let source = sstable.read(&PartitionRange::single(&key), &slices, &columns, false);
+            let is_read = matches!(copy(inner, store, source, begun).await?, Copied::All);
+            done = token;
+            if !is_read {
+                let may_hide = older.iter().any(|live| live.sstable.may_contain(&key));
+                lost.push(Lost { span: (token.saturating_sub(1), token), may_hide });
+                break;
+            }
+        }
+    }
+}
+
+/// Writes the rows of a source to memtables.
+async fn copy(
+    inner: &Rc<Inner>,
+    store: &Store,
+    mut source: SstableSource,
+    begun: Moment,
+) -> Result<Copied, MaintenanceError> {
+    let mut writer = Salvage::new(inner, store.table());
+    let mut fragments = FragmentBuffer::new();
+    loop {
+        // Rows read before the damage count, too.
+        let more = match source.fill_next(&mut fragments).await {
+            Err(SstableError::Disk(error)) => return Err(error.into()),
+            read => read,
+        };
+        while let Some(fragment) = fragments.pop_front() {
+            match writer.take(fragment).await {
+                Err(WriteError::MutationTooLarge { .. }) => return Ok(Copied::Upto(writer.done)),
+                Err(WriteError::Stopped) => return Err(MaintenanceError::Stopped),
+                taken => taken.map_err(|error| MaintenanceError::Source(Box::new(error)))?,
+            }
+        }
+        match more {
+            Ok(true) => {}
+            Ok(false) => return Ok(Copied::All),
+            Err(_) => return Ok(Copied::Upto(writer.done)),
+        }
+        inner.rt.maybe_yield().await;
+        if store.edits.is_stopped_since(begun) || store.dropped.get() {
+            return Err(MaintenanceError::Cancelled);
+        }
+    }
+}
+
+/// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot.
+pub(crate) async fn set_aside(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    live: Rc<LiveSstable>,
+) -> Result<(), MaintenanceError> {
+    // Its salvaged rows must survive a power failure.
+    crate::flush::flush(inner, store).await?;
+    // A compaction may have taken it before the damage was met.
+    store.edits.stop_minor();
+    let _alone = store.edits.alone().await?;
+    if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
+        return Ok(());
+    }
+    assert!(live.suspect.get() && live.salvaged.borrow().is_some(), "what is set aside was salvaged");
+    let descriptor = live.sstable.descriptor().clone();
+    let snapshot = store.dir.join("snapshots").join(format!("damaged-{}", descriptor.generation));
+    link_backup(inner, &live, &snapshot).await?;
+    let edit =
+        Edit::begin(inner.rt.disk(), &store.dir, "compaction", crate::commit::unique_id(inner)).await?;
+    let committed = crate::commit::commit(inner, store, edit, std::slice::from_ref(&descriptor)).await?;
+    let doomed = [live];
+    store.sstables.change(Vec::new(), &doomed);
+    crate::marks::note(inner, store).await;
+    crate::commit::retire(inner, &doomed, committed, true).await;
+    inner.cache.forget_table(store.id);
+    tracing::warn!(
+        "the damaged SSTable {descriptor} of {} is not needed any more; its files are in {}",
+        store.table().full_name(),
+        snapshot.display()
+    );
+    Ok(())
 }
 
 impl Engine {
@@ -255,7 +243,7 @@ impl Engine {
         }
         for live in repaired_files {
             let descriptor = live.sstable.descriptor().clone();
-            if let Err(error) = inner.set_aside(&store, live).await {
+            if let Err(error) = set_aside(inner, &store, live).await {
                 // The next repair tries again.
                 tracing::warn!("the damaged SSTable {descriptor} was repaired and stays: {error}");
             }

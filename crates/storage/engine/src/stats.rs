@@ -33,7 +33,7 @@ pub enum TaskKind {
     Compaction,
     /// Partitions of tokens that the node does not own are dropped.
     Cleanup,
-    /// Each is written anew, without what cannot be read.
+    /// Each is written anew, without the unreadable part.
     Scrub,
     /// Each is written anew in the current format.
     Upgrade,

@@ -20,12 +20,12 @@ pub(crate) async fn truncate(
     at_micros: i64,
     expires: Instant,
 ) -> Result<(), MaintenanceError> {
-    inner.note_truncation(at_micros);
+    note(inner, at_micros);
     // A salvage of a damaged SSTable holds truncations back, and ends.
     store.edits.stop_compactions();
     let _no_late_writes = store.edits.truncation().await?;
     // Flushing first makes the rest one edit, and leaves nothing for the log to bring back.
-    inner.flush(store).await?;
+    crate::flush::flush(inner, store).await?;
     store.edits.stop_compactions();
     let _alone = store.edits.alone().await?;
     if store.dropped.get() {
@@ -40,9 +40,9 @@ pub(crate) async fn truncate(
         doomed.pop();
     }
     crate::links::auto_snapshot(inner, store, &doomed, "truncated", at_micros).await?;
-    inner.make_dir(store).await?;
+    crate::flush::make_dir(inner, store).await?;
     let disk = inner.rt.disk();
-    let edit = Edit::begin(disk, &store.dir, "unknown", inner.unique_id()).await?;
+    let edit = Edit::begin(disk, &store.dir, "unknown", crate::commit::unique_id(inner)).await?;
     let id = edit.id();
     let (shard, shards) = (inner.rt.shard().0, inner.rt.shard_count());
     let name = Name { shard, shards, edit: Some(id.clone()) };
@@ -52,7 +52,7 @@ pub(crate) async fn truncate(
         return Err(error.into());
     }
     let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
-    let committed = inner.commit_all(store, edit, &names).await?;
+    let committed = crate::commit::commit_all(inner, store, edit, &names).await?;
     // It has happened. Reads from here on see all of it at once.
     store.truncated.set(store.truncated.get().max(at_micros));
     assert!(inner.truncated_latest.get() >= store.truncated.get(), "a truncation is known before it happens");
@@ -67,13 +67,13 @@ pub(crate) async fn truncate(
     if let Err(error) = &in_force {
         tracing::warn!("the record of a truncation is put in force by the next start: {error}");
     }
-    inner.retire(&doomed, committed, in_force.is_ok()).await;
+    crate::commit::retire(inner, &doomed, committed, in_force.is_ok()).await;
     Ok(())
 }
 
 /// See [`crate::Engine::learn_truncation`].
 pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> Result<(), MaintenanceError> {
-    inner.note_truncation(at_micros);
+    note(inner, at_micros);
     if store.truncated.get() >= at_micros {
         return Ok(());
     }
@@ -84,7 +84,7 @@ pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> R
     if store.truncated.get() >= at_micros {
         return Ok(());
     }
-    inner.make_dir(store).await?;
+    crate::flush::make_dir(inner, store).await?;
     let name = Name { shard: inner.rt.shard().0, shards: inner.rt.shard_count(), edit: None };
     let path = store.dir.join(name.to_string());
     inner.rt.disk().write_atomically(path, encode(at_micros).as_bytes()).await?;
@@ -93,24 +93,19 @@ pub(crate) async fn learn(inner: &Rc<Inner>, store: &Store, at_micros: i64) -> R
     Ok(())
 }
 
-impl Inner {
-    /// Remembers the time of a truncation that was asked for.
-    pub(crate) fn note_truncation(&self, at_micros: i64) {
-        self.truncated_latest.set(self.truncated_latest.get().max(at_micros));
-    }
+/// Remembers the time of a truncation that was asked for.
+pub(crate) fn note(inner: &Inner, at_micros: i64) {
+    inner.truncated_latest.set(inner.truncated_latest.get().max(at_micros));
+}
 
-    /// Keeps tables from being truncated while the result lives.
-    pub(crate) async fn hold_truncations(
-        &self,
-        mut stores: Vec<Rc<Store>>,
-    ) -> Result<Vec<Permit>, WriteError> {
-        // In one order, so that two tasks that wait for tables that are about to be truncated do not wait for each other.
-        stores.sort_by_key(|store| store.id);
-        stores.dedup_by_key(|store| store.id);
-        let mut held = Vec::with_capacity(stores.len());
-        for store in stores {
-            held.push(store.edits.without_truncation().await.map_err(|_| WriteError::Stopped)?);
-        }
-        Ok(held)
+/// Keeps tables from being truncated while the result lives.
+pub(crate) async fn hold_off(mut stores: Vec<Rc<Store>>) -> Result<Vec<Permit>, WriteError> {
+    // In one order, so that two tasks that wait for tables that are about to be truncated do not wait for each other.
+    stores.sort_by_key(|store| store.id);
+    stores.dedup_by_key(|store| store.id);
+    let mut held = Vec::with_capacity(stores.len());
+    for store in stores {
+        held.push(store.edits.without_truncation().await.map_err(|_| WriteError::Stopped)?);
     }
+    Ok(held)
 }

@@ -52,7 +52,7 @@ async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteE
         _ => {
             let stores: Result<Vec<Rc<Store>>, WriteError> =
                 write.updates.iter().map(|update| inner.store_of_write(update.table.id)).collect();
-            inner.hold_truncations(stores?).await?
+            crate::truncation::hold_off(stores?).await?
         }
     };
     let truncated_at = |update: &PartitionUpdate| {

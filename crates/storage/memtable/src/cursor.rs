@@ -19,7 +19,7 @@ pub struct PartitionCursor {
     last: Option<Clustering>,
     /// The data that was written since the reading began, from the end of the first batch on.
     snapshot: Option<Rc<Snapshot>>,
-    /// The only row of the partition, of a reader that stopped before it: no snapshot keeps what is written to an only row.
+    /// The only row of the partition, of a reader that stopped before it: no snapshot keeps the versions of an only row.
     only: Option<Row>,
     /// Index of the slice being read, counted in the direction of the read.
     slice: usize,

@@ -19,7 +19,7 @@ pub fn missing(table: &str, tests: &dyn Tests) -> Vec<(usize, String)> {
     let mut missing = Vec::new();
     for (index, line) in table.lines().enumerate() {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
-        // A row has a guarantee, what it holds through, and tests; the first two rows are the table's head.
+        // A row has a guarantee, the faults that it holds under, and tests; the first two rows are the table's head.
         let [_, _, named] = cells[..] else { continue };
         if named == "tests" || named.starts_with("---") {
             continue;

@@ -80,7 +80,7 @@ pub fn write_exceptions(root: &Path) -> io::Result<usize> {
     exceptions::write(root, &known, &too_long)
 }
 
-/// The circles of files and the density of assertions of every crate, for a reader; of crate `only` also what its files in
+/// The circles of files and the density of assertions of every crate, for a reader; of crate `only` also the items that its files in
 /// circles use of each other.
 ///
 /// # Errors
@@ -490,7 +490,7 @@ impl Tree {
         let unread =
             malformed.into_iter().map(|line| in_list(line, "not `ALLOWED | word | instead`".to_string()));
         let mut findings: Vec<Finding> = unread.collect();
-        for words::Refused { line, allowed, word, instead } in refused {
+        for words::Refused { line, allowed, word, instead, .. } in refused {
             let found = places.get(&word).map_or(&[][..], Vec::as_slice);
             if found.len() > allowed {
                 let last = found.iter().rev().take(3).map(|(path, line)| format!("{path}:{line}"));

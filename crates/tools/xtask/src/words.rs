@@ -1,6 +1,6 @@
-//! Words that a reader who knows Cassandra, ScyllaDB or Raft would not recognise, each with the field's term and how often it may
+//! Words that readers of Cassandra, ScyllaDB or Raft would not recognise, each with the field's term and how often it may
 //! still stand in the repository. The numbers only shrink: `cargo xtask tidy --write-exceptions` lowers them, and a reviewer
-//! who meets another such word adds a line.
+//! adds another such word as a line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,14 +17,19 @@ pub struct Refused {
     pub allowed: usize,
     /// The word or phrase, matched as whole words, and also with a capital first letter.
     pub word: String,
+    /// It is refused in comments of Rust only, outside of code in them.
+    pub in_comments: bool,
     /// The field's term.
     pub instead: String,
 }
 
+/// The begin of a comment, and of a word that is refused in comments.
+const COMMENT: &str = "//";
+
 /// A line of the list that cannot be read.
 pub type Malformed = usize;
 
-/// Reads the list: `ALLOWED | word | what to write instead`, comments with `#`.
+/// Reads the list: `ALLOWED | word | the field's term`, comments with `#`; `// word` is refused in comments only.
 pub fn parse(text: &str) -> (Vec<Refused>, Vec<Malformed>) {
     let (mut refused, mut malformed) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
@@ -38,8 +43,9 @@ pub fn parse(text: &str) -> (Vec<Refused>, Vec<Malformed>) {
                     malformed.push(index + 1);
                     continue;
                 };
+                let in_comments = word.starts_with(COMMENT);
                 let (word, instead) = (word.to_owned(), instead.to_owned());
-                refused.push(Refused { line: index + 1, allowed, word, instead });
+                refused.push(Refused { line: index + 1, allowed, word, in_comments, instead });
             }
             _ => malformed.push(index + 1),
         }
@@ -53,15 +59,25 @@ pub type Places = BTreeMap<String, Vec<(String, usize)>>;
 /// Adds the places of a file. The words of an identifier are words, too.
 pub fn find(refused: &[Refused], path: &str, text: &str, places: &mut Places) {
     for (index, line) in text.lines().enumerate() {
+        let prose = prose_of_comment(path, line);
         let line = line.replace('_', " ");
-        for Refused { word, .. } in refused {
-            let spaced = word.replace('_', " ");
-            let count = occurrences(&line, &spaced) + occurrences(&line, &capitalised(&spaced));
+        for Refused { word, in_comments, .. } in refused {
+            let spaced = word.trim_start_matches(COMMENT).trim_start().replace('_', " ");
+            let line = if *in_comments { &prose } else { &line };
+            let count = occurrences(line, &spaced) + occurrences(line, &capitalised(&spaced));
             for _ in 0..count {
                 places.entry(word.clone()).or_default().push((path.to_owned(), index + 1));
             }
         }
     }
+}
+
+/// A line that is a comment of Rust, without code in it; empty for others.
+fn prose_of_comment(path: &str, line: &str) -> String {
+    if !path.ends_with(".rs") || !line.trim_start().starts_with(COMMENT) {
+        return String::new();
+    }
+    line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
 /// How often a line has this as whole words.
@@ -93,7 +109,7 @@ pub fn lower(root: &Path, places: &Places) -> std::io::Result<()> {
     let text = std::fs::read_to_string(root.join(FILE))?;
     let (refused, _) = parse(&text);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for Refused { line, allowed, word, instead } in refused {
+    for Refused { line, allowed, word, instead, .. } in refused {
         let found = places.get(&word).map_or(0, Vec::len);
         lines[line - 1] = format!("{} | {word} | {instead}", found.min(allowed));
     }
@@ -117,5 +133,15 @@ mod tests {
             places["foo bar"],
             [("a.rs".to_owned(), 3), ("a.rs".to_owned(), 3), ("a.rs".to_owned(), 4)]
         );
+    }
+
+    #[test]
+    fn words_of_comments_are_free_in_code() {
+        let (refused, _) = parse("0 | // whoever | the noun\n");
+        let mut places = Places::new();
+        let text = "let whoever = 1;\n    // Whoever reads, whoever writes.\n    /// Is `whoever`.\n";
+        find(&refused, "a.rs", text, &mut places);
+        find(&refused, "a.md", "// whoever", &mut places);
+        assert_eq!(places["// whoever"], [("a.rs".to_owned(), 2), ("a.rs".to_owned(), 2)]);
     }
 }

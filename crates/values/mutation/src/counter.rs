@@ -75,7 +75,7 @@ pub fn merge(left: &[u8], right: &[u8]) -> Bytes {
     encode(&newest(shards(left).chain(shards(right))))
 }
 
-/// The newest version of each shard, in id order. Of too many the first: the same ones in whatever order contexts are merged.
+/// The newest version of each shard, in id order. Of too many the first: the same ones in any order of merges.
 fn newest(shards: impl Iterator<Item = CounterShard>) -> Vec<CounterShard> {
     let mut all: Vec<CounterShard> = shards.collect();
     all.sort_by(|a, b| a.id.cmp(&b.id).then_with(|| (b.clock, b.count).cmp(&(a.clock, a.count))));

@@ -1,7 +1,7 @@
 //! The cells of a row that one statement wrote, in the form in which updates are logged and sent ([`crate::codec`]).
 //!
 //! The values bound to a prepared statement are encoded once. The commit log and messages append these bytes, the memtable keeps them, a
-//! reader takes a value out of them by its column. Only what changes single cells (a merge of other columns, a purge) takes them apart.
+//! reader takes a value out of them by its column. Only changes of single cells (a merge of other columns, a purge) take them apart.
 //!
 //! ```text
 //! bytes := { end of the cell in `bytes` (4, little-endian) }, { cell }

@@ -339,7 +339,7 @@ impl Row {
         }
     }
 
-    /// Frees what was made of encoded cells for a reader. For those who keep the row.
+    /// Frees the decoded copy of encoded cells. For owners that keep the row.
     pub fn forget_decoded(&mut self) {
         if let Columns::Encoded(cells) = &mut self.columns {
             cells.apart.take();
@@ -453,7 +453,7 @@ impl Row {
 }
 
 impl Columns {
-    /// Merges a later or earlier state of columns; its growth in bytes. What a deletion of either hides is in neither.
+    /// Merges a later or earlier state of columns; its growth in bytes. Cells that a deletion of either hides are in neither.
     fn merge(&mut self, other: Self, table: &Table) -> isize {
         if other.is_empty() {
             return 0;

@@ -82,7 +82,7 @@ impl Constraint {
         }
     }
 
-    /// How it compares, and with what in the form of CQL; none for what is true or false itself.
+    /// Its operator and operand in the form of CQL; none for a function that is true or false itself.
     pub fn comparison(&self) -> Option<(Comparison, String)> {
         match self {
             Self::NotNull | Self::Json => None,

@@ -1,5 +1,5 @@
-//! The differences between two versions of a schema. Versions share what they have in common, so that these are found by comparing
-//! pointers, without a look at what has not changed.
+//! The differences between two versions of a schema. Versions share equal parts, so that differences are found by comparing
+//! pointers, without a look at unchanged parts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -120,7 +120,7 @@ impl Keyspace {
         }
     }
 
-    /// The same settings without tables, types, functions and aggregates: what an edit of the settings needs.
+    /// The same settings without tables, types, functions and aggregates, as an edit of the settings needs them.
     #[must_use]
     pub fn settings(&self) -> Self {
         Self {
@@ -260,7 +260,7 @@ impl Schema {
         self
     }
 
-    /// The schema without this user type, and without what is said of it.
+    /// The schema without this user type, and without its comments and labels.
     pub fn without_type(mut self, keyspace: &str, name: &str) -> Self {
         if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
             let keyspace = Arc::make_mut(keyspace);

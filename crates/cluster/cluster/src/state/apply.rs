@@ -287,8 +287,8 @@ impl ClusterState {
         self.members.iter().filter(move |(_, member)| owns(member)).map(|(host, _)| *host)
     }
 
-    /// Every node must find the same, whichever version it runs: a node that applies an entry again after an upgrade, too. So what is
-    /// needed follows from the members, and not from the code.
+    /// Every node must find the same in each version: a node that applies an entry again after an upgrade, too. So the
+    /// required version follows from the members, and not from the code.
     fn check_info(&self, host: HostId, info: &MemberInfo, replaces: Option<HostId>) -> Result<(), Refused> {
         let needed = self.members.values().map(|member| member.info.state_version).min().unwrap_or(0);
         if info.state_version < needed {

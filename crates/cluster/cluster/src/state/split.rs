@@ -23,7 +23,7 @@ pub(crate) struct Split<'a> {
     pub(crate) tables: Vec<Vec<&'a [u8]>>,
 }
 
-/// Takes the tables out of JSON, which need not be valid: what is wrong with it is wrong with one of the parts.
+/// Takes the tables out of JSON, which need not be valid: an error in it is an error of one of the parts.
 pub(crate) async fn split<'a>(json: &'a [u8], steps: &mut Steps) -> Split<'a> {
     let mut scan = Scan::new(json);
     let mut begin = 0;

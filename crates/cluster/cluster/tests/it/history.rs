@@ -1,5 +1,5 @@
-//! Logs of earlier versions: their commands have the outcomes that they had. A node that is upgraded applies again what its snapshot
-//! does not hold, and must reach the state of the nodes that applied it before.
+//! Logs of earlier versions: their commands have the outcomes that they had. A node that is upgraded applies the entries after its
+//! snapshot again, and must reach the state of the nodes that applied it before.
 //!
 //! `testdata/history-N.txt` is of version N of the state: a snapshot, then each command and its outcome, a line of JSON each, and at the
 //! end the versions of schema and topology. Files are kept for ever. A new version gets its own by `UPDATE=1 cargo test -p cluster history`.

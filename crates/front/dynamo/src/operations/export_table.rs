@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-/// Refuses what the export cannot do.
+/// Refuses options that the export does not have.
 fn check(request: &Request, now_micros: i64) -> Result<()> {
     let format = request.one_of("ExportFormat", &["DYNAMODB_JSON", "ION"])?;
     if format == Some("ION") {

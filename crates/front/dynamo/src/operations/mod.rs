@@ -267,7 +267,7 @@ impl<C: Coordinator> Dynamo<C> {
         let event = AuditEvent::new("LOGIN_ERROR", AuditCategory::Auth);
         let principal = Principal { role: None, address };
         let text = || format!("DynamoDB {operation}; {}", error.message);
-        // The login is what failed: its type and category stay.
+        // The login failed: its type and category stay.
         self.executor.audit(&principal, Some(event), text, AuditOutcome::Succeeded).await;
     }
 

@@ -93,7 +93,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Adds what the last bytes have become.
+    /// Adds the decoded form of the last bytes.
     ///
     /// # Errors
     /// When the file ends in the middle.

@@ -1,4 +1,4 @@
-//! The options of the audit log: what is wrong with them, and which requests are audited.
+//! The options of the audit log: their validation, and the requests that are audited.
 
 use super::auth::is_class;
 use super::options::refused;
@@ -9,7 +9,7 @@ impl Config {
     /// Which requests are audited.
     ///
     /// # Errors
-    /// The option that names what is no category.
+    /// The option with an unknown category.
     pub(crate) fn audit_filter(&self) -> Result<exec::audit::AuditFilter, ConfigError> {
         let lists = exec::audit::AuditLists {
             included_keyspaces: &self.audit_logging_options_included_keyspaces,

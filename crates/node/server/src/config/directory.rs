@@ -1,4 +1,4 @@
-//! The options of the directory of users (LDAP): which of its uses are on, and what they need.
+//! The options of the directory of users (LDAP): the uses that are on, and their requirements.
 
 use std::time::Duration;
 

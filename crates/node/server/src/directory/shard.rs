@@ -17,7 +17,7 @@ use crate::cheap_hash::cheap_hash;
 /// Conversations of a shard at a time, and logins that wait for one; more are refused.
 const CONVERSATIONS_MAX: usize = 8;
 const WAITING_MAX: usize = 256;
-/// Users of a shard whose password or groups are remembered; more of them take the place of those who logged in longest ago.
+/// Users of a shard whose password or groups are remembered; beyond that the least recently logged in are evicted.
 const USERS_MAX: usize = 4096;
 /// Groups that could not be looked up again count for this many times `ldap_cache_validity`.
 const STALE_TIMES: u32 = 10;

@@ -81,7 +81,7 @@ async fn serve(rt: Rt, mut stream: Stream, deeds: Vec<Deed>) {
         match deed {
             Answer(bytes) => drop(stream.write_all(&bytes).await),
             Stall => rt.sleep(Duration::from_secs(3600)).await,
-            // References have no place among what is counted.
+            // References are not counted.
             _ => while stream.write_all(&answer(1, 0x73, &[0; 100]).repeat(100)).await.is_ok() {},
         }
     }
@@ -210,7 +210,7 @@ fn a_search_finds_one_entry() {
         "two are nobody"
     );
     assert!(with(vec![entry(2, "", &[])], 0).is_err(), "a bind without a name is anonymous");
-    // The one who searches is not known.
+    // The user of the search is unknown.
     let refused = world(SEARCHED, false, vec![Answer(ended(1, BOUND, 49))]);
     assert!(refused.verify("pw").is_err());
 }

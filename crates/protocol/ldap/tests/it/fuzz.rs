@@ -17,7 +17,7 @@ fn search(filter: &Filter) -> Vec<u8> {
     encode(1, &Request::Search { base: "dc=x", scope, filter, attribute, entries_max: 2, seconds_max: 5 })
 }
 
-/// The tags of a message in their order, whatever the values are.
+/// The tags of a message in their order, without the values.
 fn shape(mut bytes: &[u8]) -> Vec<u8> {
     let mut tags = Vec::new();
     while let [tag, first, rest @ ..] = bytes {

@@ -88,7 +88,7 @@ fn analyzers_of_sai() {
     assert_ne!(two.index, two.query);
 }
 
-/// Each refusal names what is wrong.
+/// Each refusal names the invalid option.
 #[test]
 fn definitions_that_are_no_analyzers() {
     for (text, expected) in [

@@ -1,4 +1,4 @@
-//! From a plan to what the audit log says of it. Types are Cassandra's; statements that it does not have are named by their words.
+//! From a plan to its entry in the audit log. Types are Cassandra's; statements that it does not have are named by their words.
 
 use cql::ast::{QualifiedName, Statement};
 use schema::Table;

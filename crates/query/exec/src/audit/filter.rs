@@ -1,4 +1,4 @@
-//! Which entries are wanted, by Cassandra's lists: what a list excludes is not logged; where a list includes anything, nothing else is. An
+//! Which entries are wanted, by Cassandra's lists: excluded names are not logged; where a list includes names, no others are. An
 //! entry without a keyspace passes the lists of keyspaces.
 
 use std::collections::BTreeSet;

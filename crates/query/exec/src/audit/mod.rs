@@ -1,5 +1,5 @@
-//! The audit log as front ends know it (docs/design/audit.md): what an entry is, which entries are wanted, and the line of an entry, which
-//! is that of Cassandra's `FileAuditLogger`. Who stores the lines is the node's matter.
+//! The audit log as front ends know it (docs/design/audit.md): entries, the filter, and the line of an entry, which
+//! is that of Cassandra's `FileAuditLogger`. The node stores the lines.
 
 mod event;
 mod filter;

@@ -8,7 +8,7 @@ use super::AuditEntry;
 
 /// Facility 13 (log audit) times 8, and severity 5 (notice): RFC 5424, section 6.2.1.
 const PRIORITY: u8 = 13 * 8 + 5;
-/// Bytes of a message: what a datagram of any transport holds (RFC 5424, section 6.1, asks for 2,048).
+/// Bytes of a message, which a datagram of any transport holds (RFC 5424, section 6.1, asks for 2,048).
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
 impl AuditEntry {

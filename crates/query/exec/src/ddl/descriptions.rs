@@ -107,7 +107,7 @@ fn of_keyspace(name: &str, said: Said<'_>, context: &DdlContext<'_>) -> Result<O
     Ok(outcome)
 }
 
-/// A table that can be described; what follows from one is described there.
+/// A table that can have a comment or label; derived tables have those of their base.
 fn table_of<'a>(name: &QualifiedName, said: Said<'_>, context: &DdlContext<'a>) -> Result<&'a Table> {
     let keyspace = keyspace_of(name, context.keyspace)?;
     let Some(table) = home(keyspace, context)?.tables.get(&name.name) else {
@@ -191,7 +191,7 @@ fn put_field(description: &mut TypeDescription, field: String, said: Description
     }
 }
 
-/// The edit after which what is said of a type's fields goes by their new names; none where nothing is said.
+/// The edit that moves comments and labels of a type's fields to their new names; none without any.
 pub(super) fn renamed(home: &Keyspace, before: &UserType, after: &UserType) -> Option<SchemaEdit> {
     let known = home.type_descriptions.get(&before.name).filter(|known| !known.fields.is_empty())?;
     let mut changed = home.settings();

@@ -47,7 +47,7 @@ impl Guard<'_> {
             Statement::CreateTable(ast) => self.properties(&ast.properties)?,
             _ => {}
         }
-        // What people say of a keyspace changes nothing that has a limit.
+        // Comments and labels of a keyspace change nothing that has a limit.
         let describes = matches!(statement, Statement::CommentOn(_) | Statement::SecurityLabel(_));
         for edit in edits.iter().filter(|_| !describes) {
             match edit {

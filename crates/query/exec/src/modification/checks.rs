@@ -79,7 +79,7 @@ impl Checks {
         Ok(Some(Box::new(checks)))
     }
 
-    /// Refuses a statement that leaves out a column which each write has to give, whatever it is bound to. `writes_rows` when it
+    /// Refuses a statement that leaves out a column which each write has to give, for any bound values. `writes_rows` when it
     /// writes more than the static row.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl Condition {
     }
 }
 
-/// Bytes of a blob, and of a text what Java calls its length: UTF-16 code units.
+/// Bytes of a blob; of a text Java's length: UTF-16 code units.
 fn length(value: &[u8], ty: &CqlType) -> i64 {
     match (ty, std::str::from_utf8(value)) {
         (CqlType::Text, Ok(text)) => text.chars().map(|c| c.len_utf16() as i64).sum(),

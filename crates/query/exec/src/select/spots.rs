@@ -125,7 +125,7 @@ impl Source {
         while self.held.front().is_some_and(|spot| spot < least) {
             self.held.pop_front();
         }
-        // What is not read yet begins at its partition.
+        // The unread rest begins at its partition.
         let is_far = self.read_to.as_ref().is_some_and(|read_to| read_to.key < least.key);
         if self.needs_page()
             && is_far

@@ -181,7 +181,7 @@ fn patterns_of_sasi() {
     assert!(node.refusal("SELECT k FROM ks.words WHERE v = 'brown'").is_some());
 }
 
-/// SPARSE finds what PREFIX does of numbers.
+/// SPARSE finds the same numbers as PREFIX.
 #[test]
 fn sparse_numbers_of_sasi() {
     let (node, memory) = node();

@@ -104,7 +104,7 @@ fn a_prepared_statement_follows_its_table() {
     assert_eq!(execute(&node, &prepare(&node, text), &[]), "void");
 }
 
-/// The keyspace without what differs between two that were made alike.
+/// The keyspace without ids, which differ between two that were made alike.
 fn content(node: &Node) -> Keyspace {
     let schema = node.cluster().schema();
     let keyspace = schema.keyspace("ks").expect("it is there");

@@ -110,7 +110,7 @@ fn the_most_relevant_rows_come_first() {
         }
     }
     assert!(found > 2_000, "{found} rows make no test");
-    // More often in a shorter text, whatever else there is.
+    // More often in a shorter text.
     let scores = |row: &Vec<Option<Vec<u8>>>| {
         let text = String::from_utf8(row[2].clone().unwrap()).unwrap();
         let count = text.split(' ').filter(|word| *word == "alpha").count() as f64;

@@ -517,7 +517,7 @@ impl Coordinator for Memory {
             let at = fragments.iter().position(|fragment| FragmentPlace::of(fragment) == *after);
             fragments.drain(..=at.expect("a read resumes after a fragment"));
         }
-        // Two at once, whatever their bytes: what reads on must find its place.
+        // Two at once, of any size: the next page must begin after them.
         let is_last = fragments.len() <= 2;
         fragments.truncate(2);
         Ok(FragmentsPage { fragments, is_last })

@@ -193,7 +193,7 @@ impl Call {
                 ResumableCall::Finished => return Ok(true),
                 ResumableCall::HostTrap(trap) => return Err(detail(trap.host_error())),
                 ResumableCall::OutOfFuel(paused) => {
-                    // What comes next may cost more than a piece.
+                    // The next instruction may cost more than a piece.
                     fuel = fuel.max(paused.required_fuel());
                     self.running = Some(Running::Paused(Box::new(paused)));
                     if is_over {

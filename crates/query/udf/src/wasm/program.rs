@@ -105,7 +105,7 @@ impl Code {
     }
 }
 
-/// Whether an instruction changes something that outlives a call, or depends on what may have changed.
+/// Whether an instruction changes state that outlives a call, or depends on such state.
 fn has_effect(operator: &Operator<'_>) -> bool {
     matches!(
         operator,

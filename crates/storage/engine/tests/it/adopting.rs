@@ -321,7 +321,7 @@ fn a_crash_in_the_middle_leaves_all_of_it_or_nothing() {
     );
 }
 
-/// SSTables of another engine, imported: rows of two imports, what is refused, and what is left of the staging folder.
+/// SSTables of another engine, imported: rows of two imports, refusals, and the rest of the staging folder.
 async fn imported(rt: Rt) -> (usize, usize, Vec<String>) {
     let table = table(864_000);
     let (source, target) = (open(&rt, "source", 864_000).await, open(&rt, "target", 864_000).await);

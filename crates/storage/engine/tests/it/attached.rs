@@ -76,7 +76,7 @@ pub async fn nearest(rt: &Rt, engine: &Engine, table: TableId, query: &NearestQu
     panic!("the index is not made again");
 }
 
-/// Rows through lifetimes, and the sum `S` of what their checks count.
+/// Rows through lifetimes, and the sum `S` of their checks' counts.
 pub struct World<T, S> {
     timestamp: i64,
     /// The values that were acknowledged, by row.
@@ -138,7 +138,7 @@ async fn lifetime<T: Clone, S>(rt: Rt, world: SharedWorld<T, S>, work: Work<T, S
     }
 }
 
-/// Runs a node of `partitions` through so many crashes, each after so long; the sum of what the checks counted.
+/// Runs a node of `partitions` through so many crashes, each after so long; the sum of the checks' counts.
 pub fn lifetimes<T, S>(
     (seed, partitions): (u64, u64),
     (crashes, each): (u32, Duration),

@@ -1,5 +1,5 @@
 //! Fragments of a partition, source by source: a read that resumes after any fragment gives exactly those that follow it, and the
-//! sources together have what a merged read shows.
+//! sources together have the rows of a merged read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! SSTables written anew one by one: garbage collection drops what others hide and nothing else, a scrub drops what cannot be read, a
+//! SSTables written anew one by one: garbage collection drops hidden data and nothing else, a scrub drops unreadable data, a
 //! verification finds damage, and an operator stops each of them.
 
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn history() -> [Vec<Op>; 3] {
     [first, later, rows(2_000)]
 }
 
-/// Bytes of the SSTables before, after dropping what deletions hide, and after dropping later versions too.
+/// Bytes of the SSTables before, after dropping deleted data, and after dropping overwritten data too.
 async fn collected(rt: Rt) -> [u64; 3] {
     let (engine, table) = opened(&rt).await;
     let history = history();
@@ -111,7 +111,7 @@ fn garbage_collection_drops_what_others_hide_and_nothing_else() {
     assert!(cells < rows * 2 / 3, "{before} {rows} {cells}");
 }
 
-/// Random operations in random SSTables: garbage collection changes nothing that a reader sees, in whatever order files are written anew.
+/// Random operations in random SSTables: garbage collection changes nothing that a reader sees, in any order of the files.
 async fn random(rt: Rt) -> (u64, u64) {
     let (engine, table) = opened(&rt).await;
     let mut ops = Vec::new();

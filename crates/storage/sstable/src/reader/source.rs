@@ -43,7 +43,7 @@ pub struct SstableSource {
 }
 
 /// How much the first fill of a read appends: most reads want a row or a small page, and rows that one of many SSTables has
-/// decoded in vain are dropped. Each fill appends twice what the one before did, up to [`FILL_BYTES_MAX`].
+/// decoded in vain are dropped. Each fill appends twice as much as the one before, up to [`FILL_BYTES_MAX`].
 const FIRST_FILL_BYTES: usize = 1024;
 const _: () = assert!(FIRST_FILL_BYTES <= FILL_BYTES_MAX, "fills grow");
 

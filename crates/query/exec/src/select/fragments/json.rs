@@ -100,7 +100,7 @@ impl Writer {
         self.close('}');
     }
 
-    /// The elements of a collection, each with its key; `write` writes what is said of its cell.
+    /// The elements of a collection, each with its key; `write` writes the properties of its cell.
     fn elements(&mut self, ty: &CqlType, complex: &Complex, write: fn(&mut Self, &CqlType, &Cell)) {
         self.open('[');
         for element in &complex.cells {

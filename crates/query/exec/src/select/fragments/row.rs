@@ -8,7 +8,7 @@ use schema::Table;
 
 use super::{KIND, METADATA, VALUE, json};
 
-/// The write time of what describes a fragment.
+/// The write time of a fragment's description.
 const TIMESTAMP: i64 = 1;
 
 /// A table with the table of its fragments.

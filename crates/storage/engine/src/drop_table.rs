@@ -1,0 +1,137 @@
+//! The end of a table: its SSTables leave the set by one edit, and its directory goes when all shards are done.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use rt::{Disk, DiskError};
+use sstable::Descriptor;
+
+use crate::edit::{Edit, finish_edits};
+use crate::engine::Inner;
+use crate::error::disk_or_source;
+use crate::links::{auto_snapshot, link_all, snapshot_name, wants_snapshot};
+use crate::live::LiveSstable;
+use crate::store::Store;
+use crate::{MaintenanceError, OpenError};
+
+/// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
+async fn remove_sstables(
+    inner: &Inner,
+    store: &Store,
+    doomed: &[Rc<LiveSstable>],
+) -> Result<(), MaintenanceError> {
+    if doomed.is_empty() && store.damages.files().is_empty() {
+        return Ok(());
+    }
+    let edit = Edit::begin(inner.rt.disk(), &store.dir, "unknown", crate::commit::unique_id(inner)).await?;
+    let names: Vec<Descriptor> = doomed.iter().map(|live| live.sstable.descriptor().clone()).collect();
+    let committed = crate::commit::commit_all(inner, store, edit, &names).await?;
+    store.sstables.change(Vec::new(), doomed);
+    crate::commit::retire(inner, doomed, committed, true).await;
+    inner.cache.forget_table(store.id);
+    Ok(())
+}
+
+/// See [`crate::Engine::drop_table`].
+pub(crate) async fn drop_table(
+    inner: &Rc<Inner>,
+    store: &Rc<Store>,
+    at_micros: i64,
+) -> Result<(), MaintenanceError> {
+    if wants_snapshot(inner, store)
+        && let Err(error) = crate::flush::flush(inner, store).await
+    {
+        // The table is gone in the whole cluster, and the next start would not understand its log entries.
+        tracing::warn!(
+            "the automatic snapshot of {} lacks its memtables: {error}",
+            store.table().full_name()
+        );
+    }
+    store.dropped.set(true);
+    inner.tables.begin_drop(store.id);
+    assert!(inner.store(store.id).is_none(), "no request finds a dropped table");
+    store.edits.stop_compactions();
+    // Memtables that were being flushed end without writing anything.
+    while let Err(error) = crate::flush::flush(inner, store).await {
+        if inner.health.is_stopped() {
+            return Err(error);
+        }
+    }
+    let _alone = store.edits.alone().await?;
+    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
+    remove_sstables(inner, store, &doomed).await?;
+    drop(doomed);
+    assert!(store.set().is_empty(), "a dropped table has no SSTables");
+    assert!(store.memtables.is_one() && store.memtables.active().is_empty(), "a dropped table has no rows");
+    let orphans = store.sstables.orphans();
+    for orphan in &orphans {
+        sstable::remove(inner.rt.disk(), orphan).await.map_err(disk_or_source)?;
+    }
+    store.sstables.forget_orphans(&orphans);
+    inner.log.forget_table(store.id);
+    inner.compactions.resume(store.id);
+    // The directory is shared by the shards: another may be about to write its last memtable there. It is removed when all
+    // are done ([`remove_dropped_dir`]).
+    inner.trash.empty(inner.rt.disk()).await?;
+    crate::flush::release_log(inner).await;
+    inner.tables.end_drop(store.id);
+    Ok(())
+}
+
+/// Removes the directory of a table that every shard has dropped, and that of its keyspace unless that is `in_use`, as far
+/// as they are empty.
+/// Gives whether nothing but snapshots and backups is left: readers may still hold files.
+pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) -> Result<bool, DiskError> {
+    if disk.exists(dir).await? {
+        crate::truncation_record::remove_all(disk, dir).await?;
+        crate::marks::remove_others(disk, dir, None).await?;
+        crate::indexes::remove_folder(disk, dir).await?;
+        let left = disk.list(dir).await?;
+        if left.iter().any(|entry| !entry.is_dir) {
+            return Ok(false);
+        }
+        if !left.is_empty() {
+            return Ok(true);
+        }
+        disk.remove_dir_all(dir).await?;
+    }
+    if let Some(keyspace) = dir.parent()
+        && disk.exists(keyspace).await?
+    {
+        if !in_use && disk.list(keyspace).await?.is_empty() {
+            disk.remove_dir_all(keyspace).await?;
+        } else {
+            disk.sync_dir(keyspace).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Finishes a drop that a crash interrupted: to be called once a node before the shards open. The SSTables of `dir` go into the
+/// automatic snapshot of the drop of table `name` at `at_micros`, where there is to be one, and then away.
+///
+/// # Errors
+/// [`OpenError::Disk`] when the disk fails.
+pub async fn finish_drop(
+    disk: &Disk,
+    dir: &Path,
+    name: &str,
+    at_micros: i64,
+    snapshot: bool,
+) -> Result<(), OpenError> {
+    if disk.exists(dir).await? {
+        finish_edits(disk, dir).await?;
+        sstable::remove_unfinished(disk, dir).await?;
+        let target = dir.join("snapshots").join(snapshot_name("dropped", at_micros, name));
+        let left = sstable::list_complete(disk, dir).await?;
+        if snapshot {
+            link_all(disk, &left, &target, true).await?;
+        }
+        for descriptor in &left {
+            sstable::remove(disk, descriptor).await?;
+        }
+    }
+    remove_dropped_dir(disk, dir, false).await?;
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! The task that makes the indexes of SSTables that are missing, and removes those that were dropped.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use index::{Definition, IndexFile};
+
+use crate::engine::Inner;
+use crate::indexes::{build_index, index_failed, path};
+use crate::live::LiveSstable;
+use crate::store::Store;
+
+/// Of so many data bytes on, building an index is worth a line of the log.
+const BYTES_WORTH_A_LINE: u64 = 64 << 20;
+
+/// Makes indexes that are missing; told when the schema changed, and looks from time to time.
+pub(crate) async fn builder(inner: Rc<Inner>) {
+    loop {
+        inner.index_check.notified().await;
+        for store in inner.stores_in_order() {
+            if inner.health.is_stopped() {
+                break;
+            }
+            build_missing(&inner, &store).await;
+        }
+    }
+}
+
+async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
+    let definitions = store.memtables.definitions();
+    for live in store.set().iter() {
+        forget_indexes(inner, store, live, &definitions).await;
+    }
+    if definitions.is_empty() {
+        return;
+    }
+    if store.memtables.lacks_index() {
+        // Its rows are indexed in the SSTable that they come to be in.
+        crate::flush::start(inner, store, None);
+    }
+    let mut has_failed = false;
+    for definition in definitions.iter() {
+        let lacking: Vec<Rc<LiveSstable>> = store
+            .set()
+            .iter()
+            .filter(|live| !live.suspect.get() && live.index(definition).is_none())
+            .cloned()
+            .collect();
+        let bytes: u64 = lacking.iter().map(|live| live.sstable.data_len()).sum();
+        let (name, table) = (&definition.name, store.table().full_name());
+        let is_long = bytes >= BYTES_WORTH_A_LINE;
+        let begun = inner.rt.now();
+        let mut done = 0;
+        for (at, live) in lacking.iter().enumerate() {
+            if store.dropped.get() || inner.health.is_stopped() {
+                return;
+            }
+            if is_long {
+                let eta = match done {
+                    0 => String::new(),
+                    done => {
+                        let took = (inner.rt.now() - begun).as_secs_f64();
+                        format!(", {:.0} s left", took / done as f64 * (bytes - done) as f64)
+                    }
+                };
+                tracing::info!(
+                    "building index {name} of {table}: SSTable {} of {}, {} of {} MiB{eta}",
+                    at + 1,
+                    lacking.len(),
+                    done >> 20,
+                    bytes >> 20
+                );
+            }
+            if let Err(error) = build_index(inner, store, live, definition).await {
+                index_failed(store, definition, &error);
+                has_failed = true;
+            }
+            done += live.sstable.data_len();
+            assert!(done <= bytes, "no more is indexed than lacked the index");
+        }
+        if is_long {
+            tracing::info!("index {name} of {table} is built on this shard");
+        }
+    }
+    if !has_failed {
+        store.indexes_failing.set(false);
+    }
+}
+
+/// Removes the files of indexes that were dropped.
+async fn forget_indexes(inner: &Inner, store: &Store, live: &LiveSstable, definitions: &[Arc<Definition>]) {
+    let gone: Vec<Rc<IndexFile>> = live
+        .indexes
+        .borrow()
+        .iter()
+        .filter(|file| !definitions.contains(file.definition()))
+        .cloned()
+        .collect();
+    for file in gone {
+        live.drop_index(&file);
+        if let Some(path) = path(&store.dir, live.sstable.descriptor(), file.definition()) {
+            // Files that cannot be removed now are removed by the next start.
+            let _ = inner.rt.disk().remove(&path).await;
+        }
+    }
+}
