@@ -1,6 +1,7 @@
 //! Analyzers: the terms of a text.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use crate::filter::{self, Filter};
 use crate::folding::Folding;
@@ -8,6 +9,8 @@ use crate::tokenizer::{Tokenizer, grams};
 
 /// Terms of one text at most: words behind them are not searched, by an index and by a filter.
 pub const TERMS_MAX: usize = 65_536;
+/// Words that filters make of one text at most, those among them that a later filter drops.
+const STEPS_MAX: usize = 32 * TERMS_MAX;
 /// Characters of the parts by which an index finds texts that contain another one.
 pub const GRAM_LEN: usize = 3;
 /// Bytes of a term that has its parts in an index, at most, as SASI's: a longer one is none.
@@ -85,9 +88,9 @@ impl Analyzer {
                     take(value);
                     return;
                 };
-                let mut left = TERMS_MAX;
+                let (mut left, steps) = (TERMS_MAX, Cell::new(STEPS_MAX));
                 tokenizer.split(text, &mut |word| {
-                    filter::apply(filters, Cow::Borrowed(word), &mut |term| {
+                    filter::apply(filters, Cow::Borrowed(word), &steps, &mut |term| {
                         left -= 1;
                         take(term.as_bytes()) && left > 0
                     })
@@ -146,6 +149,7 @@ impl Analyzer {
                     crate::Case::Kept => "false",
                     crate::Case::Lower => "true",
                     crate::Case::Upper => "upper",
+                    crate::Case::LowerEach => "each",
                 };
                 // As an earlier version wrote it, whose indexes stay.
                 format!(

@@ -1,6 +1,8 @@
 //! Filters of words, by Lucene's names.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rust_stemmers::Stemmer;
@@ -39,21 +41,35 @@ pub(crate) enum Filter {
     },
 }
 
-/// Passes each token that the filters make of a word to `take` until that returns false; the result is then false, too.
-pub(crate) fn apply(filters: &[Filter], word: Cow<'_, str>, take: &mut dyn FnMut(&str) -> bool) -> bool {
+/// Passes each token that the filters make of a word to `take` until that returns false; the result is then false, too. Each word takes
+/// one of the `steps` left, at each filter; without any left, the result is false.
+pub(crate) fn apply(
+    filters: &[Filter],
+    word: Cow<'_, str>,
+    steps: &Cell<usize>,
+    take: &mut dyn FnMut(&str) -> bool,
+) -> bool {
+    let Some(left) = steps.get().checked_sub(1) else { return false };
+    steps.set(left);
     let Some((filter, rest)) = filters.split_first() else { return word.is_empty() || take(&word) };
     match filter {
-        Filter::Fold(folding) => apply(rest, folding.apply_text(&word), take),
-        Filter::Trim => apply(rest, Cow::Borrowed(word.trim()), take),
+        Filter::Fold(folding) => apply(rest, folding.apply_text(&word), steps, take),
+        Filter::Trim => apply(rest, Cow::Borrowed(word.trim()), steps, take),
         Filter::Stop(words) if words.contains(&word) => true,
         Filter::Length { min, max } if !(*min..=*max).contains(&word.chars().count()) => true,
-        Filter::Stop(_) | Filter::Length { .. } => apply(rest, word, take),
+        Filter::Stop(_) | Filter::Length { .. } => apply(rest, word, steps, take),
         Filter::Stem(name) => match Language::of_name(name) {
-            Some(language) => apply(rest, Stemmer::create(language.algorithm).stem(&word), take),
-            None => apply(rest, word, take),
+            Some(language) => apply(rest, stem(language, word), steps, take),
+            None => apply(rest, word, steps, take),
         },
         Filter::Grams { min, max, from_start } => {
-            grams(&word, (*min, *max), *from_start, &mut |gram| apply(rest, Cow::Borrowed(gram), take))
+            grams(&word, (*min, *max), *from_start, &mut |gram| apply(rest, Cow::Borrowed(gram), steps, take))
         }
     }
+}
+
+/// The stem of a word; the word itself where the stemmer fails, which must not end the node.
+fn stem<'a>(language: &Language, word: Cow<'a, str>) -> Cow<'a, str> {
+    let stem = || Stemmer::create(language.algorithm).stem(&word).into_owned();
+    catch_unwind(AssertUnwindSafe(stem)).map_or(word.clone(), Cow::Owned)
 }

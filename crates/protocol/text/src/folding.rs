@@ -12,8 +12,10 @@ pub enum Case {
     /// As they are.
     #[default]
     Kept,
-    /// Lower case.
+    /// Lower case, as Java's for texts: a sigma at the end of a word is a final one.
     Lower,
+    /// Lower case of each character by itself, as Lucene's: a word folds as its parts do.
+    LowerEach,
     /// Upper case.
     Upper,
 }
@@ -96,6 +98,7 @@ impl Folding {
         let mut text = match self.case {
             Case::Kept => Cow::Borrowed(text),
             Case::Lower => Cow::Owned(text.to_lowercase()),
+            Case::LowerEach => Cow::Owned(text.chars().flat_map(char::to_lowercase).collect()),
             Case::Upper => Cow::Owned(text.to_uppercase()),
         };
         if !text.is_ascii() {

@@ -17,10 +17,13 @@ pub const ANALYZER_OPTIONS: [&str; 2] = ["index_analyzer", "query_analyzer"];
 
 /// Filters of one analyzer at most.
 const FILTERS_MAX: usize = 16;
+/// Filters that make n-grams, in one analyzer: the n-grams of n-grams are too many.
+const GRAM_FILTERS_MAX: usize = 1;
 /// The most characters of a gram.
 const GRAM_MAX: usize = 32;
 
-const LOWER: Filter = Filter::Fold(Folding { case: Case::Lower, normalizes: false, folds_to_ascii: false });
+const LOWER: Filter =
+    Filter::Fold(Folding { case: Case::LowerEach, normalizes: false, folds_to_ascii: false });
 
 fn invalid<T>(text: impl Into<String>) -> Result<T, AnalyzerError> {
     Err(AnalyzerError::Invalid(text.into()))
@@ -73,6 +76,10 @@ impl Analyzer {
                 ("filters", Value::Array(parts)) if parts.len() <= FILTERS_MAX => {
                     for part in parts {
                         filters.push(filter(Part::of("filter", part)?)?);
+                    }
+                    let is_gram = |filter: &&Filter| matches!(filter, Filter::Grams { .. });
+                    if filters.iter().filter(is_gram).count() > GRAM_FILTERS_MAX {
+                        return invalid("An analyzer has more than one filter of n-grams");
                     }
                 }
                 ("filters", Value::Array(parts)) => {
@@ -194,7 +201,7 @@ fn filter(part: Part<'_>) -> Result<Filter, AnalyzerError> {
         part.knows(&[]).map(|()| Filter::Fold(Folding { case, normalizes: false, folds_to_ascii }))
     };
     match part.name.to_ascii_lowercase().as_str() {
-        "lowercase" => fold(Case::Lower, false),
+        "lowercase" => fold(Case::LowerEach, false),
         "uppercase" => fold(Case::Upper, false),
         "asciifolding" => fold(Case::Kept, true),
         "trim" => part.knows(&[]).map(|()| Filter::Trim),

@@ -15,8 +15,8 @@ const fn language(name: &'static str, code: &'static str, algorithm: Algorithm) 
     Language { name, code, algorithm }
 }
 
-/// The languages, by name.
-pub(crate) const LANGUAGES: [Language; 18] = [
+/// The languages, by name. Greek is not there: its stemmer cuts words at bytes that they do not have (rust-stemmers 1.2).
+pub(crate) const LANGUAGES: [Language; 17] = [
     language("arabic", "ar", Algorithm::Arabic),
     language("danish", "da", Algorithm::Danish),
     language("dutch", "nl", Algorithm::Dutch),
@@ -24,7 +24,6 @@ pub(crate) const LANGUAGES: [Language; 18] = [
     language("finnish", "fi", Algorithm::Finnish),
     language("french", "fr", Algorithm::French),
     language("german", "de", Algorithm::German),
-    language("greek", "el", Algorithm::Greek),
     language("hungarian", "hu", Algorithm::Hungarian),
     language("italian", "it", Algorithm::Italian),
     language("norwegian", "no", Algorithm::Norwegian),

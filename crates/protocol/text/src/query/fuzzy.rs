@@ -6,22 +6,27 @@ pub(super) fn is_within(from: &str, to: &str, distance: usize) -> bool {
     if from.len().abs_diff(to.len()) > distance {
         return false;
     }
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
+    // Cells of the matrix that are further than the distance from its diagonal are too far, and not computed.
+    let too_far = distance + 1;
+    let (mut before_last, mut row) = (vec![too_far; to.len() + 1], vec![too_far; to.len() + 1]);
+    let mut last: Vec<usize> = (0..=to.len()).map(|at| at.min(too_far)).collect();
     for (i, a) in from.iter().enumerate() {
-        let mut row = Vec::with_capacity(last.len());
-        row.push(i + 1);
-        for (j, b) in to.iter().enumerate() {
-            let mut least = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+        let (begin, end) = (i.saturating_sub(distance), (i + distance + 1).min(to.len()));
+        row.fill(too_far);
+        row[0] = (i + 1).min(too_far);
+        for j in begin..end {
+            let b = to[j];
+            let mut least = (last[j] + usize::from(*a != b)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == b {
                 least = least.min(before_last[j - 1] + 1);
             }
-            row.push(least);
+            row[j + 1] = least.min(too_far);
         }
         if row.iter().all(|least| *least > distance) {
             return false;
         }
-        before_last = std::mem::replace(&mut last, row);
+        std::mem::swap(&mut before_last, &mut last);
+        std::mem::swap(&mut last, &mut row);
     }
     last[to.len()] <= distance
 }

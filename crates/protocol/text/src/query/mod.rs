@@ -10,8 +10,10 @@ use crate::analyzer::Analyzer;
 
 /// The longest query, bytes.
 pub const QUERY_LEN_MAX: usize = 16 << 10;
-/// Words of a query at most.
+/// Different words of a query at most.
 pub const LEAVES_MAX: usize = 64;
+/// Words of a query at most, each as often as it is there.
+pub const WORDS_MAX: usize = 512;
 
 /// A query that cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@
 //! part   := "(" query ")" | '"' words '"' [ "~" gaps ] | word [ "*" | "~" [ distance ] ]
 //! ```
 
-use super::{LEAVES_MAX, Leaf, Node, Parts, QUERY_LEN_MAX, QueryError, TextQuery};
+use super::{LEAVES_MAX, Leaf, Node, Parts, QUERY_LEN_MAX, QueryError, TextQuery, WORDS_MAX};
 use crate::analyzer::Analyzer;
 
 /// Groups in groups at most.
@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str, analyzer: &Analyzer, has_positions: bool) -> Res
             text.len()
         ));
     }
-    let mut parser = Parser { rest: text, analyzer, has_positions, leaves: Vec::new(), depth: 0 };
+    let mut parser = Parser { rest: text, analyzer, has_positions, leaves: Vec::new(), words: 0, depth: 0 };
     let root = parser.clauses()?;
     if !parser.rest.is_empty() {
         return refused("A query of full text has a ')' without a '('");
@@ -42,6 +42,8 @@ struct Parser<'a> {
     analyzer: &'a Analyzer,
     has_positions: bool,
     leaves: Vec<Leaf>,
+    /// How many words were read.
+    words: usize,
     depth: usize,
 }
 
@@ -78,6 +80,13 @@ impl Parser<'_> {
             }
             let node = self.part()?;
             clauses.push((occur, node));
+        }
+        // Stop words are in no index: a text need not have them, and a part of them alone finds nothing.
+        let is_wanted = |(occur, _): &(Occur, Node)| *occur != Occur::MustNot;
+        let was_wanted = clauses.iter().any(is_wanted);
+        clauses.retain(|(_, node)| *node != Node::Nothing);
+        if was_wanted && !clauses.iter().any(is_wanted) {
+            return Ok(Node::Nothing);
         }
         if let [(Occur::Must | Occur::Should, _)] = clauses.as_slice() {
             return Ok(clauses.remove(0).1);
@@ -199,11 +208,15 @@ impl Parser<'_> {
     }
 
     fn number_of(&mut self, leaf: Leaf) -> Result<usize, QueryError> {
+        self.words += 1;
+        if self.words > WORDS_MAX {
+            return refused(format!("A query of full text has more than {WORDS_MAX} words"));
+        }
         if let Some(known) = self.leaves.iter().position(|known| *known == leaf) {
             return Ok(known);
         }
         if self.leaves.len() == LEAVES_MAX {
-            return refused(format!("A query of full text has more than {LEAVES_MAX} words"));
+            return refused(format!("A query of full text has more than {LEAVES_MAX} different words"));
         }
         self.leaves.push(leaf);
         Ok(self.leaves.len() - 1)

@@ -84,8 +84,13 @@ impl TextQuery {
     pub fn score(&self, document: &Document, statistics: &Statistics) -> Option<f32> {
         let mean = statistics.terms as f64 / (statistics.texts as f64).max(1.0);
         let length = f64::from(document.terms) / mean.max(1.0);
-        Scorer { query: self, document, statistics, length }.of(&self.root).map(|score| score as f32)
+        Scorer { query: self, document, statistics, length }.of(&self.root).map(finite)
     }
+}
+
+/// A score in the range of its type: weights of nested groups multiply.
+fn finite(score: f64) -> f32 {
+    (score as f32).clamp(f32::MIN_POSITIVE, f32::MAX)
 }
 
 struct Scorer<'a> {
@@ -141,11 +146,15 @@ impl Scorer<'_> {
 fn phrases(hits: &[&Hit], slop: usize) -> u32 {
     let Some((first, rest)) = hits.split_first() else { return 0 };
     let mut count = 0;
+    // Of each word the place that is looked at: a later start never looks at an earlier one.
+    let mut nexts = vec![0; rest.len()];
     for start in &first.positions {
         let (mut at, mut left) = (*start, slop as u32);
-        let is_one = rest.iter().all(|hit| {
-            let next = hit.positions.partition_point(|position| *position <= at);
-            match hit.positions.get(next) {
+        let is_one = rest.iter().zip(&mut nexts).all(|(hit, next)| {
+            while hit.positions.get(*next).is_some_and(|position| *position <= at) {
+                *next += 1;
+            }
+            match hit.positions.get(*next) {
                 Some(position) if position - at - 1 <= left => {
                     left -= position - at - 1;
                     at = *position;

@@ -98,9 +98,16 @@ fn queries_find_texts() {
     ] {
         assert_eq!(found(query, "standard"), expected, "{query}");
     }
-    for (query, expected) in
-        [("fox", &[0, 3, 5][..]), ("the", &[]), ("running foxes", &[0, 3, 5]), ("\"lazy dogs\"", &[0])]
-    {
+    for (query, expected) in [
+        ("fox", &[0, 3, 5][..]),
+        ("the", &[]),
+        ("running foxes", &[0, 3, 5]),
+        ("\"lazy dogs\"", &[0]),
+        ("the AND dog", &[0, 2, 3]),
+        ("+the +dog", &[0, 2, 3]),
+        ("(the) AND dog -the", &[0, 2, 3]),
+        ("the -dog", &[]),
+    ] {
         assert_eq!(found(query, "english"), expected, "{query}");
     }
 }
@@ -146,7 +153,9 @@ fn queries_that_are_none() {
     assert!(parse("\"a b\"", &without).unwrap_err().contains("positions"));
     assert!(parse("\"a\" b", &without).is_ok());
     let many: String = (0..65).map(|n| format!("w{n} ")).collect();
-    assert_eq!(parse(&many, &standard).unwrap_err(), "A query of full text has more than 64 words");
+    assert_eq!(parse(&many, &standard).unwrap_err(), "A query of full text has more than 64 different words");
+    let again = format!("\"{}\"", "a ".repeat(513));
+    assert_eq!(parse(&again, &standard).unwrap_err(), "A query of full text has more than 512 words");
     let prefixes: String = (0..9).map(|n| format!("w{n}* ")).collect();
     assert_eq!(
         parse(&prefixes, &standard).unwrap_err(),
@@ -159,6 +168,49 @@ fn queries_that_are_none() {
     );
     let long = "a".repeat(QUERY_LEN_MAX + 1);
     assert!(parse(&long, &standard).unwrap_err().contains("at most 16384"));
+}
+
+/// The costliest queries of the longest texts.
+#[test]
+fn long_phrases_and_fuzzy_words_take_little_time() {
+    let standard = index("standard", true);
+    let text = "a ".repeat(65_536);
+    let words = format!("{}~ ", "b".repeat(250)).repeat(65_536 / 250);
+    let fuzzy: String = (0..8).map(|n| format!("{}{n}~ ", "b".repeat(250))).collect();
+    for (query, text, is_found) in [
+        (format!("\"{}\"", "a ".repeat(512)), &text, true),
+        (fuzzy, &words, true),
+        ("a^1000".to_owned(), &text, true),
+    ] {
+        let query = parse(&query, &standard).expect("a query");
+        let document = Document::new(&query, &standard.analyzer, text.as_bytes()).expect("a text");
+        assert_eq!(query.score(&document, &Statistics::default()).is_some(), is_found);
+    }
+    let heavy = format!("{}a{}", "(".repeat(30), ")^1000".repeat(30));
+    let query = parse(&heavy, &standard).expect("a query");
+    let document = Document::new(&query, &standard.analyzer, b"a").expect("a text");
+    assert_eq!(query.score(&document, &Statistics::default()), Some(f32::MAX));
+}
+
+/// Distances by the whole matrix.
+#[test]
+fn words_within_a_distance() {
+    for (query, word, is_found) in [
+        ("abcd~1", "abdc", true),
+        ("abcd~1", "acbde", false),
+        ("abcd~2", "acbde", true),
+        ("abcd~2", "abcdef", true),
+        ("abcd~2", "ab", true),
+        ("abcd~2", "a", false),
+        ("abcd~1", "abxcd", true),
+        ("abcd~0", "abcd", true),
+        ("abcdefgh~2", "abdcefhg", true),
+        ("abcdefgh~2", "abdcfegx", false),
+    ] {
+        let standard = index("standard", true);
+        let query = parse(query, &standard).expect("a query");
+        assert_eq!(query.leaves()[0].matches(word), is_found, "{query:?} and {word}");
+    }
 }
 
 /// Any text is a query or is refused, and takes little time.

@@ -38,7 +38,6 @@ fn built_in_analyzers() {
         "dutch",
         "finnish",
         "french",
-        "greek",
         "hungarian",
         "italian",
         "norwegian",
@@ -194,4 +193,69 @@ fn descriptions() {
     assert_ne!(describe(&[("index_analyzer", "stop")]), describe(&[("index_analyzer", "simple")]));
     let options = BTreeMap::from([("ascii".to_owned(), "true".to_owned())]);
     assert!(Folding::of(&options).is_some());
+}
+
+/// No word ends the process, in whichever language: the stemmers are not ours.
+#[test]
+fn stemmers_take_any_word() {
+    let languages = [
+        ("arabic", "ابتثجحخدذرزسشصضطظعغفقكلمنهويةىءآأؤإئ"),
+        ("danish", "abdeghiklmnorstuvyæøå"),
+        ("dutch", "abdeghijklmnorstuvyëïéèäö"),
+        ("english", "abcdeghiklmnoprstuvwxyz'"),
+        ("finnish", "aeghijklmnorstuvyäö"),
+        ("french", "abcdeghilmnoqrstuvyzéèêëàâîïôûç"),
+        ("german", "abcdefghiklmnorstuvzäöüß"),
+        ("hungarian", "abdefgijklmnoprstuvzáéíóöőúüű"),
+        ("italian", "abcdeghilmnoqrstuvzàèéìòù"),
+        ("norwegian", "adefghiklmnorstuvyæøå"),
+        ("portuguese", "abcdeghilmnoqrstuvzáâãàçéêíóôõú"),
+        ("romanian", "abcdeghilmnoprstuvzăâîşţ"),
+        ("russian", "абвгдежзийклмнопрстуфхцчшщъыьэюяё"),
+        ("spanish", "abcdeghijlmnoqrstuvyzáéíóúñü"),
+        ("swedish", "abdefghiklmnorstuvyäöå"),
+        ("tamil", "அஆஇஈஉஊஎஏஐஒஓஔகஙசஞடணதநபமயரலவழளறனாிீுூெேைொோௌ்"),
+        ("turkish", "abcçdefgğhıijklmnoöprsştuüvyz"),
+    ];
+    let mut state = 11_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    for (name, alphabet) in languages {
+        let json = format!(
+            r#"{{"tokenizer": {{"name": "keyword"}}, "filters": [{{"name": "snowballporter", "args": {{"language": "{name}"}}}}]}}"#
+        );
+        let analyzer = Analyzer::parse(&json).expect("a stemmer");
+        let letters: Vec<char> = alphabet.chars().collect();
+        for _ in 0..20_000 {
+            let word: String = (0..1 + below(14)).map(|_| letters[below(letters.len())]).collect();
+            assert!(terms(&analyzer, &word).len() <= 1, "{name}: {word}");
+        }
+    }
+    assert!(Analyzer::parse("greek").is_err());
+}
+
+/// N-grams that a later filter drops take time, too.
+#[test]
+fn filters_that_drop_their_words_end() {
+    let gram = r#"{"name": "ngram", "args": {"minGramSize": "1", "maxGramSize": "32"}}"#;
+    let json = |filters: &str| {
+        format!(
+            r#"{{"tokenizer": {{"name": "ngram", "args": {{"minGramSize": "1", "maxGramSize": "32"}}}}, "filters": [{filters}]}}"#
+        )
+    };
+    let length = r#"{"name": "length", "args": {"min": "33"}}"#;
+    let analyzer = Analyzer::parse(&json(&format!("{gram}, {length}"))).expect("one filter of n-grams");
+    assert_eq!(terms(&analyzer, &"x".repeat(1 << 20)), [] as [&str; 0]);
+    let error = Analyzer::parse(&json(&format!("{gram}, {gram}"))).unwrap_err().to_string();
+    assert!(error.contains("more than one filter of n-grams"), "{error}");
+}
+
+/// A capital sigma folds alike at each place of a word, so that the beginning of a word begins its terms.
+#[test]
+fn words_fold_as_their_parts_do() {
+    let standard = Analyzer::parse("standard").expect("it is built in");
+    assert_eq!(terms(&standard, "ΟΔΥΣΣΕΑΣ"), ["οδυσσεασ"]);
+    assert_eq!(standard.fold_word("ΟΔΥΣ"), "οδυσ");
 }
