@@ -10,6 +10,7 @@ pub mod compare;
 mod digest;
 mod error;
 mod fragments;
+mod import;
 mod message;
 mod nearest;
 pub mod nearest_codec;
@@ -39,7 +40,8 @@ pub use command::{
 };
 pub use digest::digest;
 pub use error::ReplicaError;
+pub use import::{Adoption, ImportFailed, Imported};
 pub use message::{ShardRequest, ShardResponse, TableOperation};
 pub use request::{Read, Scope, TombstoneLimit, Truncation, Write};
-pub use shard::{Imported, Replica, ReplicaConfig};
+pub use shard::{Replica, ReplicaConfig};
 pub use trace::{TraceEvent, TraceLog};

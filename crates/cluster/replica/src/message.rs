@@ -83,6 +83,9 @@ rt::shard_calls! {
         /// Write a table's SSTables anew, or verify them.
         #[derive(Clone, Debug)]
         RewriteSstables { table: TableId, how: Rewrite } -> Result<RewriteReport, ReplicaError>,
+        /// Await the shard's part of an import, or do not await it any more.
+        #[derive(Clone, Debug)]
+        AwaitImport { table: TableId, begins: bool } -> Result<(), ReplicaError>,
         /// Adopt the shard's part of an import.
         #[derive(Clone, Debug)]
         AdoptImport { table: TableId, files: Vec<Incoming>, owned: OwnedRanges } -> Result<(), ReplicaError>,

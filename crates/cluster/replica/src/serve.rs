@@ -6,7 +6,7 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    AdoptImport, Apply, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment,
+    AdoptImport, Apply, AwaitImport, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment,
     LocalFiguresOfShard, MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, RewriteSstables,
     Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats, StopOperations,
     TableSizeOfShard, TakeMark,
@@ -54,6 +54,10 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
             let engine = replica.engine().clone();
             let run = async move { Ok(engine.rewrite(table, how).await?) };
             replica.rt().uncancelled(Group::Maintenance, run).await
+        },
+        AwaitImport { table, begins } => match begins {
+            true => replica.engine().begin_import(table).map_err(ReplicaError::from),
+            false => Ok(replica.engine().end_import(table)),
         },
         AdoptImport { table, files, owned } => {
             let engine = replica.engine().clone();

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{
-    Engine, EngineStats, Incoming, LocalFigures, Marked, OwnedRanges, RepairedWatermark, Rewrite,
-    RewriteReport, Sampled, StopRequest, TableHistograms, TableSize, TokenSpan,
+    Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Rewrite, RewriteReport, Sampled,
+    StopRequest, TableHistograms, TableSize, TokenSpan,
 };
 use futures_util::future::{join_all, try_join_all};
 use mutation::{DecoratedKey, PartitionUpdate, Repaired, Row};
@@ -22,17 +22,6 @@ use crate::{
     Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, RowLookup, Scope, ShardRequest,
     ShardResponse, TableOperation, TombstoneLimit, Write, read, scan,
 };
-
-/// The SSTables that an import has read. All of their rows are in the table, durably.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// How many.
-    pub sstables: u64,
-    /// Partitions in them, those in several counted for each.
-    pub partitions: u64,
-    /// Whether they were removed.
-    pub removed_sources: bool,
-}
 
 /// The settings of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,38 +306,6 @@ impl Replica {
             all.merge(report?);
         }
         Ok(all)
-    }
-
-    /// Imports the SSTables of a directory into a table, and removes them there if `remove` is true when all rows are in the table. See [`Imported`].
-    ///
-    /// # Errors
-    /// [`ReplicaError::Storage`] when a file is damaged or not of this table, holds partitions that are not `owned`, or cannot be adopted;
-    /// SSTables that other shards have adopted stay then. [`ReplicaError::UnknownTable`], [`ReplicaError::Stopped`].
-    pub async fn import_sstables(
-        &self,
-        table: TableId,
-        directory: PathBuf,
-        owned: OwnedRanges,
-        remove: impl FnOnce() -> bool,
-    ) -> Result<Imported, ReplicaError> {
-        let staged = self.0.engine.stage_import(table, &directory, &owned).await?;
-        let parts = (0..self.shard_count()).zip(&staged.shards).filter(|(_, files)| !files.is_empty());
-        let adopt = |(shard, files): (u16, &Vec<Incoming>)| {
-            let (files, owned) = (files.clone(), owned.clone());
-            self.call(shard, message::AdoptImport { table, files, owned })
-        };
-        let adopted = join_all(parts.map(adopt)).await;
-        let adopted: Result<(), ReplicaError> = adopted.into_iter().collect();
-        let removed_sources = adopted.is_ok() && remove();
-        if removed_sources {
-            staged.remove_sources().await?;
-        }
-        let (sstables, partitions) = (staged.sstables(), staged.partitions);
-        let imported = Imported { sstables, partitions, removed_sources };
-        let removed = staged.remove().await;
-        adopted?;
-        removed.map_err(|error| ReplicaError::Storage(error.to_string()))?;
-        Ok(imported)
     }
 
     /// Has operations on SSTables end on all shards that an operator means; how many there are.

@@ -1,7 +1,8 @@
 //! The addresses from which roles may log in (`cidr_authorizer`): a role with groups of addresses only from an address whose smallest range is in
 //! one of them.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use wire::{CqlError, ErrorKind};
 use crate::Config;
 use crate::config::is_class;
 
-/// Logins from elsewhere are named in the log once in this time.
+/// Logins of a role from an address are named in the log once in this time.
 const WARNING_PAUSE: Duration = Duration::from_secs(60);
+/// Pairs of a role and an address that are named in that time at most.
+const WARNINGS_MAX: usize = 1_024;
 
 /// The reaction to a login from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,8 @@ enum Mode {
 pub(crate) struct AddressCheck {
     mode: Mode,
     superusers: bool,
-    warned: Cell<Option<Instant>>,
+    /// When the login of a role from an address was named last.
+    warned: RefCell<BTreeMap<(String, IpAddr), Instant>>,
 }
 
 impl AddressCheck {
@@ -41,7 +45,7 @@ impl AddressCheck {
             (true, false) => Mode::Monitor,
             (true, true) => Mode::Enforce,
         };
-        Self { mode, superusers: config.cidr_checks_for_superusers, warned: Cell::new(None) }
+        Self { mode, superusers: config.cidr_checks_for_superusers, warned: RefCell::default() }
     }
 
     /// Refuses a login as a role from an address where it has none of the groups, or has the log name it.
@@ -68,9 +72,7 @@ impl AddressCheck {
                 format!("You do not have access from this IP {address}"),
             ));
         }
-        let now = rt.now();
-        if self.warned.get().is_none_or(|warned| now >= warned + WARNING_PAUSE) {
-            self.warned.set(Some(now));
+        if self.is_worth_a_warning(rt.now(), &role.name, address) {
             let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
             tracing::warn!(
                 "Role {} accessed from unauthorized IP {address}, CIDR group [{}]",
@@ -79,5 +81,16 @@ impl AddressCheck {
             );
         }
         Ok(())
+    }
+
+    fn is_worth_a_warning(&self, now: Instant, role: &str, address: IpAddr) -> bool {
+        let mut warned = self.warned.borrow_mut();
+        warned.retain(|_, at| now < *at + WARNING_PAUSE);
+        let key = (role.to_owned(), address);
+        let is_due = warned.len() < WARNINGS_MAX && !warned.contains_key(&key);
+        if is_due {
+            warned.insert(key, now);
+        }
+        is_due
     }
 }

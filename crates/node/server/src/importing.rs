@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use engine::OwnedRanges;
 use membership::Membership;
-use replica::Imported;
+use replica::{Adoption, ImportFailed, Imported, ReplicaError};
 use schema::{Replication, Schema, Table};
 
 use crate::shard::RunningShard;
@@ -43,14 +43,21 @@ pub(crate) async fn import(
     };
     // A node that loses ranges meanwhile may drop the rows with them, which no other has.
     let is_as_before = || !coordinator.view().is_changing() && version(membership) == begun;
-    let remove = || !keep && is_as_before();
-    let done = shard.replica().import_sstables(table.id, directory.clone(), owned, remove).await;
-    let imported = done.map_err(|error| refused(format!("{error}; the files stay where they are")))?;
-    if !is_as_before() {
+    let check = || {
+        if !is_as_before() {
+            return Err("a topology change began meanwhile, and this node may own less by it".to_owned());
+        }
+        let schema = coordinator.schema();
+        let table = schema.table_by_id(table.id).ok_or_else(|| "the table was dropped".to_owned())?;
+        refuse_table(&schema, table)
+    };
+    let allowed = || check().map_err(ReplicaError::Storage);
+    let done = shard.replica().import_sstables(table.id, directory.clone(), owned, allowed, !keep).await;
+    let imported = done.map_err(|failed| failure(&name, failed))?;
+    if let Err(why) = check() {
+        let from = directory.display();
         return Err(format!(
-            "a topology change began while SSTables were imported into {name}, and this node may own less by it; import {} again when it has \
-             ended",
-            directory.display()
+            "SSTables were imported into {name}, but {why}; when that is done, import {from} again"
         ));
     }
     tracing::info!(
@@ -60,6 +67,21 @@ pub(crate) async fn import(
         directory.display()
     );
     Ok(imported)
+}
+
+fn failure(name: &str, ImportFailed { adopted, error }: ImportFailed) -> String {
+    match adopted {
+        Adoption::Nothing => {
+            format!("nothing was imported into {name}: {error}; the files stay where they are")
+        }
+        Adoption::Part => format!(
+            "the rows of some shards were imported into {name}: {error}; the files stay where they are, import them again (rows that come \
+             twice are the same rows)"
+        ),
+        Adoption::All => {
+            format!("all rows were imported into {name}, but not all files were removed: {error}")
+        }
+    }
 }
 
 /// Refuses tables whose rows others follow: rows that come as files are no writes.

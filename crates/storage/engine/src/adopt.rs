@@ -11,6 +11,7 @@ use rt::OpenOptions;
 use schema::TableId;
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
+use crate::awaited::AwaitedFiles;
 use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
@@ -39,25 +40,6 @@ pub struct Adopted {
     pub sstables: u64,
     /// Bytes of their files.
     pub bytes: u64,
-}
-
-/// Files are awaited: no compaction of the table forgets anything while it lives.
-pub struct AwaitedFiles {
-    store: Rc<Store>,
-    truncated: i64,
-}
-
-impl Drop for AwaitedFiles {
-    fn drop(&mut self) {
-        self.store.edits.end_await();
-    }
-}
-
-impl AwaitedFiles {
-    /// When this shard had truncated the table last when the files were begun to be awaited, microseconds; [`i64::MIN`] for never.
-    pub fn truncated_at(&self) -> i64 {
-        self.truncated
-    }
 }
 
 impl Engine {

@@ -17,6 +17,7 @@ use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, W
 use crate::MaintenanceError;
 use crate::compactions::{Claim, Operation};
 use crate::edit::Edit;
+use crate::edits::Moment;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::live::{LiveSstable, covers_all};
@@ -32,6 +33,7 @@ pub(crate) const ROOM_SPARED_MAX: u64 = 1 << 30;
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
+    let begun = store.edits.now();
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
     // One that is damaged stays, with all that it may hide.
@@ -46,7 +48,7 @@ pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), Ma
     let level = inputs.iter().map(|live| live.sstable.level()).max().unwrap_or(0);
     let choice = Choice { inputs: Vec::new(), reason: Reason::Tier, level, output_bytes_max, shards };
     let operation = inner.compactions.operation(TaskKind::Compaction, store.table());
-    match compact(inner, store, inputs, &choice, CompactionType::plain(MAJOR, operation)).await {
+    match compact(inner, store, inputs, &choice, CompactionType::plain(MAJOR, operation, begun)).await {
         // A truncation or the table's end came between: there is nothing left to merge.
         Err(MaintenanceError::Cancelled) if !inner.health.is_stopped() => Ok(()),
         done => done,
@@ -63,12 +65,14 @@ pub(crate) struct CompactionType<'a> {
     pub(crate) hiding: Option<Hiding>,
     /// The work that an operator can stop.
     pub(crate) operation: Rc<Operation>,
+    /// When the work began: requests to stop since then count, those between two of its SSTables, too.
+    pub(crate) begun: Moment,
 }
 
 impl<'a> CompactionType<'a> {
     /// A merge of everything in its inputs.
-    pub(crate) fn plain(name: &'a str, operation: Rc<Operation>) -> Self {
-        Self { name, kept: None, hiding: None, operation }
+    pub(crate) fn plain(name: &'a str, operation: Rc<Operation>, begun: Moment) -> Self {
+        Self { name, kept: None, hiding: None, operation, begun }
     }
 
     /// Only operators, truncation and the end of the table stop it.
@@ -215,6 +219,7 @@ async fn compact_chosen(
     choice: &Choice,
 ) -> Result<(), MaintenanceError> {
     let _one = store.edits.one().await?;
+    let begun = store.edits.now();
     // A truncation or major compaction may have come between the choice and here.
     let set = store.set();
     if !taken.sstables().iter().all(|input| set.iter().any(|live| Rc::ptr_eq(live, input))) {
@@ -227,7 +232,7 @@ async fn compact_chosen(
     let (inputs, _room) = make_room(inner, store, taken.sstables(), Some(choice)).await?;
     taken.retain(&inputs);
     let operation = inner.compactions.operation(TaskKind::Compaction, store.table());
-    compact(inner, store, inputs, choice, CompactionType::plain(choice.reason.name(), operation)).await
+    compact(inner, store, inputs, choice, CompactionType::plain(choice.reason.name(), operation, begun)).await
 }
 
 /// Figures of a table beside those of its SSTables.
@@ -449,12 +454,11 @@ async fn merge(
         output_bytes_max: choice.output_bytes_max,
         shards: choice.shards,
     };
-    let begun = store.edits.now();
     let stop = || {
-        let for_major = !kind.is_major() && store.edits.makes_way_since(begun);
+        let for_major = !kind.is_major() && store.edits.makes_way_since(kind.begun);
         for_major
             || kind.operation.is_stopped()
-            || store.edits.is_stopped_since(begun)
+            || store.edits.is_stopped_since(kind.begun)
             || store.dropped.get()
             || inner.health.is_stopped()
     };

@@ -2,6 +2,7 @@
 //! [`crate::compactions`], [`crate::memory`], …); here are their composition, and the admission of reads and writes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use schema::{Schema, Table, TableId};
 use sstable::Owner;
 use topology::{HostId, TableSharder, TabletMaps};
 
+use crate::awaited::AwaitedFiles;
 use crate::blocks::Blocks;
 use crate::compactions::Compactions;
 use crate::counter_id::CounterIds;
@@ -156,6 +158,8 @@ pub(crate) struct Inner {
     pub(crate) counters: CounterState,
     /// The observers that see writes before they are applied.
     pub(crate) observers: Observers,
+    /// The files that imports under way bring.
+    pub(crate) imports: RefCell<BTreeMap<TableId, AwaitedFiles>>,
     /// The log is being replayed.
     pub(crate) replaying: Cell<bool>,
     /// See [`Engine::truncated_latest`].
@@ -208,6 +212,7 @@ impl Inner {
             trash: Rc::default(),
             health: Health::default(),
             observers: Observers::default(),
+            imports: RefCell::default(),
             replaying: Cell::new(true),
             truncated_latest: Cell::new(i64::MIN),
             tasks: RefCell::default(),

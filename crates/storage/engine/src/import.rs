@@ -67,7 +67,39 @@ impl Staged {
     }
 }
 
+/// No other import of the table begins while it lives.
+pub struct ImportLock {
+    store: Rc<Store>,
+    permit: Permit,
+}
+
 impl Engine {
+    /// Waits until no other import of a table runs that was begun on this shard.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`], [`MaintenanceError::Stopped`].
+    pub async fn lock_import(&self, table: TableId) -> Result<ImportLock, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        let permit = store.edits.import().await?;
+        Ok(ImportLock { store, permit })
+    }
+
+    /// To be called on each shard before the files of an import are read: from here on the shard purges no tombstone that may hide their rows,
+    /// and a truncation refuses them. Until [`Engine::end_import`].
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`].
+    pub fn begin_import(&self, table: TableId) -> Result<(), MaintenanceError> {
+        let awaited = self.await_files(table)?;
+        self.0.imports.borrow_mut().insert(table, awaited);
+        Ok(())
+    }
+
+    /// The shard has its part of an import, or gets none.
+    pub fn end_import(&self, table: TableId) {
+        self.0.imports.borrow_mut().remove(&table);
+    }
+
     /// Reads the SSTables of a directory for an import, and writes them anew by shard.
     ///
     /// # Errors
@@ -75,13 +107,15 @@ impl Engine {
     /// has other types than the table; [`MaintenanceError::Disk`], [`MaintenanceError::UnknownTable`], [`MaintenanceError::Stopped`]. Nothing was changed then.
     pub async fn stage_import(
         &self,
-        table: TableId,
+        lock: ImportLock,
         directory: &Path,
         owned: &OwnedRanges,
     ) -> Result<Staged, MaintenanceError> {
         let inner = &self.0;
-        let store = inner.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        let alone = store.edits.import().await?;
+        let ImportLock { store, permit } = lock;
+        if store.dropped.get() {
+            return Err(MaintenanceError::UnknownTable(store.id));
+        }
         crate::flush::make_dir(inner, &store).await?;
         let folder = store.dir.join(STAGING);
         let disk = inner.rt.disk();
@@ -91,15 +125,15 @@ impl Engine {
         let mut staging = Staging::new(inner, &store, folder.clone(), owned);
         let staged = staging.take(&sources).await;
         let Staging { shards, partitions, .. } = staging;
-        let staged =
-            Staged { inner: inner.clone(), folder, shards, sources, partitions, _alone: alone }.after(staged);
+        let staged = Staged { inner: inner.clone(), folder, shards, sources, partitions, _alone: permit }
+            .after(staged);
         staged.await
     }
 
-    /// Adopts a shard's part of an import.
+    /// Adopts a shard's part of an import that was begun.
     ///
     /// # Errors
-    /// As [`Engine::adopt`].
+    /// As [`Engine::adopt`]; [`MaintenanceError::Truncated`] when the table was truncated since the import was begun.
     pub async fn adopt_import(
         &self,
         table: TableId,
@@ -108,7 +142,8 @@ impl Engine {
     ) -> Result<(), MaintenanceError> {
         let rt = &self.0.rt;
         let wanted = Wanted { tokens: owned, shard: rt.shard().0, sharder: self.own_sharder(table) };
-        let awaited = self.await_files(table)?;
+        let begun = self.0.imports.borrow_mut().remove(&table);
+        let awaited = begun.ok_or(MaintenanceError::Cancelled)?;
         self.adopt(&awaited, files, &wanted).await?;
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 mod adopt;
 mod api;
+mod awaited;
 mod begin_repair;
 mod blocks;
 mod cache_fill;
@@ -69,7 +70,8 @@ mod truncation_record;
 mod watermark;
 mod write;
 
-pub use adopt::{Adopted, AwaitedFiles, Incoming};
+pub use adopt::{Adopted, Incoming};
+pub use awaited::AwaitedFiles;
 pub use commitlog::{CommitLogConfig, SyncMode};
 pub use compaction::OwnedRanges;
 pub use config::{Canaries, EngineConfig, EngineSettings, FailurePolicy};
@@ -78,7 +80,7 @@ pub use engine::{Derivation, Derived, Engine, FollowUp, TakenOver, WriteObserver
 pub use error::{MaintenanceError, OpenError, ReadError, WriteError};
 pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
-pub use import::Staged;
+pub use import::{ImportLock, Staged};
 pub use index::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
     Place, Predicate, Similarity, TextStatistics,

@@ -58,7 +58,8 @@ impl Rewrite {
         match self {
             Self::GarbageCollect(_) => "garbage collection",
             Self::Upgrade { .. } => "upgrade",
-            Self::Scrub { .. } | Self::Verify => "scrub",
+            Self::Scrub { .. } => "scrub",
+            Self::Verify => "verification",
         }
     }
 }
@@ -121,6 +122,7 @@ pub(crate) async fn cleanup(
     crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     let operation = inner.compactions.operation(TaskKind::Cleanup, store.table());
+    let begun = store.edits.now();
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
     // Later rows are in none of these.
@@ -129,6 +131,9 @@ pub(crate) async fn cleanup(
     let mut rewritten = 0;
     for live in inputs {
         refuse_stopped(&operation)?;
+        if store.edits.is_stopped_since(begun) {
+            break;
+        }
         let has_others = has_others(&live.sstable, &kept).await;
         let has_others = has_others.map_err(|error| store.read_failed(&live, error));
         if store.dropped.get() || !has_others? {
@@ -138,7 +143,7 @@ pub(crate) async fn cleanup(
             // Dropped rows may return with the tokens, and must not count as repaired then.
             crate::marks::forget(inner, store).await?;
         }
-        let mut kind = CompactionType::plain("cleanup", operation.clone());
+        let mut kind = CompactionType::plain("cleanup", operation.clone(), begun);
         kind.kept = Some(kept.clone());
         if !write_anew(inner, store, live, kind).await? {
             break;
@@ -197,16 +202,20 @@ async fn rewrite(
     crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     let operation = inner.compactions.operation(how.kind(), store.table());
+    let begun = store.edits.now();
     store.edits.stop_minor();
     let alone = store.edits.alone().await?;
     let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
     let mut report = RewriteReport::default();
     for live in inputs {
         refuse_stopped(&operation)?;
+        if store.edits.is_stopped_since(begun) {
+            break;
+        }
         if live.suspect.get() || !is_due(&live, how) {
             continue;
         }
-        let mut kind = CompactionType::plain(how.name(), operation.clone());
+        let mut kind = CompactionType::plain(how.name(), operation.clone(), begun);
         if let Rewrite::GarbageCollect(granularity) = how {
             kind.hiding = Some(Hiding { others: others(store, &live), granularity });
         }
@@ -298,8 +307,7 @@ async fn scrub_damaged(
     let name = live.sstable.descriptor().to_string();
     let lost: Vec<Lost> =
         live.salvaged.borrow().iter().flat_map(|salvaged| &salvaged.lost).copied().collect();
-    crate::salvage::set_aside(inner, store, live.clone()).await?;
-    report.set_aside += 1;
+    report.set_aside += u64::from(crate::salvage::set_aside(inner, store, live.clone()).await?);
     if lost.is_empty() {
         report.note(format!("{name} was damaged, and all of its partitions could be read"));
     }
@@ -312,7 +320,10 @@ async fn scrub_damaged(
             true => "; older rows that its deletions hid may be seen again",
             false => "",
         };
-        report.note(format!("{name}: {which} cannot be read and was dropped{older}"));
+        let problem = format!("{name}: {which} cannot be read and was dropped{older}");
+        // The report is lost when another SSTable or shard fails.
+        tracing::warn!("scrub of {}: {problem}", store.table().full_name());
+        report.note(problem);
     }
     Ok(())
 }

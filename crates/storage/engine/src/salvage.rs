@@ -176,19 +176,19 @@ async fn copy(
     }
 }
 
-/// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot.
+/// Takes an SSTable out of its table, of which nothing is needed any more; its files stay as a snapshot. False when it was gone already.
 pub(crate) async fn set_aside(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
     live: Rc<LiveSstable>,
-) -> Result<(), MaintenanceError> {
+) -> Result<bool, MaintenanceError> {
     // Its salvaged rows must survive a power failure.
     crate::flush::flush(inner, store).await?;
     // A compaction may have taken it before the damage was met.
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
     if store.dropped.get() || !store.set().iter().any(|member| Rc::ptr_eq(member, &live)) {
-        return Ok(());
+        return Ok(false);
     }
     assert!(live.suspect.get() && live.salvaged.borrow().is_some(), "what is set aside was salvaged");
     let descriptor = live.sstable.descriptor().clone();
@@ -207,7 +207,7 @@ pub(crate) async fn set_aside(
         store.table().full_name(),
         snapshot.display()
     );
-    Ok(())
+    Ok(true)
 }
 
 impl Engine {

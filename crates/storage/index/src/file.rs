@@ -384,7 +384,7 @@ impl TermsFile {
         let mut segments = Vec::with_capacity(places.len());
         for (position, blocks_len) in places {
             let bytes = part(&file, len, position, blocks_len).await?;
-            let blocks = bytes.as_deref().and_then(unseal).and_then(read_blocks);
+            let blocks = bytes.as_deref().and_then(unseal).and_then(|bytes| read_blocks(bytes, len));
             segments.push(blocks.ok_or_else(|| unusable("a list of blocks is damaged"))?);
         }
         Ok(Self { file, definition, segments, records, texts })
@@ -605,7 +605,7 @@ fn read_directory(bytes: &[u8], has_texts: bool) -> Option<Directory> {
     let mut reader = Reader::new(bytes);
     let count =
         usize::try_from(read_unsigned(&mut reader).ok()?).ok().filter(|count| *count <= bytes.len())?;
-    let mut segments = Vec::with_capacity(count);
+    let mut segments = Vec::new();
     for _ in 0..count {
         segments.push((read_unsigned(&mut reader).ok()?, read_unsigned(&mut reader).ok()?));
     }
@@ -617,14 +617,18 @@ fn read_directory(bytes: &[u8], has_texts: bool) -> Option<Directory> {
     reader.is_empty().then_some((segments, records, texts))
 }
 
-fn read_blocks(bytes: &[u8]) -> Option<Vec<Block>> {
+/// The blocks of a segment; none when one of them does not lie in the file, which is so long.
+fn read_blocks(bytes: &[u8], file_len: u64) -> Option<Vec<Block>> {
     let mut reader = Reader::new(bytes);
     let count =
         usize::try_from(read_unsigned(&mut reader).ok()?).ok().filter(|count| *count <= bytes.len())?;
-    let mut blocks = Vec::with_capacity(count);
+    let mut blocks = Vec::new();
     for _ in 0..count {
         let position = read_unsigned(&mut reader).ok()?;
         let len = u32::try_from(read_unsigned(&mut reader).ok()?).ok()?;
+        if position.checked_add(u64::from(len))? > file_len || len as usize > PART_LEN_MAX {
+            return None;
+        }
         let mut part = || -> Option<Box<[u8]>> {
             let len = usize::try_from(read_unsigned(&mut reader).ok()?).ok()?;
             Some(reader.bytes(len).ok()?.into())

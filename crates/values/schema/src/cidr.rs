@@ -12,6 +12,9 @@ pub struct Cidr {
     bits: u8,
 }
 
+/// The bits before an address of version 4 in one of version 6 (RFC 4291, section 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
 /// The bits of an address that count, the others 0.
 fn masked(address: IpAddr, bits: u8) -> IpAddr {
     match address {
@@ -27,8 +30,12 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 impl Cidr {
-    /// The range of an address's first bits; none when it has not so many.
+    /// The range of an address's first bits; none when it has not so many. One of version 4 that is written in version 6 is one of version
+    /// 4, and none when it has other addresses, too.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let canonical = address.to_canonical();
+        let bits = if canonical == address { bits } else { bits.checked_sub(MAPPED_BITS)? };
+        let address = canonical;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         (bits <= bits_max).then(|| Self { address: masked(address, bits), bits })
     }
@@ -118,6 +125,9 @@ mod tests {
         assert!(has("1.2.3.4/31", "::ffff:1.2.3.5"), "a socket of version 6 has clients of version 4");
         assert!(has("fd00::/8", "fdff::1") && !has("fd00::/8", "fe00::1"));
         assert!(has("::/0", "fe80::1") && has("fe80::1/128", "fe80::1") && !has("fe80::1/128", "fe80::2"));
+        assert!(has("::ffff:10.0.0.0/104", "10.1.2.3") && has("::ffff:10.0.0.0/104", "::ffff:10.1.2.3"));
+        assert!(!has("::ffff:10.0.0.0/104", "11.0.0.0"));
+        assert_eq!(cidr("::ffff:10.1.2.3/104").to_string(), "10.0.0.0/8");
         assert_eq!(cidr("10.1.2.3/8").to_string(), "10.0.0.0/8");
         assert_eq!(cidr("FD00:0::1/16").to_string(), "fd00::/16");
     }
@@ -130,6 +140,8 @@ mod tests {
             "10.0.0.0/",
             "10.0.0.0/33",
             "::/129",
+            "::ffff:10.0.0.0/95",
+            "::ffff:10.0.0.0/129",
             "10.0.0/8",
             "x/8",
             "10.0.0.0/+8",

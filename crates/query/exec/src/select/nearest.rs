@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mutation::{Clustering, DecoratedKey, Slices};
+use mutation::{Clustering, DecoratedKey, Row, Slices};
 use replica::{
     Candidate, Candidates, Keys, Limits, NearestQuery, PartitionResult, Partitions, Place, ReadCommand,
     ReadPage,
@@ -27,6 +27,7 @@ use crate::error::{Result, invalid};
 use crate::expr::Env;
 use crate::expr::row::{RowView, key_components};
 use crate::request::{Request, TimeoutKind};
+use crate::sink::{RESULT_BYTES_MAX, check_result_bytes};
 use crate::where_clause::filter::BoundFilter;
 
 /// The greatest LIMIT, Cassandra's.
@@ -53,6 +54,8 @@ pub(super) struct Nearest<'a, C> {
     limit: usize,
     /// The nearest rows so far, each as a partition of its own; those behind the limit go now and then.
     rows: Vec<(f32, PartitionResult)>,
+    /// The bytes of the rows.
+    bytes: usize,
     tombstones: u64,
 }
 
@@ -86,6 +89,7 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
             goal,
             limit: usize::try_from(limit).expect("at most the greatest limit"),
             rows: Vec::new(),
+            bytes: 0,
             tombstones: 0,
         };
         if plan.access.names_partitions() || !search.by_candidates().await? {
@@ -172,7 +176,7 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
                     if page.more.is_some() {
                         unfinished.push(ReadCommand { resume: page.more.clone(), ..command });
                     }
-                    self.compare(page).await;
+                    self.compare(page).await?;
                 }
                 batch = unfinished;
             }
@@ -200,7 +204,7 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
 
     /// Compares all rows that the statement's conditions allow.
     async fn all_rows(&mut self, env: &Env<'_>) -> Result<()> {
-        self.rows.clear();
+        (self.rows, self.bytes) = (Vec::new(), 0);
         if self.goal.needs_figures() {
             let figures = self.ask(1).await?.statistics;
             self.goal.learn(figures);
@@ -208,14 +212,17 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         let command = self.command.clone();
         let mut pages = Pages::new(self.plan, self.coordinator, self.request, env, (command, u64::MAX))?;
         while let Some(page) = pages.next(SCAN_ROWS).await? {
-            self.compare(ReadPage { tombstones: 0, ..page }).await;
+            self.compare(ReadPage { tombstones: 0, ..page }).await?;
         }
         self.tombstones += pages.tombstones();
         Ok(())
     }
 
     /// Adds the rows of a page that have a vector and pass the filters.
-    async fn compare(&mut self, page: ReadPage) {
+    ///
+    /// # Errors
+    /// When the nearest rows have more bytes than a result may have.
+    async fn compare(&mut self, page: ReadPage) -> Result<()> {
         self.tombstones += page.tombstones;
         let mut pace = Pace::new();
         for mut partition in page.partitions {
@@ -226,14 +233,19 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
                 let view = RowView::new(&key, partition.static_row.as_ref(), row.as_ref(), self.request.now);
                 if let Some(closeness) = self.closeness(&view) {
                     let rows = row.into_iter().collect();
-                    self.rows.push((closeness, PartitionResult { rows, ..partition.clone() }));
+                    let found = PartitionResult { rows, ..partition.clone() };
+                    self.bytes += bytes_of(&found);
+                    self.rows.push((closeness, found));
+                }
+                if self.rows.len() >= self.limit * 2 + 1_000 || self.bytes > RESULT_BYTES_MAX {
+                    self.keep_nearest();
+                    self.bytes = self.rows.iter().map(|(_, found)| bytes_of(found)).sum();
+                    check_result_bytes(self.bytes)?;
                 }
                 pace.step().await;
             }
-            if self.rows.len() >= self.limit * 2 + 1_000 {
-                self.keep_nearest();
-            }
         }
+        Ok(())
     }
 
     /// How near a row is; none when it has no vector, or no text that the query finds, or does not pass the filters.
@@ -248,4 +260,9 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         self.rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         self.rows.truncate(self.limit);
     }
+}
+
+/// Bytes of a row that is held.
+fn bytes_of(partition: &PartitionResult) -> usize {
+    partition.rows.iter().chain(&partition.static_row).map(Row::memory_size).sum()
 }

@@ -34,17 +34,18 @@ impl<'a> TermsWanted<'a> {
 
     /// Whether a text has all of them. There is none that has no terms at all.
     pub fn matches(&self, value: &[u8]) -> bool {
-        let mut left: Vec<&[u8]> = self.terms.iter().map(Vec::as_slice).collect();
-        if left.is_empty() {
+        let (mut missing, mut is_missing) = (self.terms.len(), vec![true; self.terms.len()]);
+        if missing == 0 {
             return false;
         }
         self.analyzer.terms(value, |term| {
-            if let Ok(at) = left.binary_search(&term) {
-                left.remove(at);
+            let found = self.terms.binary_search_by(|wanted| wanted.as_slice().cmp(term));
+            if found.is_ok_and(|at| std::mem::replace(&mut is_missing[at], false)) {
+                missing -= 1;
             }
-            !left.is_empty()
+            missing > 0
         });
-        left.is_empty()
+        missing == 0
     }
 
     /// The predicates by which an index finds the texts: the longest terms, which are the rarest as a rule.

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
-    Adopted, Canaries, Engine, EngineConfig, Incoming, MaintenanceError, Origin, OwnedRanges, SyncMode,
-    Wanted, Write,
+    Adopted, Canaries, Engine, EngineConfig, Incoming, MaintenanceError, Origin, OwnedRanges, Staged,
+    SyncMode, Wanted, Write,
 };
 use mutation::PartitionRange;
 use rt::{Instant, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
-use schema::Table;
+use schema::{Table, TableId};
 use topology::Sharder;
 
 use crate::model::{Change, Op, Visible, read, schema, updates};
@@ -321,6 +321,18 @@ fn a_crash_in_the_middle_leaves_all_of_it_or_nothing() {
     );
 }
 
+/// The first step of an import of a node with one shard.
+async fn stage(
+    target: &Engine,
+    table: TableId,
+    from: &Path,
+    owned: &OwnedRanges,
+) -> Result<Staged, MaintenanceError> {
+    let lock = target.lock_import(table).await?;
+    target.begin_import(table)?;
+    target.stage_import(lock, from, owned).await
+}
+
 /// SSTables of another engine, imported: rows of two imports, refusals, and the rest of the staging folder.
 async fn imported(rt: Rt) -> (usize, usize, Vec<String>) {
     let table = table(864_000);
@@ -335,7 +347,7 @@ async fn imported(rt: Rt) -> (usize, usize, Vec<String>) {
     content(&target, &table).await;
     let owned = || OwnedRanges::new([(0, 0)]);
     for _ in 0..2 {
-        let staged = target.stage_import(table.id, &from, &owned()).await.expect("sound files");
+        let staged = stage(&target, table.id, &from, &owned()).await.expect("sound files");
         assert_eq!(staged.partitions, KEYS as u64);
         assert!(staged.sstables() >= 3);
         target.adopt_import(table.id, &staged.shards[0], owned()).await.expect("its own");
@@ -343,19 +355,18 @@ async fn imported(rt: Rt) -> (usize, usize, Vec<String>) {
     }
     let mut refusals = Vec::new();
     let negative = OwnedRanges::new([(i64::MIN, -1), (i64::MAX, i64::MIN)]);
-    refusals.push(target.stage_import(table.id, &from, &negative).await.err().expect("refused").to_string());
+    refusals.push(stage(&target, table.id, &from, &negative).await.err().expect("refused").to_string());
     let nowhere = from.join("nowhere");
-    refusals
-        .push(target.stage_import(table.id, &nowhere, &owned()).await.err().expect("refused").to_string());
+    refusals.push(stage(&target, table.id, &nowhere, &owned()).await.err().expect("refused").to_string());
     let files = rt.disk().list(&from).await.expect("the disk works");
     let data = files.iter().find(|file| file.name.ends_with("-Data.db")).expect("an SSTable");
     let toc = data.name.replace("Data.db", "TOC.txt");
     rt.disk().rename(from.join(&toc), from.join("toc")).await.expect("the disk works");
-    refusals.push(target.stage_import(table.id, &from, &owned()).await.err().expect("refused").to_string());
+    refusals.push(stage(&target, table.id, &from, &owned()).await.err().expect("refused").to_string());
     rt.disk().rename(from.join("toc"), from.join(&toc)).await.expect("the disk works");
     let file = rt.disk().open(from.join(&data.name), OpenOptions::READ_WRITE).await.expect("the disk works");
     file.write_at(data.len / 2, rt::IoBuf::copy_of(&[0x55, 0xaa])).await.expect("the disk works");
-    refusals.push(target.stage_import(table.id, &from, &owned()).await.err().expect("refused").to_string());
+    refusals.push(stage(&target, table.id, &from, &owned()).await.err().expect("refused").to_string());
     assert!(!rt.disk().exists(to.join("importing")).await.expect("the disk works"));
 
     let seen = content(&target, &table).await;
@@ -376,4 +387,37 @@ fn sstables_of_a_directory_are_imported_or_refused_as_a_whole() {
         assert!(refusal.contains(part), "{refusal}");
     }
     assert_eq!(refusals.len(), 4);
+}
+
+/// While an import reads its files a compaction would purge a deletion that has to hide their rows, and a truncation comes.
+async fn changed_meanwhile(rt: Rt) -> (bool, bool, String) {
+    let table = table(0);
+    let (source, target) = (open(&rt, "source", 0).await, open(&rt, "target", 0).await);
+    change(&rt, &source, &table, Change::Cell { pk: 1, ck: 0, b: true, ts: 5 }).await;
+    source.flush(table.id).await.expect("the disk works");
+    let from = engine::table_dir(&settings("source", 0).data_directory, &table);
+    change(&rt, &target, &table, Change::Partition { pk: 1, ts: 10 }).await;
+    target.flush(table.id).await.expect("the disk works");
+    rt.sleep(Duration::from_secs(5)).await;
+    let owned = || OwnedRanges::new([(0, 0)]);
+    let staged = stage(&target, table.id, &from, &owned()).await.expect("sound files");
+    target.compact(table.id).await.expect("the disk works");
+    target.adopt_import(table.id, &staged.shards[0], owned()).await.expect("its own");
+    staged.remove().await.expect("the disk works");
+    let is_hidden = content(&target, &table).await.is_empty();
+    target.compact(table.id).await.expect("the disk works");
+    let staged = stage(&target, table.id, &from, &owned()).await.expect("sound files");
+    target.truncate(table.id, rt.wall_micros(), rt.now() + Duration::from_secs(60)).await.expect("in time");
+    let refused = target.adopt_import(table.id, &staged.shards[0], owned()).await.unwrap_err().to_string();
+    staged.remove().await.expect("the disk works");
+    target.end_import(table.id);
+    (is_hidden, content(&target, &table).await.is_empty(), refused)
+}
+
+#[test]
+fn an_import_counts_from_its_begin() {
+    let (is_hidden, is_empty, refused) = on_a_node(12, changed_meanwhile);
+    assert!(is_hidden, "a deletion that the table had when the import began hides its rows");
+    assert!(is_empty, "rows that were read before a truncation do not come behind it");
+    assert!(refused.contains("truncated"), "{refused}");
 }

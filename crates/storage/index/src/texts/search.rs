@@ -83,6 +83,10 @@ impl TextSearch {
         if let IndexFile::Texts(file) = source {
             for segment in 0..file.segments() {
                 let found = self.ask(Source::Segment(file, segment), 0).await;
+                if let Err(EvaluateError::Damaged) = found {
+                    let (path, reason) = (source.path().to_owned(), "a posting is damaged");
+                    return Err(IndexFileError::Unusable { path, reason });
+                }
                 self.taken(found)?;
             }
         }
