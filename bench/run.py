@@ -87,13 +87,13 @@ class Run:
         self.torc = options.torc or build()
         self.seconds, self.warmup = options.seconds or (6 if options.quick else 20), 3 if options.quick else 5
 
-    def load(self, server, arguments, seconds, warmup):
+    def load(self, server, arguments, seconds, warmup, value_size=100):
         """One run of the load generator: its figures."""
         file = os.path.join(self.folder, "load.json")
         keys = [] if arguments[0] == "wide-partition" else ["--keys", str(self.options.keys)]
         command = [
             *pinned(self.options.client_core, self.options.nice, [self.torc]), "bench", "load", *arguments, *keys,
-            "--host", server.server.host, "--value-size", "100", "--duration", f"{seconds}s",
+            "--host", server.server.host, "--value-size", str(value_size), "--duration", f"{seconds}s",
             "--warmup", f"{warmup}s", "--server-pid", str(server.pid), "--json", file, "--quiet",
         ]  # fmt: skip
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -200,7 +200,9 @@ impl NearestPlan {
                 {
                     return invalid!("BM25() in WHERE and in ORDER BY must have the same query");
                 }
-                let text = String::from_utf8(value.to_vec()).expect("texts are checked when they are bound");
+                let Ok(text) = String::from_utf8(value.to_vec()) else {
+                    return invalid!("The query of BM25() is no valid UTF-8");
+                };
                 match TextQuery::parse(&text, &fulltext.analyzer, fulltext.has_positions) {
                     Ok(query) => Ok(Goal::Text { fulltext: fulltext.clone(), text, query, statistics: None }),
                     Err(error) => invalid!("{error}"),

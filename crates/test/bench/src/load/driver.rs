@@ -51,7 +51,7 @@ pub(crate) fn run(
     let results = rt_uring::run(&runtime(false), mains.collect()).map_err(|error| error.to_string())?;
     drop(progress);
     let mut figures = Figures::new();
-    let (mut begin, mut end) = (None, None);
+    let (mut begin, mut end, mut by_second) = (None, None, Vec::new());
     // An error of a thread's own says more than that another gave up.
     if let Some(error) =
         results.iter().find_map(|result| result.as_ref().err().filter(|e| *e != OTHERS_GAVE_UP))
@@ -63,6 +63,7 @@ pub(crate) fn run(
         figures.merge(part.figures);
         begin = begin.or(part.begin);
         end = end.or(part.end);
+        by_second.extend(part.by_second);
     }
     if shared.stalled.load(Ordering::Relaxed) {
         let seconds = options.stall_max.as_secs_f64();
@@ -80,6 +81,7 @@ pub(crate) fn run(
     Ok(Outcome {
         operations,
         elapsed: measured.elapsed,
+        by_second,
         latencies: figures.latencies,
         errors: figures.errors,
         rows: figures.rows,
@@ -95,7 +97,11 @@ struct Part {
     /// Of one thread: when the measurement began, and when it ended.
     begin: Option<Moment>,
     end: Option<Moment>,
+    /// Of the first thread, of a measurement that is a time: how many operations succeeded in each of its seconds, of all threads.
+    by_second: Vec<u64>,
 }
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The error of a thread that ended because another could not begin.
 const OTHERS_GAVE_UP: &str = "another thread could not connect";
@@ -205,11 +211,11 @@ impl ShardTask {
         let watch = self.watch(&rt);
         let measured = self.measure(&rt, &window, tasks).await;
         drop(watch);
-        let (begin, end) = measured?;
+        let (begin, end, by_second) = measured?;
         let figures = Rc::try_unwrap(figures)
             .map(RefCell::into_inner)
             .unwrap_or_else(|shared| std::mem::replace(&mut *shared.borrow_mut(), Figures::new()));
-        Ok(Part { figures, begin, end })
+        Ok(Part { figures, begin, end, by_second })
     }
 
     /// Opens this thread's connections.
@@ -235,13 +241,14 @@ impl ShardTask {
         rt: &Rt,
         window: &Window,
         tasks: Vec<rt::Task<()>>,
-    ) -> Result<(Option<Moment>, Option<Moment>), String> {
-        let (mut begin, mut end) = (None, None);
+    ) -> Result<(Option<Moment>, Option<Moment>, Vec<u64>), String> {
+        let (mut begin, mut end, mut by_second) = (None, None, Vec::new());
         let timed = window.end < Instant::MAX;
         if self.shard == 0 {
             rt.sleep_until(window.from).await;
             begin = Some(Moment::take(rt, &self.options, &self.shared)?);
             if timed {
+                by_second = self.count_seconds(rt, window).await;
                 rt.sleep_until(window.end).await;
                 end = Some(Moment::take(rt, &self.options, &self.shared)?);
             }
@@ -251,7 +258,20 @@ impl ShardTask {
         if last && !timed {
             end = Some(Moment::take(rt, &self.options, &self.shared)?);
         }
-        Ok((begin, end))
+        Ok((begin, end, by_second))
+    }
+
+    /// How many operations succeed in each whole second of the window.
+    async fn count_seconds(&self, rt: &Rt, window: &Window) -> Vec<u64> {
+        let completed = || self.shared.completed.load(Ordering::Relaxed);
+        let (mut counts, mut last, mut next) = (Vec::new(), completed(), window.from + SECOND);
+        while next <= window.end {
+            rt.sleep_until(next).await;
+            let now = completed();
+            counts.push(now - last);
+            (last, next) = (now, next + SECOND);
+        }
+        counts
     }
 
     /// Ends the phase when nothing is answered for a long time.

@@ -96,6 +96,8 @@ pub struct Outcome {
     pub operations: u64,
     /// How long was measured.
     pub elapsed: Duration,
+    /// How many operations succeeded in each second of a measurement that is a time.
+    pub by_second: Vec<u64>,
     /// Latencies in nanoseconds, by [`Kind`].
     pub(crate) latencies: [Histogram<u64>; Kind::COUNT],
     /// Errors by kind.
@@ -119,6 +121,17 @@ impl Outcome {
     /// Operations a second.
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// How unsteady the rate is: the coefficient of variation of the operations of a second, in parts of 1. None of fewer than two seconds.
+    pub fn rate_variation(&self) -> Option<f64> {
+        let count = self.by_second.len() as f64;
+        if count < 2.0 {
+            return None;
+        }
+        let mean = self.by_second.iter().sum::<u64>() as f64 / count;
+        let variance = self.by_second.iter().map(|one| (*one as f64 - mean).powi(2)).sum::<f64>() / count;
+        Some(variance.sqrt() / mean.max(1e-9))
     }
 
     /// Microseconds of CPU an operation.
@@ -145,5 +158,34 @@ impl Outcome {
             error.count += 1;
             error.example = finding;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variation_of_a_rate() {
+        let of = |by_second: &[u64]| {
+            let none = CpuTime::default();
+            let latencies = [latencies(), latencies()];
+            let (errors, elapsed, by_second) = (BTreeMap::new(), Duration::ZERO, by_second.to_vec());
+            let outcome = Outcome {
+                operations: 0,
+                elapsed,
+                by_second,
+                latencies,
+                errors,
+                rows: 0,
+                unsent: 0,
+                client: none,
+                server: None,
+            };
+            outcome.rate_variation()
+        };
+        assert_eq!((of(&[]), of(&[7])), (None, None));
+        assert_eq!(of(&[100, 100, 100]), Some(0.0));
+        assert_eq!(of(&[50, 150]), Some(0.5));
     }
 }

@@ -46,6 +46,9 @@ pub(crate) fn text(options: &Options, outcome: &Outcome) -> String {
     if outcome.rows > 0 {
         text += &format!(", {:.0} rows/s", outcome.rows as f64 / outcome.elapsed.as_secs_f64().max(1e-9));
     }
+    if let Some(variation) = outcome.rate_variation() {
+        text += &format!(", {:.1} % variation by second", variation * 100.0);
+    }
     text += &format!("\n  client {}\n", cpu(outcome, outcome.client));
     if let Some(server) = &outcome.server {
         text += &format!("  server {}", cpu(outcome, server.cpu));
@@ -138,6 +141,8 @@ pub(crate) fn json(options: &Options, outcome: &Outcome) -> Value {
         "seconds": outcome.elapsed.as_secs_f64(),
         "operations": outcome.operations,
         "operations_per_second": outcome.rate(),
+        "operations_by_second": outcome.by_second,
+        "rate_variation": outcome.rate_variation(),
         "rows": outcome.rows,
         "unsent": outcome.unsent,
         "latency_micros": latencies,
