@@ -33,24 +33,52 @@ pub struct Candidate {
     pub interval: Seconds,
     /// Not before this: it has just failed.
     pub not_before: Seconds,
+    /// A number that is uniformly distributed over the ranges, and differs from start to start.
+    pub place: u64,
 }
 
-/// Which of the candidates is due first, and when; `since` is when this node began to look after them. Ranges never repaired are
-/// spread over the first quarter of its interval: a node that starts, or a schema that is
-/// restored, does not repair everything at once, and never again does everything fall due at one time.
-pub fn next(candidates: &[Candidate], since: Seconds) -> Option<(usize, Seconds)> {
-    let count = candidates.len() as u64;
-    let due = candidates.iter().zip(0u64..).map(|(candidate, at)| {
-        let due = if candidate.repaired == 0 {
-            // Each start of the node begins elsewhere, so that one that starts often leaves nothing out for ever.
-            let place = (at + u64::from(since)) % count;
-            since.saturating_add((u64::from(candidate.interval / 4) * place / count) as Seconds)
+impl Candidate {
+    /// When it is due; `since` is when this node began to repair by itself. Ranges never repaired are spread by their places over the
+    /// first quarter of the interval: a node that starts, or a schema that is restored, does not repair everything at once, and never again
+    /// does everything fall due at one time.
+    pub fn due(&self, since: Seconds) -> Seconds {
+        let due = if self.repaired == 0 {
+            let spread = u128::from(self.interval / 4) * u128::from(self.place) >> u64::BITS;
+            since.saturating_add(Seconds::try_from(spread).expect("less than a quarter of the interval"))
         } else {
-            candidate.repaired.saturating_add(candidate.interval)
+            self.repaired.saturating_add(self.interval)
         };
-        due.max(candidate.not_before)
-    });
-    due.enumerate().min_by_key(|(at, due)| (*due, *at))
+        due.max(self.not_before)
+    }
+}
+
+/// The ranges that are due first of all that were offered.
+pub struct Earliest<T> {
+    count_max: usize,
+    found: Vec<(Seconds, T)>,
+}
+
+impl<T> Earliest<T> {
+    /// So many at most.
+    pub fn new(count_max: usize) -> Self {
+        assert!(count_max > 0, "one is kept at least");
+        Self { count_max, found: Vec::new() }
+    }
+
+    /// One more; `item` is only made when it is kept. Of those that are due at one time the first is kept.
+    pub fn offer(&mut self, due: Seconds, item: impl FnOnce() -> T) {
+        if self.found.len() == self.count_max && self.found.last().is_some_and(|(last, _)| *last <= due) {
+            return;
+        }
+        let at = self.found.partition_point(|(other, _)| *other <= due);
+        self.found.insert(at, (due, item()));
+        self.found.truncate(self.count_max);
+    }
+
+    /// In the order in which they are due.
+    pub fn into_sorted(self) -> Vec<(Seconds, T)> {
+        self.found
+    }
 }
 
 #[cfg(test)]
@@ -86,12 +114,29 @@ mod tests {
     fn every_range_is_repaired_in_time() {
         let since = 1_000_000;
         let intervals = [7 * DAY, DAY, 4 * HOUR, 7 * DAY];
-        let mut ranges: Vec<Candidate> =
-            (0..60).map(|n| Candidate { repaired: 0, interval: intervals[n % 4], not_before: 0 }).collect();
+        let mut ranges: Vec<Candidate> = (0..60)
+            .map(|n| Candidate {
+                repaired: 0,
+                interval: intervals[n % 4],
+                not_before: 0,
+                place: (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            })
+            .collect();
+        let next = |ranges: &[Candidate]| {
+            let mut earliest = Earliest::new(3);
+            ranges.iter().enumerate().for_each(|(at, range)| earliest.offer(range.due(since), || at));
+            let all = earliest.into_sorted();
+            assert!(all.is_sorted_by_key(|(due, _)| *due) && all.len() <= 3);
+            assert!(
+                ranges.iter().filter(|range| range.due(since) < all[0].0).count() == 0,
+                "none is earlier"
+            );
+            all[0]
+        };
         let mut now = since;
         let (mut repairs, mut most_in_an_hour, mut hour) = (0, 0, (0, 0));
         while now < since + 30 * DAY {
-            let (at, due) = next(&ranges, since).expect("there are ranges");
+            let (due, at) = next(&ranges);
             now = now.max(due);
             let range = &mut ranges[at];
             if repairs % 7 == 3 {
@@ -110,6 +155,5 @@ mod tests {
         }
         assert!(repairs > 3_000, "{repairs}");
         assert!(most_in_an_hour < 30, "they are spread: {most_in_an_hour} of 60 in one hour");
-        assert_eq!(next(&[], since), None);
     }
 }
