@@ -37,6 +37,6 @@ mod transfer;
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
 pub use metrics::{ApiFigures, OperationFigures};
-pub use operations::{Answer, DescribedEndpoint, Dynamo};
+pub use operations::{Admission, Answer, DescribedEndpoint, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use store::Isolation;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rt::{Instant, Rt};
 use schema::{Role, Schema};
-use wire::{CqlError, ErrorKind};
 
 use crate::Config;
 use crate::config::is_class;
@@ -45,13 +44,7 @@ impl AddressCheck {
     }
 
     /// Refuses a login as a role from an address where it has none of the groups, or has the log name it.
-    pub(crate) fn check(
-        &self,
-        rt: &Rt,
-        schema: &Schema,
-        role: &Role,
-        address: IpAddr,
-    ) -> Result<(), CqlError> {
+    pub(crate) fn check(&self, rt: &Rt, schema: &Schema, role: &Role, address: IpAddr) -> Result<(), String> {
         let is_free = role.cidr_groups.is_empty()
             || (!self.superusers && auth::roles::is_superuser(schema, &role.name));
         if self.mode == Mode::Off || is_free {
@@ -63,10 +56,7 @@ impl AddressCheck {
             return Ok(());
         }
         if self.mode == Mode::Enforce {
-            return Err(CqlError::new(
-                ErrorKind::Unauthorized,
-                format!("You do not have access from this IP {address}"),
-            ));
+            return Err(format!("You do not have access from this IP {address}"));
         }
         let now = rt.now();
         if self.warned.get().is_none_or(|warned| now >= warned + WARNING_PAUSE) {

@@ -31,6 +31,7 @@ use crate::boot::Boot;
 use crate::directory::ShardDirectory;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
+use crate::place::PlaceCheck;
 use crate::{Config, NodeError};
 
 /// How long requests under way may take when the node stops.
@@ -93,6 +94,7 @@ impl Front {
         let audit = audit.map_err(NodeError::Open)?;
         executor.executor().audit_with(audit.log());
         let directory = directory(rt, boot, &executor);
+        let place = Rc::new(PlaceCheck::new(rt, &boot.config, &coordinator));
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -101,7 +103,13 @@ impl Front {
                 ..session_config(&boot.config)
             },
             description(boot),
-            crate::login::authenticator(rt, &boot.config, &coordinator, &audit, directory.clone()),
+            crate::login::authenticator(
+                rt,
+                &boot.config,
+                &coordinator,
+                &audit,
+                (place.clone(), directory.clone()),
+            ),
             endpoint.sessions,
             processor,
         );
@@ -121,7 +129,7 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        let api = alternator(rt, boot, &executor);
+        let api = alternator(rt, boot, &executor, place);
         let ttl_period = boot.config.alternator_ttl_period;
         let alternator = dynamo::Server::new(
             rt,
@@ -250,7 +258,12 @@ fn directory(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> Option<Rc<ShardD
 }
 
 /// The DynamoDB API of this shard.
-fn alternator(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> dynamo::Dynamo<Coordinator> {
+fn alternator(
+    rt: &Rt,
+    boot: &Boot,
+    executor: &ShardFrontend,
+    place: Rc<PlaceCheck>,
+) -> dynamo::Dynamo<Coordinator> {
     let config = &boot.config;
     let isolation = dynamo::Isolation::from_name(&config.alternator_write_isolation);
     let endpoint = dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints);
@@ -258,7 +271,8 @@ fn alternator(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> dynamo::Dynamo<
         .with_described_endpoint(endpoint)
         .with_host_names(config.host_names().collect())
         .with_streams_window(config.alternator_streams_time_window)
-        .enforcing_authorization(config.alternator_enforce_authorization);
+        .enforcing_authorization(config.alternator_enforce_authorization)
+        .admitting_by(Rc::new(move |role, address| place.check(role, address)));
     match &config.alternator_export_directory {
         Some(directory) => api.with_export_directory(rt, directory.clone()),
         None => api,

@@ -22,6 +22,7 @@ mod login;
 mod member;
 mod node;
 mod orders;
+mod place;
 mod repairing;
 mod security;
 mod settings;

@@ -57,7 +57,7 @@ use exec::{Executor, Principal};
 use hyper::http::request::Parts;
 use items::{Item, item_size, json};
 use rt::Rt;
-use schema::Schema;
+use schema::{Role, Schema};
 use serde_json::{Map, Value as Json, json as to_json};
 
 pub use limits::DescribedEndpoint;
@@ -83,6 +83,22 @@ use write::{Decided, ItemWrite};
 /// How old changes are that streams show, unless something else is configured.
 const STREAMS_WINDOW: Duration = Duration::from_secs(10);
 
+/// Refuses a role that may not log in at this node or from an address, with the text for its client; the address is that of the peer of the TCP
+/// connection.
+pub type Admission = Rc<dyn Fn(&Role, SocketAddr) -> std::result::Result<(), String>>;
+
+/// A request without a signer: the role that has signed it where it may not do so from here, and the error.
+pub(crate) struct Unsigned {
+    pub(crate) role: Option<String>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for Unsigned {
+    fn from(error: ApiError) -> Self {
+        Self { role: None, error }
+    }
+}
+
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -97,6 +113,8 @@ pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
     enforces_authorization: bool,
+    /// The check of the places of roles; none where they may sign from anywhere.
+    admission: Option<Admission>,
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
@@ -111,6 +129,7 @@ impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
         Self {
             executor: self.executor.clone(),
+            admission: self.admission.clone(),
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
@@ -131,6 +150,7 @@ impl<C: Coordinator> Dynamo<C> {
             executor,
             isolation,
             enforces_authorization: false,
+            admission: None,
             host_names,
             streams,
             metrics,
@@ -149,6 +169,11 @@ impl<C: Coordinator> Dynamo<C> {
     /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
     pub fn enforcing_authorization(self, enforces: bool) -> Self {
         Self { enforces_authorization: enforces, ..self }
+    }
+
+    /// The same where a role that has signed a request is refused by this check of its place.
+    pub fn admitting_by(self, admission: Admission) -> Self {
+        Self { admission: Some(admission), ..self }
     }
 
     /// The same where DescribeEndpoints answers so.
@@ -181,30 +206,40 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// The role that has signed a request; none where authentication is off. Its name is the access key, and the hash of its password the
-    /// secret, as in ScyllaDB.
+    /// secret, as in ScyllaDB. `address` is that of the peer of the TCP connection.
     ///
     /// # Errors
-    /// When the request is not signed by a role that may log in.
-    pub(crate) fn signer(&self, request: &Signed<'_>) -> Result<Option<String>> {
+    /// When the request is not signed by a role that may log in, here and from that address.
+    pub(crate) fn signer(
+        &self,
+        request: &Signed<'_>,
+        address: SocketAddr,
+    ) -> Result<Option<String>, Unsigned> {
         if !self.enforces_authorization {
             return Ok(None);
         }
-        let signed = self.verified(request);
+        let signed = self.verified(request, address);
         if signed.is_err() {
             self.metrics.count(|figures| figures.authentication_failures += 1);
         }
         signed.map(Some)
     }
 
-    fn verified(&self, request: &Signed<'_>) -> Result<String> {
+    fn verified(&self, request: &Signed<'_>, address: SocketAddr) -> Result<String, Unsigned> {
         let signature = Signature::of(request)?;
         let schema = self.schema();
         let role = schema.role(&signature.key).filter(|role| role.can_login);
-        let Some(secret) = role.and_then(|role| role.salted_hash.as_deref()) else {
+        let Some((role, secret)) = role.and_then(|role| Some((role, role.salted_hash.as_deref()?))) else {
             let text = "The security token included in the request is invalid.";
-            return Err(ApiError::new(ErrorKind::UnrecognizedClient, text));
+            return Err(ApiError::new(ErrorKind::UnrecognizedClient, text).into());
         };
         signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
+        // Behind the signature: nobody else learns what a role may do.
+        let admitted = self.admission.as_ref().map_or(Ok(()), |check| check(role, address));
+        admitted.map_err(|why| Unsigned {
+            role: Some(role.name.clone()),
+            error: ApiError::new(ErrorKind::AccessDenied, why),
+        })?;
         Ok(signature.key)
     }
 
@@ -262,11 +297,11 @@ impl<C: Coordinator> Dynamo<C> {
         self.executor.audit(&principal, Some(event), text, outcome).await;
     }
 
-    /// Adds a request whose signature is not right to the audit log.
-    pub(crate) async fn audit_refused(&self, operation: &str, address: SocketAddr, error: &ApiError) {
+    /// Adds a request that no role may make from here to the audit log.
+    pub(crate) async fn audit_refused(&self, operation: &str, address: SocketAddr, refused: &Unsigned) {
         let event = AuditEvent::new("LOGIN_ERROR", AuditCategory::Auth);
-        let principal = Principal { role: None, address };
-        let text = || format!("DynamoDB {operation}; {}", error.message);
+        let principal = Principal { role: refused.role.as_deref(), address };
+        let text = || format!("DynamoDB {operation}; {}", refused.error.message);
         // The login is what failed: its type and category stay.
         self.executor.audit(&principal, Some(event), text, AuditOutcome::Succeeded).await;
     }
