@@ -133,6 +133,7 @@ CLIENTS = {
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
+    "backups": lambda: python("boto3", ["boto3==1.40.70"], "boto3/backups.py"),
     "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
     "zipkin": zipkin,
     "certificates": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/client.py"),
@@ -305,7 +306,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-go", "aws-java", "aws-js", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
     names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
     if options.host:

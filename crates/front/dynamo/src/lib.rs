@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod backup;
 mod encoding;
 mod error;
 mod expiry;
@@ -34,6 +35,9 @@ mod table;
 mod transaction;
 mod transfer;
 
+pub use backup::{
+    PartitionUpdate, SnapshotError, SnapshotFuture, SnapshotPlace, SnapshotRows, SnapshotStore,
+};
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
 pub use metrics::{ApiFigures, OperationFigures};

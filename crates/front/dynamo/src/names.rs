@@ -5,6 +5,11 @@ pub(crate) const ATTRIBUTES: &str = ":attrs";
 /// The region of all ARNs.
 pub(crate) const REGION: &str = "torc";
 
+/// The table of a backup's ARN, which may be gone.
+pub(crate) fn table_of_backup(arn: &str) -> Option<&str> {
+    Some(arn.rsplit_once(":table/")?.1.split_once("/backup/")?.0)
+}
+
 /// The ARN of a table; there is one region and one account.
 pub(crate) fn arn(table: &str) -> String {
     format!("arn:aws:dynamodb:{REGION}:000000000000:table/{table}")

@@ -27,6 +27,7 @@ use wire::{ChangeType, Event, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
 use crate::audit::ShardAudit;
+use crate::backups::Snapshots;
 use crate::boot::Boot;
 use crate::directory::ShardDirectory;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
@@ -130,12 +131,11 @@ impl Front {
         };
         coordinator.compute_with(Rc::new(tables));
         let api = alternator(rt, boot, &executor, place);
-        let ttl_period = boot.config.alternator_ttl_period;
         let alternator = dynamo::Server::new(
             rt,
             api,
             alternator_limits(rt, &boot.config),
-            ttl_period,
+            boot.config.alternator_ttl_period,
             endpoint.alternator,
         );
         Ok(Self {
@@ -267,12 +267,15 @@ fn alternator(
     let config = &boot.config;
     let isolation = dynamo::Isolation::from_name(&config.alternator_write_isolation);
     let endpoint = dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints);
+    let replica = executor.executor().coordinator().replica();
+    let snapshots = Snapshots::new(rt, replica, boot.directories.data.clone());
     let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
         .with_described_endpoint(endpoint)
         .with_host_names(config.host_names().collect())
         .with_streams_window(config.alternator_streams_time_window)
         .enforcing_authorization(config.alternator_enforce_authorization)
-        .admitting_by(Rc::new(move |role, address| place.check(role, address)));
+        .admitting_by(Rc::new(move |role, address| place.check(role, address)))
+        .with_snapshots(Rc::new(snapshots));
     match &config.alternator_export_directory {
         Some(directory) => api.with_export_directory(rt, directory.clone()),
         None => api,

@@ -7,6 +7,7 @@ mod addresses;
 mod admin_node;
 mod announce;
 mod audit;
+mod backups;
 mod boot;
 mod canaries;
 mod certificates;

@@ -1,11 +1,16 @@
 //! The operations, one a file, and how a request finds its own.
 
+mod backups;
 mod batch_execute_statement;
 mod batch_get_item;
 mod batch_write_item;
+mod continuous_backups;
+mod create_backup;
 mod create_table;
+mod delete_backup;
 mod delete_item;
 mod delete_table;
+mod describe_backup;
 mod describe_stream;
 mod describe_table;
 mod estimate;
@@ -19,6 +24,7 @@ mod import_table;
 mod item_collection;
 mod key_schema;
 mod limits;
+mod list_backups;
 mod list_streams;
 mod list_tables;
 pub(crate) mod names;
@@ -27,6 +33,7 @@ mod partiql;
 mod put_item;
 mod query;
 mod query_index;
+mod restore_table;
 mod scan;
 mod secondary_indexes;
 mod size;
@@ -64,6 +71,7 @@ pub use limits::DescribedEndpoint;
 
 use crate::Isolation;
 use crate::audit;
+use crate::backup::{SnapshotStore, Worker};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
@@ -82,6 +90,8 @@ use write::{Decided, ItemWrite};
 
 /// How old changes are that streams show, unless something else is configured.
 const STREAMS_WINDOW: Duration = Duration::from_secs(10);
+/// How often a node looks for parts of backups that it has to carry out.
+const BACKUPS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Refuses a role that may not log in at this node or from an address, with the text for its client; the address is that of the peer of the TCP
 /// connection.
@@ -121,6 +131,8 @@ pub struct Dynamo<C> {
     endpoint: DescribedEndpoint,
     /// Exports and imports; none where the operator allows no directory for them.
     transfers: Option<Rc<Transfers>>,
+    /// The snapshots of this node, for backups; none where it makes none.
+    snapshots: Option<Rc<dyn SnapshotStore>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
 }
@@ -135,6 +147,7 @@ impl<C> Clone for Dynamo<C> {
             metrics: self.metrics.clone(),
             endpoint: self.endpoint.clone(),
             transfers: self.transfers.clone(),
+            snapshots: self.snapshots.clone(),
             ..*self
         }
     }
@@ -156,6 +169,7 @@ impl<C: Coordinator> Dynamo<C> {
             metrics,
             endpoint: DescribedEndpoint::Host,
             transfers: None,
+            snapshots: None,
             timeout: None,
         }
     }
@@ -186,6 +200,11 @@ impl<C: Coordinator> Dynamo<C> {
         let view = self.executor.coordinator().view();
         let node = view.node(view.own()).host.to_string();
         Self { transfers: Some(Rc::new(Transfers::new(rt, directory, node))), ..self }
+    }
+
+    /// The same with backups, which are snapshots on all nodes.
+    pub fn with_snapshots(self, snapshots: Rc<dyn SnapshotStore>) -> Self {
+        Self { snapshots: Some(snapshots), ..self }
     }
 
     /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
@@ -338,6 +357,47 @@ impl<C: Coordinator> Dynamo<C> {
         self.store().expire().await
     }
 
+    /// Carries out this node's parts of backups and of tables that are being restored; how many there were.
+    ///
+    /// # Errors
+    /// When records cannot be read or written; what was not carried out is by the next look.
+    pub async fn look_at_backups(&self, rt: &Rt) -> Result<u64, ApiError> {
+        let Some(worker) = self.worker() else { return Ok(0) };
+        let store = self.store();
+        Ok(store.back_up(&worker).await? + store.restore(rt, &worker).await?)
+    }
+
+    /// This node, where it makes snapshots.
+    fn worker(&self) -> Option<Worker> {
+        let view = self.executor.coordinator().view();
+        let own = view.node(view.own()).host.to_string();
+        Some(Worker { snapshots: self.snapshots.clone()?, own })
+    }
+
+    /// [`Dynamo::look_at_backups`] again and again, for ever. A restoration that takes long keeps no backup waiting.
+    pub(crate) async fn keep_backups(&self, rt: &Rt) {
+        let Some(worker) = self.worker() else { return };
+        let (store, worker) = (self.store(), &worker);
+        let report = |done: Result<u64>| {
+            if let Err(error) = done {
+                tracing::warn!("this node's parts of backups are not done yet: {}", error.message);
+            }
+        };
+        let backing_up = async {
+            loop {
+                rt.sleep(BACKUPS_INTERVAL).await;
+                report(store.back_up(worker).await);
+            }
+        };
+        let restoring = async {
+            loop {
+                rt.sleep(BACKUPS_INTERVAL).await;
+                report(store.restore(rt, worker).await);
+            }
+        };
+        futures_util::future::join(backing_up, restoring).await;
+    }
+
     /// [`Dynamo::expire`] every `period`, for ever.
     pub(crate) async fn expire_every(&self, rt: &Rt, period: Duration) {
         loop {
@@ -410,7 +470,9 @@ impl<C: Coordinator> Dynamo<C> {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
+            "CreateBackup" => Box::pin(self.create_backup(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
+            "DeleteBackup" => Box::pin(self.delete_backup(request)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeExport" => Box::pin(self.describe_export(request)).await,
@@ -419,6 +481,11 @@ impl<C: Coordinator> Dynamo<C> {
             "ImportTable" => Box::pin(self.import_table(request, role)).await,
             "ListExports" => Box::pin(self.list_exports(request)).await,
             "ListImports" => Box::pin(self.list_imports(request)).await,
+            "DescribeBackup" => Box::pin(self.describe_backup(request)).await,
+            "ListBackups" => Box::pin(self.list_backups(request)).await,
+            "RestoreTableFromBackup" => Box::pin(self.restore_table_from_backup(request, role)).await,
+            "RestoreTableToPointInTime" => self.restore_table_to_point_in_time(request),
+            "UpdateContinuousBackups" => self.update_continuous_backups(request),
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),

@@ -354,7 +354,7 @@ fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> 
         "IndexArn": format!("{}/index/{}", table.arn(), index.name),
     });
     if let (true, Some(members)) = (index.is_global, out.as_object_mut()) {
-        members.insert("IndexStatus".to_owned(), "ACTIVE".into());
+        members.insert("IndexStatus".to_owned(), table.status().into());
         let throughput = to_json!({
             "NumberOfDecreasesToday": 0,
             "ReadCapacityUnits": index.read_units,

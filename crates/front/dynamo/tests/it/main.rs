@@ -1,5 +1,6 @@
 //! Requests of the API against a table in memory: golden table `testdata/requests.txt`.
 
+mod backups;
 mod figures;
 mod http;
 mod indexes;
