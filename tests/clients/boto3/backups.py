@@ -21,7 +21,7 @@ from checks import check, finish  # noqa: E402
 HOST = sys.argv[1]
 PORT = int(os.environ.get("TEST_DYNAMODB_PORT", "8000"))
 WAIT_SECONDS = 90
-NO_BACKUP = "arn:aws:dynamodb:torc:000000000000:table/nothing/backup/01489602797149-73d8d5bc"
+NO_BACKUP = "arn:aws:dynamodb:us-east-1:000000000000:table/nothing/backup/01489602797149-73d8d5bc"
 
 
 def client_of(host):

@@ -173,7 +173,7 @@ mod tests {
             ),
             "MODIFY data/alternator_abc/abc"
         );
-        let arn = "arn:aws:dynamodb:torc:000000000000:table/abc/stream/2026-11-24T00:00:00.000";
+        let arn = "arn:aws:dynamodb:us-east-1:000000000000:table/abc/stream/2026-11-24T00:00:00.000";
         let read = |operation, member, text: &str| shown(operation, &format!(r#"{{"{member}":"{text}"}}"#));
         assert_eq!(read("GetShardIterator", "StreamArn", arn), "SELECT data/alternator_abc/abc");
         let iterator = format!("{arn}|1|5.0.6.7.8");
