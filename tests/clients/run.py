@@ -309,7 +309,7 @@ def main():
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
     torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
-    # The Kinesis Client Library waits for a minute and a half before it reads: one node is enough, unless it is asked for.
+    # The Kinesis Client Library waits for a minute and a half before it reads: one node is enough, unless it is named.
     slow = ("aws-kcl",) if options.nodes > 1 else ()
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
     if options.host:
