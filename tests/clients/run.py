@@ -44,22 +44,22 @@ def java():
     return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
 
 
-def aws_java():
+def compiled_java(name):
     """Compiled, for the Enhanced Client reads the classes of beans by their names."""
-    folder = os.path.join(HERE, "aws-java")
+    folder = os.path.join(HERE, name)
 
     def make(path):
         environment.run(
             ["mvn", "-q", "-B", "-f", os.path.join(folder, "pom.xml"), "dependency:copy-dependencies",
              f"-DoutputDirectory={path}", "-DincludeScope=runtime"],
-            "fetching AWS's SDK for Java with Maven",
+            f"fetching what {name} needs with Maven",
         )  # fmt: skip
         environment.run(
             ["javac", "-nowarn", "-cp", os.path.join(path, "*"), "-d", path, os.path.join(folder, "Client.java")],
-            "compiling the client of AWS's SDK for Java",
+            f"compiling {name}",
         )
 
-    path = environment.folder("clients/aws-java", [read("tests/clients/aws-java", name) for name in ("pom.xml", "Client.java")], make)
+    path = environment.folder(f"clients/{name}", [read(f"tests/clients/{name}", file) for file in ("pom.xml", "Client.java")], make)
     return ["java", "-Xmx384m", "-cp", f"{path}:{os.path.join(path, '*')}", "Client"], {}
 
 
@@ -128,11 +128,13 @@ CLIENTS = {
     "rust": rust,
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
     "aws-go": lambda: go("aws-go"),
-    "aws-java": aws_java,
+    "aws-java": lambda: compiled_java("aws-java"),
+    "aws-kcl": lambda: compiled_java("aws-kcl"),
     "aws-js": lambda: node("aws-js"),
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
+    "backups": lambda: python("boto3", ["boto3==1.40.70"], "boto3/backups.py"),
     "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
     "zipkin": zipkin,
     "certificates": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/client.py"),
@@ -305,9 +307,11 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
-    names = options.names or [name for name in CLIENTS if options.flavour == "torc" or name not in torc_only]
+    # The Kinesis Client Library waits for a minute and a half before it reads: one node is enough, unless it is named.
+    slow = ("aws-kcl",) if options.nodes > 1 else ()
+    names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
     if not options.torc:

@@ -75,7 +75,7 @@ def api_heads(world):
                  "Transfer-Encoding: gzip", "Transfer-Encoding: chunked, chunked", "Content-Length: 16777217", "Expect: 200-nothing\r\nContent-Length: 9",
                  "X-Long: " + "x" * 100_000, "\r\n".join(f"X-{at}: y" for at in range(200)), "X-\0: y", ": y", "no colon", " folded: y"):  # fmt: skip
         refused(world, line[:60], head(line) + b"\r\n{}")
-    for target in ("", "Nothing", "ListTables.x", "listtables", "L" * 60_000, "\u00e9", "ListTables\0", "../ListTables", "CreateBackup"):
+    for target in ("", "Nothing", "ListTables.x", "listtables", "L" * 60_000, "\u00e9", "ListTables\0", "../ListTables", "CreateGlobalTable"):
         refused(world, f"target {target[:30]}", posted(target, {}))
     for data in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET /\r\n\r\n", b"\r\n" * 10_000, b"\x16\x03\x01\x02\x00\x01" + b"\0" * 600, b"\0" * 5_000,
                  b"POST / HTTP/9.9\r\n\r\n", b"POST " + b"/" * 100_000 + b" HTTP/1.1\r\n\r\n", b"\xff" * 100, b"G", b""):  # fmt: skip

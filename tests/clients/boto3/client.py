@@ -499,6 +499,20 @@ def indexes():
     assert len(ages("by_color", ("color = :v", {":v": {"S": "green"}}))) == 30
     client.update_table(TableName=name, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "by_city"}}])
     refused("ValidationException", "does not have the specified index: by_city", lambda: ages("by_city", of_rome))
+    # Keys of several attributes.
+    schema = [{"AttributeName": key, "KeyType": kind} for key, kind in (("color", "HASH"), ("city", "HASH"), ("age", "RANGE"), ("c", "RANGE"))]
+    both = {"IndexName": "by_both", "KeySchema": schema, "Projection": {"ProjectionType": "ALL"}}
+    client.update_table(TableName=name, GlobalSecondaryIndexUpdates=[{"Create": both}],
+                        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("color", "city")])  # fmt: skip
+    shown = client.describe_table(TableName=name)["Table"]["GlobalSecondaryIndexes"]
+    assert [one["KeySchema"] for one in shown if one["IndexName"] == "by_both"] == [schema], shown
+    oslo = sorted(100 - at for at in range(60) if at % 3 and at % 2)
+    values = {":r": {"S": "green"}, ":o": {"S": "Oslo"}}
+    assert ages("by_both", ("city = :o AND color = :r", values)) == oslo
+    assert ages("by_both", ("city = :o AND color = :r", values), ScanIndexForward=False) == oslo[::-1]
+    above = {**values, ":a": {"N": "70"}}
+    assert ages("by_both", ("city = :o AND color = :r AND age > :a", above)) == [age for age in oslo if age > 70]
+    refused("ValidationException", "missed key schema element: city", lambda: ages("by_both", ("color = :r", {":r": {"S": "green"}})))
     table.delete()
 
 

@@ -34,6 +34,12 @@ pub enum ErrorKind {
     ExportConflict,
     ImportConflict,
     InvalidExportTime,
+    BackupNotFound,
+    BackupInUse,
+    TableInUse,
+    TableAlreadyExists,
+    ContinuousBackupsUnavailable,
+    PointInTimeRecoveryUnavailable,
     InternalServer,
     ServiceUnavailable,
 }
@@ -74,6 +80,16 @@ impl ErrorKind {
             Self::ExportConflict => "com.amazonaws.dynamodb.v20120810#ExportConflictException",
             Self::ImportConflict => "com.amazonaws.dynamodb.v20120810#ImportConflictException",
             Self::InvalidExportTime => "com.amazonaws.dynamodb.v20120810#InvalidExportTimeException",
+            Self::BackupNotFound => "com.amazonaws.dynamodb.v20120810#BackupNotFoundException",
+            Self::BackupInUse => "com.amazonaws.dynamodb.v20120810#BackupInUseException",
+            Self::TableInUse => "com.amazonaws.dynamodb.v20120810#TableInUseException",
+            Self::TableAlreadyExists => "com.amazonaws.dynamodb.v20120810#TableAlreadyExistsException",
+            Self::ContinuousBackupsUnavailable => {
+                "com.amazonaws.dynamodb.v20120810#ContinuousBackupsUnavailableException"
+            }
+            Self::PointInTimeRecoveryUnavailable => {
+                "com.amazonaws.dynamodb.v20120810#PointInTimeRecoveryUnavailableException"
+            }
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
         }

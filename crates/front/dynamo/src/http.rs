@@ -272,11 +272,11 @@ async fn carry_out<C: Coordinator>(
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let signed = Signed { method: head.method.as_str(), path, query, headers, body: &body };
             // A body is signed as it was sent, and unpacked for its signer.
-            let role = match service.dynamo.signer(&signed) {
+            let role = match service.dynamo.signer(&signed, address) {
                 Ok(role) => role,
-                Err(error) => {
-                    Box::pin(service.dynamo.audit_refused(operation, address, &error)).await;
-                    return service.dynamo.refused(&error);
+                Err(refused) => {
+                    Box::pin(service.dynamo.audit_refused(operation, address, &refused)).await;
+                    return service.dynamo.refused(&refused.error);
                 }
             };
             match unpacked(service, headers, body, booking).await {

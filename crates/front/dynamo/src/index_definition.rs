@@ -35,6 +35,9 @@ pub(crate) struct SecondaryIndex {
     pub(crate) is_global: bool,
     pub(crate) hash: IndexKey,
     pub(crate) range: Option<IndexKey>,
+    /// The attributes of the hash key behind the first, and those of the range key; of global indexes.
+    pub(crate) further_hash: Vec<IndexKey>,
+    pub(crate) further_range: Vec<IndexKey>,
     pub(crate) projected: Projected,
     pub(crate) read_units: i64,
     pub(crate) write_units: i64,
@@ -102,7 +105,13 @@ impl SecondaryIndex {
             Json::Bool(true) => Projected::All,
             _ => Projected::KeysOnly,
         };
+        let further = |name: &str| {
+            let keys = json.get(name).and_then(Json::as_array).into_iter().flatten();
+            keys.map(IndexKey::read).collect::<Option<Vec<_>>>()
+        };
         Some(Self {
+            further_hash: further("further_hash")?,
+            further_range: further("further_range")?,
             name: json.get("name")?.as_str()?.to_owned(),
             is_global: json.get("global")?.as_bool()?,
             hash: IndexKey::read(json.get("hash")?)?,
@@ -114,7 +123,10 @@ impl SecondaryIndex {
     }
 
     fn json(&self) -> Json {
+        let further = |keys: &[IndexKey]| keys.iter().map(IndexKey::json).collect::<Vec<_>>();
         json!({
+            "further_hash": further(&self.further_hash),
+            "further_range": further(&self.further_range),
             "name": self.name,
             "global": self.is_global,
             "hash": self.hash.json(),
@@ -135,6 +147,21 @@ impl SecondaryIndex {
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &IndexKey> {
-        std::iter::once(&self.hash).chain(&self.range)
+        self.hashes().chain(self.ranges())
+    }
+
+    /// The attributes of the hash key.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = &IndexKey> {
+        std::iter::once(&self.hash).chain(&self.further_hash)
+    }
+
+    /// The attributes of the range key.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &IndexKey> {
+        self.range.iter().chain(&self.further_range)
+    }
+
+    /// Whether a key has several attributes.
+    pub(crate) fn is_composite(&self) -> bool {
+        !(self.further_hash.is_empty() && self.further_range.is_empty())
     }
 }

@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod backup;
 mod encoding;
 mod error;
 mod expiry;
@@ -34,9 +35,12 @@ mod table;
 mod transaction;
 mod transfer;
 
+pub use backup::{
+    PartitionUpdate, SnapshotError, SnapshotFuture, SnapshotPlace, SnapshotRows, SnapshotStore,
+};
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
 pub use metrics::{ApiFigures, OperationFigures};
-pub use operations::{Answer, DescribedEndpoint, Dynamo};
+pub use operations::{Admission, Answer, DescribedEndpoint, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use store::Isolation;

@@ -5,6 +5,7 @@ use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
 
+use crate::names::table_of_backup;
 use crate::operations::statement;
 use crate::request::{Request, table_name};
 use crate::streams::definition::parts_of_arn;
@@ -16,14 +17,7 @@ use Permission::{Alter, Create, Drop, Modify, Select};
 /// The permissions that an operation needs. A request that is not valid may need none: it fails with its own error.
 /// None for an operation that is not known here.
 pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permission, Resource)>> {
-    let of = |permission: Permission, name: &str| {
-        let name = table_name(name).ok()?;
-        Some((permission, Resource::Table { keyspace: keyspace_name(&name), name }))
-    };
-    let one = |permission: Permission, member: &str| {
-        let name = request.get(member).and_then(Json::as_str);
-        name.and_then(|name| of(permission, name)).into_iter().collect()
-    };
+    let one = |permission: Permission, member: &str| one(request, permission, member);
     let text = |member: &str| request.get(member).and_then(Json::as_str);
     let batch = |permission: Permission| {
         let tables = request.get("RequestItems").and_then(|tables| json::read_map(tables).ok());
@@ -66,21 +60,44 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "TransactWriteItems" => parts(|kind| if kind == "ConditionCheck" { Select } else { Modify }),
         "ExportTableToPointInTime" => one(Select, "TableArn"),
         "CreateTable" | "ImportTable" => vec![(Create, Resource::Data)],
-        "DescribeContinuousBackups"
-        | "DescribeEndpoints"
-        | "DescribeExport"
-        | "DescribeImport"
-        | "DescribeLimits"
-        | "DescribeStream"
-        | "DescribeTable"
-        | "DescribeTimeToLive"
-        | "ListExports"
-        | "ListImports"
-        | "ListStreams"
-        | "ListTables"
-        | "ListTagsOfResource" => Vec::new(),
+        "DescribeEndpoints" | "DescribeExport" | "DescribeImport" | "DescribeLimits" | "DescribeStream"
+        | "DescribeTable" | "DescribeTimeToLive" | "ListExports" | "ListImports" | "ListStreams"
+        | "ListTables" | "ListTagsOfResource" => Vec::new(),
+        _ => return of_backups(operation, request),
+    })
+}
+
+/// Those of the operations on backups.
+fn of_backups(operation: &str, request: &Request) -> Option<Vec<(Permission, Resource)>> {
+    let of_backup = |permission: Permission| -> Vec<_> {
+        let table = request.get("BackupArn").and_then(Json::as_str).and_then(table_of_backup);
+        table.and_then(|table| of(permission, table)).into_iter().collect()
+    };
+    let created = [(Create, Resource::Data)];
+    Some(match operation {
+        "CreateBackup" => one(request, Select, "TableName"),
+        "UpdateContinuousBackups" => one(request, Alter, "TableName"),
+        "DeleteBackup" => of_backup(Drop),
+        "RestoreTableFromBackup" => of_backup(Select).into_iter().chain(created).collect(),
+        "RestoreTableToPointInTime" => {
+            let sources = ["SourceTableName", "SourceTableArn"];
+            sources.iter().flat_map(|member| one(request, Select, member)).chain(created).collect()
+        }
+        "DescribeBackup" | "DescribeContinuousBackups" | "ListBackups" => Vec::new(),
         _ => return None,
     })
+}
+
+/// A permission on the table of a name or ARN.
+fn of(permission: Permission, name: &str) -> Option<(Permission, Resource)> {
+    let name = table_name(name).ok()?;
+    Some((permission, Resource::Table { keyspace: keyspace_name(&name), name }))
+}
+
+/// A permission on the table that a member names.
+fn one(request: &Request, permission: Permission, member: &str) -> Vec<(Permission, Resource)> {
+    let name = request.get(member).and_then(Json::as_str);
+    name.and_then(|name| of(permission, name)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -119,6 +136,10 @@ mod tests {
             "SELECT data/alternator_abc/abc"
         );
         assert_eq!(shown("ImportTable", table), "CREATE data");
+        assert_eq!(shown("CreateBackup", table), "SELECT data/alternator_abc/abc");
+        let backup = r#"{"BackupArn":"arn:aws:x:table/abc/backup/01-ab"}"#;
+        assert_eq!(shown("DeleteBackup", backup), "DROP data/alternator_abc/abc");
+        assert_eq!(shown("RestoreTableFromBackup", backup), "SELECT data/alternator_abc/abc, CREATE data");
         assert_eq!(
             shown("BatchWriteItem", r#"{"RequestItems":{"abc":[],"def":[]}}"#),
             "MODIFY data/alternator_abc/abc, MODIFY data/alternator_def/def"
@@ -152,7 +173,7 @@ mod tests {
             ),
             "MODIFY data/alternator_abc/abc"
         );
-        let arn = "arn:aws:dynamodb:torc:000000000000:table/abc/stream/2026-11-24T00:00:00.000";
+        let arn = "arn:aws:dynamodb:us-east-1:000000000000:table/abc/stream/2026-11-24T00:00:00.000";
         let read = |operation, member, text: &str| shown(operation, &format!(r#"{{"{member}":"{text}"}}"#));
         assert_eq!(read("GetShardIterator", "StreamArn", arn), "SELECT data/alternator_abc/abc");
         let iterator = format!("{arn}|1|5.0.6.7.8");

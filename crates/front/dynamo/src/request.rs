@@ -44,6 +44,15 @@ pub(crate) fn place(name: &str) -> String {
 
 /// The name of a table, when it may be one.
 pub(crate) fn table_name(name: &str) -> Result<String> {
+    table_name_at(name, "tableName")
+}
+
+/// `TargetTableName`.
+pub(crate) fn target_name(request: &Request) -> Result<String> {
+    table_name_at(json::read_string(request.required("TargetTableName")?)?, "targetTableName")
+}
+
+fn table_name_at(name: &str, place: &str) -> Result<String> {
     // An ARN names a table, too.
     let name = match name.strip_prefix("arn:").and_then(|arn| arn.rsplit_once(":table/")) {
         Some((_, name)) => name,
@@ -51,17 +60,13 @@ pub(crate) fn table_name(name: &str) -> Result<String> {
     };
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.len() < 3 {
-        return constraint(name, "tableName", "Member must have length greater than or equal to 3");
+        return constraint(name, place, "Member must have length greater than or equal to 3");
     }
     if name.len() > 255 {
-        return constraint(name, "tableName", "Member must have length less than or equal to 255");
+        return constraint(name, place, "Member must have length less than or equal to 255");
     }
     if !name.chars().all(is_valid) {
-        return constraint(
-            name,
-            "tableName",
-            "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+",
-        );
+        return constraint(name, place, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+");
     }
     Ok(name.to_owned())
 }

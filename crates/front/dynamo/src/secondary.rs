@@ -43,9 +43,10 @@ impl SecondaryIndex {
 
     /// Whether it has an item: one that has its keys.
     pub(crate) fn has(&self, item: &Item) -> bool {
-        self.keys()
-            .zip([HASH_BYTES_MAX, RANGE_BYTES_MAX])
-            .all(|(key, bytes_max)| item.get(&key.name).is_some_and(|value| fits(key, value, bytes_max)))
+        let has =
+            |key: &IndexKey, bytes_max| item.get(&key.name).is_some_and(|value| fits(key, value, bytes_max));
+        self.hashes().all(|key| has(key, HASH_BYTES_MAX))
+            && self.ranges().all(|key| has(key, RANGE_BYTES_MAX))
     }
 
     /// Whether it shows an attribute.
@@ -85,17 +86,18 @@ impl SecondaryIndex {
                     .and_then(|key| item.get(&key.name))
                     .is_some_and(|value| holds(range, value))
             })
+            && condition.further.iter().all(|(name, of)| item.get(name).is_some_and(|value| holds(of, value)))
     }
 
     /// The place of an item among those with its hash key.
     pub(crate) fn position(&self, key: RowKey, item: &Item) -> Position {
-        let range = self.range.as_ref().and_then(|range| item.get(&range.name)).cloned();
+        let range = self.ranges().filter_map(|range| item.get(&range.name)).cloned().collect();
         Position { range, partition: key.partition, clustering: key.clustering }
     }
 
     /// Refuses a value that a key of the index cannot have.
     fn check(&self, key: &IndexKey, value: &Value, is_update: bool) -> Result<()> {
-        let is_hash = key.name == self.hash.name;
+        let is_hash = self.hashes().any(|hash| hash.name == key.name);
         if value.type_name() != key.kind && is_update {
             return invalid!(
                 "The update expression attempted to update the secondary index key to unsupported type"
@@ -198,18 +200,18 @@ pub(crate) fn holds(condition: &RangeCondition, value: &Value) -> bool {
 /// The place of an item in an index: by the range key, and by the table's own key among equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    range: Option<Value>,
+    range: Vec<Value>,
     partition: DecoratedKey,
     clustering: Clustering,
 }
 
 impl Ord for Position {
     fn cmp(&self, other: &Self) -> Ordering {
-        let range = match (&self.range, &other.range) {
-            (Some(a), Some(b)) => a.order(b).unwrap_or(Ordering::Equal),
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        };
-        range
+        let pairs = self.range.iter().zip(&other.range);
+        let mut orders = pairs.map(|(a, b)| a.order(b).unwrap_or(Ordering::Equal));
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or_else(|| self.range.len().cmp(&other.range.len()))
             .then_with(|| self.partition.cmp(&other.partition))
             .then_with(|| self.clustering.cmp(&other.clustering))
     }
@@ -313,7 +315,7 @@ mod tests {
 
     fn position(range: u32, partition: &'static str) -> Position {
         Position {
-            range: Some(Value::N(Number::from_usize(range as usize))),
+            range: vec![Value::N(Number::from_usize(range as usize))],
             partition: DecoratedKey::new(Bytes::from(partition)),
             clustering: Clustering::empty(),
         }

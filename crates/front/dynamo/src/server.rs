@@ -45,6 +45,7 @@ struct Inner<C> {
     accepting: RefCell<Vec<Task<()>>>,
     sweeping: RefCell<Option<Task<()>>>,
     expiring: RefCell<Option<Task<()>>>,
+    backing_up: RefCell<Option<Task<()>>>,
     stopped: Cell<bool>,
     next: Cell<u64>,
     open: RefCell<BTreeMap<u64, Open>>,
@@ -76,6 +77,7 @@ impl<C: Coordinator> Server<C> {
             accepting: RefCell::default(),
             sweeping: RefCell::default(),
             expiring: RefCell::default(),
+            backing_up: RefCell::default(),
             stopped: Cell::new(false),
             next: Cell::new(0),
             open: RefCell::default(),
@@ -122,6 +124,10 @@ impl<C: Coordinator> Server<C> {
         let service = self.0.service.clone();
         let sweeping = rt.spawn(Group::Maintenance, async move { service.dynamo.sweep(&service.rt).await });
         *self.0.sweeping.borrow_mut() = Some(sweeping);
+        let service = self.0.service.clone();
+        let backing_up =
+            rt.spawn(Group::Maintenance, async move { service.dynamo.keep_backups(&service.rt).await });
+        *self.0.backing_up.borrow_mut() = Some(backing_up);
     }
 
     /// Starts to delete items and rows of CQL whose time to live is over, once; also on a node that does not serve the API.
@@ -155,6 +161,7 @@ impl<C: Coordinator> Server<C> {
         let mut tasks = std::mem::take(&mut *self.0.accepting.borrow_mut());
         tasks.extend(self.0.sweeping.borrow_mut().take());
         tasks.extend(self.0.expiring.borrow_mut().take());
+        tasks.extend(self.0.backing_up.borrow_mut().take());
         for task in tasks {
             task.cancel().await;
         }

@@ -15,6 +15,7 @@ use schema::{Column, ColumnId, Schema, Table, TableBuilder};
 use serde_json::{Value as Json, json};
 use types::CqlType;
 
+use crate::backup::parts::Parts;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{self, SecondaryIndex};
 use crate::intent::Intent;
@@ -35,6 +36,9 @@ const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
 const INDEXES_EXTENSION: &str = "dynamodb_indexes";
 /// The extension with the streams, of tables that have or had some.
 const STREAMS_EXTENSION: &str = "dynamodb_streams";
+/// The extension of a table that was restored from a backup, and the one that it has until that is done: requests need not parse the first.
+const RESTORE_EXTENSION: &str = "dynamodb_restore";
+const RESTORING_EXTENSION: &str = "dynamodb_restoring";
 pub(crate) const HASH_BYTES_MAX: usize = 2048;
 pub(crate) const RANGE_BYTES_MAX: usize = 1024;
 
@@ -77,6 +81,7 @@ pub(crate) struct ApiTable {
     range: Option<&'static str>,
     attributes: ColumnId,
     indexes: Arc<[SecondaryIndex]>,
+    is_restoring: bool,
 }
 
 /// The key of a row.
@@ -118,13 +123,24 @@ pub(crate) struct State {
     pub(crate) version: Timestamp,
 }
 
-/// Finds a table.
+/// Finds a table whose items may be read and written.
 pub(crate) fn find(schema: &Schema, name: &str) -> Result<ApiTable> {
     let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
-    find_table(schema, name).ok_or_else(missing)
+    find_table(schema, name).filter(|table| !table.is_restoring()).ok_or_else(missing)
 }
 
-/// Finds a table whose name is to be in the error.
+/// Finds a table that may be changed, whose name is to be in the error.
+pub(crate) fn find_active(schema: &Schema, name: &str) -> Result<ApiTable> {
+    let table = find_named(schema, name)?;
+    if table.is_restoring() {
+        let text =
+            format!("Attempt to change a resource which is still in use: Table is being created: {name}");
+        return Err(ApiError::new(ErrorKind::ResourceInUse, text));
+    }
+    Ok(table)
+}
+
+/// Finds a table whose name is to be in the error, also while it is being restored.
 pub(crate) fn find_named(schema: &Schema, name: &str) -> Result<ApiTable> {
     find_table(schema, name).ok_or_else(|| {
         let text = format!("Requested resource not found: Table: {name} not found");
@@ -161,7 +177,18 @@ impl ApiTable {
         }
         let indexes = table.options.extensions.get(INDEXES_EXTENSION);
         let indexes = indexes.map(|bytes| index_definition::read(bytes).into()).unwrap_or_default();
-        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes })
+        let is_restoring = table.options.extensions.contains_key(RESTORING_EXTENSION);
+        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes, is_restoring })
+    }
+
+    /// Whether rows of a backup are being written to it.
+    pub(crate) fn is_restoring(&self) -> bool {
+        self.is_restoring
+    }
+
+    /// Its status as the API shows it.
+    pub(crate) fn status(&self) -> &'static str {
+        if self.is_restoring { "CREATING" } else { "ACTIVE" }
     }
 
     /// The streams that are remembered, the oldest first.
@@ -530,6 +557,51 @@ pub(crate) struct Details {
     pub(crate) indexes: Vec<SecondaryIndex>,
     /// The oldest first; the last may be enabled.
     pub(crate) streams: Vec<Stream>,
+    /// The backup that it was restored from.
+    pub(crate) restore: Option<Restore>,
+}
+
+/// The restoration of a table from a backup.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Restore {
+    /// The backup: the last part of its ARN, and the table that it is of.
+    pub(crate) backup: String,
+    pub(crate) source: String,
+    /// When it was asked for, milliseconds since 1970.
+    pub(crate) at_millis: i64,
+    pub(crate) in_progress: bool,
+    /// The parts of nodes; none once it is done.
+    pub(crate) parts: Parts,
+}
+
+impl Restore {
+    /// The ARN of the backup.
+    pub(crate) fn source_arn(&self) -> String {
+        format!("{}/backup/{}", arn(&self.source), self.backup)
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let json: Json = serde_json::from_slice(bytes).ok()?;
+        Some(Self {
+            backup: json.get("backup")?.as_str()?.to_owned(),
+            source: json.get("source")?.as_str()?.to_owned(),
+            at_millis: json.get("at")?.as_i64()?,
+            in_progress: json.get("in_progress")?.as_bool()?,
+            parts: Parts::read(json.get("parts")?)?,
+        })
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let parts = if self.in_progress { self.parts.json() } else { Parts::default().json() };
+        let json = json!({
+            "backup": self.backup,
+            "source": self.source,
+            "at": self.at_millis,
+            "in_progress": self.in_progress,
+            "parts": parts,
+        });
+        json.to_string().into_bytes()
+    }
 }
 
 impl Details {
@@ -554,6 +626,7 @@ impl Details {
                 .collect(),
             indexes: Vec::new(),
             streams: Vec::new(),
+            restore: table.options.extensions.get(RESTORE_EXTENSION).and_then(|bytes| Restore::read(bytes)),
         }
     }
 
@@ -573,6 +646,13 @@ impl Details {
             extensions.remove(INDEXES_EXTENSION);
         } else {
             extensions.insert(INDEXES_EXTENSION.to_owned(), index_definition::write(&self.indexes));
+        }
+        extensions.remove(RESTORING_EXTENSION);
+        if let Some(restore) = &self.restore {
+            extensions.insert(RESTORE_EXTENSION.to_owned(), restore.write());
+            if restore.in_progress {
+                extensions.insert(RESTORING_EXTENSION.to_owned(), b"true".to_vec());
+            }
         }
         let json = json!({
             "created": self.created,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rt::{Instant, Rt};
 use schema::{Role, Schema};
-use wire::{CqlError, ErrorKind};
 
 use crate::Config;
 use crate::config::is_class;
@@ -49,13 +48,7 @@ impl AddressCheck {
     }
 
     /// Refuses a login as a role from an address where it has none of the groups, or has the log name it.
-    pub(crate) fn check(
-        &self,
-        rt: &Rt,
-        schema: &Schema,
-        role: &Role,
-        address: IpAddr,
-    ) -> Result<(), CqlError> {
+    pub(crate) fn check(&self, rt: &Rt, schema: &Schema, role: &Role, address: IpAddr) -> Result<(), String> {
         let is_free = role.cidr_groups.is_empty()
             || (!self.superusers && auth::roles::is_superuser(schema, &role.name));
         if self.mode == Mode::Off || is_free {
@@ -67,10 +60,7 @@ impl AddressCheck {
             return Ok(());
         }
         if self.mode == Mode::Enforce {
-            return Err(CqlError::new(
-                ErrorKind::Unauthorized,
-                format!("You do not have access from this IP {address}"),
-            ));
+            return Err(format!("You do not have access from this IP {address}"));
         }
         if self.is_worth_a_warning(rt.now(), &role.name, address) {
             let groups: Vec<&str> = groups.iter().map(String::as_str).collect();

@@ -27,10 +27,12 @@ use wire::{ChangeType, Event, SchemaChange, SchemaTarget};
 
 use crate::announce::Announcer;
 use crate::audit::ShardAudit;
+use crate::backups::Snapshots;
 use crate::boot::Boot;
 use crate::directory::ShardDirectory;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
 use crate::facts;
+use crate::place::PlaceCheck;
 use crate::{Config, NodeError};
 
 /// How long requests under way may take when the node stops.
@@ -93,6 +95,7 @@ impl Front {
         let audit = audit.map_err(NodeError::Open)?;
         executor.executor().audit_with(audit.log());
         let directory = directory(rt, boot, &executor);
+        let place = Rc::new(PlaceCheck::new(rt, &boot.config, &coordinator));
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -101,7 +104,13 @@ impl Front {
                 ..session_config(&boot.config)
             },
             description(boot),
-            crate::login::authenticator(rt, &boot.config, &coordinator, &audit, directory.clone()),
+            crate::login::authenticator(
+                rt,
+                &boot.config,
+                &coordinator,
+                &audit,
+                (place.clone(), directory.clone()),
+            ),
             endpoint.sessions,
             processor,
         );
@@ -121,13 +130,12 @@ impl Front {
             executor: executor.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        let api = alternator(rt, boot, &executor);
-        let ttl_period = boot.config.alternator_ttl_period;
+        let api = alternator(rt, boot, &executor, place);
         let alternator = dynamo::Server::new(
             rt,
             api,
             alternator_limits(rt, &boot.config),
-            ttl_period,
+            boot.config.alternator_ttl_period,
             endpoint.alternator,
         );
         Ok(Self {
@@ -250,15 +258,24 @@ fn directory(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> Option<Rc<ShardD
 }
 
 /// The DynamoDB API of this shard.
-fn alternator(rt: &Rt, boot: &Boot, executor: &ShardFrontend) -> dynamo::Dynamo<Coordinator> {
+fn alternator(
+    rt: &Rt,
+    boot: &Boot,
+    executor: &ShardFrontend,
+    place: Rc<PlaceCheck>,
+) -> dynamo::Dynamo<Coordinator> {
     let config = &boot.config;
     let isolation = dynamo::Isolation::from_name(&config.alternator_write_isolation);
     let endpoint = dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints);
+    let replica = executor.executor().coordinator().replica();
+    let snapshots = Snapshots::new(rt, replica, boot.directories.data.clone());
     let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
         .with_described_endpoint(endpoint)
         .with_host_names(config.host_names().collect())
         .with_streams_window(config.alternator_streams_time_window)
-        .enforcing_authorization(config.alternator_enforce_authorization);
+        .enforcing_authorization(config.alternator_enforce_authorization)
+        .admitting_by(Rc::new(move |role, address| place.check(role, address)))
+        .with_snapshots(Rc::new(snapshots));
     match &config.alternator_export_directory {
         Some(directory) => api.with_export_directory(rt, directory.clone()),
         None => api,

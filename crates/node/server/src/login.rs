@@ -19,12 +19,12 @@ use tls::PeerCertificate;
 use wire::{CqlError, ErrorKind};
 
 use crate::Config;
-use crate::addresses::AddressCheck;
 use crate::audit::ShardAudit;
 use crate::certificates::{CertificateNames, Certified};
 use crate::cheap_hash::cheap_hash;
-use crate::config::{Authentication, CertificateNaming, is_class};
+use crate::config::{Authentication, CertificateNaming};
 use crate::directory::ShardDirectory;
+use crate::place::PlaceCheck;
 
 /// The password of the first superuser, which counts from loopback addresses only.
 const DEFAULT_PASSWORD: &str = "cassandra";
@@ -41,7 +41,7 @@ pub(crate) fn authenticator(
     config: &Config,
     coordinator: &Coordinator,
     audit: &ShardAudit,
-    directory: Option<Rc<ShardDirectory>>,
+    (place, directory): (Rc<PlaceCheck>, Option<Rc<ShardDirectory>>),
 ) -> Rc<dyn Authenticator> {
     let Some(method) = config.authentication().filter(|_| !config.asks_nobody()) else {
         return Rc::new(AllowAll);
@@ -54,8 +54,7 @@ pub(crate) fn authenticator(
         coordinator: coordinator.clone(),
         audit: audit.clone(),
         superuser: config.auth_superuser_name.clone(),
-        checks_datacenter: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
-        addresses: AddressCheck::of(config),
+        place,
         cost: config.auth_bcrypt_gensalt_log2_rounds,
         lockout: Lockout::new(limits),
         verified: RefCell::default(),
@@ -118,8 +117,7 @@ struct Login {
     coordinator: Coordinator,
     audit: ShardAudit,
     superuser: String,
-    checks_datacenter: bool,
-    addresses: AddressCheck,
+    place: Rc<PlaceCheck>,
     cost: u32,
     lockout: Lockout,
     /// By the hash of a role's password: a cheap hash of the password that was found right, so that the many connections of a
@@ -259,22 +257,11 @@ impl Login {
 
     /// Whether a role may log in at all, and here.
     fn check_place(&self, role: Option<&Role>, user: &str, address: SocketAddr) -> Result<(), CqlError> {
-        if role.is_none_or(|role| !role.can_login) {
+        let Some(role) = role.filter(|role| role.can_login) else {
             return Err(bad_credentials(format!("{user} is not permitted to log in")));
-        }
-        let view = self.coordinator.view();
-        let own = &view.node(view.own()).location.datacenter;
-        let allowed = role.and_then(|role| role.datacenters.as_ref());
-        if self.checks_datacenter && allowed.is_some_and(|names| !names.contains(own.as_str())) {
-            return Err(CqlError::new(
-                ErrorKind::Unauthorized,
-                format!("You do not have access to this datacenter ({own})"),
-            ));
-        }
-        match role {
-            Some(role) => self.addresses.check(&self.rt, &self.coordinator.schema(), role, address.ip()),
-            None => Ok(()),
-        }
+        };
+        let checked = self.place.check(role, address);
+        checked.map_err(|why| CqlError::new(ErrorKind::Unauthorized, why))
     }
 
     /// Hashes the password in a group of few shares, so that logins do not slow requests down.

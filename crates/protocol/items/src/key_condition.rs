@@ -24,6 +24,8 @@ pub struct KeyCondition {
     pub hash: Rc<Value>,
     /// The condition on the range key, if any.
     pub range: Option<RangeCondition>,
+    /// The conditions on the further attributes of the keys of an index that has several.
+    pub further: Vec<(String, RangeCondition)>,
 }
 
 const WHAT: &str = "KeyConditionExpression";
@@ -42,10 +44,71 @@ impl KeyCondition {
         hash: KeyAttribute<'_>,
         range: Option<KeyAttribute<'_>>,
     ) -> Result<Self> {
+        Self::of_parts(Self::parts(text, substitutions)?, hash, range)
+    }
+
+    /// The conditions of attributes that a `KeyConditionExpression` has.
+    ///
+    /// # Errors
+    /// When it is not valid, or has conditions that no key can have.
+    pub fn parts(text: &str, substitutions: &Substitutions) -> Result<Vec<(String, RangeCondition)>> {
         let condition = Condition::parse(text, WHAT, substitutions)?;
         let mut parts = Vec::new();
         flatten(&condition, &mut parts)?;
-        Self::of_parts(parts, hash, range)
+        Ok(parts)
+    }
+
+    /// All rows of a hash key.
+    pub fn of_hash(hash: Rc<Value>) -> Self {
+        Self { hash, range: None, further: Vec::new() }
+    }
+
+    /// The condition that these conditions of attributes are, of an index with several attributes in its keys: each of the hash key has one value, and
+    /// those of the range key have conditions from the first on, of which only the last may be another than equality.
+    ///
+    /// # Errors
+    /// When they are no condition of these keys.
+    pub fn of_attributes(
+        mut parts: Vec<(String, RangeCondition)>,
+        hashes: &[KeyAttribute<'_>],
+        ranges: &[KeyAttribute<'_>],
+    ) -> Result<Self> {
+        let mut found = Vec::new();
+        for key in hashes.iter().chain(ranges) {
+            let at = parts.iter().position(|(name, _)| name == key.0);
+            found.push(at.map(|at| parts.remove(at).1));
+        }
+        if let Some((name, _)) = parts.first() {
+            if hashes.iter().chain(ranges).any(|key| key.0 == name) {
+                return invalid!(
+                    "Invalid {WHAT}: KeyConditionExpressions must only contain one condition per key"
+                );
+            }
+            return invalid!("Query key condition not supported");
+        }
+        let of_ranges = found.split_off(hashes.len());
+        let given = of_ranges.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let mut all = Vec::new();
+        let needed = hashes.iter().zip(found).chain(ranges.iter().zip(of_ranges).take(given));
+        for (at, (key, condition)) in needed.enumerate() {
+            let Some(condition) = condition else {
+                return invalid!("Query condition missed key schema element: {}", key.0);
+            };
+            let is_equality = matches!(condition, RangeCondition::Compare(Comparison::Eq, _));
+            if !is_equality && at + 1 != hashes.len() + given || !is_equality && at < hashes.len() {
+                return invalid!("Query key condition not supported");
+            }
+            check_condition(&condition, *key)?;
+            all.push((key.0.to_owned(), condition));
+        }
+        let hash = match (all.is_empty(), hashes.first()) {
+            (false, Some(_)) => all.remove(0).1,
+            _ => return invalid!("Query key condition not supported"),
+        };
+        let RangeCondition::Compare(Comparison::Eq, hash) = hash else {
+            return invalid!("Query key condition not supported");
+        };
+        Ok(Self { further: all, ..Self::of_hash(hash) })
     }
 
     /// The condition that these conditions of attributes are.
@@ -89,24 +152,30 @@ impl KeyCondition {
         };
         check_type(&value, hash)?;
         if let (Some(condition), Some(range)) = (&of_range, range) {
-            match condition {
-                RangeCondition::Compare(_, value) => check_type(value, range)?,
-                RangeCondition::Between(low, high) => {
-                    check_type(low, range)?;
-                    check_type(high, range)?;
-                }
-                RangeCondition::BeginsWith(value) => {
-                    check_type(value, range)?;
-                    if range.1 == "N" {
-                        return invalid!(
-                            "Invalid {WHAT}: Incorrect operand type for operator or function; operator or function: \
-                             begins_with, operand type: N"
-                        );
-                    }
-                }
-            }
+            check_condition(condition, range)?;
         }
-        Ok(Self { hash: value, range: of_range })
+        Ok(Self { range: of_range, ..Self::of_hash(value) })
+    }
+}
+
+/// Refuses a condition whose values a key cannot have.
+fn check_condition(condition: &RangeCondition, key: KeyAttribute<'_>) -> Result<()> {
+    match condition {
+        RangeCondition::Compare(_, value) => check_type(value, key),
+        RangeCondition::Between(low, high) => {
+            check_type(low, key)?;
+            check_type(high, key)
+        }
+        RangeCondition::BeginsWith(value) => {
+            check_type(value, key)?;
+            if key.1 == "N" {
+                return invalid!(
+                    "Invalid {WHAT}: Incorrect operand type for operator or function; operator or function: \
+                     begins_with, operand type: N"
+                );
+            }
+            Ok(())
+        }
     }
 }
 

@@ -172,12 +172,12 @@ async fn remove(disk: &Disk, folder: &Path) -> Result<(), DiskError> {
     if disk.exists(folder).await? { disk.remove_dir_all(folder).await } else { Ok(()) }
 }
 
-fn refused(text: String) -> MaintenanceError {
+pub(crate) fn refused(text: String) -> MaintenanceError {
     MaintenanceError::Source(text.into())
 }
 
 /// The SSTables of a directory, all of which can be read as far as their names tell.
-async fn sources_of(disk: &Disk, directory: &Path) -> Result<Vec<Descriptor>, MaintenanceError> {
+pub(crate) async fn sources_of(disk: &Disk, directory: &Path) -> Result<Vec<Descriptor>, MaintenanceError> {
     let entries = match disk.list(directory).await {
         Err(error) if error.is_not_found() => {
             return Err(refused(format!("there is no directory {}", directory.display())));
@@ -202,7 +202,7 @@ async fn sources_of(disk: &Disk, directory: &Path) -> Result<Vec<Descriptor>, Ma
 
 /// Compares the columns of a file with those of a table: values are checked by their types when they are read later, and an SSTable from
 /// elsewhere may have any.
-fn check_columns(sstable: &Sstable, table: &Table) -> Result<(), String> {
+pub(crate) fn check_columns(sstable: &Sstable, table: &Table) -> Result<(), String> {
     let header = &sstable.metadata().header;
     if !header.key_types.iter().eq(table.partition_key().iter().map(|column| &column.ty)) {
         return Err("its partition key has other types than that of the table".to_owned());

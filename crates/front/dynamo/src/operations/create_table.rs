@@ -18,7 +18,7 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::ATTRIBUTES;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
-use crate::table::{self, Details, column_type, keyspace_name};
+use crate::table::{self, ApiTable, Details, Restore, column_type, keyspace_name};
 
 /// The key of a table that is to be created: name and column type.
 struct KeySchema {
@@ -112,6 +112,17 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn create_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
+        let table = self.create(request, role, None).await?;
+        Ok(to_json!({ "TableDescription": description(&table, table.status(), Estimate::default()) }))
+    }
+
+    /// Makes the table that a request describes; with a restoration, it is not active before that is done.
+    pub(super) async fn create(
+        &self,
+        request: &Request,
+        role: Option<&str>,
+        restore: Option<Restore>,
+    ) -> Result<ApiTable> {
         let name = request.table_name()?;
         if name.len() > TABLE_NAME_MAX {
             return invalid!("TableName: Torc allows names of at most {TABLE_NAME_MAX} characters");
@@ -123,6 +134,7 @@ impl<C: Coordinator> Dynamo<C> {
             created: (self.executor.clock().wall_micros() / 1000) as f64 / 1000.0,
             protected: request.boolean("DeletionProtectionEnabled")?.unwrap_or(false),
             class: table_class(request)?,
+            restore,
             ..Details::default()
         };
         billing(request, &mut details)?;
@@ -158,8 +170,7 @@ impl<C: Coordinator> Dynamo<C> {
             Ok(edits)
         };
         self.executor.change_schema_by(role, plan).await?;
-        let table = table::find_named(&self.schema(), &name)?;
-        Ok(to_json!({ "TableDescription": description(&table, "ACTIVE", Estimate::default()) }))
+        table::find_named(&self.schema(), &name)
     }
 }
 

@@ -15,10 +15,10 @@ use crate::table::{self, keyspace_name};
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn delete_table(&self, request: &Request) -> Result<Json> {
         let name = request.table_name()?;
-        let table = table::find_named(&self.schema(), &name)?;
+        let table = table::find_active(&self.schema(), &name)?;
         let estimate = self.estimate(&table).await;
         let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
-            let table = table::find_named(schema, &name)?;
+            let table = table::find_active(schema, &name)?;
             if table.details().protected {
                 return invalid!(
                     "Resource cannot be deleted as it is currently protected against deletion. Disable deletion \

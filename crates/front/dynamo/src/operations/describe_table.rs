@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use super::estimate::Estimate;
 use super::{Dynamo, secondary_indexes, stream_specification};
 use crate::error::Result;
+use crate::names::arn;
 use crate::request::Request;
 use crate::table::{self, ApiTable};
 
@@ -52,6 +53,15 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
         }
         secondary_indexes::describe(table, estimate, members);
         stream_specification::describe(table, members);
+        if let Some(restore) = details.restore {
+            let summary = json!({
+                "SourceBackupArn": restore.source_arn(),
+                "SourceTableArn": arn(&restore.source),
+                "RestoreDateTime": restore.at_millis as f64 / 1000.0,
+                "RestoreInProgress": restore.in_progress,
+            });
+            members.insert("RestoreSummary".to_owned(), summary);
+        }
         if let Some(class) = details.class {
             members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
         }
@@ -62,6 +72,6 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn describe_table(&self, request: &Request) -> Result<Json> {
         let table = table::find_named(&self.schema(), &request.table_name()?)?;
-        Ok(json!({ "Table": description(&table, "ACTIVE", self.estimate(&table).await) }))
+        Ok(json!({ "Table": description(&table, table.status(), self.estimate(&table).await) }))
     }
 }

@@ -10,6 +10,8 @@ use crate::table::column_type;
 
 /// The longest name of a key attribute.
 const KEY_NAME_MAX: usize = 255;
+/// Attributes of the hash key of a global index, and of its range key.
+const ATTRIBUTES_MAX: usize = 4;
 
 /// Names of attributes and their types.
 pub(super) type Definitions<'a> = Vec<(&'a str, &'a str)>;
@@ -57,18 +59,63 @@ pub(super) fn definitions(request: &Request) -> Result<Definitions<'_>> {
     Ok(definitions)
 }
 
+/// The `KeySchema` of a global index, held against the definitions: the attributes of its hash key, then those of its range key.
+pub(super) fn index_key_elements<'a>(
+    schema: &'a Json,
+    at_place: &str,
+    definitions: &[(&str, &str)],
+) -> Result<Vec<(&'a str, &'a str)>> {
+    let keys = elements(schema, at_place, 2 * ATTRIBUTES_MAX)?;
+    let count = |wanted: &str| keys.iter().filter(|(_, kind)| *kind == wanted).count();
+    let (hashes, ranges) = (count("HASH"), count("RANGE"));
+    if hashes > 1 || ranges > 1 {
+        for (count, kind) in [(hashes, "HASH"), (ranges, "RANGE")] {
+            if count > ATTRIBUTES_MAX {
+                return invalid!(
+                    "Invalid KeySchema: The number of {kind} key attributes is {count}, and {ATTRIBUTES_MAX} are allowed"
+                );
+            }
+        }
+        if keys.iter().skip_while(|(_, kind)| *kind == "HASH").any(|(_, kind)| *kind == "HASH") {
+            return invalid!(
+                "Invalid KeySchema: All HASH key attributes have to be before the RANGE key attributes"
+            );
+        }
+        if hashes == 0 {
+            return invalid!("Invalid KeySchema: The first KeySchemaElement is not a HASH key type");
+        }
+        for (at, (name, _)) in keys.iter().enumerate() {
+            if keys.iter().take(at).any(|(known, _)| known == name) {
+                return invalid!("Invalid KeySchema: Some KeySchemaElements have the same name: {name}");
+            }
+        }
+        check_defined(&keys, definitions)?;
+        return Ok(keys);
+    }
+    check_keys(&keys, definitions)?;
+    Ok(keys)
+}
+
 /// A `KeySchema`, held against the definitions: one key or two, the first of which is the hash key.
 pub(super) fn key_elements<'a>(
     schema: &'a Json,
     at_place: &str,
     definitions: &[(&str, &str)],
 ) -> Result<Vec<(&'a str, &'a str)>> {
+    let keys = elements(schema, at_place, 2)?;
+    check_keys(&keys, definitions)?;
+    Ok(keys)
+}
+
+/// The names and types of the elements of a `KeySchema`.
+fn elements<'a>(schema: &'a Json, at_place: &str, count_max: usize) -> Result<Vec<(&'a str, &'a str)>> {
     let list = json::read_list(schema)?;
     if list.is_empty() {
         return constraint("[]", at_place, "Member must have length greater than or equal to 1");
     }
-    if list.len() > 2 {
-        return constraint("[...]", at_place, "Member must have length less than or equal to 2");
+    if list.len() > count_max {
+        let bound = format!("Member must have length less than or equal to {count_max}");
+        return constraint("[...]", at_place, &bound);
     }
     let mut keys: Vec<(&str, &str)> = Vec::new();
     for (at, element) in list.iter().enumerate() {
@@ -81,13 +128,10 @@ pub(super) fn key_elements<'a>(
         }
         keys.push((name, kind));
     }
-    check_keys(&keys, definitions)?;
     Ok(keys)
 }
 
 fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()> {
-    const WRONG: &str = "One or more parameter values were invalid:";
-    let names = |list: &[(&str, &str)]| list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     if keys.first().is_some_and(|(_, kind)| *kind != "HASH") {
         return invalid!("Invalid KeySchema: The first KeySchemaElement is not a HASH key type");
     }
@@ -99,6 +143,13 @@ fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()>
     {
         return invalid!("Both the Hash Key and the Range Key element in the KeySchema have the same name");
     }
+    check_defined(keys, definitions)
+}
+
+/// Refuses keys of attributes that are not defined.
+fn check_defined(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()> {
+    const WRONG: &str = "One or more parameter values were invalid:";
+    let names = |list: &[(&str, &str)]| list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     if keys.iter().any(|(name, _)| !definitions.iter().any(|(known, _)| known == name)) {
         return invalid!(
             "{WRONG} Some index key attributes are not defined in AttributeDefinitions. Keys: [{}], \

@@ -1,12 +1,8 @@
-//! DescribeEndpoints, DescribeLimits and DescribeContinuousBackups.
+//! DescribeEndpoints and DescribeLimits.
 
-use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
-use super::Dynamo;
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::request::Request;
-use crate::table;
 
 /// The answer to DescribeEndpoints, by ScyllaDB's option `alternator_describe_endpoints`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,18 +47,4 @@ pub(super) fn limits() -> Json {
         "TableMaxReadCapacityUnits": 40_000,
         "TableMaxWriteCapacityUnits": 40_000,
     })
-}
-
-impl<C: Coordinator> Dynamo<C> {
-    pub(super) fn describe_continuous_backups(&self, request: &Request) -> Result<Json> {
-        let name = request.table_name()?;
-        table::find(&self.schema(), &name).map_err(|_| {
-            let kind = ErrorKind::ResourceNotFound;
-            ApiError::new(kind, format!("Table not found: {name}"))
-        })?;
-        Ok(json!({ "ContinuousBackupsDescription": {
-            "ContinuousBackupsStatus": "DISABLED",
-            "PointInTimeRecoveryDescription": { "PointInTimeRecoveryStatus": "DISABLED" },
-        } }))
-    }
 }

@@ -1,11 +1,16 @@
 //! The operations, one a file, and how a request finds its own.
 
+mod backups;
 mod batch_execute_statement;
 mod batch_get_item;
 mod batch_write_item;
+mod continuous_backups;
+mod create_backup;
 mod create_table;
+mod delete_backup;
 mod delete_item;
 mod delete_table;
+mod describe_backup;
 mod describe_stream;
 mod describe_table;
 mod estimate;
@@ -19,6 +24,7 @@ mod import_table;
 mod item_collection;
 mod key_schema;
 mod limits;
+mod list_backups;
 mod list_streams;
 mod list_tables;
 pub(crate) mod names;
@@ -27,6 +33,7 @@ mod partiql;
 mod put_item;
 mod query;
 mod query_index;
+mod restore_table;
 mod scan;
 mod secondary_indexes;
 mod size;
@@ -57,13 +64,14 @@ use exec::{Executor, Principal};
 use hyper::http::request::Parts;
 use items::{Item, item_size, json};
 use rt::Rt;
-use schema::Schema;
+use schema::{Role, Schema};
 use serde_json::{Map, Value as Json, json as to_json};
 
 pub use limits::DescribedEndpoint;
 
 use crate::Isolation;
 use crate::audit;
+use crate::backup::{SnapshotStore, Worker};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
@@ -82,6 +90,24 @@ use write::{Decided, ItemWrite};
 
 /// How old changes are that streams show, unless something else is configured.
 const STREAMS_WINDOW: Duration = Duration::from_secs(10);
+/// How often a node looks for parts of backups that it has to carry out.
+const BACKUPS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Refuses a role that may not log in at this node or from an address, with the text for its client; the address is that of the peer of the TCP
+/// connection.
+pub type Admission = Rc<dyn Fn(&Role, SocketAddr) -> std::result::Result<(), String>>;
+
+/// A request without a signer: the role that has signed it where it may not do so from here, and the error.
+pub(crate) struct Unsigned {
+    pub(crate) role: Option<String>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for Unsigned {
+    fn from(error: ApiError) -> Self {
+        Self { role: None, error }
+    }
+}
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,12 +123,16 @@ pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
     enforces_authorization: bool,
+    /// The check of the places of roles; none where they may sign from anywhere.
+    admission: Option<Admission>,
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
     endpoint: DescribedEndpoint,
     /// Exports and imports; none where the operator allows no directory for them.
     transfers: Option<Rc<Transfers>>,
+    /// The snapshots of this node, for backups; none where it makes none.
+    snapshots: Option<Rc<dyn SnapshotStore>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
 }
@@ -111,11 +141,13 @@ impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
         Self {
             executor: self.executor.clone(),
+            admission: self.admission.clone(),
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
             endpoint: self.endpoint.clone(),
             transfers: self.transfers.clone(),
+            snapshots: self.snapshots.clone(),
             ..*self
         }
     }
@@ -131,11 +163,13 @@ impl<C: Coordinator> Dynamo<C> {
             executor,
             isolation,
             enforces_authorization: false,
+            admission: None,
             host_names,
             streams,
             metrics,
             endpoint: DescribedEndpoint::Host,
             transfers: None,
+            snapshots: None,
             timeout: None,
         }
     }
@@ -151,6 +185,11 @@ impl<C: Coordinator> Dynamo<C> {
         Self { enforces_authorization: enforces, ..self }
     }
 
+    /// The same where a role that has signed a request is refused by this check of its place.
+    pub fn admitting_by(self, admission: Admission) -> Self {
+        Self { admission: Some(admission), ..self }
+    }
+
     /// The same where DescribeEndpoints answers so.
     pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
         Self { endpoint, ..self }
@@ -161,6 +200,11 @@ impl<C: Coordinator> Dynamo<C> {
         let view = self.executor.coordinator().view();
         let node = view.node(view.own()).host.to_string();
         Self { transfers: Some(Rc::new(Transfers::new(rt, directory, node))), ..self }
+    }
+
+    /// The same with backups, which are snapshots on all nodes.
+    pub fn with_snapshots(self, snapshots: Rc<dyn SnapshotStore>) -> Self {
+        Self { snapshots: Some(snapshots), ..self }
     }
 
     /// The same where web pages may reach the API under these names, beside `localhost` and addresses.
@@ -181,30 +225,40 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// The role that has signed a request; none where authentication is off. Its name is the access key, and the hash of its password the
-    /// secret, as in ScyllaDB.
+    /// secret, as in ScyllaDB. `address` is that of the peer of the TCP connection.
     ///
     /// # Errors
-    /// When the request is not signed by a role that may log in.
-    pub(crate) fn signer(&self, request: &Signed<'_>) -> Result<Option<String>> {
+    /// When the request is not signed by a role that may log in, here and from that address.
+    pub(crate) fn signer(
+        &self,
+        request: &Signed<'_>,
+        address: SocketAddr,
+    ) -> Result<Option<String>, Unsigned> {
         if !self.enforces_authorization {
             return Ok(None);
         }
-        let signed = self.verified(request);
+        let signed = self.verified(request, address);
         if signed.is_err() {
             self.metrics.count(|figures| figures.authentication_failures += 1);
         }
         signed.map(Some)
     }
 
-    fn verified(&self, request: &Signed<'_>) -> Result<String> {
+    fn verified(&self, request: &Signed<'_>, address: SocketAddr) -> Result<String, Unsigned> {
         let signature = Signature::of(request)?;
         let schema = self.schema();
         let role = schema.role(&signature.key).filter(|role| role.can_login);
-        let Some(secret) = role.and_then(|role| role.salted_hash.as_deref()) else {
+        let Some((role, secret)) = role.and_then(|role| Some((role, role.salted_hash.as_deref()?))) else {
             let text = "The security token included in the request is invalid.";
-            return Err(ApiError::new(ErrorKind::UnrecognizedClient, text));
+            return Err(ApiError::new(ErrorKind::UnrecognizedClient, text).into());
         };
         signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
+        // Behind the signature: nobody else learns the limits of a role.
+        let admitted = self.admission.as_ref().map_or(Ok(()), |check| check(role, address));
+        admitted.map_err(|why| Unsigned {
+            role: Some(role.name.clone()),
+            error: ApiError::new(ErrorKind::AccessDenied, why),
+        })?;
         Ok(signature.key)
     }
 
@@ -262,11 +316,11 @@ impl<C: Coordinator> Dynamo<C> {
         self.executor.audit(&principal, Some(event), text, outcome).await;
     }
 
-    /// Adds a request whose signature is not right to the audit log.
-    pub(crate) async fn audit_refused(&self, operation: &str, address: SocketAddr, error: &ApiError) {
+    /// Adds a request that no role may make from here to the audit log.
+    pub(crate) async fn audit_refused(&self, operation: &str, address: SocketAddr, refused: &Unsigned) {
         let event = AuditEvent::new("LOGIN_ERROR", AuditCategory::Auth);
-        let principal = Principal { role: None, address };
-        let text = || format!("DynamoDB {operation}; {}", error.message);
+        let principal = Principal { role: refused.role.as_deref(), address };
+        let text = || format!("DynamoDB {operation}; {}", refused.error.message);
         // The login failed: its type and category stay.
         self.executor.audit(&principal, Some(event), text, AuditOutcome::Succeeded).await;
     }
@@ -301,6 +355,47 @@ impl<C: Coordinator> Dynamo<C> {
     /// When a table cannot be read or written.
     pub async fn expire(&self) -> Result<u64, ApiError> {
         self.store().expire().await
+    }
+
+    /// Carries out this node's parts of backups and of tables that are being restored; how many there were.
+    ///
+    /// # Errors
+    /// When records cannot be read or written; other parts are carried out by the next look.
+    pub async fn look_at_backups(&self, rt: &Rt) -> Result<u64, ApiError> {
+        let Some(worker) = self.worker() else { return Ok(0) };
+        let store = self.store();
+        Ok(store.back_up(&worker).await? + store.restore(rt, &worker).await?)
+    }
+
+    /// This node, where it makes snapshots.
+    fn worker(&self) -> Option<Worker> {
+        let view = self.executor.coordinator().view();
+        let own = view.node(view.own()).host.to_string();
+        Some(Worker { snapshots: self.snapshots.clone()?, own })
+    }
+
+    /// [`Dynamo::look_at_backups`] again and again, for ever. A restoration that takes long keeps no backup waiting.
+    pub(crate) async fn keep_backups(&self, rt: &Rt) {
+        let Some(worker) = self.worker() else { return };
+        let (store, worker) = (self.store(), &worker);
+        let report = |done: Result<u64>| {
+            if let Err(error) = done {
+                tracing::warn!("this node's parts of backups are not done yet: {}", error.message);
+            }
+        };
+        let backing_up = async {
+            loop {
+                rt.sleep(BACKUPS_INTERVAL).await;
+                report(store.back_up(worker).await);
+            }
+        };
+        let restoring = async {
+            loop {
+                rt.sleep(BACKUPS_INTERVAL).await;
+                report(store.restore(rt, worker).await);
+            }
+        };
+        futures_util::future::join(backing_up, restoring).await;
     }
 
     /// [`Dynamo::expire`] every `period`, for ever.
@@ -375,7 +470,9 @@ impl<C: Coordinator> Dynamo<C> {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
+            "CreateBackup" => Box::pin(self.create_backup(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
+            "DeleteBackup" => Box::pin(self.delete_backup(request)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeExport" => Box::pin(self.describe_export(request)).await,
@@ -384,6 +481,11 @@ impl<C: Coordinator> Dynamo<C> {
             "ImportTable" => Box::pin(self.import_table(request, role)).await,
             "ListExports" => Box::pin(self.list_exports(request)).await,
             "ListImports" => Box::pin(self.list_imports(request)).await,
+            "DescribeBackup" => Box::pin(self.describe_backup(request)).await,
+            "ListBackups" => Box::pin(self.list_backups(request)).await,
+            "RestoreTableFromBackup" => Box::pin(self.restore_table_from_backup(request, role)).await,
+            "RestoreTableToPointInTime" => self.restore_table_to_point_in_time(request),
+            "UpdateContinuousBackups" => self.update_continuous_backups(request),
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => self.endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),

@@ -1,13 +1,16 @@
 //! The names of the operations.
 
 /// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 36] = [
+pub(crate) const OPERATIONS: [&str; 43] = [
     "BatchExecuteStatement",
     "BatchGetItem",
     "BatchWriteItem",
+    "CreateBackup",
     "CreateTable",
+    "DeleteBackup",
     "DeleteItem",
     "DeleteTable",
+    "DescribeBackup",
     "DescribeContinuousBackups",
     "DescribeEndpoints",
     "DescribeExport",
@@ -23,6 +26,7 @@ pub(crate) const OPERATIONS: [&str; 36] = [
     "GetRecords",
     "GetShardIterator",
     "ImportTable",
+    "ListBackups",
     "ListExports",
     "ListImports",
     "ListStreams",
@@ -30,11 +34,14 @@ pub(crate) const OPERATIONS: [&str; 36] = [
     "ListTagsOfResource",
     "PutItem",
     "Query",
+    "RestoreTableFromBackup",
+    "RestoreTableToPointInTime",
     "Scan",
     "TagResource",
     "TransactGetItems",
     "TransactWriteItems",
     "UntagResource",
+    "UpdateContinuousBackups",
     "UpdateItem",
     "UpdateTable",
     "UpdateTimeToLive",
@@ -55,12 +62,9 @@ pub(crate) fn of_target(target: &str) -> Option<&str> {
 }
 
 /// Operations of AWS that are refused by name.
-pub(super) const UNSUPPORTED: [&str; 25] = [
-    "CreateBackup",
+pub(super) const UNSUPPORTED: [&str; 18] = [
     "CreateGlobalTable",
-    "DeleteBackup",
     "DeleteResourcePolicy",
-    "DescribeBackup",
     "DescribeContributorInsights",
     "DescribeGlobalTable",
     "DescribeGlobalTableSettings",
@@ -69,13 +73,9 @@ pub(super) const UNSUPPORTED: [&str; 25] = [
     "DisableKinesisStreamingDestination",
     "EnableKinesisStreamingDestination",
     "GetResourcePolicy",
-    "ListBackups",
     "ListContributorInsights",
     "ListGlobalTables",
     "PutResourcePolicy",
-    "RestoreTableFromBackup",
-    "RestoreTableToPointInTime",
-    "UpdateContinuousBackups",
     "UpdateContributorInsights",
     "UpdateGlobalTable",
     "UpdateGlobalTableSettings",

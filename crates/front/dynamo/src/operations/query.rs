@@ -29,6 +29,21 @@ pub(super) fn keys<'a>(
     }
 }
 
+/// The condition on the keys of the table, or of the index that is read.
+fn key_condition(
+    table: &ApiTable,
+    index: Option<&SecondaryIndex>,
+    parts: Vec<(String, RangeCondition)>,
+) -> Result<KeyCondition> {
+    if let Some(index) = index.filter(|index| index.is_composite()) {
+        let hashes: Vec<_> = index.hashes().map(IndexKey::attribute).collect();
+        let ranges: Vec<_> = index.ranges().map(IndexKey::attribute).collect();
+        return Ok(KeyCondition::of_attributes(parts, &hashes, &ranges)?);
+    }
+    let (hash, range) = keys(table, index);
+    Ok(KeyCondition::of_parts(parts, hash, range)?)
+}
+
 /// The rows that a condition on the range key means.
 fn rows(table: &ApiTable, condition: &RangeCondition) -> RowRange {
     let bound = |value: &Value, side: Side| Bound::new(&table.table, &[Some(&key_bytes(value))], side);
@@ -85,18 +100,16 @@ impl<C: Coordinator> Dynamo<C> {
         let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?)?;
-        let (hash, range) = keys(&table, page.index());
-        let condition = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
-            (Some(text), _) => KeyCondition::parse(text, &substitutions, hash, range)?,
-            (None, Some(conditions)) => {
-                KeyCondition::of_parts(items::legacy::key_conditions(conditions)?, hash, range)?
-            }
+        let parts = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
+            (Some(text), _) => KeyCondition::parts(text, &substitutions)?,
+            (None, Some(conditions)) => items::legacy::key_conditions(conditions)?,
             (None, None) => {
                 return invalid!(
                     "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
                 );
             }
         };
+        let condition = key_condition(&table, page.index(), parts)?;
         substitutions.check_used()?;
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);

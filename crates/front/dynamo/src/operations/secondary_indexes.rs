@@ -4,7 +4,7 @@ use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::estimate::Estimate;
-use super::key_schema::{self, key_elements};
+use super::key_schema::{self, index_key_elements, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
 use crate::request::{Request, constraint};
@@ -162,13 +162,18 @@ fn read_index(
     let Some(schema) = fields.get("KeySchema").filter(|schema| !schema.is_null()) else {
         return constraint("null", &at, "Member must not be null");
     };
-    let keys = key_elements(schema, &at, definitions)?;
-    let mut keys = keys.into_iter().map(|(name, _)| {
-        let kind = definitions.iter().find(|(known, _)| *known == name).map_or("B", |(_, kind)| kind);
+    let keys = match is_global {
+        true => index_key_elements(schema, &at, definitions)?,
+        false => key_elements(schema, &at, definitions)?,
+    };
+    let key = |(name, _): &(&str, &str)| {
+        let kind = definitions.iter().find(|(known, _)| *known == *name).map_or("B", |(_, kind)| kind);
         let kind = ["S", "N"].into_iter().find(|known| *known == kind).unwrap_or("B");
-        IndexKey { name: name.to_owned(), kind }
-    });
-    let Some(hash) = keys.next() else {
+        IndexKey { name: (*name).to_owned(), kind }
+    };
+    let of = |wanted: &'static str| keys.iter().filter(move |(_, kind)| *kind == wanted).map(key);
+    let (mut hashes, mut ranges) = (of("HASH"), of("RANGE"));
+    let Some(hash) = hashes.next() else {
         return constraint("[]", &at, "Member must have length greater than or equal to 1");
     };
     let Some(projection) = fields.get("Projection").filter(|projection| !projection.is_null()) else {
@@ -178,7 +183,9 @@ fn read_index(
         name: name.to_owned(),
         is_global,
         hash,
-        range: keys.next(),
+        range: ranges.next(),
+        further_hash: hashes.collect(),
+        further_range: ranges.collect(),
         projected: projected(json::read_map(projection)?, place)?,
         read_units: 0,
         write_units: 0,
@@ -335,11 +342,10 @@ pub(super) fn describe(table: &ApiTable, estimate: Estimate, members: &mut Map<S
 
 /// An index as the API shows it. It stores no items; those of the table bound the number of its own.
 fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> Json {
-    let keys: Vec<Json> = index
-        .keys()
-        .zip(["HASH", "RANGE"])
-        .map(|(key, kind)| to_json!({ "AttributeName": key.name, "KeyType": kind }))
-        .collect();
+    let element =
+        |kind: &'static str| move |key: &IndexKey| to_json!({ "AttributeName": key.name, "KeyType": kind });
+    let keys: Vec<Json> =
+        index.hashes().map(element("HASH")).chain(index.ranges().map(element("RANGE"))).collect();
     let projection = match &index.projected {
         Projected::All => to_json!({ "ProjectionType": "ALL" }),
         Projected::KeysOnly => to_json!({ "ProjectionType": "KEYS_ONLY" }),
@@ -354,7 +360,7 @@ fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> 
         "IndexArn": format!("{}/index/{}", table.arn(), index.name),
     });
     if let (true, Some(members)) = (index.is_global, out.as_object_mut()) {
-        members.insert("IndexStatus".to_owned(), "ACTIVE".into());
+        members.insert("IndexStatus".to_owned(), table.status().into());
         let throughput = to_json!({
             "NumberOfDecreasesToday": 0,
             "ReadCapacityUnits": index.read_units,

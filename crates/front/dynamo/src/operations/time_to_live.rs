@@ -34,7 +34,7 @@ impl<C: Coordinator> Dynamo<C> {
                 &format!("Member must have length {bound}"),
             );
         }
-        let find = |schema: &Schema| table::find_named(schema, &name);
+        let find = |schema: &Schema| table::find_active(schema, &name);
         self.change_table(find, |_, details| {
             match (&details.expires_by, enabled) {
                 (Some(_), true) => return invalid!("TimeToLive is already enabled"),

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_arn_names_a_transfer_of_its_kind() {
-        let arn = "arn:aws:dynamodb:torc:000000000000:table/t/export/01-ab";
+        let arn = "arn:aws:dynamodb:us-east-1:000000000000:table/t/export/01-ab";
         assert_eq!(id_of(Kind::Export, arn), "01-ab");
         assert_eq!(id_of(Kind::Import, arn), "");
         for arn in ["", "x", "/", "export/1", "a/export/"] {

@@ -30,7 +30,7 @@ impl<C: Coordinator> Dynamo<C> {
                  SSESpecification or ReplicaUpdates is required"
             );
         }
-        let find = |schema: &schema::Schema| table::find_named(schema, &name);
+        let find = |schema: &schema::Schema| table::find_active(schema, &name);
         let table = self
             .change_table(find, |table, details| {
                 secondary_indexes::update(request, table, details)?;

@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn iterators_are_read_as_they_were_written() {
-        let arn = "arn:aws:dynamodb:torc:000000000000:table/t.x/stream/2026-11-24T00:00:00.000";
+        let arn = "arn:aws:dynamodb:us-east-1:000000000000:table/t.x/stream/2026-11-24T00:00:00.000";
         for position in PLACES {
             let iterator = ShardIterator {
                 table: "t.x".to_owned(),

@@ -47,7 +47,7 @@ fn counted(isolation: Isolation) -> ApiFigures {
     query["ExpressionAttributeValues"] =
         json!({ ":v": { "N": "1" }, ":p": { "S": "a" }, ":c": { "N": "1" } });
     body_of(call(&api, "Query", &query.to_string()));
-    assert_eq!(call(&api, "CreateBackup", "{}").status, 400);
+    assert_eq!(call(&api, "CreateGlobalTable", "{}").status, 400);
     assert_eq!(call(&api, "Nonsense", "{}").status, 400);
     api.figures()
 }

@@ -244,3 +244,142 @@ fn large_items_of_an_index_end_a_page_at_a_megabyte() {
         assert_eq!(order, (1..=8).map(Some).collect::<Vec<_>>(), "{name}");
     }
 }
+
+/// A table whose index has two attributes in the hash key and two in the range key.
+fn create_composite(api: &Dynamo<Memory>) {
+    let element = |(name, kind): (&str, &str)| json!({ "AttributeName": name, "KeyType": kind });
+    let definitions: Vec<Json> = [("p", "S"), ("a", "S"), ("b", "N"), ("c", "S"), ("d", "N")]
+        .iter()
+        .map(|(name, kind)| json!({ "AttributeName": name, "AttributeType": kind }))
+        .collect();
+    let keys = [("a", "HASH"), ("b", "HASH"), ("c", "RANGE"), ("d", "RANGE")].map(element);
+    let body = json!({
+        "TableName": "composite", "BillingMode": "PAY_PER_REQUEST", "AttributeDefinitions": definitions,
+        "KeySchema": [element(("p", "HASH"))],
+        "GlobalSecondaryIndexes": [
+            { "IndexName": "four", "KeySchema": keys, "Projection": { "ProjectionType": "KEYS_ONLY" } }
+        ],
+    });
+    let made = body_of(call(api, "CreateTable", &body.to_string()));
+    assert_eq!(made["TableDescription"]["GlobalSecondaryIndexes"][0]["KeySchema"], json!(keys));
+}
+
+/// A Query of the index: all of its pages.
+fn query_composite(api: &Dynamo<Memory>, condition: &str, forward: bool, limit: u64) -> Vec<String> {
+    let values = json!({
+        ":a": { "S": "a1" }, ":b": { "N": "1" }, ":c": { "S": "c1" }, ":d": { "N": "2" }, ":e": { "N": "4" }
+    });
+    let used = values.as_object().expect("values").iter().filter(|(name, _)| condition.contains(*name));
+    let used: serde_json::Map<String, Json> =
+        used.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let request = json!({
+        "TableName": "composite", "IndexName": "four", "KeyConditionExpression": condition, "Limit": limit,
+        "ExpressionAttributeValues": used, "ScanIndexForward": forward
+    });
+    let found = pages(api, "Query", request);
+    found.iter().map(|item| item["p"]["S"].as_str().expect("a key").to_owned()).collect()
+}
+
+#[test]
+fn an_index_has_several_attributes_in_its_keys() {
+    let api = api(Isolation::Always);
+    create_composite(&api);
+    // Items that lack an attribute of the keys are in no index.
+    let mut wanted: Vec<(String, i64, String)> = Vec::new();
+    for (at, a) in (0..72).zip(["a1", "a2"].iter().cycle()) {
+        let (b, c, d) = (at / 2 % 2, at / 4 % 3, at / 12);
+        let p = format!("p{at}");
+        let mut item = json!({
+            "p": { "S": p }, "a": { "S": a }, "b": { "N": b.to_string() }, "c": { "S": format!("c{c}") },
+            "d": { "N": d.to_string() }, "v": { "S": "value" }
+        });
+        if at % 10 == 8 {
+            item.as_object_mut().expect("an item").remove("b");
+        } else if *a == "a1" && b == 1 {
+            wanted.push((format!("c{c}"), d, p));
+        }
+        body_of(call(&api, "PutItem", &json!({ "TableName": "composite", "Item": item }).to_string()));
+    }
+    wanted.sort();
+    let keys = |of: &dyn Fn(&str, i64) -> bool| -> Vec<String> {
+        wanted.iter().filter(|(c, d, _)| of(c, *d)).map(|(_, _, p)| p.clone()).collect()
+    };
+    let conditions: [(&str, &dyn Fn(&str, i64) -> bool); 6] = [
+        ("a = :a AND b = :b", &|_, _| true),
+        ("b = :b AND a = :a AND c = :c", &|c, _| c == "c1"),
+        ("a = :a AND b = :b AND c > :c", &|c, _| c > "c1"),
+        ("a = :a AND b = :b AND c = :c AND d = :d", &|c, d| c == "c1" && d == 2),
+        ("a = :a AND b = :b AND c = :c AND d BETWEEN :d AND :e", &|c, d| c == "c1" && (2..=4).contains(&d)),
+        ("a = :a AND b = :b AND begins_with(c, :c)", &|c, _| c == "c1"),
+    ];
+    for (condition, of) in conditions {
+        for limit in [1, 3, 100] {
+            assert_eq!(query_composite(&api, condition, true, limit), keys(of), "{condition}, {limit}");
+            let mut reversed = keys(of);
+            reversed.reverse();
+            assert_eq!(query_composite(&api, condition, false, limit), reversed, "{condition}, {limit}");
+        }
+    }
+    assert!(wanted.len() > 10 && keys(&|c, d| c == "c1" && d == 2).len() == 1);
+}
+
+#[test]
+fn conditions_and_schemas_that_composite_keys_cannot_have_are_refused() {
+    let api = api(Isolation::Always);
+    create_composite(&api);
+    for (condition, error) in [
+        ("a = :a", "Query condition missed key schema element: b"),
+        ("b = :b AND c = :c", "Query condition missed key schema element: a"),
+        ("a = :a AND b = :b AND d = :d", "Query condition missed key schema element: c"),
+        ("a = :a AND b > :b", "Query key condition not supported"),
+        ("a = :a AND b = :b AND c > :c AND d = :d", "Query key condition not supported"),
+        ("a = :a AND b = :b AND p = :c", "Query key condition not supported"),
+        ("a = :a AND b = :b AND c = :c AND c = :c", "must only contain one condition per key"),
+        ("a = :a AND b = :c", "Condition parameter type does not match schema type"),
+    ] {
+        let values =
+            json!({ ":a": { "S": "a" }, ":b": { "N": "1" }, ":c": { "S": "c" }, ":d": { "N": "2" } });
+        let used = values.as_object().expect("values").iter().filter(|(name, _)| condition.contains(*name));
+        let used: serde_json::Map<String, Json> =
+            used.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let query = json!({
+            "TableName": "composite", "IndexName": "four", "KeyConditionExpression": condition,
+            "ExpressionAttributeValues": used
+        });
+        let answer = call(&api, "Query", &query.to_string());
+        assert!(answer.status == 400 && answer.body.contains(error), "{condition}: {}", answer.body);
+    }
+    let hashes = |count: usize| (0..count).map(|at| (format!("h{at}"), "HASH")).collect::<Vec<_>>();
+    let range = |name: &str| (name.to_owned(), "RANGE");
+    let five_ranges: Vec<_> =
+        hashes(1).into_iter().chain((0..5).map(|at| range(&format!("r{at}")))).collect();
+    for (keys, error) in [
+        (hashes(5), "The number of HASH key attributes is 5, and 4 are allowed"),
+        (five_ranges, "The number of RANGE key attributes is 5, and 4 are allowed"),
+        (
+            vec![("x".to_owned(), "HASH"), range("y"), ("z".to_owned(), "HASH")],
+            "before the RANGE key attributes",
+        ),
+        (vec![range("x"), range("y")], "The first KeySchemaElement is not a HASH key type"),
+        (vec![("x".to_owned(), "HASH"), ("x".to_owned(), "HASH")], "have the same name: x"),
+    ] {
+        let schema: Vec<Json> =
+            keys.iter().map(|(name, kind)| json!({ "AttributeName": name, "KeyType": kind })).collect();
+        let definitions: Vec<Json> = keys
+            .iter()
+            .map(|(name, _)| name)
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .map(|name| json!({ "AttributeName": name, "AttributeType": "S" }))
+            .collect();
+        let create = json!({
+            "IndexName": "more", "KeySchema": schema, "Projection": { "ProjectionType": "ALL" }
+        });
+        let update = json!({
+            "TableName": "composite", "AttributeDefinitions": definitions,
+            "GlobalSecondaryIndexUpdates": [{ "Create": create }]
+        });
+        let answer = call(&api, "UpdateTable", &update.to_string());
+        assert!(answer.status == 400 && answer.body.contains(error), "{keys:?}: {}", answer.body);
+    }
+}

@@ -1,5 +1,6 @@
 //! Requests of the API against a table in memory: golden table `testdata/requests.txt`.
 
+mod backups;
 mod figures;
 mod http;
 mod indexes;
@@ -217,7 +218,7 @@ fn a_write_mode_that_forbids_reads_refuses_conditions() {
     let answer = call(&api, "PutItem", &conditional.to_string());
     assert!(answer.body.contains("forbid_rmw"), "{}", answer.body);
     let tag = json!({
-        "ResourceArn": "arn:aws:dynamodb:torc:000000000000:table/forbid",
+        "ResourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/forbid",
         "Tags": [{ "Key": "system:write_isolation", "Value": "always" }]
     });
     body_of(call(&api, "TagResource", &tag.to_string()));

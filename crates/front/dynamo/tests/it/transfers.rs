@@ -52,7 +52,7 @@ async fn fill(api: &Dynamo<Memory>, table: &str, items: usize) {
 }
 
 fn export_of(table: &str) -> Json {
-    json!({ "TableArn": format!("arn:aws:dynamodb:torc:000000000000:table/{table}"), "S3Bucket": "b", "S3Prefix": "x" })
+    json!({ "TableArn": format!("arn:aws:dynamodb:us-east-1:000000000000:table/{table}"), "S3Bucket": "b", "S3Prefix": "x" })
 }
 
 fn import_into(table: &str, prefix: &str) -> Json {

@@ -2,6 +2,7 @@
 
 mod client;
 mod dev;
+mod dynamo_logins;
 mod failures;
 mod figures;
 mod node;

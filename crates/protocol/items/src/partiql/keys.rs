@@ -143,7 +143,7 @@ pub fn access(
     for value in values {
         check_type(&value, hash)?;
         if !queries.iter().any(|known| known.hash == value) {
-            queries.push(KeyCondition { hash: value, range: range_condition.clone() });
+            queries.push(KeyCondition { range: range_condition.clone(), ..KeyCondition::of_hash(value) });
         }
     }
     Ok(Access::Queries(queries))

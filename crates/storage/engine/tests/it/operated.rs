@@ -5,8 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Canaries, Engine, MaintenanceError, Origin, Read, ReadScope, SyncMode, Write, list_snapshots};
-use mutation::{Cell, Clustering, ColumnData, PartitionRange, PartitionUpdate, RingPosition, Row, Slices};
+use engine::{
+    Canaries, Engine, MaintenanceError, Origin, Read, ReadScope, SnapshotRows, SyncMode, Write,
+    list_snapshots, remove_snapshot, snapshot_bytes,
+};
+use mutation::{
+    Bound, Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, RangeTombstone,
+    RingPosition, Row, Slices,
+};
 use rt::Rt;
 use schema::{Table, TableId};
 
@@ -131,4 +137,80 @@ async fn snapshots(rt: Rt) {
 #[test]
 fn snapshots_know_when_they_were_made() {
     on_a_node(3, snapshots);
+}
+
+/// A partition of more bytes than a chunk has, with a deleted range that goes over its chunks and rows that are newer.
+fn large_partition(table: &Arc<Table>) -> PartitionUpdate {
+    let mut update = PartitionUpdate::new(table.clone(), key(7));
+    update.add_deletion(DeletionTime::new(1, 1));
+    let of = |at: i32| Clustering::new(table, &[Some(&at.to_be_bytes())]);
+    let range = RangeTombstone {
+        start: Bound::before_row(table, &of(10)),
+        end: Bound::after_row(table, &of(390)),
+        deletion: DeletionTime::new(5, 5),
+    };
+    update.add_range_tombstone(range);
+    for at in (0..400).filter(|at| at % 50 != 13) {
+        let mut row = Row::new(of(at));
+        let cell = Cell::live(if at % 3 == 0 { 4 } else { 6 }, Bytes::from(vec![at as u8; 1_000]));
+        row.set(table.column("a").unwrap().id, ColumnData::Simple(cell));
+        update.add_row(row);
+    }
+    update
+}
+
+async fn rows_of_a_snapshot(rt: Rt) {
+    let (engine, table) = engine(&rt).await;
+    let plan = Plan {
+        sync: SyncMode::Batch,
+        canaries: Canaries::default(),
+        gc_grace: 0,
+        sstables: true,
+        ops_max: 0,
+    };
+    let data = config(&plan).data_directory;
+    let written = large_partition(&table);
+    // One write has fewer bytes.
+    let mut deletions = written.clone();
+    let rows = deletions.take_rows().into_vec();
+    engine.apply(Write::one(Origin::Client, deletions)).await.unwrap();
+    for part in rows.chunks(20) {
+        let update = PartitionUpdate::with_rows(table.clone(), key(7), part.to_vec());
+        engine.apply(Write::one(Origin::Client, update)).await.unwrap();
+    }
+    write(&engine, &table, 8, 3).await;
+    engine.snapshot(table.id, "all").await.unwrap();
+    write(&engine, &table, 9, 4).await;
+    let directory = engine::table_dir(&data, &table).join("snapshots/all");
+    assert!(snapshot_bytes(rt.disk(), &directory).await.unwrap() > 0);
+
+    let mut rows = SnapshotRows::open(&rt, &directory, table.clone()).await.unwrap();
+    let mut read = PartitionUpdate::new(table.clone(), key(7));
+    let (mut chunks, mut others) = (0, Vec::new());
+    while let Some(update) = rows.next().await.unwrap() {
+        if update.key == read.key {
+            assert!(update.memory_size() < 100_000, "{}", update.memory_size());
+            chunks += 1;
+            read.merge(update);
+        } else {
+            others.push(update.key);
+        }
+    }
+    assert!(chunks >= 4, "{chunks} chunks");
+    assert_eq!(others, [key(8)], "rows behind the snapshot are not in it");
+    for at in 0..400 {
+        let clustering = Clustering::new(&table, &[Some(&i32::to_be_bytes(at))]);
+        assert_eq!(read.row_at(&clustering), written.row_at(&clustering), "row {at}");
+    }
+
+    remove_snapshot(rt.disk(), &directory).await.unwrap();
+    remove_snapshot(rt.disk(), &directory).await.unwrap();
+    assert_eq!(snapshot_bytes(rt.disk(), &directory).await.unwrap(), 0);
+    let mut none = SnapshotRows::open(&rt, &directory, table.clone()).await.unwrap();
+    assert!(none.next().await.unwrap().is_none());
+}
+
+#[test]
+fn the_rows_of_a_snapshot_are_read_in_chunks() {
+    on_a_node(4, rows_of_a_snapshot);
 }

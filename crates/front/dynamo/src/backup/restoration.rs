@@ -1,0 +1,202 @@
+//! The restoration of a table: each node writes the rows of its snapshot to the cluster as it is now. So owners, replicas and topology may be others than
+//! those of the backup; timestamps and deletions are as they were, and a row that was written twice is there once.
+
+use std::time::Duration;
+
+use cluster::SchemaEdit;
+use coordinator::{ClusterView, Consistency, WriteKind, WriteOptions};
+use exec::backend::Coordinator;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use mutation::PartitionUpdate;
+use rt::Rt;
+use schema::Schema;
+
+use super::parts::{Outcome, Part};
+use super::record::Status;
+use super::{SnapshotError, Worker, place, restoring, standing, table_by_id};
+use crate::error::{ErrorKind, Result};
+use crate::store::Store;
+use crate::table::{self, ApiTable, keyspace_name};
+
+/// Writes of a node at once.
+const WRITES_MAX: usize = 32;
+/// The pause before a write that failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a node tries to record that its part has ended.
+const SET_TRIES_MAX: u32 = 60;
+
+/// The end of a node's part.
+enum Ended {
+    Part(Part),
+    /// The table is gone.
+    Dropped,
+}
+
+impl<C: Coordinator> Store<'_, C> {
+    /// Carries out this node's parts of restorations, and ends those whose parts are done; how many parts there were.
+    pub(crate) async fn restore(&self, rt: &Rt, worker: &Worker) -> Result<u64> {
+        let (own, mut count) = (&worker.own, 0);
+        for table in restoring(&self.executor.coordinator().schema()) {
+            let restore = table.details().restore.unwrap_or_default();
+            let part = restore.parts.nodes.get(own).map(|node| node.part);
+            if part == Some(Part::Pending)
+                && let Ended::Part(part) = self.restore_part(rt, worker, &table).await?
+            {
+                self.set_part(rt, &table, own, part).await?;
+                count += 1;
+            }
+            self.end(&table).await?;
+        }
+        Ok(count)
+    }
+
+    /// Writes the rows of this node's snapshot.
+    async fn restore_part(&self, rt: &Rt, worker: &Worker, table: &ApiTable) -> Result<Ended> {
+        let restore = table.details().restore.unwrap_or_default();
+        let own = &worker.own;
+        let backup = self.backup(&restore.backup).await?.map(|(backup, _)| backup);
+        let backup = backup.filter(|backup| backup.status == Status::Available);
+        let part = backup.as_ref().and_then(|backup| backup.parts.nodes.get(own));
+        let (Some(backup), Some(Part::Done(bytes))) = (&backup, part.map(|node| node.part)) else {
+            tracing::error!(
+                "the backup {} that {} is restored from is gone",
+                restore.source_arn(),
+                table.name()
+            );
+            return Ok(Ended::Part(Part::Gone));
+        };
+        tracing::info!("restoring this node's part of {} from {}", table.name(), backup.arn());
+        let mut rows = match worker.snapshots.rows(&place(backup), bytes, table.table.clone()).await {
+            Ok(rows) => rows,
+            Err(error) => return self.unreadable(rt, table, error).await,
+        };
+        let mut writes = FuturesUnordered::new();
+        loop {
+            if writes.len() == WRITES_MAX
+                && let Some(false) = writes.next().await
+            {
+                return Ok(Ended::Dropped);
+            }
+            match rows.next().await {
+                Ok(Some(update)) => writes.push(self.write_restored(rt, table, update)),
+                Ok(None) => break,
+                Err(error) => return self.unreadable(rt, table, error).await,
+            }
+        }
+        while let Some(written) = writes.next().await {
+            if !written {
+                return Ok(Ended::Dropped);
+            }
+        }
+        Ok(Ended::Part(Part::Done(bytes)))
+    }
+
+    /// A snapshot that cannot be read: for good, or until the next look.
+    async fn unreadable(&self, rt: &Rt, table: &ApiTable, error: SnapshotError) -> Result<Ended> {
+        match error {
+            SnapshotError::Lost(why) => {
+                tracing::error!("this node's snapshot for {} is lost: {why}", table.name());
+                Ok(Ended::Part(Part::Gone))
+            }
+            SnapshotError::Failed(why) => {
+                tracing::warn!("this node's snapshot for {} cannot be read now: {why}", table.name());
+                rt.sleep(RETRY_PAUSE).await;
+                Err(crate::ApiError::new(ErrorKind::InternalServer, why))
+            }
+        }
+    }
+
+    /// Writes rows until they are written; false when the table is gone.
+    async fn write_restored(&self, rt: &Rt, table: &ApiTable, update: PartitionUpdate) -> bool {
+        let coordinator = self.executor.coordinator();
+        loop {
+            if table_by_id(&coordinator.schema(), table.table.id).is_err() {
+                return false;
+            }
+            let options = WriteOptions {
+                consistency: Consistency::LocalQuorum,
+                kind: WriteKind::Simple,
+                deadline: self.deadline(self.executor.limits().write_timeout),
+            };
+            match coordinator.write(vec![update.clone()], options).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    tracing::debug!("rows of {} are written again: {error:?}", table.name());
+                    rt.sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Records a part that has ended, for which all its work would be done again otherwise.
+    async fn set_part(&self, rt: &Rt, table: &ApiTable, own: &str, part: Part) -> Result<()> {
+        let set = |details: &mut table::Details| {
+            let restore = details.restore.get_or_insert_default();
+            if let Some(node) = restore.parts.nodes.get_mut(own) {
+                node.part = part;
+            }
+        };
+        let mut tries = 0;
+        loop {
+            match self.change_restoring(table, set).await {
+                Err(error) if error.kind != ErrorKind::ResourceNotFound && tries < SET_TRIES_MAX => {
+                    tries += 1
+                }
+                ended => return ended,
+            }
+            rt.sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// Changes a table while it is being restored; one that is not any more stays.
+    async fn change_restoring(&self, table: &ApiTable, change: impl Fn(&mut table::Details)) -> Result<()> {
+        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+            let found = table_by_id(schema, table.table.id)?;
+            let mut details = found.details();
+            if !found.is_restoring() {
+                return Ok(Vec::new());
+            }
+            change(&mut details);
+            let mut builder = found.table.to_builder();
+            details.write(&mut builder, (found.hash().name, found.range().map(|range| range.name)));
+            let table = builder.build().map_err(|error| crate::ApiError::validation(error.to_string()))?;
+            Ok::<_, crate::ApiError>(vec![SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(None, plan).await
+    }
+
+    /// Ends a restoration whose parts have ended.
+    async fn end(&self, table: &ApiTable) -> Result<()> {
+        let coordinator = self.executor.coordinator();
+        let Ok(table) = table_by_id(&coordinator.schema(), table.table.id) else { return Ok(()) };
+        let Some(restore) = table.details().restore.filter(|_| table.is_restoring()) else { return Ok(()) };
+        let (view, age) = (coordinator.view(), self.age(restore.at_millis * 1000));
+        match restore.parts.outcome_of_restoration(age, |host| standing(&view, host)) {
+            Outcome::Wait => Ok(()),
+            Outcome::Complete => {
+                self.change_restoring(&table, |details| {
+                    let restore = details.restore.get_or_insert_default();
+                    restore.in_progress = false;
+                })
+                .await?;
+                tracing::info!("{} is restored from {}", table.name(), restore.source_arn());
+                Ok(())
+            }
+            Outcome::Failed => {
+                tracing::error!(
+                    "{} cannot be restored from {}, as too few of its snapshots are left; the table is removed",
+                    table.name(),
+                    restore.source_arn()
+                );
+                let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+                    let found = table_by_id(schema, table.table.id).ok().filter(ApiTable::is_restoring);
+                    let keyspace = found.map(|_| SchemaEdit::DropKeyspace(keyspace_name(table.name())));
+                    Ok::<_, crate::ApiError>(keyspace.into_iter().collect())
+                };
+                self.executor.change_schema_by(None, plan).await
+            }
+        }
+    }
+}

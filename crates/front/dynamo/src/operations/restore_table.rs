@@ -1,0 +1,170 @@
+//! RestoreTableFromBackup.
+
+use std::collections::BTreeSet;
+
+use exec::backend::Coordinator;
+use items::json;
+use serde_json::{Map, Value as Json, json as to_json};
+
+use super::backups::{billing_mode, in_use, picked};
+use super::describe_table::description;
+use super::estimate::Estimate;
+use super::{Dynamo, refuse};
+use crate::backup::parts::{Outcome, Part, Parts};
+use crate::backup::record::{Backup, Status};
+use crate::backup::standing;
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::request::{Request, target_name};
+use crate::table::{Restore, keyspace_name};
+
+const WRONG: &str = "One or more parameter values were invalid:";
+
+/// The indexes of a backup that a restoration has: those of its override, which the backup must have.
+fn indexes(request: &Request, backup: &Json, parameter: &str) -> Result<Vec<Json>> {
+    let stored: Vec<&Json> = backup.get(parameter).and_then(Json::as_array).into_iter().flatten().collect();
+    let name_of = |index: &Json| index.get("IndexName").and_then(Json::as_str).map(str::to_owned);
+    let member = parameter.replace("Indexes", "IndexOverride");
+    let Some(wanted) = request.get(&member).map(json::read_list).transpose()? else {
+        return Ok(stored.into_iter().cloned().collect());
+    };
+    let mut out = Vec::new();
+    for index in wanted {
+        let known = stored.iter().find(|known| name_of(known) == name_of(index));
+        let Some(known) = known.filter(|known| known.get("KeySchema") == index.get("KeySchema")) else {
+            return invalid!(
+                "{WRONG} {member}: the backup has no index {} with these keys",
+                name_of(index).unwrap_or_default()
+            );
+        };
+        let mut known = (*known).clone();
+        if let (Some(throughput), Some(members)) = (index.get("ProvisionedThroughput"), known.as_object_mut())
+        {
+            members.insert("ProvisionedThroughput".to_owned(), throughput.clone());
+        }
+        out.push(known);
+    }
+    Ok(out)
+}
+
+/// The names of the keys of a table or index.
+fn keys(of: &Json) -> impl Iterator<Item = &str> {
+    let keys = of.get("KeySchema").and_then(Json::as_array).into_iter().flatten();
+    keys.filter_map(|key| key.get("AttributeName").and_then(Json::as_str))
+}
+
+/// The CreateTable that makes the table of a backup, by its description.
+fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
+    let given = request.one_of("BillingModeOverride", &["PROVISIONED", "PAY_PER_REQUEST"])?;
+    let mode = given.unwrap_or_else(|| billing_mode(backup));
+    let is_provisioned = mode == "PROVISIONED";
+    let units = ["ReadCapacityUnits", "WriteCapacityUnits"];
+    let stored = backup.get("ProvisionedThroughput").cloned().unwrap_or_default();
+    let throughput = match request.get("ProvisionedThroughputOverride") {
+        Some(throughput) => throughput.clone(),
+        None if billing_mode(backup) == "PROVISIONED" => Json::Object(picked(&stored, &units)),
+        // A table on demand has none: it has to be given.
+        None => Json::Null,
+    };
+    let mut out = picked(backup, &["KeySchema"]);
+    out.insert("TableName".to_owned(), target.into());
+    out.insert("BillingMode".to_owned(), mode.into());
+    if is_provisioned {
+        out.insert("ProvisionedThroughput".to_owned(), throughput.clone());
+    } else if request.has("ProvisionedThroughputOverride") {
+        return invalid!(
+            "{WRONG} ProvisionedThroughputOverride cannot be given when the billing mode is PAY_PER_REQUEST"
+        );
+    }
+    let class = backup.get("TableClassSummary").and_then(|summary| summary.get("TableClass"));
+    if let Some(class) = class {
+        out.insert("TableClass".to_owned(), class.clone());
+    }
+    let mut used: BTreeSet<String> = keys(backup).map(str::to_owned).collect();
+    for parameter in ["LocalSecondaryIndexes", "GlobalSecondaryIndexes"] {
+        let mut made = Vec::new();
+        for index in indexes(request, backup, parameter)? {
+            used.extend(keys(&index).map(str::to_owned));
+            let mut members = picked(&index, &["IndexName", "KeySchema", "Projection"]);
+            if is_provisioned && parameter == "GlobalSecondaryIndexes" {
+                members.insert("ProvisionedThroughput".to_owned(), index_throughput(&index, &throughput));
+            }
+            made.push(Json::Object(members));
+        }
+        if !made.is_empty() {
+            out.insert(parameter.to_owned(), Json::Array(made));
+        }
+    }
+    // Of attributes that only indexes have which are left out.
+    let definitions = backup.get("AttributeDefinitions").and_then(Json::as_array).into_iter().flatten();
+    let is_used = |definition: &&Json| {
+        definition.get("AttributeName").and_then(Json::as_str).is_some_and(|name| used.contains(name))
+    };
+    let definitions: Vec<&Json> = definitions.filter(is_used).collect();
+    out.insert("AttributeDefinitions".to_owned(), to_json!(definitions));
+    Request::part(&Json::Object(out))
+}
+
+/// The throughput of an index; that of the table where the index of an on-demand table has none.
+fn index_throughput(index: &Json, of_table: &Json) -> Json {
+    let units = ["ReadCapacityUnits", "WriteCapacityUnits"];
+    let own: Map<String, Json> =
+        index.get("ProvisionedThroughput").map(|throughput| picked(throughput, &units)).unwrap_or_default();
+    let is_set = own.values().all(|units| units.as_i64().is_some_and(|units| units > 0)) && !own.is_empty();
+    if is_set { Json::Object(own) } else { of_table.clone() }
+}
+
+impl<C: Coordinator> Dynamo<C> {
+    pub(super) async fn restore_table_from_backup(
+        &self,
+        request: &Request,
+        role: Option<&str>,
+    ) -> Result<Json> {
+        let target = target_name(request)?;
+        refuse(request, &["OnDemandThroughputOverride"])?;
+        let encryption = request.get("SSESpecificationOverride").and_then(|value| value.get("Enabled"));
+        if encryption.and_then(Json::as_bool) == Some(true) {
+            return invalid!("SSESpecificationOverride: Torc does not encrypt tables");
+        }
+        self.check_snapshots()?;
+        let (backup, table) = self.named_backup(request).await?;
+        if backup.status != Status::Available {
+            return Err(in_use(&backup.arn()));
+        }
+        let exists = || {
+            let text = format!("Table already exists: {target}");
+            ApiError::new(ErrorKind::TableAlreadyExists, text)
+        };
+        if self.schema().keyspace(&keyspace_name(&target)).is_some() {
+            return Err(exists());
+        }
+        let creation = creation(request, &table, &target)?;
+        let restore = Restore {
+            backup: backup.id.clone(),
+            source: backup.table.clone(),
+            at_millis: self.executor.clock().wall_micros().div_euclid(1000),
+            in_progress: true,
+            parts: self.parts_to_restore(&backup)?,
+        };
+        let created =
+            self.create(&creation, role, Some(restore)).await.map_err(|error| match error.kind {
+                ErrorKind::ResourceInUse => exists(),
+                _ => error,
+            })?;
+        Ok(to_json!({ "TableDescription": description(&created, created.status(), Estimate::default()) }))
+    }
+
+    /// The parts of a restoration: the nodes with a snapshot, which must be enough.
+    fn parts_to_restore(&self, backup: &Backup) -> Result<Parts> {
+        let view = self.executor.coordinator().view();
+        let mut parts = backup.parts.clone();
+        for node in parts.nodes.values_mut() {
+            node.part = if matches!(node.part, Part::Done(_)) { Part::Pending } else { Part::Gone };
+        }
+        if parts.outcome_of_restoration(0, |host| standing(&view, host)) == Outcome::Failed {
+            return invalid!(
+                "The backup cannot be restored: too many nodes that had snapshots of it have left the cluster"
+            );
+        }
+        Ok(parts)
+    }
+}

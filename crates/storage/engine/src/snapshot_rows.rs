@@ -1,0 +1,181 @@
+//! The rows of a snapshot, to be written elsewhere: each SSTable of its directory one after the other, in chunks of bounded memory. The table that
+//! the snapshot is of may be gone; the rows are those of another one with the same columns.
+//!
+//! Timestamps and deletions are as they were, so that the same rows of several replicas, written in any order and any number of times, make the
+//! same table.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mutation::{
+    Bound, DeletionTime, Fragment, FragmentBuffer, PartitionRange, PartitionUpdate, RangeTombstone,
+};
+use rt::{Disk, DiskError, Rt};
+use schema::Table;
+use sstable::{Component, Descriptor, NoCache, Sstable, SstableSource};
+
+use crate::MaintenanceError;
+use crate::error::disk_or_source;
+use crate::import::{check_columns, refused, sources_of};
+
+/// Bytes of rows that an update has at most, but for the last row of it.
+const CHUNK_BYTES_MAX: usize = 64 << 10;
+
+/// A reader of a snapshot's rows.
+pub struct SnapshotRows {
+    rt: Rt,
+    table: Arc<Table>,
+    /// SSTables that are not read yet, the next one last.
+    left: Vec<Descriptor>,
+    source: Option<SstableSource>,
+    fragments: FragmentBuffer,
+    open: Option<Chunk>,
+}
+
+/// The part of a partition that is being gathered.
+struct Chunk {
+    update: PartitionUpdate,
+    bytes: usize,
+    /// The range deletion in force, and where it begins in this chunk.
+    range: Option<(Bound, DeletionTime)>,
+}
+
+impl Chunk {
+    fn new(update: PartitionUpdate) -> Self {
+        Self { update, bytes: 0, range: None }
+    }
+
+    /// Ends the range deletion in force here.
+    fn close_range(&mut self, end: &Bound) -> Option<DeletionTime> {
+        let (start, deletion) = self.range.take()?;
+        if start < *end {
+            self.update.add_range_tombstone(RangeTombstone { start, end: end.clone(), deletion });
+        }
+        Some(deletion)
+    }
+
+    /// Takes a fragment; the update that is complete with it.
+    fn push(&mut self, fragment: Fragment, table: &Arc<Table>) -> Option<PartitionUpdate> {
+        self.bytes += fragment.memory_size();
+        match fragment {
+            Fragment::StaticRow(row) => self.update.add_static(row),
+            Fragment::RangeTombstoneChange { bound, deletion } => {
+                self.close_range(&bound);
+                self.range = (!deletion.is_live()).then_some((bound, deletion));
+            }
+            Fragment::Row(row) => {
+                let behind = Bound::after_row(table, &row.clustering);
+                self.update.add_row(row);
+                if self.bytes >= CHUNK_BYTES_MAX {
+                    let deletion = self.close_range(&behind);
+                    self.range = deletion.map(|deletion| (behind, deletion));
+                }
+            }
+            Fragment::PartitionStart { .. } | Fragment::PartitionEnd => {}
+        }
+        if self.bytes < CHUNK_BYTES_MAX {
+            return None;
+        }
+        self.bytes = 0;
+        let next = PartitionUpdate::new(table.clone(), self.update.key.clone());
+        Some(std::mem::replace(&mut self.update, next))
+    }
+}
+
+impl SnapshotRows {
+    /// Of the SSTables in a snapshot's directory, as rows of `table`. A directory that is not there has none.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Source`] when a file has a format that cannot be read or is not complete; [`MaintenanceError::Disk`].
+    pub async fn open(rt: &Rt, directory: &Path, table: Arc<Table>) -> Result<Self, MaintenanceError> {
+        let left = match rt.disk().exists(directory).await? {
+            true => sources_of(rt.disk(), directory).await?,
+            false => Vec::new(),
+        };
+        let fragments = FragmentBuffer::new();
+        Ok(Self { rt: rt.clone(), table, left, source: None, fragments, open: None })
+    }
+
+    /// The next rows; none behind the last.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Source`] when a file is damaged or has other columns than the table; [`MaintenanceError::Disk`].
+    pub async fn next(&mut self) -> Result<Option<PartitionUpdate>, MaintenanceError> {
+        loop {
+            while let Some(mut fragment) = self.fragments.pop_front() {
+                if let Fragment::PartitionStart { key, deletion } = fragment {
+                    let mut update = PartitionUpdate::new(self.table.clone(), key);
+                    update.add_deletion(deletion);
+                    self.open = Some(Chunk::new(update));
+                    continue;
+                }
+                if matches!(fragment, Fragment::PartitionEnd) {
+                    let update = self.open.take().map(|chunk| chunk.update);
+                    if let Some(update) = update.filter(|update| !update.is_empty()) {
+                        return Ok(Some(update));
+                    }
+                    continue;
+                }
+                if !fragment.keep_columns(&self.table) {
+                    continue;
+                }
+                let chunk = self.open.as_mut().expect("rows lie inside a partition");
+                if let Some(update) = chunk.push(fragment, &self.table).filter(|update| !update.is_empty()) {
+                    return Ok(Some(update));
+                }
+            }
+            if !self.fill().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads on; whether there was something.
+    async fn fill(&mut self) -> Result<bool, MaintenanceError> {
+        loop {
+            if let Some(source) = &mut self.source
+                && source.fill_next(&mut self.fragments).await.map_err(disk_or_source)?
+            {
+                return Ok(true);
+            }
+            assert!(self.open.is_none(), "an SSTable ends between partitions");
+            let Some(next) = self.left.pop() else {
+                self.source = None;
+                return Ok(false);
+            };
+            let (data, digest) = (next.path(Component::Data), next.path(Component::Digest));
+            sstable::verify::verify_digest(&self.rt, data, digest).await.map_err(disk_or_source)?;
+            let opened = Sstable::open(&self.rt, next.clone(), self.table.clone(), Rc::new(NoCache)).await;
+            let sstable = opened.map_err(disk_or_source)?;
+            check_columns(&sstable, &self.table).map_err(|why| refused(format!("{next}: {why}")))?;
+            self.source = Some(sstable.scan(&PartitionRange::all()));
+        }
+    }
+}
+
+/// Bytes of the files of a snapshot's directory; 0 where there is none.
+///
+/// # Errors
+/// A [`DiskError`] when it cannot be listed.
+pub async fn snapshot_bytes(disk: &Disk, directory: &Path) -> Result<u64, DiskError> {
+    match disk.list(directory).await {
+        Ok(entries) => Ok(entries.iter().map(|entry| entry.len).sum()),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a snapshot's directory. Those above it stay, as another snapshot may be about to be made there.
+///
+/// # Errors
+/// A [`DiskError`]; a directory that is not there is none.
+pub async fn remove_snapshot(disk: &Disk, directory: &Path) -> Result<(), DiskError> {
+    if !disk.exists(directory).await? {
+        return Ok(());
+    }
+    match disk.remove_dir_all(directory).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
