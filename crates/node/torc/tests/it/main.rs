@@ -3,6 +3,7 @@
 mod client;
 mod dev;
 mod failures;
+mod feed;
 mod figures;
 mod node;
 mod nodetool;
