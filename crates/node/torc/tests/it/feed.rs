@@ -158,7 +158,7 @@ fn each_kind_of_write_is_an_object() {
     assert!(name.contains("t is no table"), "{name}");
 }
 
-/// Readers that stop after every few changes, on three nodes of which one is killed, while writers go on.
+/// Readers that stop after every few changes, on three nodes, while a writer writes.
 #[test]
 fn every_change_comes_once_on_three_nodes() {
     let dir = tempfile::tempdir().unwrap();
