@@ -15,6 +15,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(bench::command())
+        .subcommand(crate::feed::command())
         .subcommand(crate::nodetool::command())
         .subcommand(crate::raft_log::command())
         .subcommand(crate::sim::command())

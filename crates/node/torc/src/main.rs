@@ -2,6 +2,7 @@
 
 mod command;
 mod dev;
+mod feed;
 mod local_cluster;
 mod log;
 mod node;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let result = match matches.subcommand() {
         Some(("server", arguments)) => node::server(arguments),
         Some(("dev", arguments)) => dev::dev(arguments),
+        Some(("cdc", arguments)) => feed::run(arguments),
         Some(("bench", arguments)) => bench::run(arguments),
         Some(("nodetool", arguments)) => nodetool::run(arguments),
         Some(("sim", arguments)) => sim::run(arguments),

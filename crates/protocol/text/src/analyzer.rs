@@ -99,6 +99,27 @@ impl Analyzer {
         }
     }
 
+    /// Hands the first and the last byte, exclusive, of each word of a text with one of its terms to `take`.
+    pub(crate) fn words_of(&self, text: &str, mut take: impl FnMut(usize, usize, &str)) {
+        let Kind::Words(Words { tokenizer, filters }) = &self.kind else {
+            self.terms(text.as_bytes(), |term| {
+                take(0, text.len(), std::str::from_utf8(term).unwrap_or_default());
+                true
+            });
+            return;
+        };
+        let (mut left, steps) = (TERMS_MAX, Cell::new(STEPS_MAX));
+        tokenizer.split(text, &mut |word| {
+            // A word is a part of the text.
+            let start = word.as_ptr() as usize - text.as_ptr() as usize;
+            filter::apply(filters, Cow::Borrowed(word), &steps, &mut |term| {
+                left -= 1;
+                take(start, start + word.len(), term);
+                left > 0
+            })
+        });
+    }
+
     /// A word as terms are folded, neither stemmed nor left out: the beginning of terms, or one that they are near to.
     pub fn fold_word(&self, word: &str) -> String {
         let mut folded = Cow::Borrowed(word);

@@ -12,6 +12,7 @@ use types::native::{self, Environment, FunctionError};
 
 use crate::backend::Clock;
 use crate::error::{ExecError, Result};
+use crate::text_functions::{Relevance, TextFunction};
 
 /// Makes version 1 UUIDs that are never equal on this shard.
 pub struct TimeUuids {
@@ -60,6 +61,8 @@ pub struct CallContext {
     pub clock: Rc<dyn Clock>,
     /// The source of `now()`.
     pub uuids: Rc<TimeUuids>,
+    /// The search whose rows are shown.
+    relevance: Option<Rc<Relevance>>,
     /// The cost of calls since a loop last took it, in steps of its [`rt::preempt::Pace`].
     steps: Cell<usize>,
 }
@@ -70,7 +73,13 @@ const BYTES_PER_STEP: usize = 4096;
 impl CallContext {
     /// A context for the functions of a shard.
     pub fn new(clock: Rc<dyn Clock>, uuids: Rc<TimeUuids>) -> Self {
-        Self { clock, uuids, steps: Cell::new(0) }
+        Self { clock, uuids, relevance: None, steps: Cell::new(0) }
+    }
+
+    /// The same for the rows of a search.
+    pub fn of_search(&self, relevance: Relevance) -> Self {
+        let relevance = Some(Rc::new(relevance));
+        Self { clock: self.clock.clone(), uuids: self.uuids.clone(), relevance, steps: Cell::new(0) }
     }
 
     /// Counts the cost of a call with so many bytes of arguments.
@@ -127,6 +136,8 @@ pub enum Function {
     Native(native::Function),
     /// `token` of a table's partition key.
     Token(Vec<CqlType>),
+    /// One of the texts of an index of full text.
+    Text(TextFunction),
     /// A user's.
     User(User),
 }
@@ -146,6 +157,7 @@ impl Function {
         match self {
             Self::Native(function) => function.full_name(),
             Self::Token(_) => "system.token".to_owned(),
+            Self::Text(function) => function.full_name().to_owned(),
             Self::User(user) => format!("{}.{}", user.definition.keyspace, user.definition.name),
         }
     }
@@ -160,6 +172,7 @@ impl Function {
         match self {
             Self::Native(function) => &function.arguments,
             Self::Token(types) => types,
+            Self::Text(function) => function.arguments(),
             Self::User(user) => &user.types,
         }
     }
@@ -169,6 +182,7 @@ impl Function {
         match self {
             Self::Native(function) => &function.returns,
             Self::Token(_) => &CqlType::Bigint,
+            Self::Text(function) => function.returns(),
             Self::User(user) => &user.definition.returns,
         }
     }
@@ -197,6 +211,7 @@ impl Function {
                 let key = mutation::DecoratedKey::compose(&parts);
                 Ok(Some(Bytes::copy_from_slice(&stdx::murmur3::token(&key).to_be_bytes())))
             }
+            Self::Text(function) => function.call(context.relevance.as_deref(), &args),
             Self::User(user) => Err(ExecError::Invalid(format!(
                 "User-defined function {}.{} cannot be called here",
                 user.definition.keyspace, user.definition.name

@@ -32,6 +32,7 @@ mod roles;
 pub mod select;
 pub mod setting;
 pub mod sink;
+mod text_functions;
 mod trace;
 pub mod truncate;
 mod type_name;

@@ -114,7 +114,7 @@ pub const TABLE: &[Row] = &[
         "node",
         "stdx schema rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo ldap",
     ),
-    row("torc", "node", "types rt rt-uring topology sstable cluster server bench sim"),
+    row("torc", "node", "types rt rt-uring topology wire items http1 sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", "test", "stdx"),
     row("testkit", "test", "types schema mutation"),

@@ -4,6 +4,7 @@ mod client;
 mod dev;
 mod dynamo_logins;
 mod failures;
+mod feed;
 mod figures;
 mod node;
 mod nodetool;

@@ -1,6 +1,7 @@
 //! Queries of full text: their grammar, and the score of a text (BM25).
 
 mod fuzzy;
+mod highlight;
 mod parse;
 mod score;
 

@@ -11,6 +11,9 @@ use super::resolve::{ArgumentOf, Receiver, Resolver, fit_of_type};
 use super::{Expr, Kind};
 use crate::error::{ExecError, Result, invalid};
 use crate::functions::{Aggregate, Function};
+use crate::text_functions::{TextFunction, TextResult};
+use crate::where_clause::index::of_texts;
+use ::text::FullText;
 
 impl Resolver<'_> {
     pub(super) fn function(
@@ -45,6 +48,9 @@ impl Resolver<'_> {
             let key = self.table.partition_key().iter().map(|c| c.ty.clone()).collect();
             return self.checked_call(Function::Token(key), call, whole, receiver);
         }
+        if let Some(expr) = self.text_function(&name, call, whole, receiver)? {
+            return Ok(expr);
+        }
         let arguments: Vec<ArgumentOf<'_>> =
             call.args.iter().map(|arg| self.argument(arg, self.probing)).collect();
         let arguments: Vec<&dyn Argument> = arguments.iter().map(|arg| arg as &dyn Argument).collect();
@@ -72,6 +78,45 @@ impl Resolver<'_> {
             return self.call(Function::Native(function), &args, whole, receiver);
         }
         self.native_aggregate(function, call)
+    }
+
+    /// A call of a function of full text; none when the name means another function.
+    fn text_function(
+        &mut self,
+        name: &str,
+        call: &FunctionCall<Selector>,
+        whole: &Selector,
+        receiver: Option<&Receiver<'_>>,
+    ) -> Result<Option<Expr>> {
+        let result = match name {
+            "bm25" => TextResult::Relevance,
+            "highlight" => TextResult::Highlighted,
+            _ => return Ok(None),
+        };
+        let is_user_defined =
+            call.name.keyspace.is_none() && self.has_user_defined(self.keyspace, &call.name.name);
+        if !self.columns || is_user_defined {
+            return Ok(None);
+        }
+        let (written, shown, counts): (_, _, &[usize]) = match result {
+            TextResult::Relevance => ("BM25", "BM25(column, query)", &[2]),
+            TextResult::Highlighted => {
+                ("highlight", "highlight(column, query) or highlight(column, query, open, close)", &[2, 4])
+            }
+        };
+        let column = match call.args.first().map(|arg| &arg.kind) {
+            Some(SelectorKind::Column(name)) if counts.contains(&call.args.len()) => {
+                self.column(&name.name)?
+            }
+            _ => return invalid!("A call of {written} is {shown}"),
+        };
+        let Some(index) = of_texts(self.table, column) else {
+            return invalid!("{written}() requires a fulltext_index on column {}", column.name);
+        };
+        let fulltext = FullText::of(&index.options).expect("the options were checked");
+        let column = (column.name.clone(), column.ty.clone());
+        let function = TextFunction::new(result, column, fulltext, call.args.len());
+        self.checked_call(Function::Text(function), call, whole, receiver).map(Some)
     }
 
     /// A call of a native aggregate.

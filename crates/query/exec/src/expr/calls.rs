@@ -35,7 +35,7 @@ pub fn take_calls(expr: Expr, scope: CallScope, calls: &mut Vec<UserCall>) -> Ex
                 calls.push(UserCall { function: user.definition.clone(), arguments });
                 Kind::Called(scope, calls.len() - 1)
             }
-            Function::Native(_) | Function::Token(_) => Kind::Call(function, arguments),
+            Function::Native(_) | Function::Token(_) | Function::Text(_) => Kind::Call(function, arguments),
         },
         other => other,
     };

@@ -75,7 +75,7 @@ pub fn resolve(ast: &Mask, masked: &Masked<'_>, schema: &Schema) -> Result<Colum
             );
         }
         Function::User(user) => (keyspace, user.definition.name.as_str()),
-        Function::Native(_) | Function::Token(_) => {
+        Function::Native(_) | Function::Token(_) | Function::Text(_) => {
             return invalid!("Not-masking function {shown} cannot be used for masking table columns");
         }
     };

@@ -152,7 +152,7 @@ impl SelectPlan {
         let statement =
             StatementKind::Select { filtering: ast.allow_filtering || computed, nearest: nearest.is_some() };
         let mut restrictions = where_clause::resolve(&ast.filter, statement, &mut resolver)?;
-        let nearest = nearest.map(|one| one.filtered_by(restrictions.relevance.take())).transpose()?;
+        let nearest = NearestPlan::complete(nearest, restrictions.relevance.take(), &selection)?;
         restrictions.filters.extend(view_filter(&table, lookup));
         if selection.only_static && !ast.distinct && restrictions.restricts_clustering && !selection.all {
             return invalid!("Cannot restrict clustering columns when selecting only static columns");

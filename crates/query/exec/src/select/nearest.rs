@@ -28,6 +28,7 @@ use crate::expr::Env;
 use crate::expr::row::{RowView, key_components};
 use crate::request::{Request, TimeoutKind};
 use crate::sink::{RESULT_BYTES_MAX, check_result_bytes};
+use crate::text_functions::Relevance;
 use crate::where_clause::filter::BoundFilter;
 
 /// The greatest LIMIT, Cassandra's.
@@ -59,18 +60,45 @@ pub(super) struct Nearest<'a, C> {
     tombstones: u64,
 }
 
+/// The result of a search.
+pub(super) struct Found {
+    /// The rows, each as a partition of its own.
+    pub(super) page: ReadPage,
+    /// How many tombstones were read for them.
+    pub(super) tombstones: u64,
+    /// Of a search for texts: by which they were ranked.
+    pub(super) relevance: Option<Relevance>,
+}
+
 impl<'a, C: Coordinator> Nearest<'a, C> {
-    /// The nearest rows of those that pass the filters, nearest first, and how many tombstones were read for them.
+    /// The nearest rows, when the plan orders by nearness.
+    ///
+    /// # Errors
+    /// When the vector, query or limit is not one, or a read fails.
+    pub(super) async fn of_plan(
+        plan: &'a SelectPlan,
+        coordinator: &'a C,
+        request: &'a Request<'a>,
+        env: &Env<'_>,
+        wanted: (&'a [BoundFilter<'a>], u64, &'a ReadCommand),
+    ) -> Result<Option<Found>> {
+        match &plan.nearest {
+            None => Ok(None),
+            Some(_) => Box::pin(Self::find(plan, coordinator, request, env, wanted)).await.map(Some),
+        }
+    }
+
+    /// The nearest rows of those that pass the filters, nearest first.
     ///
     /// # Errors
     /// When the vector or the limit is not one, or a read fails.
-    pub(super) async fn find(
+    async fn find(
         plan: &'a SelectPlan,
         coordinator: &'a C,
         request: &'a Request<'a>,
         env: &Env<'_>,
         (filters, limit, command): (&'a [BoundFilter<'a>], u64, &'a ReadCommand),
-    ) -> Result<(ReadPage, u64)> {
+    ) -> Result<Found> {
         let order = plan.nearest.as_ref().expect("only called for such an order");
         if limit > LIMIT_MAX {
             let what = if order.is_of_texts() { "BM25" } else { "ANN OF" };
@@ -97,7 +125,11 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         }
         search.keep_nearest();
         let partitions = search.rows.into_iter().map(|(_, partition)| partition).collect();
-        Ok((ReadPage { partitions, ..ReadPage::default() }, search.tombstones))
+        Ok(Found {
+            page: ReadPage { partitions, ..ReadPage::default() },
+            tombstones: search.tombstones,
+            relevance: search.goal.into_relevance(&order.name),
+        })
     }
 
     /// Compares candidates of the index, more each time, until enough have passed; false when too many would be needed.

@@ -12,6 +12,8 @@ use crate::error::{Result, invalid};
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
 use crate::expr::{Env, Expr};
+use crate::select::selection::Selection;
+use crate::text_functions::{Relevance, misplaced};
 use crate::where_clause::index::{is_float_vector, of_texts, of_vectors};
 
 /// Candidates of the index for each row that is wanted: by one with `optimize_for: recall` twice as many, and no fewer than its
@@ -68,6 +70,16 @@ impl Goal {
     pub(super) fn learn(&mut self, figures: TextStatistics) {
         if let Self::Text { statistics, .. } = self {
             statistics.get_or_insert(figures);
+        }
+    }
+
+    /// The search that the rows are of; none when they are not ranked by a query or none was ranked.
+    pub(super) fn into_relevance(self, column: &str) -> Option<Relevance> {
+        match self {
+            Self::Text { text, statistics, .. } => {
+                Some(Relevance { column: column.to_owned(), query: text, statistics: statistics? })
+            }
+            Self::Vector(..) => None,
         }
     }
 
@@ -164,7 +176,7 @@ impl NearestPlan {
     ///
     /// # Errors
     /// When it is of another column, or rows are not ordered by relevance.
-    pub fn filtered_by(mut self, relevance: Option<(String, Expr)>) -> Result<Self> {
+    fn filtered_by(mut self, relevance: Option<(String, Expr)>) -> Result<Self> {
         let Some((column, expr)) = relevance else { return Ok(self) };
         match &mut self.measure {
             Measure::Text { filter, .. } if column == self.name => {
@@ -180,6 +192,23 @@ impl NearestPlan {
     /// Whether it is the relevance of texts.
     pub fn is_of_texts(&self) -> bool {
         matches!(self.measure, Measure::Text { .. })
+    }
+
+    /// The order with `BM25(column, query) > 0` of the WHERE clause, held against `BM25` in the select clause.
+    ///
+    /// # Errors
+    /// As `filtered_by`; also when the select clause has another `BM25` than the order.
+    pub fn complete(
+        order: Option<Self>,
+        filter: Option<(String, Expr)>,
+        selection: &Selection,
+    ) -> Result<Option<Self>> {
+        let order = order.map(|order| order.filtered_by(filter)).transpose()?;
+        let known = order.as_ref().filter(|order| order.is_of_texts()).map(|order| order.name.as_str());
+        match selection.relevance_of().iter().all(|column| Some(column.as_str()) == known) {
+            true => Ok(order),
+            false => misplaced(),
+        }
     }
 
     /// The column that is read beside those that are selected.

@@ -11,7 +11,7 @@ use schema::TableId;
 
 use super::SelectPlan;
 use super::fragments;
-use super::nearest::Nearest;
+use super::nearest::{Found, Nearest};
 use super::pages::Pages;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
 use super::reduce;
@@ -74,10 +74,9 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
     let left = state.map_or(limit, |state| state.left.min(limit));
     let wanted = (filters.as_slice(), left, &command);
-    let found = match &plan.nearest {
-        None => None,
-        Some(_) => Some(Box::pin(Nearest::find(plan, coordinator, request, env, wanted)).await?),
-    };
+    let mut found = Nearest::of_plan(plan, coordinator, request, env, wanted).await?;
+    let context = found.as_mut().and_then(|found| found.relevance.take()).map(|of| env.call.of_search(of));
+    let env = &Env { call: context.as_ref().unwrap_or(env.call), ..*env };
     let mut pages = Pages::new(plan, coordinator, request, env, (command, left))?;
     let mut emitter = Emitter {
         plan,
@@ -414,12 +413,8 @@ struct PagePlace {
 impl<R: RowSink> Emitter<'_, R> {
     /// Writes the result: the rows that were found with their tombstones, if they were, or those that are read now. How many
     /// tombstones were read.
-    async fn run<C: Coordinator>(
-        &mut self,
-        pages: &mut Pages<'_, C>,
-        found: Option<(ReadPage, u64)>,
-    ) -> Result<u64> {
-        if let Some((page, tombstones)) = found {
+    async fn run<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>, found: Option<Found>) -> Result<u64> {
+        if let Some(Found { page, tombstones, .. }) = found {
             self.page_left = u64::MAX;
             self.emit_page(&page).await?;
             return Ok(tombstones);

@@ -15,7 +15,7 @@ use crate::expr::literal::text;
 use crate::expr::resolve::{AggregateCall, Resolver};
 use crate::expr::row::{ColumnRef, RowView, complex_value};
 use crate::expr::{Env, Expr, Kind};
-use crate::functions::Aggregate;
+use crate::functions::{Aggregate, Function};
 use crate::sink::{ResultColumns, RowSink, check_result_bytes, too_large};
 
 /// The values of a result row.
@@ -144,6 +144,30 @@ impl Selection {
     pub fn calls_in_groups(&self) -> bool {
         let user = |aggregate: &AggregateCall| matches!(aggregate.kind, Aggregate::User(_));
         !self.row_calls.is_empty() || !self.group_calls.is_empty() || self.aggregates.iter().any(user)
+    }
+
+    /// The columns whose relevance to a query is selected.
+    pub fn relevance_of(&self) -> BTreeSet<String> {
+        let mut columns = BTreeSet::new();
+        let mut visit = |expr: &Expr| {
+            expr.any(&mut |part| {
+                if let Kind::Call(function, _) = &part.kind
+                    && let Function::Text(function) = &**function
+                {
+                    columns.extend(function.relevance_of().map(str::to_owned));
+                }
+                false
+            });
+        };
+        match &self.outputs {
+            Outputs::Columns(_) => {}
+            Outputs::Exprs(exprs) => exprs.iter().for_each(&mut visit),
+            Outputs::Json(members) => members.iter().for_each(|(_, expr)| visit(expr)),
+        }
+        let calls = self.row_calls.iter().chain(&self.group_calls);
+        calls.flat_map(|call| &call.arguments).for_each(&mut visit);
+        self.aggregates.iter().flat_map(|aggregate| &aggregate.inputs).for_each(&mut visit);
+        columns
     }
 
     /// Whether the result is of groups and not of rows.

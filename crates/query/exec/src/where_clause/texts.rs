@@ -10,7 +10,7 @@ use crate::error::{Result, invalid, shown};
 
 /// Terms of an equality that an index is queried for at most: each row is checked for all of them.
 const TERMS_ASKED: usize = 4;
-/// Terms of a pattern of LIKE at most: an index is queried for each of them.
+/// Terms of a pattern of LIKE at most: each row is checked for all of them.
 const PATTERN_TERMS_MAX: usize = 32;
 
 /// The places that an index is queried for: those that it has for all predicates of one of the lists.
@@ -82,7 +82,7 @@ enum Place {
     Anywhere,
 }
 
-/// A pattern of LIKE that an index answers: a text matches when one of its terms does with one of these.
+/// A pattern of LIKE that an index answers: a text matches when each of these does with one of its terms.
 #[derive(Debug)]
 pub struct LikePattern<'a> {
     place: Place,
@@ -133,21 +133,25 @@ impl LikeTexts {
 impl LikePattern<'_> {
     /// Whether a text matches.
     pub fn matches(&self, value: &[u8]) -> bool {
-        let is_one = |found: &[u8]| {
-            self.terms.iter().any(|term| match self.place {
-                Place::Whole => found == &term[..],
-                Place::Start => found.starts_with(term),
-                Place::End => found.ends_with(term),
-                Place::Anywhere => memchr::memmem::find(found, term).is_some(),
-            })
+        let fits = |found: &[u8], term: &[u8]| match self.place {
+            Place::Whole => found == term,
+            Place::Start => found.starts_with(term),
+            Place::End => found.ends_with(term),
+            Place::Anywhere => memchr::memmem::find(found, term).is_some(),
         };
-        let Some(analyzer) = self.analyzer else { return is_one(value) };
-        let mut matches = false;
-        analyzer.terms(value, |term| {
-            matches = is_one(term);
-            !matches
-        });
-        matches
+        let mut left: Vec<&[u8]> = self.terms.iter().map(|term| &term[..]).collect();
+        if left.is_empty() {
+            return false;
+        }
+        let mut take = |found: &[u8]| {
+            left.retain(|term| !fits(found, term));
+            !left.is_empty()
+        };
+        match self.analyzer {
+            None => _ = take(value),
+            Some(analyzer) => analyzer.terms(value, take),
+        }
+        left.is_empty()
     }
 
     /// The predicates by which an index finds the texts. `is_ascii` says that all its texts are.
@@ -169,7 +173,9 @@ impl LikePattern<'_> {
                 }
             },
         };
-        self.terms.iter().filter_map(of_term).collect()
+        // Each row is checked for all terms: the longest is the rarest as a rule.
+        let longest = self.terms.iter().max_by_key(|term| term.len());
+        longest.and_then(of_term).into_iter().collect()
     }
 }
 

@@ -118,7 +118,7 @@ fn words_of_elements() {
     assert_eq!(found(&node, &memory, "t", "l CONTAINS 'brown' AND l CONTAINS 'lazy'"), [0]);
 }
 
-/// SASI: a pattern's words are alternatives, and each is compared with each word of a text.
+/// SASI: each word of a pattern has to match a word of the text (so Cassandra 5.0.6: tests/oracle/statements/sasi.cql).
 #[test]
 fn patterns_of_sasi() {
     let (node, memory) = node();
@@ -150,12 +150,15 @@ fn patterns_of_sasi() {
         ("folded", "quick%", &[1, 5]),
         ("folded", "QUICK brown", &[5]),
         ("words", "quick", &[0, 1, 5]),
-        ("words", "lazy runs", &[0, 2, 3]),
+        ("words", "lazy runs", &[]),
+        ("words", "dogs quick", &[0]),
+        ("words", "park running", &[3]),
         ("words", "sho%", &[2]),
         ("words", "fox", &[0]),
         ("parts_of_words", "%row%", &[0, 5, 6]),
         ("parts_of_words", "%zy", &[]),
-        ("parts_of_words", "%uic parks%", &[0, 1, 3, 5]),
+        ("parts_of_words", "%uic parks%", &[]),
+        ("parts_of_words", "%uic jum%", &[0]),
         ("parts_of_words", "dogs", &[0]),
     ] {
         assert_eq!(

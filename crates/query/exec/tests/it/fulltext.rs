@@ -127,9 +127,64 @@ fn the_most_relevant_rows_come_first() {
 }
 
 #[test]
+fn relevance_and_marks_are_selected() {
+    let (node, _, _) = filled();
+    let text = |cell: &Option<Vec<u8>>| String::from_utf8(cell.clone().expect("not null")).expect("text");
+    let float = |cell: &Option<Vec<u8>>| f32::from_be_bytes(cell.as_deref().unwrap().try_into().unwrap());
+    for query in ["alpha", "delta^3 alpha", "al* AND NOT usual", "\"alpha beta\""] {
+        let rows = node.rows(&format!(
+            "SELECT BM25(v, '{query}'), k, c, v, highlight(v, '{query}', '[', ']') FROM ks.t ORDER BY BM25(v, '{query}') LIMIT 50"
+        ));
+        assert!(rows.len() > 3, "{query}");
+        assert!(rows.iter().all(|row| float(&row[0]) > 0.0));
+        assert!(rows.is_sorted_by(|a, b| float(&a[0]) >= float(&b[0])), "{query}: by relevance");
+        for row in &rows {
+            let (plain, marked) = (text(&row[3]), text(&row[4]));
+            assert_eq!(marked.replace(['[', ']'], ""), plain, "{query}");
+            assert!(marked.contains("[al") || marked.contains("[delta]"), "{query}: {marked}");
+            assert!(!marked.contains("[usual"), "{query}: {marked}");
+        }
+    }
+    node.run(
+        "INSERT INTO ks.t (k, c, v, w) VALUES (100, 1, 'The Quick, quick fox.', 'Dogs run: the dog ran')",
+    );
+    let one =
+        |select: &str| node.rows(&format!("SELECT {select} FROM ks.t WHERE k = 100 AND c = 1")).remove(0);
+    for (select, wanted) in [
+        ("highlight(v, 'quick')", "The <em>Quick</em>, <em>quick</em> fox."),
+        ("highlight(v, 'quikc~1 AND NOT fox')", "The <em>Quick</em>, <em>quick</em> fox."),
+        ("highlight(v, 'none')", "The Quick, quick fox."),
+        ("system.highlight(w, 'dogs running', '', '*')", "Dogs* run*: the dog* ran"),
+    ] {
+        assert_eq!(text(&one(select)[0]), wanted, "{select}");
+    }
+    let json = one("JSON highlight(w, 'ran') AS m");
+    assert_eq!(text(&json[0]), r#"{"m": "Dogs run: the dog <em>ran</em>"}"#);
+    node.run("DELETE w FROM ks.t WHERE k = 100 AND c = 1");
+    assert_eq!(one("highlight(w, 'dog')"), [None]);
+    let ordered =
+        node.rows("SELECT JSON k, BM25(v, 'fox') AS score FROM ks.t ORDER BY BM25(v, 'fox') LIMIT 1");
+    assert!(text(&ordered[0][0]).starts_with(r#"{"k": 100, "score": "#));
+}
+
+#[test]
 fn statements_that_are_refused() {
     let (node, _, _) = filled();
+    const MISPLACED: &str =
+        "BM25() in the select clause requires ORDER BY BM25() on the same column with the same query";
     for (text, expected) in [
+        ("SELECT BM25(v, 'a') FROM ks.t", MISPLACED),
+        ("SELECT BM25(w, 'a') FROM ks.t ORDER BY BM25(v, 'a') LIMIT 3", MISPLACED),
+        ("SELECT BM25(v, 'beta') FROM ks.t ORDER BY BM25(v, 'alpha') LIMIT 3", MISPLACED),
+        ("SELECT max(BM25(v, 'a')) FROM ks.t", MISPLACED),
+        ("SELECT BM25(n, 'a') FROM ks.t", "BM25() requires a fulltext_index on column n"),
+        ("SELECT BM25(v) FROM ks.t", "A call of BM25 is BM25(column, query)"),
+        ("SELECT highlight(k, 'a') FROM ks.t", "highlight() requires a fulltext_index on column k"),
+        ("SELECT highlight(v, '(') FROM ks.t", "A query of full text has a '(' without a ')'"),
+        (
+            "SELECT highlight(v, 'a', 'x') FROM ks.t",
+            "A call of highlight is highlight(column, query) or highlight(column, query, open, close)",
+        ),
         (
             "SELECT k FROM ks.t WHERE BM25(v, 'a') > 0 LIMIT 3",
             "BM25() in the WHERE clause requires ORDER BY BM25() on the same column with the same query",

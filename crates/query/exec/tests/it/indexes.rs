@@ -244,7 +244,9 @@ fn parts_of_texts_by_way_of_an_index() {
         ("error%", &[0, 1, 3]),
         ("http.method=%", &[0, 3]),
         ("no", &[]),
-        ("░error░http.method=GET░", &[0, 1]),
+        ("░error░http.method=GET░", &[0]),
+        ("http.method=GET░error", &[0]),
+        ("error░nothing", &[]),
     ] {
         let rows = node.rows(&format!("SELECT k FROM ks.t WHERE a LIKE '{pattern}'"));
         let mut found: Vec<i32> = rows
