@@ -128,7 +128,8 @@ impl Inner {
                 && Arc::ptr_eq(&idle.schema, &schema)
                 && (idle.topology, idle.interval_max) == (topology, interval_max)
         };
-        if idle.as_ref().is_some_and(is_idle) {
+        // While ranges move nothing is recorded as repaired.
+        if members.changing || idle.as_ref().is_some_and(is_idle) {
             return Due { ranges: Vec::new(), ring: members.ring, topology };
         }
         let history = self.history().current();
@@ -140,7 +141,7 @@ impl Inner {
             }
             let placement = Placement::new(&members.ring, &keyspace.replication);
             for table in keyspace.tables.values() {
-                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) && !members.changing {
+                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) {
                     self.take_down_alone(table, alone(&placement, members.own), now).await;
                 }
                 let interval = interval(table, interval_max);

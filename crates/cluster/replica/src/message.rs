@@ -52,6 +52,8 @@ pub enum TableOperation {
     Snapshot {
         /// Name of the snapshot.
         name: String,
+        /// Fail where an SSTable is damaged.
+        is_sound: bool,
     },
     /// Remove snapshots.
     ClearSnapshot {

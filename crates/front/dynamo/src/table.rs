@@ -570,6 +570,8 @@ pub(crate) struct Restore {
     /// When it was asked for, milliseconds since 1970.
     pub(crate) at_millis: i64,
     pub(crate) in_progress: bool,
+    /// When it was done, milliseconds since 1970.
+    pub(crate) ended_millis: i64,
     /// The parts of nodes; none once it is done.
     pub(crate) parts: Parts,
 }
@@ -587,6 +589,7 @@ impl Restore {
             source: json.get("source")?.as_str()?.to_owned(),
             at_millis: json.get("at")?.as_i64()?,
             in_progress: json.get("in_progress")?.as_bool()?,
+            ended_millis: json.get("ended").and_then(Json::as_i64).unwrap_or(0),
             parts: Parts::read(json.get("parts")?)?,
         })
     }
@@ -598,6 +601,7 @@ impl Restore {
             "source": self.source,
             "at": self.at_millis,
             "in_progress": self.in_progress,
+            "ended": self.ended_millis,
             "parts": parts,
         });
         json.to_string().into_bytes()

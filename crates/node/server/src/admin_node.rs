@@ -342,14 +342,17 @@ impl Node for View {
         let directory = directory.unwrap_or_else(|| self.table_directory(table).join(UPLOAD));
         let (shard, membership, table) = (self.shard.clone(), self.membership.clone(), table.clone());
         let serves = self.mode.get() == Mode::Normal && !self.changes.has_left();
-        // It ends although nobody waits for it any more.
-        let importing = self.rt.spawn(Group::Maintenance, async move {
-            if !serves {
-                return Err("the node is drained or has left its cluster".to_owned());
-            }
-            import(&shard, &membership, &table, directory, keep).await
-        });
-        Box::pin(importing)
+        let rt = self.rt.clone();
+        Box::pin(async move {
+            // It ends although nobody waits for it any more.
+            let importing = async move {
+                if !serves {
+                    return Err("the node is drained or has left its cluster".to_owned());
+                }
+                import(&shard, &membership, &table, directory, keep).await
+            };
+            rt.uncancelled(Group::Maintenance, importing).await
+        })
     }
 
     fn stop_operations(&self, wanted: StopRequest) -> LocalBoxFuture<u64> {

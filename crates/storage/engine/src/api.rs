@@ -336,7 +336,25 @@ impl Engine {
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::flush::flush(&self.0, &store).await?;
-        crate::links::link_snapshot(&self.0, &store, name).await
+        crate::links::link_snapshot(&self.0, &store, name).await?;
+        // Memtables and SSTables of a table that is dropped meanwhile may be missing.
+        if store.dropped.get() { Err(MaintenanceError::UnknownTable(table)) } else { Ok(()) }
+    }
+
+    /// [`Engine::snapshot`] of a table all of whose SSTables can be read.
+    ///
+    /// # Errors
+    /// As [`Engine::snapshot`]; [`MaintenanceError::Source`] when a damaged SSTable is not or not wholly in service.
+    pub async fn snapshot_of_sound(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
+        self.snapshot(table, name).await?;
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        store.damages.refuse_any()?;
+        match store.set().iter().find(|live| live.suspect.get()) {
+            Some(live) => {
+                Err(MaintenanceError::Source(format!("{} is damaged", live.sstable.descriptor()).into()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Removes a table's snapshot of this name, or all of them.

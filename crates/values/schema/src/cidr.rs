@@ -30,12 +30,8 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 impl Cidr {
-    /// The range of an address's first bits; none when it has not so many. One of version 4 that is written in version 6 is one of version
-    /// 4, and none when it has other addresses, too.
+    /// The range of an address's first bits; none when it has not so many.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
-        let canonical = address.to_canonical();
-        let bits = if canonical == address { bits } else { bits.checked_sub(MAPPED_BITS)? };
-        let address = canonical;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         (bits <= bits_max).then(|| Self { address: masked(address, bits), bits })
     }
@@ -50,10 +46,16 @@ impl Cidr {
         self.bits
     }
 
-    /// Whether an address is in it; one of version 4 that is written in version 6 counts as that of version 4.
+    /// Whether an address is in it; one of version 4 that is written in version 6 counts as that of version 4, and so does a range of those.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.address
+        let (own, bits) = match self.bits.checked_sub(MAPPED_BITS) {
+            Some(bits) if self.address.to_canonical().is_ipv4() && self.address.is_ipv6() => {
+                (self.address.to_canonical(), bits)
+            }
+            _ => (self.address, self.bits),
+        };
+        address.is_ipv4() == own.is_ipv4() && masked(address, bits) == own
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
         assert!(has("::/0", "fe80::1") && has("fe80::1/128", "fe80::1") && !has("fe80::1/128", "fe80::2"));
         assert!(has("::ffff:10.0.0.0/104", "10.1.2.3") && has("::ffff:10.0.0.0/104", "::ffff:10.1.2.3"));
         assert!(!has("::ffff:10.0.0.0/104", "11.0.0.0"));
-        assert_eq!(cidr("::ffff:10.1.2.3/104").to_string(), "10.0.0.0/8");
+        assert!(has("::ffff:1.2.3.4/128", "1.2.3.4") && has("::ffff:0.0.0.0/96", "9.9.9.9"));
         assert_eq!(cidr("10.1.2.3/8").to_string(), "10.0.0.0/8");
         assert_eq!(cidr("FD00:0::1/16").to_string(), "fd00::/16");
     }
@@ -140,7 +142,6 @@ mod tests {
             "10.0.0.0/",
             "10.0.0.0/33",
             "::/129",
-            "::ffff:10.0.0.0/95",
             "::ffff:10.0.0.0/129",
             "10.0.0/8",
             "x/8",

@@ -117,7 +117,7 @@ async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Repo
     let only_read = how == Rewrite::Verify;
     if !only_read && !flag(call, "disable_snapshot", false)? {
         let name = format!("pre-scrub-{}", node.now_micros() / 1_000);
-        tables::operate(node, call, keyspace, TableOperation::Snapshot { name }).await?;
+        tables::operate(node, call, keyspace, TableOperation::Snapshot { name, is_sound: false }).await?;
     }
     Ok((rewrite(node, call, keyspace, how).await?, only_read))
 }

@@ -165,7 +165,8 @@ pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer,
         return Err(Answer::error(400, "a snapshot needs a tag that can be a directory's name"));
     }
     for keyspace in named_keyspaces(node, call) {
-        operate(node, call, &keyspace, TableOperation::Snapshot { name: name.to_owned() }).await?;
+        operate(node, call, &keyspace, TableOperation::Snapshot { name: name.to_owned(), is_sound: false })
+            .await?;
     }
     Ok(Answer::json(&Value::Null))
 }

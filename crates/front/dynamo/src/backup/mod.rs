@@ -5,6 +5,8 @@ pub(crate) mod parts;
 pub(crate) mod record;
 mod restoration;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
 pub use mutation::PartitionUpdate;
-use schema::{Replication, Table, TableId};
+use schema::{Replication, Table, TableId, TombstoneGc};
 
 use crate::error::{ApiError, Result};
 use crate::store::Store;
@@ -77,6 +79,8 @@ pub(crate) struct Worker {
     pub(crate) snapshots: Rc<dyn SnapshotStore>,
     /// Its id, as records have it.
     pub(crate) own: String,
+    /// The snapshots that were made, and bytes of their files: whether they are recorded may be uncertain.
+    pub(crate) taken: RefCell<BTreeMap<String, u64>>,
 }
 
 /// The place of a node's part of a backup.
@@ -127,13 +131,18 @@ impl<C: Coordinator> Store<'_, C> {
         self.executor.clock().wall_micros().saturating_sub(since_micros)
     }
 
-    /// Carries out this node's part of backups; how many there were.
+    /// Carries out this node's part of backups; how many there were. One that fails does not keep the others.
     pub(crate) async fn back_up(&self, worker: &Worker) -> Result<u64> {
-        let mut count = 0;
-        for backup in self.backups().await? {
-            count += u64::from(self.do_part(worker, &backup).await?);
+        let (mut count, mut failed) = (0, None);
+        let all = self.backups().await?;
+        worker.taken.borrow_mut().retain(|id, _| all.iter().any(|backup| backup.id == *id));
+        for backup in all {
+            match self.do_part(worker, &backup).await {
+                Ok(is_done) => count += u64::from(is_done),
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 
     /// Does this node's part of a backup, and decides on the backup when all parts are done.
@@ -165,19 +174,40 @@ impl<C: Coordinator> Store<'_, C> {
         Ok(true)
     }
 
-    /// Makes this node's snapshot.
+    /// Makes this node's snapshot; one that was made and may be recorded already stays as it is.
     async fn take(&self, worker: &Worker, backup: &Backup) -> Part {
-        let schema = self.executor.coordinator().schema();
-        if schema.table_by_id(backup.table_id).is_none() {
-            return Part::Gone;
+        let taken = worker.taken.borrow().get(&backup.id).copied();
+        if let Some(bytes) = taken {
+            return Part::Done(bytes);
         }
-        match worker.snapshots.take(&place(backup)).await {
-            Ok(bytes) => Part::Done(bytes),
-            Err(error) => {
-                tracing::warn!("this node has no snapshot of the backup {}: {error:?}", backup.arn());
-                Part::Gone
+        let place = place(backup);
+        let made = match self.is_current(backup) {
+            true => worker.snapshots.take(&place).await,
+            false => Err(SnapshotError::Lost("the table or the topology has changed".to_owned())),
+        };
+        match made {
+            // Ranges may have left this node while it was made.
+            Ok(bytes) if self.is_current(backup) => {
+                worker.taken.borrow_mut().insert(backup.id.clone(), bytes);
+                return Part::Done(bytes);
+            }
+            made => {
+                tracing::warn!("this node has no snapshot of the backup {}: {:?}", backup.arn(), made.err());
             }
         }
+        if let Err(error) = worker.snapshots.remove(&place).await {
+            tracing::warn!("a part of the snapshot of {} stays: {error:?}", backup.arn());
+        }
+        Part::Gone
+    }
+
+    /// Whether the table and the topology are those that a backup was begun with.
+    fn is_current(&self, backup: &Backup) -> bool {
+        let coordinator = self.executor.coordinator();
+        let view = coordinator.view();
+        coordinator.schema().table_by_id(backup.table_id).is_some()
+            && view.topology_version() == backup.topology
+            && !view.is_changing()
     }
 }
 
@@ -237,6 +267,18 @@ pub(crate) fn restoring(schema: &schema::Schema) -> Vec<ApiTable> {
     tables.filter(ApiTable::is_restoring).collect()
 }
 
+/// The tables that were restored and keep all deletions.
+pub(crate) fn keeping_deletions(schema: &schema::Schema) -> Vec<ApiTable> {
+    let names = table::names(schema).into_iter();
+    let tables = names.filter_map(|name| table::find_named(schema, &name).ok());
+    let keeps = |table: &ApiTable| {
+        !table.is_restoring()
+            && table.table.options.tombstone_gc == TombstoneGc::Disabled
+            && table.details().restore.is_some()
+    };
+    tables.filter(keeps).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +294,7 @@ mod tests {
             table: "abc".to_owned(),
             table_id: TableId([1; 16]),
             created: 0,
+            topology: 1,
             parts: Parts { nodes: parts.iter().map(node).collect(), factors: [("dc".to_owned(), 1)].into() },
         }
     }

@@ -64,6 +64,8 @@ pub(crate) struct Backup {
     pub(crate) table_id: TableId,
     /// Microseconds since 1970.
     pub(crate) created: i64,
+    /// The topology version by which the parts were given.
+    pub(crate) topology: u64,
     pub(crate) parts: Parts,
 }
 
@@ -80,6 +82,7 @@ impl Backup {
             "table": self.table,
             "table_id": hex(u128::from_be_bytes(self.table_id.0)),
             "created": self.created,
+            "topology": self.topology,
             "parts": self.parts.json(),
         });
         json.to_string().into_bytes()
@@ -96,6 +99,7 @@ impl Backup {
             table: text("table")?.to_owned(),
             table_id: TableId(unhex(text("table_id")?)?.to_be_bytes()),
             created: json.get("created")?.as_i64()?,
+            topology: json.get("topology")?.as_u64()?,
             parts: Parts::read(json.get("parts")?)?,
         })
     }
@@ -196,7 +200,7 @@ impl<C: Coordinator> Store<'_, C> {
         let columns = [(STATE, backup.encode()), (DESCRIPTION, description.to_string().into_bytes())];
         let mut decide =
             |_: &ReadPage, ballot: Timestamp| Ok(Some(update(&table, &backup.id, &columns, (ballot, now))));
-        self.transact(&read_command(&table, &backup.id, now), &mut decide).await
+        self.transact_at(&read_command(&table, &backup.id, now), Consistency::Serial, &mut decide).await
     }
 
     /// Changes a record with no other decision in between; gives the record as it was found.
@@ -217,7 +221,7 @@ impl<C: Coordinator> Store<'_, C> {
             };
             Ok(Some(update(&table, id, &columns, (ballot, now))))
         };
-        self.transact(&read_command(&table, id, now), &mut decide).await?;
+        self.transact_at(&read_command(&table, id, now), Consistency::Serial, &mut decide).await?;
         Ok(seen)
     }
 
@@ -227,7 +231,7 @@ impl<C: Coordinator> Store<'_, C> {
         let command = read_command(&table, id, self.now());
         let deadline = self.deadline(self.executor.limits().read_timeout);
         let coordinator = self.executor.coordinator();
-        let page = coordinator.read_serial(&command, Consistency::LocalSerial, deadline).await?;
+        let page = coordinator.read_serial(&command, Consistency::Serial, deadline).await?;
         let Some(backup) = records(&table, &page, command.now)?.into_iter().next() else { return Ok(None) };
         let bytes = cells(&table, &page, DESCRIPTION, command.now)?.next().ok_or_else(foreign)?;
         Ok(Some((backup, serde_json::from_slice(bytes).map_err(|_| foreign())?)))
@@ -272,6 +276,7 @@ mod tests {
                 table: "orders".to_owned(),
                 table_id: TableId([9; 16]),
                 created: 1_764_211_200_000_000,
+                topology: 7,
                 parts: Parts::default(),
             };
             assert_eq!(Backup::decode(&backup.encode()), Some(backup));

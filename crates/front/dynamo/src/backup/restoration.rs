@@ -10,11 +10,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mutation::PartitionUpdate;
 use rt::Rt;
-use schema::Schema;
+use schema::{Schema, TombstoneGc};
 
 use super::parts::{Outcome, Part};
 use super::record::Status;
-use super::{SnapshotError, Worker, place, restoring, standing, table_by_id};
+use super::{SnapshotError, Worker, keeping_deletions, place, restoring, standing, table_by_id};
 use crate::error::{ErrorKind, Result};
 use crate::store::Store;
 use crate::table::{self, ApiTable, keyspace_name};
@@ -23,6 +23,9 @@ use crate::table::{self, ApiTable, keyspace_name};
 const WRITES_MAX: usize = 32;
 /// The pause before a write that failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a restored table keeps all deletions, microseconds: longer than any hint of a restored row is kept, which an old deletion has to hide.
+const DELETIONS_KEPT_MICROS: i64 = 24 * 3_600_000_000;
 
 /// How often a node tries to record that its part has ended.
 const SET_TRIES_MAX: u32 = 60;
@@ -37,19 +40,52 @@ enum Ended {
 impl<C: Coordinator> Store<'_, C> {
     /// Carries out this node's parts of restorations, and ends those whose parts are done; how many parts there were.
     pub(crate) async fn restore(&self, rt: &Rt, worker: &Worker) -> Result<u64> {
-        let (own, mut count) = (&worker.own, 0);
-        for table in restoring(&self.executor.coordinator().schema()) {
-            let restore = table.details().restore.unwrap_or_default();
-            let part = restore.parts.nodes.get(own).map(|node| node.part);
-            if part == Some(Part::Pending)
-                && let Ended::Part(part) = self.restore_part(rt, worker, &table).await?
-            {
-                self.set_part(rt, &table, own, part).await?;
-                count += 1;
+        let (mut count, mut failed) = (0, None);
+        let schema = self.executor.coordinator().schema();
+        // One that fails does not keep the others.
+        for table in restoring(&schema) {
+            match self.do_restoration(rt, worker, &table).await {
+                Ok(is_done) => count += u64::from(is_done),
+                Err(error) => failed = Some(error),
             }
-            self.end(&table).await?;
+            if let Err(error) = self.end(&table).await {
+                failed = Some(error);
+            }
         }
-        Ok(count)
+        for table in keeping_deletions(&schema) {
+            let ended = table.details().restore.map_or(0, |restore| restore.ended_millis);
+            if self.age(ended * 1000) >= DELETIONS_KEPT_MICROS {
+                self.forget_deletions(&table).await?;
+            }
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Carries out this node's part of a restoration, if it is to be.
+    async fn do_restoration(&self, rt: &Rt, worker: &Worker, table: &ApiTable) -> Result<bool> {
+        let own = &worker.own;
+        let restore = table.details().restore.unwrap_or_default();
+        if restore.parts.nodes.get(own).map(|node| node.part) != Some(Part::Pending) {
+            return Ok(false);
+        }
+        let Ended::Part(part) = self.restore_part(rt, worker, table).await? else { return Ok(false) };
+        self.set_part(rt, table, own, part).await?;
+        Ok(true)
+    }
+
+    /// Has the deletions of a restored table forgotten after their grace from now on, as those of others.
+    async fn forget_deletions(&self, table: &ApiTable) -> Result<()> {
+        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+            let found = table_by_id(schema, table.table.id)?;
+            if found.is_restoring() || found.table.options.tombstone_gc != TombstoneGc::Disabled {
+                return Ok(Vec::new());
+            }
+            let mut builder = found.table.to_builder();
+            builder.options.tombstone_gc = TombstoneGc::Timeout;
+            let table = builder.build().map_err(|error| crate::ApiError::validation(error.to_string()))?;
+            Ok::<_, crate::ApiError>(vec![SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(None, plan).await
     }
 
     /// Writes the rows of this node's snapshot.
@@ -176,9 +212,11 @@ impl<C: Coordinator> Store<'_, C> {
         match restore.parts.outcome_of_restoration(age, |host| standing(&view, host)) {
             Outcome::Wait => Ok(()),
             Outcome::Complete => {
+                let ended_millis = self.executor.clock().wall_micros().div_euclid(1000);
                 self.change_restoring(&table, |details| {
                     let restore = details.restore.get_or_insert_default();
                     restore.in_progress = false;
+                    restore.ended_millis = ended_millis;
                 })
                 .await?;
                 tracing::info!("{} is restored from {}", table.name(), restore.source_arn());

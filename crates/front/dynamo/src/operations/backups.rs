@@ -1,5 +1,6 @@
 //! Common parts of the operations on backups: ARNs, errors and descriptions.
 
+use auth::{Permission, Resource};
 use exec::backend::Coordinator;
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -9,6 +10,7 @@ use crate::backup::record::{Backup, Status};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::arn;
 use crate::request::{Request, constraint};
+use crate::table::keyspace_name;
 use crate::transfer::seconds;
 
 /// The shortest and the longest ARN of a backup, as AWS has them.
@@ -121,5 +123,21 @@ impl<C: Coordinator> Dynamo<C> {
         // The ARN names a table, too.
         let found = found.filter(|(backup, _)| backup.arn() == arn && backup.status != Status::Deleting);
         found.ok_or_else(|| missing(arn))
+    }
+
+    /// [`Dynamo::named_backup`] for a role that was permitted this on the table of its name. Where that is another table than the one that was
+    /// backed up, the role needs the permission on all.
+    pub(super) async fn permitted_backup(
+        &self,
+        request: &Request,
+        role: Option<&str>,
+        permission: Permission,
+    ) -> Result<(Backup, Json)> {
+        let (backup, description) = self.named_backup(request).await?;
+        let present = self.schema().table(&keyspace_name(&backup.table), &backup.table).map(|table| table.id);
+        if self.enforces_authorization && present != Some(backup.table_id) {
+            self.executor.authorize(role, permission, &Resource::Data)?;
+        }
+        Ok((backup, description))
     }
 }

@@ -59,6 +59,10 @@ impl<C: Coordinator> Dynamo<C> {
         let keyspace = keyspace.ok_or_else(|| {
             ApiError::new(ErrorKind::TableNotFound, format!("Table not found: {}", table.name()))
         })?;
+        if view.is_changing() {
+            let text = "Ranges of nodes are moving: try again when the topology change has ended";
+            return Err(ApiError::new(ErrorKind::InternalServer, text));
+        }
         let clock = self.executor.clock();
         let (created, number) = (clock.wall_micros(), crc32fast::hash(&clock.random()));
         Ok(Backup {
@@ -68,6 +72,7 @@ impl<C: Coordinator> Dynamo<C> {
             table: table.name().to_owned(),
             table_id: table.table.id,
             created,
+            topology: view.topology_version(),
             parts: new_parts(&keyspace.replication, &view),
         })
     }

@@ -5,7 +5,7 @@ use coordinator::ClusterView;
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use items::json;
-use schema::{Keyspace, Schema, TableBuilder, TableId};
+use schema::{Keyspace, Schema, TableBuilder, TableId, TombstoneGc};
 use serde_json::{Value as Json, json as to_json};
 use types::CqlType;
 
@@ -157,6 +157,10 @@ impl<C: Coordinator> Dynamo<C> {
                 builder = builder.clustering(name, ty.clone(), false);
             }
             builder = builder.regular(ATTRIBUTES, CqlType::map(CqlType::Text, CqlType::Blob, false));
+            if details.restore.is_some() {
+                // Deletions past their grace come before the rows that they hide.
+                builder.options.tombstone_gc = TombstoneGc::Disabled;
+            }
             let (mut details, now) = (details.clone(), self.executor.timestamp());
             if let Some(Specification::Enabled(shown)) = stream {
                 stream_specification::enable(&mut details, shown, &name, (view, now))?;

@@ -1,5 +1,6 @@
 //! DeleteBackup.
 
+use auth::Permission;
 use exec::backend::Coordinator;
 use serde_json::{Value as Json, json as to_json};
 
@@ -11,9 +12,9 @@ use crate::error::Result;
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn delete_backup(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn delete_backup(&self, request: &Request, role: Option<&str>) -> Result<Json> {
         self.check_snapshots()?;
-        let (backup, table) = self.named_backup(request).await?;
+        let (backup, table) = self.permitted_backup(request, role, Permission::Drop).await?;
         let arn = backup.arn();
         let change = |found: &Backup| match found.status {
             Status::Deleting => Err(missing(&arn)),

@@ -48,6 +48,7 @@ mod update_item;
 mod update_table;
 mod write;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -371,7 +372,7 @@ impl<C: Coordinator> Dynamo<C> {
     fn worker(&self) -> Option<Worker> {
         let view = self.executor.coordinator().view();
         let own = view.node(view.own()).host.to_string();
-        Some(Worker { snapshots: self.snapshots.clone()?, own })
+        Some(Worker { snapshots: self.snapshots.clone()?, own, taken: RefCell::default() })
     }
 
     /// [`Dynamo::look_at_backups`] again and again, for ever. A restoration that takes long keeps no backup waiting.
@@ -472,7 +473,7 @@ impl<C: Coordinator> Dynamo<C> {
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
             "CreateBackup" => Box::pin(self.create_backup(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
-            "DeleteBackup" => Box::pin(self.delete_backup(request)).await,
+            "DeleteBackup" => Box::pin(self.delete_backup(request, role)).await,
             "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeExport" => Box::pin(self.describe_export(request)).await,

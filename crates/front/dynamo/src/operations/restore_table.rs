@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use auth::Permission;
 use exec::backend::Coordinator;
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -126,7 +127,7 @@ impl<C: Coordinator> Dynamo<C> {
             return invalid!("SSESpecificationOverride: Torc does not encrypt tables");
         }
         self.check_snapshots()?;
-        let (backup, table) = self.named_backup(request).await?;
+        let (backup, table) = self.permitted_backup(request, role, Permission::Select).await?;
         if backup.status != Status::Available {
             return Err(in_use(&backup.arn()));
         }
@@ -143,6 +144,7 @@ impl<C: Coordinator> Dynamo<C> {
             source: backup.table.clone(),
             at_millis: self.executor.clock().wall_micros().div_euclid(1000),
             in_progress: true,
+            ended_millis: 0,
             parts: self.parts_to_restore(&backup)?,
         };
         let created =

@@ -242,8 +242,10 @@ pub fn changes(base: &Base, rows: &WriteRows) -> Vec<Change> {
         }
     }
     let mut changes = Vec::new();
+    let single = deltas.iter().enumerate().filter(|(_, (_, _, end))| end.is_none());
+    let last: BTreeMap<&str, usize> = single.map(|(at, (_, key, _))| (key.as_str(), at)).collect();
     for (at, (row, key, end)) in deltas.iter().enumerate() {
-        let is_last_of_row = !deltas.iter().skip(at + 1).any(|(_, other, end)| other == key && end.is_none());
+        let is_last_of_row = last.get(key.as_str()).is_none_or(|last| *last <= at);
         let images =
             [("before", before.remove(key)), ("after", is_last_of_row.then(|| after.remove(key)).flatten())];
         let images = images.map(|(name, image)| (name, image.map(|image| image.image(base))));

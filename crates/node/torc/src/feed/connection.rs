@@ -148,7 +148,7 @@ impl Connection {
         let asked = self.ask(|request| request.startup(&[("CQL_VERSION", "3.0.0")]))?;
         let AnswerBody::Authenticate(_) = asked else { return self.expect_ready(asked) };
         let Some(Credentials { user, password }) = credentials else {
-            return Err(Failure::Denied(format!("{} wants a user and a password", self.place)));
+            return Err(Failure::NoLogin(format!("{} wants a user and a password", self.place)));
         };
         if user.contains('\0') || password.contains('\0') {
             return Err(Failure::Final("a user or password has no zero byte".to_owned()));
@@ -174,7 +174,8 @@ impl Connection {
                 Failure::Transient(format!("{} answered: {message}", self.place))
             }
             // Bad credentials, unauthorized.
-            0x0100 | 0x2100 => Failure::Denied(message),
+            0x0100 => Failure::NoLogin(message),
+            0x2100 => Failure::Denied(message),
             _ => Failure::Final(message),
         }
     }

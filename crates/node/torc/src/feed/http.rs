@@ -2,6 +2,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Read;
+use std::time::Instant;
 
 use crate::feed::connection::Credentials;
 
@@ -52,15 +53,18 @@ impl Login {
     }
 }
 
-/// Reads the head of a request.
+/// Reads the head of a request, which is to arrive before a time.
 ///
 /// # Errors
-/// 400 when it is not HTTP or is not whole, 431 when it is too long.
-pub fn read_head(stream: &mut impl Read) -> Result<String, Refused> {
+/// 400 when it is not HTTP or is not whole, 408 when it is late, 431 when it is too long.
+pub fn read_head(stream: &mut impl Read, deadline: Instant) -> Result<String, Refused> {
     let mut head = Vec::new();
     let mut stream = stream.take(HEAD_BYTES_MAX);
     let mut buffer = [0; 1024];
     loop {
+        if Instant::now() >= deadline {
+            return Err(refused(408, "the request did not arrive in time"));
+        }
         let len = match stream.read(&mut buffer) {
             Ok(0) if stream.limit() == 0 => {
                 return Err(refused(431, format!("a request's head may have {HEAD_BYTES_MAX} bytes")));
@@ -235,10 +239,13 @@ mod tests {
 
     #[test]
     fn heads_end_with_an_empty_line() {
+        let soon = || Instant::now() + std::time::Duration::from_secs(60);
+        let late = read_head(&mut std::io::repeat(b'x'), Instant::now()).unwrap_err();
+        assert_eq!(late.status, 408);
         let mut whole: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nrest";
-        assert_eq!(read_head(&mut whole).unwrap(), "GET / HTTP/1.1\r\nHost: x");
+        assert_eq!(read_head(&mut whole, soon()).unwrap(), "GET / HTTP/1.1\r\nHost: x");
         let mut cut: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n";
-        assert_eq!(read_head(&mut cut).unwrap_err().status, 400);
-        assert_eq!(read_head(&mut std::io::repeat(b'x')).unwrap_err().status, 431);
+        assert_eq!(read_head(&mut cut, soon()).unwrap_err().status, 400);
+        assert_eq!(read_head(&mut std::io::repeat(b'x'), soon()).unwrap_err().status, 431);
     }
 }

@@ -229,14 +229,16 @@ impl Retry {
                 self.failing_since = None;
                 Ok(Some(done))
             }
-            Err(Failure::Final(message) | Failure::Denied(message)) => Err(message),
+            Err(Failure::Final(message) | Failure::Denied(message) | Failure::NoLogin(message)) => {
+                Err(message)
+            }
             Err(Failure::Transient(message)) => {
                 let now = Instant::now();
                 let since = *self.failing_since.get_or_insert(now);
                 if now.duration_since(since) > OUTAGE_MAX {
                     return Err(message);
                 }
-                tracing::warn!("{message}; another attempt follows");
+                eprintln!("torc cdc: {message}; another attempt follows");
                 sleep(RETRY_INTERVAL);
                 Ok(None)
             }

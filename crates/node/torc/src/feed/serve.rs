@@ -35,16 +35,27 @@ const REFUSED_MAX: u64 = 64;
 struct Port {
     source: Source,
     names: Vec<String>,
-    feeds: AtomicU64,
+    /// Connections, those of feeds among them.
+    connections: Arc<AtomicU64>,
+    feeds: Arc<AtomicU64>,
     feeds_max: u64,
 }
 
-/// A place among the feeds, free again when it is dropped.
-struct Place(Arc<Port>);
+/// One of so many, until it is dropped.
+struct Place(Arc<AtomicU64>);
+
+impl Place {
+    /// One more; none when there are so many.
+    fn take(count: &Arc<AtomicU64>, max: u64) -> Option<Self> {
+        let next = |taken: u64| (taken < max).then_some(taken + 1);
+        let taken = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.is_ok().then(|| Self(count.clone()))
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.feeds.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -60,7 +71,8 @@ pub(super) fn run(arguments: &ArgMatches) -> Result<(), String> {
     let port = Arc::new(Port {
         source,
         names: arguments.get_many::<String>("host-name").into_iter().flatten().cloned().collect(),
-        feeds: AtomicU64::new(0),
+        connections: Arc::default(),
+        feeds: Arc::default(),
         feeds_max: *arguments.get_one("feeds").expect("it has a default"),
     });
     let listener = TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?;
@@ -71,15 +83,15 @@ pub(super) fn run(arguments: &ArgMatches) -> Result<(), String> {
             sleep(ACCEPT_PAUSE);
             continue;
         };
-        if port.feeds.load(Ordering::Relaxed) >= port.feeds_max + REFUSED_MAX {
-            continue;
-        }
-        port.feeds.fetch_add(1, Ordering::Relaxed);
-        let place = Place(port.clone());
-        let begun =
-            std::thread::Builder::new().name("feed".to_owned()).spawn(move || place.0.answer(stream, &place));
+        let Some(place) = Place::take(&port.connections, port.feeds_max + REFUSED_MAX) else { continue };
+        let port = port.clone();
+        let answer = move || {
+            port.answer(stream);
+            drop(place);
+        };
+        let begun = std::thread::Builder::new().name("feed".to_owned()).spawn(answer);
         if let Err(error) = begun {
-            tracing::warn!("no thread for a feed: {error}");
+            eprintln!("torc cdc: no thread for a feed: {error}");
             sleep(ACCEPT_PAUSE);
         }
     }
@@ -87,7 +99,7 @@ pub(super) fn run(arguments: &ArgMatches) -> Result<(), String> {
 
 impl Port {
     /// Answers the one request of a connection.
-    fn answer(&self, mut stream: TcpStream, _place: &Place) {
+    fn answer(&self, mut stream: TcpStream) {
         if let Err(Refused { status, message }) = self.feed(&mut stream) {
             let body = serde_json::json!({ "message": message, "code": status }).to_string();
             let login = if status == 401 { "WWW-Authenticate: Basic realm=\"torc\"\r\n" } else { "" };
@@ -104,17 +116,18 @@ impl Port {
         let set = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
         set.and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)))
             .map_err(|error| refused(500, error.to_string()))?;
-        let head = read_head(stream)?;
-        if self.feeds.load(Ordering::Relaxed) > self.feeds_max {
-            return Err(refused(503, format!("there are {} feeds already", self.feeds_max)));
-        }
+        let head = read_head(stream, Instant::now() + REQUEST_TIMEOUT)?;
         let request = parse(&head)?;
         if !is_own_name(&request.host, &self.names) {
             return Err(refused(403, "Host is neither an address nor localhost nor a --host-name"));
         }
+        let Some(_place) = Place::take(&self.feeds, self.feeds_max) else {
+            return Err(refused(503, format!("there are {} feeds already", self.feeds_max)));
+        };
         let (mut log, mut reader) = self.open(&request)?;
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\nretry: {RETRY_MILLIS}\n\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\nretry: {RETRY_MILLIS}\nid: {}\n\n",
+            reader.token()
         );
         // From here on an error is an event, or the end of the connection.
         if stream.write_all(head.as_bytes()).is_ok() {
@@ -127,14 +140,23 @@ impl Port {
         let from = request.from.as_deref().unwrap_or("now");
         let from: From = from.parse().map_err(|message: String| refused(400, message))?;
         let credentials = request.credentials.as_ref().map(|login| login.credentials());
-        let has_credentials = credentials.is_some();
         let Source { target, consistency, limits } = self.source.clone();
+        let hosts = target.hosts.len();
         let mut log = CqlLog::new(target, credentials, consistency, &request.table)
             .map_err(|message| refused(400, message))?;
-        match Reader::open(&mut log, &from, limits) {
+        let mut opened = Reader::open(&mut log, &from, limits);
+        for _ in 1..hosts {
+            if !matches!(opened, Err(Failure::Transient(_))) {
+                break;
+            }
+            // At the next host.
+            opened = Reader::open(&mut log, &from, limits);
+        }
+        match opened {
             Ok(reader) => Ok((log, reader)),
             Err(Failure::Transient(message)) => Err(refused(503, message)),
-            Err(Failure::Denied(message)) => Err(refused(if has_credentials { 403 } else { 401 }, message)),
+            Err(Failure::NoLogin(message)) => Err(refused(401, message)),
+            Err(Failure::Denied(message)) => Err(refused(403, message)),
             Err(Failure::Final(message)) => Err(refused(400, message)),
         }
     }

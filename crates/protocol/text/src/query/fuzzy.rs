@@ -12,8 +12,11 @@ pub(super) fn is_within(from: &str, to: &str, distance: usize) -> bool {
     let mut last: Vec<usize> = (0..=to.len()).map(|at| at.min(too_far)).collect();
     for (i, a) in from.iter().enumerate() {
         let (begin, end) = (i.saturating_sub(distance), (i + distance + 1).min(to.len()));
-        row.fill(too_far);
-        row[0] = (i + 1).min(too_far);
+        // The cells beside the band, which the next rows look at.
+        row[begin] = if begin == 0 { (i + 1).min(too_far) } else { too_far };
+        if let Some(behind) = row.get_mut(end + 1) {
+            *behind = too_far;
+        }
         for j in begin..end {
             let b = to[j];
             let mut least = (last[j] + usize::from(*a != b)).min(last[j + 1] + 1).min(row[j] + 1);
@@ -22,7 +25,7 @@ pub(super) fn is_within(from: &str, to: &str, distance: usize) -> bool {
             }
             row[j + 1] = least.min(too_far);
         }
-        if row.iter().all(|least| *least > distance) {
+        if row[begin..=end].iter().all(|least| *least > distance) {
             return false;
         }
         std::mem::swap(&mut before_last, &mut last);

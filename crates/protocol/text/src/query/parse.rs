@@ -15,6 +15,9 @@ const DEPTH_MAX: usize = 32;
 const DISTANCE_MAX: usize = 2;
 /// Words that stand for several at most: an index collects the texts of each.
 const EXPANDED_MAX: usize = 8;
+/// The bounds of weights that multiply.
+const WEIGHT_MIN: f32 = 1e-9;
+const WEIGHT_MAX: f32 = 1e9;
 /// Words between those of a phrase at most.
 const SLOP_MAX: usize = 100;
 
@@ -266,7 +269,7 @@ impl Parser<'_> {
 fn weigh(node: &mut Node, by: f32) {
     match node {
         Node::Leaf(_, weight) | Node::Phrase { weight, .. } | Node::Parts(Parts { weight, .. }) => {
-            *weight *= by
+            *weight = (*weight * by).clamp(WEIGHT_MIN, WEIGHT_MAX)
         }
         Node::Nothing => {}
     }

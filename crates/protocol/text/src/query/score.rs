@@ -90,7 +90,8 @@ impl TextQuery {
 
 /// A score in the range of its type: weights of nested groups multiply.
 fn finite(score: f64) -> f32 {
-    (score as f32).clamp(f32::MIN_POSITIVE, f32::MAX)
+    let score = score as f32;
+    if score.is_nan() { f32::MIN_POSITIVE } else { score.clamp(f32::MIN_POSITIVE, f32::MAX) }
 }
 
 struct Scorer<'a> {

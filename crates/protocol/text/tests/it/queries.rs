@@ -186,10 +186,17 @@ fn long_phrases_and_fuzzy_words_take_little_time() {
         let document = Document::new(&query, &standard.analyzer, text.as_bytes()).expect("a text");
         assert_eq!(query.score(&document, &Statistics::default()).is_some(), is_found);
     }
-    let heavy = format!("{}a{}", "(".repeat(30), ")^1000".repeat(30));
-    let query = parse(&heavy, &standard).expect("a query");
-    let document = Document::new(&query, &standard.analyzer, b"a").expect("a text");
-    assert_eq!(query.score(&document, &Statistics::default()), Some(f32::MAX));
+    let nested =
+        |word: &str, weight: &str| format!("{}{word}{}", "(".repeat(14), format!(")^{weight}").repeat(14));
+    let groups = |word: &str| format!("({} b)", nested(word, "1000"));
+    for heavy in
+        [nested("a", "1000"), nested("a", "0.001"), groups("a"), nested(&nested("a", "0.001"), "1000")]
+    {
+        let query = parse(&heavy, &standard).expect("a query");
+        let document = Document::new(&query, &standard.analyzer, b"a").expect("a text");
+        let score = query.score(&document, &Statistics::default()).expect("it is found");
+        assert!(score.is_finite() && score > 0.0, "{heavy}: {score}");
+    }
 }
 
 /// Distances by the whole matrix.
