@@ -274,7 +274,7 @@ fn feeds_over_http_need_the_permission_to_read_the_log() {
         .map(|code| format!("Authorization: Basic {code}"));
     let path = "/cdc/ks.t?from=oldest";
     assert_eq!(get(&server, path, &[]).0, 401);
-    assert_eq!(get(&server, path, &[&wrong]).0, 403);
+    assert_eq!(get(&server, path, &[&wrong]).0, 401);
     assert_eq!(get(&server, path, &[&reader, "Origin: http://evil.example"]).0, 403);
     assert_eq!(get(&server, "/cdc/ks.t?from=x", &[&reader]).0, 400);
     let (status, mut denied) = get(&server, path, &[&other]);
