@@ -11,6 +11,7 @@ mod begin_repair;
 mod blocks;
 mod cache_fill;
 mod cached;
+mod chunks;
 mod commit;
 mod compact;
 mod compactions;

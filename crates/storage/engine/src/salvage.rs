@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::{
-    Bound, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, PartitionRange,
-    PartitionUpdate, RangeTombstone, RingPosition, Slices,
+    ColumnSelection, DecoratedKey, Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices,
 };
 use rt::DiskError;
 use schema::{Table, TableId};
 use sstable::{IndexTokens, Sstable, SstableError, SstableSource};
 
+use crate::chunks::Chunks;
 use crate::edit::Edit;
 use crate::edits::Moment;
 use crate::engine::Inner;
@@ -273,65 +273,30 @@ async fn key_after(tokens: &mut IndexTokens, done: i64) -> Result<Option<Decorat
 /// Copies partitions of an SSTable into memtables.
 struct Salvage {
     engine: Engine,
-    table: Arc<Table>,
     /// The token of the last partition that was copied wholly.
     done: Option<i64>,
-    update: Option<PartitionUpdate>,
-    bytes: usize,
-    /// A range deletion in force, and from where.
-    open: Option<(Bound, DeletionTime)>,
+    /// The token of the partition that is being read.
+    token: Option<i64>,
+    chunks: Chunks,
 }
 
 impl Salvage {
     fn new(inner: &Rc<Inner>, table: Arc<Table>) -> Self {
-        Self { engine: Engine(inner.clone()), table, done: None, update: None, bytes: 0, open: None }
+        let largest = inner.config.commitlog.segment_bytes / UPDATE_PART;
+        let chunks = Chunks::new(table, UPDATE_BYTES.min(largest as usize));
+        Self { engine: Engine(inner.clone()), done: None, token: None, chunks }
     }
 
     async fn take(&mut self, fragment: Fragment) -> Result<(), WriteError> {
-        self.bytes += fragment.memory_size();
-        if let Fragment::PartitionStart { key, deletion } = fragment {
-            let mut update = PartitionUpdate::new(self.table.clone(), key);
-            update.add_deletion(deletion);
-            (self.update, self.open) = (Some(update), None);
-            return Ok(());
+        if let Fragment::PartitionStart { key, .. } = &fragment {
+            self.token = Some(key.token);
         }
-        let Some(update) = &mut self.update else { return Ok(()) };
-        let key = update.key.clone();
-        match fragment {
-            Fragment::PartitionStart { .. } => {}
-            Fragment::StaticRow(row) => update.add_static(row),
-            Fragment::Row(row) => update.add_row(row),
-            Fragment::RangeTombstoneChange { bound, deletion } => {
-                if let Some((start, before)) = self.open.take() {
-                    update.add_range_tombstone(RangeTombstone {
-                        start,
-                        end: bound.clone(),
-                        deletion: before,
-                    });
-                }
-                if !deletion.is_live() {
-                    self.open = Some((bound, deletion));
-                }
-            }
-            Fragment::PartitionEnd => {
-                self.write(None).await?;
-                self.done = Some(key.token);
-                return Ok(());
-            }
+        if let Some(update) = self.chunks.push(fragment) {
+            self.engine.apply(Write::one(Origin::Repair, update)).await?;
         }
-        let largest = self.engine.0.config.commitlog.segment_bytes / UPDATE_PART;
-        if self.bytes >= UPDATE_BYTES.min(largest as usize) {
-            self.write(Some(key)).await?;
+        if self.chunks.is_between_partitions() {
+            self.done = self.token;
         }
         Ok(())
-    }
-
-    /// Writes the gathered rows; more of the partition follows where its key is given.
-    async fn write(&mut self, more: Option<DecoratedKey>) -> Result<(), WriteError> {
-        let next = more.map(|key| PartitionUpdate::new(self.table.clone(), key));
-        let update = std::mem::replace(&mut self.update, next);
-        self.bytes = 0;
-        let Some(update) = update.filter(|update| !update.is_empty()) else { return Ok(()) };
-        self.engine.apply(Write::one(Origin::Repair, update)).await
     }
 }

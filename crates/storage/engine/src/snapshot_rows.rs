@@ -8,14 +8,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mutation::{
-    Bound, DeletionTime, Fragment, FragmentBuffer, PartitionRange, PartitionUpdate, RangeTombstone,
-};
+use mutation::{FragmentBuffer, PartitionRange, PartitionUpdate};
 use rt::{Disk, DiskError, Rt};
 use schema::Table;
 use sstable::{Component, Descriptor, NoCache, Sstable, SstableSource};
 
 use crate::MaintenanceError;
+use crate::chunks::Chunks;
 use crate::error::disk_or_source;
 use crate::import::{check_columns, refused, sources_of};
 
@@ -30,57 +29,7 @@ pub struct SnapshotRows {
     left: Vec<Descriptor>,
     source: Option<SstableSource>,
     fragments: FragmentBuffer,
-    open: Option<Chunk>,
-}
-
-/// The part of a partition that is being gathered.
-struct Chunk {
-    update: PartitionUpdate,
-    bytes: usize,
-    /// The range deletion in force, and where it begins in this chunk.
-    range: Option<(Bound, DeletionTime)>,
-}
-
-impl Chunk {
-    fn new(update: PartitionUpdate) -> Self {
-        Self { update, bytes: 0, range: None }
-    }
-
-    /// Ends the range deletion in force here.
-    fn close_range(&mut self, end: &Bound) -> Option<DeletionTime> {
-        let (start, deletion) = self.range.take()?;
-        if start < *end {
-            self.update.add_range_tombstone(RangeTombstone { start, end: end.clone(), deletion });
-        }
-        Some(deletion)
-    }
-
-    /// Takes a fragment; the update that is complete with it.
-    fn push(&mut self, fragment: Fragment, table: &Arc<Table>) -> Option<PartitionUpdate> {
-        self.bytes += fragment.memory_size();
-        match fragment {
-            Fragment::StaticRow(row) => self.update.add_static(row),
-            Fragment::RangeTombstoneChange { bound, deletion } => {
-                self.close_range(&bound);
-                self.range = (!deletion.is_live()).then_some((bound, deletion));
-            }
-            Fragment::Row(row) => {
-                let behind = Bound::after_row(table, &row.clustering);
-                self.update.add_row(row);
-                if self.bytes >= CHUNK_BYTES_MAX {
-                    let deletion = self.close_range(&behind);
-                    self.range = deletion.map(|deletion| (behind, deletion));
-                }
-            }
-            Fragment::PartitionStart { .. } | Fragment::PartitionEnd => {}
-        }
-        if self.bytes < CHUNK_BYTES_MAX {
-            return None;
-        }
-        self.bytes = 0;
-        let next = PartitionUpdate::new(table.clone(), self.update.key.clone());
-        Some(std::mem::replace(&mut self.update, next))
-    }
+    chunks: Chunks,
 }
 
 impl SnapshotRows {
@@ -94,7 +43,8 @@ impl SnapshotRows {
             false => Vec::new(),
         };
         let fragments = FragmentBuffer::new();
-        Ok(Self { rt: rt.clone(), table, left, source: None, fragments, open: None })
+        let chunks = Chunks::new(table.clone(), CHUNK_BYTES_MAX);
+        Ok(Self { rt: rt.clone(), table, left, source: None, fragments, chunks })
     }
 
     /// The next rows; none behind the last.
@@ -104,24 +54,10 @@ impl SnapshotRows {
     pub async fn next(&mut self) -> Result<Option<PartitionUpdate>, MaintenanceError> {
         loop {
             while let Some(mut fragment) = self.fragments.pop_front() {
-                if let Fragment::PartitionStart { key, deletion } = fragment {
-                    let mut update = PartitionUpdate::new(self.table.clone(), key);
-                    update.add_deletion(deletion);
-                    self.open = Some(Chunk::new(update));
-                    continue;
-                }
-                if matches!(fragment, Fragment::PartitionEnd) {
-                    let update = self.open.take().map(|chunk| chunk.update);
-                    if let Some(update) = update.filter(|update| !update.is_empty()) {
-                        return Ok(Some(update));
-                    }
-                    continue;
-                }
                 if !fragment.keep_columns(&self.table) {
                     continue;
                 }
-                let chunk = self.open.as_mut().expect("rows lie inside a partition");
-                if let Some(update) = chunk.push(fragment, &self.table).filter(|update| !update.is_empty()) {
+                if let Some(update) = self.chunks.push(fragment) {
                     return Ok(Some(update));
                 }
             }
@@ -139,7 +75,7 @@ impl SnapshotRows {
             {
                 return Ok(true);
             }
-            assert!(self.open.is_none(), "an SSTable ends between partitions");
+            assert!(self.chunks.is_between_partitions(), "an SSTable ends between partitions");
             let Some(next) = self.left.pop() else {
                 self.source = None;
                 return Ok(false);
