@@ -4,20 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::SchemaEdit;
-use coordinator::{ClusterView, Consistency};
+use coordinator::Consistency;
 use exec::backend::Coordinator;
 use items::{Item, json};
 use mutation::row::ColumnData;
 use mutation::{Cell, Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Timestamp};
 use replica::{Keys, Partitions, ReadCommand, ReadPage};
-use schema::{Keyspace, Schema, Table, TableBuilder, TableId};
+use schema::{Schema, Table};
 use serde_json::{Map, Value as Json, json as to_json};
-use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{Attempt, hex, unhex};
-use crate::store::{Store, replication};
+use crate::store::Store;
 
 /// The keyspace: a table of the API has a name of three characters or more, so none has this one.
 const KEYSPACE: &str = "alternator_tx";
@@ -175,24 +173,7 @@ pub(crate) fn records(table: &Table, page: &ReadPage, now: Seconds) -> Result<Ve
 impl<C: Coordinator> Store<'_, C> {
     /// The table of records, made when there is none.
     pub(crate) async fn records_table(&self) -> Result<Arc<Table>> {
-        let coordinator = self.executor.coordinator();
-        if let Some(table) = table(&coordinator.schema()) {
-            return Ok(table);
-        }
-        let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
-            if table(schema).is_some() {
-                return Ok(Vec::new());
-            }
-            let builder = TableBuilder::new(KEYSPACE, TABLE, TableId(id))
-                .partition_key("id", CqlType::Text)
-                .regular(COLUMN, CqlType::Text);
-            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
-            let keyspace = Keyspace::new(KEYSPACE.to_owned(), replication(view));
-            Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
-        };
-        self.executor.change_schema_by(None, plan).await?;
-        let missing = || ApiError::new(ErrorKind::InternalServer, "The table of transactions is gone");
-        table(&coordinator.schema()).ok_or_else(missing)
+        self.own_table(KEYSPACE, TABLE, &[COLUMN]).await
     }
 
     /// The record of a key, with all that was agreed on before.

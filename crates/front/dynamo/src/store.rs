@@ -1,16 +1,19 @@
 //! Reads and writes of rows through the shard's coordinator.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::SchemaEdit;
 use coordinator::{CasOptions, ClusterView, Consistency, WriteKind, WriteOptions};
 use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
 use mutation::{PartitionUpdate, Seconds, Timestamp};
 use replica::{ReadCommand, ReadPage};
 use rt::Instant;
-use schema::Replication;
+use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use types::CqlType;
 
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::metrics::Metrics;
 
 /// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
@@ -75,6 +78,29 @@ impl<C: Coordinator> Store<'_, C> {
         };
         let deadline = self.deadline(timeout);
         Ok(self.executor.coordinator().read(command, consistency, deadline).await?)
+    }
+
+    /// A table of the API's own in a keyspace of its own, of rows by the text `id` with columns of text; made when there is none.
+    pub(crate) async fn own_table(&self, keyspace: &str, name: &str, columns: &[&str]) -> Result<Arc<Table>> {
+        let find = |schema: &Schema| schema.table(keyspace, name).cloned();
+        let coordinator = self.executor.coordinator();
+        if let Some(table) = find(&coordinator.schema()) {
+            return Ok(table);
+        }
+        let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
+            if find(schema).is_some() {
+                return Ok(Vec::new());
+            }
+            let builder = TableBuilder::new(keyspace, name, TableId(id)).partition_key("id", CqlType::Text);
+            let builder =
+                columns.iter().fold(builder, |builder, column| builder.regular(*column, CqlType::Text));
+            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
+            let keyspace = Keyspace::new(keyspace.to_owned(), replication(view));
+            Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
+        };
+        self.executor.change_schema_by(None, plan).await?;
+        let missing = || ApiError::new(ErrorKind::InternalServer, format!("The table of {name} is gone"));
+        find(&coordinator.schema()).ok_or_else(missing)
     }
 
     /// Writes without agreement.

@@ -152,13 +152,17 @@ fn find_table(schema: &Schema, name: &str) -> Option<ApiTable> {
     ApiTable::of(schema.table(&keyspace_name(name), name)?)
 }
 
+/// All tables of the API.
+pub(crate) fn all(schema: &Schema) -> impl Iterator<Item = ApiTable> {
+    schema.keyspaces().filter_map(|keyspace| {
+        let name = keyspace.name.strip_prefix(KEYSPACE_PREFIX)?;
+        ApiTable::of(keyspace.tables.get(name)?)
+    })
+}
+
 /// The names of all tables of the API, in order.
 pub(crate) fn names(schema: &Schema) -> Vec<String> {
-    let tables = schema.keyspaces().filter_map(|keyspace| {
-        let name = keyspace.name.strip_prefix(KEYSPACE_PREFIX)?;
-        ApiTable::of(keyspace.tables.get(name)?).map(|_| name.to_owned())
-    });
-    let mut names: Vec<String> = tables.collect();
+    let mut names: Vec<String> = all(schema).map(|table| table.name().to_owned()).collect();
     names.sort();
     names
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
 pub use mutation::PartitionUpdate;
-use schema::{Replication, Table, TableId, TombstoneGc};
+use schema::{Replication, Table, TableId};
 
 use crate::error::{ApiError, Result};
 use crate::store::Store;
@@ -120,8 +120,7 @@ pub(crate) fn new_parts(replication: &Replication, view: &ClusterView) -> Parts 
 
 /// Whether a table is being restored from a backup.
 pub(crate) fn restores(schema: &schema::Schema, id: &str) -> bool {
-    let tables = schema.tables().filter_map(ApiTable::of);
-    tables
+    table::all(schema)
         .filter(ApiTable::is_restoring)
         .any(|table| table.details().restore.is_some_and(|restore| restore.backup == id))
 }
@@ -258,25 +257,6 @@ pub(crate) fn table_by_id(schema: &schema::Schema, id: TableId) -> Result<ApiTab
         .table_by_id(id)
         .and_then(ApiTable::of)
         .ok_or_else(|| ApiError::new(crate::error::ErrorKind::ResourceNotFound, "The table is gone"))
-}
-
-/// The tables that are being restored.
-pub(crate) fn restoring(schema: &schema::Schema) -> Vec<ApiTable> {
-    let names = table::names(schema).into_iter();
-    let tables = names.filter_map(|name| table::find_named(schema, &name).ok());
-    tables.filter(ApiTable::is_restoring).collect()
-}
-
-/// The tables that were restored and keep all deletions.
-pub(crate) fn keeping_deletions(schema: &schema::Schema) -> Vec<ApiTable> {
-    let names = table::names(schema).into_iter();
-    let tables = names.filter_map(|name| table::find_named(schema, &name).ok());
-    let keeps = |table: &ApiTable| {
-        !table.is_restoring()
-            && table.table.options.tombstone_gc == TombstoneGc::Disabled
-            && table.details().restore.is_some()
-    };
-    tables.filter(keeps).collect()
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::SchemaEdit;
-use coordinator::{ClusterView, Consistency};
+use coordinator::Consistency;
 use exec::backend::Coordinator;
 use mutation::row::ColumnData;
 use mutation::{
@@ -12,14 +11,13 @@ use mutation::{
     Seconds, Timestamp,
 };
 use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
-use schema::{Keyspace, Schema, Table, TableBuilder, TableId};
+use schema::{Schema, Table, TableId};
 use serde_json::{Value as Json, json as to_json};
-use types::CqlType;
 
 use super::parts::Parts;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{hex, unhex};
-use crate::store::{Store, replication};
+use crate::store::Store;
 
 /// The keyspace: a table of the API has a name of three characters or more, so none has this one.
 const KEYSPACE: &str = "alternator_bk";
@@ -173,25 +171,7 @@ fn records(table: &Table, page: &ReadPage, now: Seconds) -> Result<Vec<Backup>> 
 impl<C: Coordinator> Store<'_, C> {
     /// The table of records, made when there is none.
     pub(crate) async fn backups_table(&self) -> Result<Arc<Table>> {
-        let coordinator = self.executor.coordinator();
-        if let Some(table) = table(&coordinator.schema()) {
-            return Ok(table);
-        }
-        let plan = |schema: &Schema, view: &ClusterView, id: [u8; 16]| {
-            if table(schema).is_some() {
-                return Ok(Vec::new());
-            }
-            let builder = TableBuilder::new(KEYSPACE, TABLE, TableId(id))
-                .partition_key("id", CqlType::Text)
-                .regular(STATE, CqlType::Text)
-                .regular(DESCRIPTION, CqlType::Text);
-            let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
-            let keyspace = Keyspace::new(KEYSPACE.to_owned(), replication(view));
-            Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
-        };
-        self.executor.change_schema_by(None, plan).await?;
-        let missing = || ApiError::new(ErrorKind::InternalServer, "The table of backups is gone");
-        table(&coordinator.schema()).ok_or_else(missing)
+        self.own_table(KEYSPACE, TABLE, &[STATE, DESCRIPTION]).await
     }
 
     /// Writes the record of a new backup, with the description of its table.

@@ -10,11 +10,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mutation::PartitionUpdate;
 use rt::Rt;
-use schema::{Schema, TombstoneGc};
+use schema::{Schema, TableBuilder, TombstoneGc};
 
 use super::parts::{Outcome, Part};
 use super::record::Status;
-use super::{SnapshotError, Worker, keeping_deletions, place, restoring, standing, table_by_id};
+use super::{SnapshotError, Worker, place, standing, table_by_id};
 use crate::error::{ErrorKind, Result};
 use crate::store::Store;
 use crate::table::{self, ApiTable, keyspace_name};
@@ -43,7 +43,7 @@ impl<C: Coordinator> Store<'_, C> {
         let (mut count, mut failed) = (0, None);
         let schema = self.executor.coordinator().schema();
         // One that fails does not keep the others.
-        for table in restoring(&schema) {
+        for table in table::all(&schema).filter(ApiTable::is_restoring) {
             match self.do_restoration(rt, worker, &table).await {
                 Ok(is_done) => count += u64::from(is_done),
                 Err(error) => failed = Some(error),
@@ -52,7 +52,7 @@ impl<C: Coordinator> Store<'_, C> {
                 failed = Some(error);
             }
         }
-        for table in keeping_deletions(&schema) {
+        for table in table::all(&schema).filter(keeps_deletions) {
             let ended = table.details().restore.map_or(0, |restore| restore.ended_millis);
             if self.age(ended * 1000) >= DELETIONS_KEPT_MICROS {
                 self.forget_deletions(&table).await?;
@@ -75,17 +75,14 @@ impl<C: Coordinator> Store<'_, C> {
 
     /// Has the deletions of a restored table forgotten after their grace from now on, as those of others.
     async fn forget_deletions(&self, table: &ApiTable) -> Result<()> {
-        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
-            let found = table_by_id(schema, table.table.id)?;
-            if found.is_restoring() || found.table.options.tombstone_gc != TombstoneGc::Disabled {
-                return Ok(Vec::new());
+        let change = |found: &ApiTable, builder: &mut TableBuilder| {
+            let is_due = keeps_deletions(found);
+            if is_due {
+                builder.options.tombstone_gc = TombstoneGc::Timeout;
             }
-            let mut builder = found.table.to_builder();
-            builder.options.tombstone_gc = TombstoneGc::Timeout;
-            let table = builder.build().map_err(|error| crate::ApiError::validation(error.to_string()))?;
-            Ok::<_, crate::ApiError>(vec![SchemaEdit::PutTable(table)])
+            is_due
         };
-        self.executor.change_schema_by(None, plan).await
+        self.change_table(table, change).await
     }
 
     /// Writes the rows of this node's snapshot.
@@ -188,15 +185,27 @@ impl<C: Coordinator> Store<'_, C> {
 
     /// Changes a table while it is being restored; one that is not any more stays.
     async fn change_restoring(&self, table: &ApiTable, change: impl Fn(&mut table::Details)) -> Result<()> {
+        let change = |found: &ApiTable, builder: &mut TableBuilder| {
+            let mut details = found.details();
+            change(&mut details);
+            details.write(builder, (found.hash().name, found.range().map(|range| range.name)));
+            found.is_restoring()
+        };
+        self.change_table(table, change).await
+    }
+
+    /// Changes a table; `change` says whether there is something to change.
+    async fn change_table(
+        &self,
+        table: &ApiTable,
+        change: impl Fn(&ApiTable, &mut TableBuilder) -> bool,
+    ) -> Result<()> {
         let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
             let found = table_by_id(schema, table.table.id)?;
-            let mut details = found.details();
-            if !found.is_restoring() {
+            let mut builder = found.table.to_builder();
+            if !change(&found, &mut builder) {
                 return Ok(Vec::new());
             }
-            change(&mut details);
-            let mut builder = found.table.to_builder();
-            details.write(&mut builder, (found.hash().name, found.range().map(|range| range.name)));
             let table = builder.build().map_err(|error| crate::ApiError::validation(error.to_string()))?;
             Ok::<_, crate::ApiError>(vec![SchemaEdit::PutTable(table)])
         };
@@ -237,4 +246,11 @@ impl<C: Coordinator> Store<'_, C> {
             }
         }
     }
+}
+
+/// Whether a table was restored and keeps all deletions.
+fn keeps_deletions(table: &ApiTable) -> bool {
+    !table.is_restoring()
+        && table.table.options.tombstone_gc == TombstoneGc::Disabled
+        && table.details().restore.is_some()
 }

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use coordinator::Consistency;
 use dynamo::{
@@ -14,26 +13,12 @@ use exec::backend::Coordinator as _;
 use exec::{ExecLimits, Executor, NodeInfo};
 use mutation::PartitionRange;
 use replica::{Partitions, ReadCommand};
-use rt::{Instant, LocalBoxFuture, Rt, ShardMain};
-use rt_sim::{Config, NodeConfig, Simulation};
+use rt::{Instant, Rt};
 use schema::Table;
 use serde_json::{Value as Json, json};
 
 use crate::memory::{Memory, START_SECONDS, TestClock};
-
-/// Runs a test on a node, which has a clock to wait by.
-fn on_a_node<F: Future<Output = ()> + 'static>(test: fn(Rt) -> F) {
-    let simulation =
-        Simulation::new(1, Config { time_max: Duration::from_secs(100_000), ..Config::default() });
-    let sim = simulation.handle();
-    let node = sim.add_node(NodeConfig::default(), move |_| {
-        let main = move |rt: Rt| -> LocalBoxFuture<()> { Box::pin(test(rt)) };
-        vec![Box::new(main) as ShardMain<()>]
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("the test ends");
-    assert_eq!(sim.exits(node), ["()"]);
-}
+use crate::node::{self, on_a_node};
 
 /// The snapshots of one node.
 struct Snapshots {
@@ -130,14 +115,11 @@ impl Node {
     }
 
     async fn ask(&self, operation: &str, body: Json) -> (u16, Json) {
-        let answer = self.api.call(operation, body.to_string().as_bytes(), "localhost:8000", None).await;
-        (answer.status, serde_json::from_str(&answer.body).expect("an answer is JSON"))
+        node::ask(&self.api, operation, &body).await
     }
 
     async fn done(&self, operation: &str, body: Json) -> Json {
-        let (status, answer) = self.ask(operation, body).await;
-        assert_eq!(status, 200, "{operation}: {answer}");
-        answer
+        node::done(&self.api, operation, &body).await
     }
 
     async fn look(&self) -> u64 {

@@ -8,6 +8,7 @@ mod levels;
 #[path = "../../../../query/exec/tests/it/memory.rs"]
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
+mod node;
 mod row_ttl;
 mod sizes;
 mod streams;

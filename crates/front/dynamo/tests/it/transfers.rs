@@ -3,43 +3,17 @@
 use std::time::Duration;
 
 use dynamo::{Dynamo, Isolation};
-use rt::{LocalBoxFuture, Rt, ShardMain};
-use rt_sim::{Config, NodeConfig, Simulation};
+use rt::Rt;
 use serde_json::{Value as Json, json};
 
 use crate::memory::Memory;
+use crate::node::{ask, done, on_a_node};
 use crate::{api, create};
 
 const DIRECTORY: &str = "/exports";
 
-/// Runs a test on a node with a disk.
-fn on_a_node<F: Future<Output = ()> + 'static>(test: fn(Rt) -> F) {
-    let simulation =
-        Simulation::new(1, Config { time_max: Duration::from_secs(100_000), ..Config::default() });
-    let sim = simulation.handle();
-    let node = sim.add_node(NodeConfig::default(), move |_| {
-        let main = move |rt: Rt| -> LocalBoxFuture<()> { Box::pin(test(rt)) };
-        vec![Box::new(main) as ShardMain<()>]
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("the test ends");
-    assert_eq!(sim.exits(node), ["()"]);
-}
-
 fn with_directory(rt: &Rt) -> Dynamo<Memory> {
     api(Isolation::Always).with_export_directory(rt, DIRECTORY.into())
-}
-
-/// An answer: its status and its body.
-async fn ask(api: &Dynamo<Memory>, operation: &str, body: &Json) -> (u16, Json) {
-    let answer = api.call(operation, body.to_string().as_bytes(), "localhost:8000", None).await;
-    (answer.status, serde_json::from_str(&answer.body).expect("an answer is JSON"))
-}
-
-async fn done(api: &Dynamo<Memory>, operation: &str, body: &Json) -> Json {
-    let (status, answer) = ask(api, operation, body).await;
-    assert_eq!(status, 200, "{operation}: {answer}");
-    answer
 }
 
 /// A table of many items.
