@@ -287,6 +287,11 @@ proptest! {
             partitions
         };
         let (own, other) = (applied(&writes), applied(&others));
+        let texts = |rows: Vec<String>| {
+            let mut texts: Vec<String> = rows.iter().map(|row| without_timestamps(row)).collect();
+            texts.sort();
+            texts
+        };
         for view in tables::views(&base) {
             let derived = |of: &Partitions| {
                 let mut built = Partitions::new();
@@ -305,7 +310,8 @@ proptest! {
             };
             let places = places(&[&right, &shown]);
             let differs = places.iter().any(|(key, row)| compared(&shown, key, row).is_some());
-            if found(&shown, &view, NOW) != recomputed(&base, &own, &view, NOW) {
+            // A raised timestamp alone is no difference: repairs leave such cells.
+            if texts(found(&shown, &view, NOW)) != texts(recomputed(&base, &own, &view, NOW)) {
                 prop_assert!(differs, "not found in {:?}", view.table());
             }
             for (key, clustering) in &places {
@@ -324,11 +330,6 @@ proptest! {
                 prop_assert_eq!(compared(&shown, key, clustering), None, "repaired in {:?}", view.table());
             }
             for now in [NOW, 30, 50] {
-                let texts = |rows: Vec<String>| {
-                    let mut texts: Vec<String> = rows.iter().map(|row| without_timestamps(row)).collect();
-                    texts.sort();
-                    texts
-                };
                 let expected = recomputed(&base, &own, &view, now);
                 prop_assert_eq!(texts(found(&shown, &view, now)), texts(expected), "repaired, at {}", now);
             }
