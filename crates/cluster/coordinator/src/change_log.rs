@@ -128,7 +128,7 @@ fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate {
     let mut rows = update.rows().to_vec();
     rows.iter_mut().for_each(|row| row.deletion = mutation::DeletionTime::LIVE);
     let mut changed = PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rows);
-    changed.static_row = update.static_row.clone();
+    changed.set_static_row(update.static_row().cloned());
     changed.deletion = update.deletion;
     changed.range_tombstones = update.range_tombstones.clone();
     changed

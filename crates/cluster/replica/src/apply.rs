@@ -108,11 +108,12 @@ fn halves(mut updates: Updates) -> Option<(Updates, Updates)> {
     }
     let mut whole = updates.pop().filter(|update| update.rows().len() > 1)?;
     let (table, key, deletion) = (whole.table.clone(), whole.key.clone(), whole.deletion);
-    let static_row = whole.static_row.take();
+    let static_row = whole.take_static_row();
     let range_tombstones = std::mem::replace(&mut whole.range_tombstones, RangeTombstones::new());
     let mut rows = whole.into_rows();
     let other = PartitionUpdate::with_rows(table.clone(), key.clone(), rows.split_off(rows.len() / 2));
     let mut one = PartitionUpdate::with_rows(table, key, rows);
-    (one.deletion, one.static_row, one.range_tombstones) = (deletion, static_row, range_tombstones);
+    (one.deletion, one.range_tombstones) = (deletion, range_tombstones);
+    one.set_static_row(static_row);
     Some((vec![one], vec![other]))
 }

@@ -254,7 +254,7 @@ impl PartitionResult {
         }
         let mut update = PartitionUpdate::with_rows(table.clone(), self.key, self.rows);
         update.deletion = self.deletion;
-        update.static_row = self.static_row;
+        update.set_static_row(self.static_row);
         update.range_tombstones = self.range_tombstones;
         update
     }
@@ -264,7 +264,7 @@ impl PartitionResult {
         let mut result = Self {
             key: update.key.clone(),
             deletion: update.deletion,
-            static_row: update.static_row.clone(),
+            static_row: update.static_row().cloned(),
             range_tombstones: update.range_tombstones.clone(),
             rows: update.into_rows(),
         };

@@ -38,7 +38,7 @@ pub(crate) struct Changes {
 /// Takes a write apart.
 pub(crate) fn changes(update: &PartitionUpdate) -> BTreeMap<Timestamp, Changes> {
     let mut all: BTreeMap<Timestamp, Changes> = BTreeMap::new();
-    for (timestamp, row) in update.static_row.iter().flat_map(row_changes) {
+    for (timestamp, row) in update.static_row().into_iter().flat_map(row_changes) {
         all.entry(timestamp).or_default().static_row = row;
     }
     for row in update.rows() {
@@ -132,7 +132,7 @@ pub fn time_span(update: &PartitionUpdate) -> Option<(Timestamp, Timestamp)> {
     };
     add_deletion(update.deletion, &mut add);
     update.range_tombstones.iter().for_each(|range| add_deletion(range.deletion, &mut add));
-    for row in update.static_row.iter().chain(update.rows()) {
+    for row in update.all_rows() {
         add_deletion(row.deletion, &mut add);
         if !row.liveness.is_none() {
             add(row.liveness.timestamp);

@@ -67,7 +67,7 @@ pub(crate) fn row_of(
 ) -> Row {
     let parts = before.into_iter().chain([update]).map(|update| {
         let row = match place {
-            Place::Static => update.static_row.clone().unwrap_or_else(|| Row::new(Clustering::empty())),
+            Place::Static => update.static_row().cloned().unwrap_or_else(|| Row::new(Clustering::empty())),
             Place::Row(clustering) => update.row_at(clustering),
         };
         row_below(&row, limit)

@@ -146,7 +146,7 @@ fn only_known(update: PartitionUpdate, known: &Known) -> PartitionUpdate {
     }
     let mut kept = PartitionUpdate::new(Arc::clone(&update.table), update.key.clone());
     kept.add_deletion(update.deletion);
-    kept.static_row = update.static_row.clone();
+    kept.set_static_row(update.static_row().cloned());
     kept.range_tombstones = update.range_tombstones.clone();
     update
         .into_rows()

@@ -46,7 +46,7 @@ pub(crate) async fn increment(
     let mut result = PartitionUpdate::new(update.table.clone(), update.key.clone());
     result.add_deletion(update.deletion);
     update.range_tombstones.iter().for_each(|range| result.add_range_tombstone(range.clone()));
-    if let Some(row) = &update.static_row {
+    if let Some(row) = update.static_row() {
         result.add_static(add(row, known.get(&None)));
     }
     for row in update.rows() {

@@ -48,7 +48,7 @@ impl MemoryTerms {
         let mut terms = self.terms.borrow_mut();
         let mut place = Vec::new();
         let rows = update.rows().iter().map(|row| (row, false));
-        for (row, is_static) in update.static_row.iter().map(|row| (row, true)).chain(rows) {
+        for (row, is_static) in update.static_row().into_iter().map(|row| (row, true)).chain(rows) {
             place.clear();
             self.definition.terms_of(table, &update.key, row, is_static, |term| {
                 if place.is_empty() {

@@ -81,7 +81,7 @@ impl Partition {
             }
             change.bytes += self.ranges.memory_size() as isize - before;
         }
-        if let Some(row) = update.static_row.take() {
+        if let Some(row) = update.take_static_row() {
             stats.row(&row);
             let row = own_values(row, layouts, &update.table);
             match &mut self.static_row {
@@ -125,7 +125,7 @@ impl Partition {
         }
         let mut update = PartitionUpdate::with_rows(table, key, rows);
         update.add_deletion(self.deletion);
-        update.static_row = self.static_row.as_deref().cloned();
+        update.set_static_row(self.static_row.as_deref().cloned());
         update.range_tombstones = self.ranges.clone();
         Some(update)
     }

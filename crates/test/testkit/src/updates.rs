@@ -203,7 +203,7 @@ pub fn small(table: &Arc<Table>, number: i32) -> PartitionUpdate {
 pub fn is_same(left: &PartitionUpdate, right: &PartitionUpdate) -> bool {
     left.key == right.key
         && left.deletion == right.deletion
-        && left.static_row == right.static_row
+        && left.static_row() == right.static_row()
         && left.range_tombstones == right.range_tombstones
         && left.rows() == right.rows()
 }

@@ -17,8 +17,8 @@ pub struct PartitionUpdate {
     pub key: DecoratedKey,
     /// A deletion of the whole partition.
     pub deletion: DeletionTime,
-    /// The static row.
-    pub static_row: Option<Row>,
+    /// The static row: apart, for few updates have one and all are moved on their way to the memtable.
+    static_row: Option<Box<Row>>,
     /// Deleted ranges.
     pub range_tombstones: RangeTombstones,
     /// In clustering order, no key twice. Most updates have one row.
@@ -71,6 +71,31 @@ impl PartitionUpdate {
         self.rows.into_vec()
     }
 
+    /// The static row.
+    pub fn static_row(&self) -> Option<&Row> {
+        self.static_row.as_deref()
+    }
+
+    /// The static row, to be changed.
+    pub fn static_row_mut(&mut self) -> Option<&mut Row> {
+        self.static_row.as_deref_mut()
+    }
+
+    /// Puts a static row, or none, in the place of the one that is there.
+    pub fn set_static_row(&mut self, row: Option<Row>) {
+        self.static_row = row.map(Box::new);
+    }
+
+    /// Takes the static row out.
+    pub fn take_static_row(&mut self) -> Option<Row> {
+        self.static_row.take().map(|row| *row)
+    }
+
+    /// The static row, if there is one, and the rows behind it.
+    pub fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        self.static_row().into_iter().chain(self.rows())
+    }
+
     /// Takes the rows out.
     pub fn take_rows(&mut self) -> SmallVec<[Row; 1]> {
         std::mem::take(&mut self.rows)
@@ -96,7 +121,7 @@ impl PartitionUpdate {
             Some(mine) => {
                 mine.merge(row, &self.table);
             }
-            None => self.static_row = Some(row),
+            None => self.static_row = Some(Box::new(row)),
         }
     }
 
@@ -116,7 +141,7 @@ impl PartitionUpdate {
         assert_eq!(self.key, other.key, "updates of one partition");
         self.add_deletion(other.deletion);
         if let Some(row) = other.static_row {
-            self.add_static(row);
+            self.add_static(*row);
         }
         for range in other.range_tombstones {
             self.range_tombstones.insert(range);
@@ -146,7 +171,7 @@ impl PartitionUpdate {
             });
         };
         stamp(&mut self.deletion);
-        self.static_row.iter_mut().for_each(stamp_row);
+        self.static_row.as_deref_mut().into_iter().for_each(stamp_row);
         self.rows.iter_mut().for_each(stamp_row);
         for mut range in std::mem::take(&mut self.range_tombstones) {
             stamp(&mut range.deletion);
@@ -157,7 +182,7 @@ impl PartitionUpdate {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_live()
-            && self.static_row.as_ref().is_none_or(Row::is_empty)
+            && self.static_row().is_none_or(Row::is_empty)
             && self.range_tombstones.is_empty()
             && self.rows.iter().all(Row::is_empty)
     }
@@ -175,7 +200,7 @@ impl PartitionUpdate {
         size_of::<Self>()
             + self.key.key.len()
             + self.range_tombstones.memory_size()
-            + self.static_row.as_ref().map_or(0, Row::memory_size)
+            + self.static_row().map_or(0, Row::memory_size)
             + self.rows.iter().map(Row::memory_size).sum::<usize>()
     }
 }

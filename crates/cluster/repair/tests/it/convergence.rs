@@ -48,7 +48,7 @@ pub fn stamped(mut update: PartitionUpdate, number: i64) -> PartitionUpdate {
         });
     };
     deletion(&mut update.deletion);
-    update.static_row.iter_mut().for_each(row);
+    update.static_row_mut().into_iter().for_each(row);
     update.range_tombstones = update
         .range_tombstones
         .iter()
@@ -60,7 +60,7 @@ pub fn stamped(mut update: PartitionUpdate, number: i64) -> PartitionUpdate {
         .collect();
     let mut out = PartitionUpdate::new(update.table.clone(), update.key.clone());
     out.deletion = update.deletion;
-    out.static_row = update.static_row.clone();
+    out.set_static_row(update.static_row().cloned());
     out.range_tombstones = update.range_tombstones.clone();
     for mut one in update.into_rows() {
         row(&mut one);

@@ -59,7 +59,7 @@ fn facts(update: &PartitionUpdate) -> Facts {
         let (from, upto) = (range.start.side() == Side::Before, range.end.side() == Side::After);
         facts.insert(format!("range {at} {from} {start} to {upto} {end}"));
     }
-    for row in update.static_row.iter().chain(update.rows()) {
+    for row in update.all_rows() {
         let key = text(row.clustering.components().collect());
         if !row.deletion.is_live() {
             facts.insert(format!("row {} {key}", row.deletion.timestamp));

@@ -105,7 +105,7 @@ impl Guard<'_> {
             return Ok(());
         }
         for update in updates {
-            for row in update.static_row.iter().chain(update.rows()) {
+            for row in update.all_rows() {
                 self.row(&update.table, row)?;
             }
         }

@@ -237,10 +237,10 @@ pub fn merge_increments(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
             merged.len() - 1
         });
         let (one, rows) = &mut merged[at];
-        if let Some(row) = &update.static_row {
-            match &mut one.static_row {
+        if let Some(row) = update.static_row() {
+            match one.static_row_mut() {
                 Some(mine) => add_deltas(mine, row),
-                None => one.static_row = Some(row.clone()),
+                None => one.set_static_row(Some(row.clone())),
             }
         }
         for row in update.into_rows() {
@@ -331,7 +331,7 @@ fn data_size(update: &PartitionUpdate) -> usize {
             + row.iter().map(|(_, data)| of(data)).sum::<usize>()
     };
     update.key.key.len()
-        + update.static_row.as_ref().map_or(0, cells)
+        + update.static_row().map_or(0, cells)
         + update.rows().iter().map(cells).sum::<usize>()
         + update.range_tombstones.len() * 16
 }

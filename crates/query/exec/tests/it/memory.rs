@@ -238,7 +238,7 @@ impl Memory {
         };
         let mut out =
             vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
-        if let Some(row) = &partition.static_row {
+        if let Some(row) = partition.static_row() {
             let mut row = keep(row);
             row.delete_shadowed(partition.deletion);
             out.push(Fragment::StaticRow(row));
@@ -261,7 +261,7 @@ impl Memory {
 /// Everything that a partition holds, in order.
 fn stored_fragments(partition: &PartitionUpdate) -> Vec<Fragment> {
     let mut out = vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
-    out.extend(partition.static_row.clone().map(Fragment::StaticRow));
+    out.extend(partition.static_row().cloned().map(Fragment::StaticRow));
     let mut changes = partition.range_tombstones.changes(false).into_iter().peekable();
     let change = |(bound, deletion)| Fragment::RangeTombstoneChange { bound, deletion };
     for row in partition.rows() {
@@ -382,7 +382,7 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
     };
     let position = usize::from(column.position);
     let found_key = column.kind == ColumnKind::PartitionKey && within(&column.ty, &component(position));
-    if found_key || (column.kind == ColumnKind::Static && held.static_row.as_ref().is_some_and(of_row)) {
+    if found_key || (column.kind == ColumnKind::Static && held.static_row().is_some_and(of_row)) {
         let id = table.static_columns().first().expect("the tests have a static column").id;
         let cell = ColumnData::Simple(Cell::live(1, Bytes::new()));
         out.add_static(Row::from_columns(Clustering::empty(), vec![(id, cell)]));
@@ -405,7 +405,7 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
             out.add_row(place);
         }
     }
-    (out.static_row.is_some() || !out.rows().is_empty()).then_some(out)
+    (out.static_row().is_some() || !out.rows().is_empty()).then_some(out)
 }
 
 impl Memory {
@@ -555,7 +555,7 @@ impl Coordinator for Memory {
             }
         };
         for held in tables.get(&table.id).into_iter().flat_map(BTreeMap::values) {
-            for row in held.static_row.iter().chain(held.rows()) {
+            for row in held.all_rows() {
                 // Deleted rows and vectors of before are candidates, too.
                 let Some(ColumnData::Simple(cell)) = row.column(column) else { continue };
                 let stored: Vec<f32> =
@@ -654,11 +654,9 @@ impl Coordinator for Memory {
                     true
                 });
             };
-            if let Some(row) = &mut update.static_row {
-                add(row);
-            }
             let mut counted = PartitionUpdate::new(update.table.clone(), update.key.clone());
-            if let Some(row) = update.static_row.take() {
+            if let Some(mut row) = update.take_static_row() {
+                add(&mut row);
                 counted.add_static(row);
             }
             for mut row in update.into_rows() {

@@ -51,7 +51,7 @@ impl MemoryTexts {
         let mut bytes = self.bytes.get();
         let mut terms = self.terms.borrow_mut();
         let rows = update.rows().iter().map(|row| (row, false));
-        for (row, is_static) in update.static_row.iter().map(|row| (row, true)).chain(rows) {
+        for (row, is_static) in update.static_row().into_iter().map(|row| (row, true)).chain(rows) {
             let Some(fulltext) = self.definition.fulltext() else { continue };
             self.definition.values_of(table, &update.key, row, is_static, |value, _| {
                 let (texts, all) = self.counts.get();

@@ -41,7 +41,7 @@ impl MemoryVectors {
     pub(crate) fn add(&self, table: &Table, update: &PartitionUpdate) {
         let mut vectors = self.vectors.borrow_mut();
         let rows = update.rows().iter().map(|row| (row, false));
-        for (row, is_static) in update.static_row.iter().map(|row| (row, true)).chain(rows) {
+        for (row, is_static) in update.static_row().into_iter().map(|row| (row, true)).chain(rows) {
             let Some(vector) = self.definition.vector_of(table, &update.key, row, is_static) else {
                 continue;
             };

@@ -40,7 +40,7 @@ impl<'a> UpdateEncoding<'a> {
         let mut parts = 0;
         for (flag, present) in [
             (HAS_DELETION, !update.deletion.is_live()),
-            (HAS_STATIC, update.static_row.is_some()),
+            (HAS_STATIC, update.static_row().is_some()),
             (HAS_RANGES, !update.range_tombstones.is_empty()),
         ] {
             parts |= if present { flag } else { 0 };
@@ -49,7 +49,7 @@ impl<'a> UpdateEncoding<'a> {
         if parts & HAS_DELETION != 0 {
             encoder.deletion(update.deletion);
         }
-        if let Some(row) = &update.static_row {
+        if let Some(row) = update.static_row() {
             encoder.row(row);
         }
         if parts & HAS_RANGES != 0 {
@@ -88,7 +88,7 @@ fn base_timestamp(update: &PartitionUpdate) -> Timestamp {
     if !update.deletion.is_live() {
         return update.deletion.timestamp;
     }
-    let row = update.static_row.iter().chain(update.rows()).next();
+    let row = update.all_rows().next();
     let Some(row) = row else {
         return update.range_tombstones.iter().next().map_or(0, |range| range.deletion.timestamp);
     };
@@ -114,11 +114,11 @@ enum Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(update: &'a PartitionUpdate) -> Self {
-        if let (None, [row]) = (&update.static_row, update.rows()) {
+        if let (None, [row]) = (update.static_row(), update.rows()) {
             return Self::OneRow(row);
         }
         let mut ids = Vec::new();
-        for row in update.static_row.iter().chain(update.rows()) {
+        for row in update.all_rows() {
             for (id, _) in row.iter() {
                 if let Err(at) = ids.binary_search(&id) {
                     ids.insert(at, id);

@@ -95,7 +95,7 @@ impl EncodedUpdates {
         let is_same = |(left, right): (&PartitionUpdate, &PartitionUpdate)| {
             left.key == right.key
                 && left.deletion == right.deletion
-                && left.static_row == right.static_row
+                && left.static_row() == right.static_row()
                 && left.range_tombstones == right.range_tombstones
                 && left.rows() == right.rows()
         };

@@ -141,7 +141,7 @@ fn columns_of_the_other_kind_are_left_out() {
     let body = Bytes::from(encoded(&update));
     let found =
         decode(Version::V1, &body, Some(&Layouts::default()), |_| Some(table.clone())).unwrap().unwrap();
-    let fixed = found.update.static_row.as_ref().unwrap();
+    let fixed = found.update.static_row().unwrap();
     assert!(fixed.column(v).is_none() && fixed.column(s).is_some());
     let row = &found.update.rows()[0];
     assert!(row.column(s).is_none() && row.column(v).is_some() && !found.is_whole);

@@ -59,7 +59,7 @@ fn update() {
             encode_update(&read, &mut again);
             let second =
                 decode_update(Version::V1, &Bytes::from(again), |_| Some(small_table())).unwrap().unwrap();
-            assert_eq!((second.rows(), &second.static_row), (read.rows(), &read.static_row));
+            assert_eq!((second.rows(), second.static_row()), (read.rows(), read.static_row()));
         }
     });
 }

@@ -28,7 +28,7 @@ fn fragments(update: &PartitionUpdate, reversed: bool) -> FragmentBuffer {
     middle.sort_by(|a, b| if reversed { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) });
     let mut out = FragmentBuffer::new();
     out.push_back(Fragment::PartitionStart { key: update.key.clone(), deletion: update.deletion });
-    out.extend(update.static_row.clone().map(Fragment::StaticRow));
+    out.extend(update.static_row().cloned().map(Fragment::StaticRow));
     out.extend(middle.into_iter().map(|(_, fragment)| fragment));
     out.push_back(Fragment::PartitionEnd);
     out
@@ -53,7 +53,7 @@ fn expected(table: &Arc<Table>, updates: &[PartitionUpdate]) -> Vec<Seen> {
         };
         let mut ranges = update.range_tombstones.clone();
         ranges.retain(|range| range.deletion.supersedes(&deletion));
-        let static_row = update.static_row.clone().and_then(|row| hide(row, DeletionTime::LIVE));
+        let static_row = update.static_row().cloned().and_then(|row| hide(row, DeletionTime::LIVE));
         let rows = update.rows().iter();
         let rows = rows.filter_map(|row| hide(row.clone(), ranges.covering(&row.clustering))).collect();
         (deletion, static_row, rows, ranges)
