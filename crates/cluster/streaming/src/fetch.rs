@@ -267,7 +267,10 @@ impl Inner {
             incoming.push(self.arrived(question, one, &dir).await?);
         }
         let wanted = wanted(self.engine.own_sharder(question.table), question);
-        let adopted = self.engine.adopt(&awaited, &incoming, &wanted).await;
+        let engine = self.engine.clone();
+        // To its end, also when nobody waits for it any more: on disk the files might be a part of the table, and in memory not.
+        let adopting = async move { engine.adopt(&awaited, &incoming, &wanted).await };
+        let adopted = self.rt.uncancelled(rt::Group::Streaming, adopting).await;
         let adopted = match adopted.map_err(FetchError::from) {
             Ok(adopted) => adopted,
             Err(error) => {

@@ -180,6 +180,11 @@ impl Signature {
             );
         }
         let headers: Vec<String> = headers.split(';').map(str::to_owned).collect();
+        // The header of a name that came many times would be written as often before anything is verified.
+        let mut seen = std::collections::BTreeSet::new();
+        if !headers.iter().all(|name| seen.insert(name.as_str())) {
+            return error(ErrorKind::InvalidSignature, "SignedHeaders has a name twice.");
+        }
         if !headers.iter().any(|name| name == "host") {
             return error(
                 ErrorKind::InvalidSignature,
@@ -336,6 +341,10 @@ mod tests {
             ("AWS4-HMAC-SHA256 Credential=a, SignedHeaders=host, Signature=zz", ErrorKind::InvalidSignature),
             (
                 "AWS4-HMAC-SHA256 Credential=a/20150830/r/s/aws4_request, SignedHeaders=x, Signature=00",
+                ErrorKind::InvalidSignature,
+            ),
+            (
+                "AWS4-HMAC-SHA256 Credential=a/20150830/r/s/aws4_request, SignedHeaders=host;x-a;x-a, Signature=00",
                 ErrorKind::InvalidSignature,
             ),
             (

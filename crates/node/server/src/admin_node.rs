@@ -231,8 +231,11 @@ impl Node for View {
     }
 
     fn change_topology(&self, request: TopologyRequest) -> LocalBoxFuture<Result<(), String>> {
-        let changes = self.changes.clone();
-        Box::pin(async move { changes.ask(request).await })
+        let (changes, rt) = (self.changes.clone(), self.rt.clone());
+        // It continues when the client is gone.
+        Box::pin(async move {
+            rt.uncancelled(Group::Maintenance, async move { changes.ask(request).await }).await
+        })
     }
 
     fn rebuilds_from(&self) -> Option<String> {

@@ -110,10 +110,12 @@ fn share_prepared(rt: &Rt, executor: &ShardFrontend, endpoint: StatementsEndpoin
     let port = endpoint.attach(rt);
     let this = Rc::downgrade(executor);
     port.serve(move |_, statement| {
-        if let Some(executor) = this.upgrade() {
-            executor.remember(statement.keyspace.as_deref(), &statement.text);
+        let executor = this.upgrade();
+        async move {
+            if let Some(executor) = executor {
+                executor.remember(statement.keyspace.as_deref(), &statement.text).await;
+            }
         }
-        std::future::ready(())
     });
     let (own, shard_count) = (rt.shard(), rt.shard_count());
     if shard_count == 1 {

@@ -46,6 +46,10 @@ const NO_ATTRIBUTE: &str = "The provided expression refers to an attribute that 
 const WRONG_TYPE: &str = "An operand in the update expression has an incorrect data type";
 const WRONG_PATH: &str = "The document path provided in the update expression is invalid for update";
 
+/// An item has at most this many bytes, with the names of its attributes (400 KB).
+pub const ITEM_BYTES_MAX: usize = 400 * 1024;
+const TOO_LARGE: &str = "Item size to update has exceeded the maximum allowed size";
+
 fn fail(text: &str) -> Error {
     Error::Validation(text.to_owned())
 }
@@ -90,11 +94,17 @@ impl Update {
     pub fn apply(&self, old: &Item) -> Result<Item> {
         let mut item = old.clone();
         let mut values = Vec::with_capacity(self.set.len());
+        // A value of the request may be set many times over: not more is made than an item may hold.
+        let mut size = 0;
+        let mut count = |value: Value| {
+            size += value.size();
+            if size > ITEM_BYTES_MAX { Err(fail(TOO_LARGE)) } else { Ok(value) }
+        };
         for (path, value) in &self.set {
-            values.push((path, value.evaluate(old)?));
+            values.push((path, count(value.evaluate(old)?)?));
         }
         for one in &self.add {
-            values.push((&one.path, add(one.path.find(old), &one.value)?));
+            values.push((&one.path, count(add(one.path.find(old), &one.value)?)?));
         }
         let mut removed: Vec<&Path> = self.remove.iter().collect();
         for one in &self.delete {
@@ -127,6 +137,7 @@ impl Update {
 impl SetValue {
     fn evaluate(&self, item: &Item) -> Result<Value> {
         match self {
+            Self::Value(value) if value.size() > ITEM_BYTES_MAX => Err(fail(TOO_LARGE)),
             Self::Value(value) => Ok((**value).clone()),
             Self::Path(path) => path.find(item).cloned().ok_or_else(|| fail(NO_ATTRIBUTE)),
             Self::Sum(left, is_plus, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
@@ -142,7 +153,9 @@ impl SetValue {
             Self::ListAppend(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
                 (Value::L(mut left), Value::L(right)) => {
                     left.extend(right);
-                    Ok(Value::L(left))
+                    let list = Value::L(left);
+                    // Appended to itself over and over, a list would double each time.
+                    if list.size() > ITEM_BYTES_MAX { Err(fail(TOO_LARGE)) } else { Ok(list) }
                 }
                 _ => Err(fail(WRONG_TYPE)),
             },
@@ -227,4 +240,32 @@ fn remove(item: &mut Item, path: &Path) -> Result<()> {
         Some(_) => return Err(fail(WRONG_PATH)),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> Path {
+        Path::top(name)
+    }
+
+    #[test]
+    fn a_value_is_not_copied_beyond_the_size_of_an_item() {
+        let value = |bytes: usize| SetValue::Value(Rc::new(Value::S("x".repeat(bytes))));
+        let update = |set: Vec<SetValue>| {
+            let set =
+                set.into_iter().enumerate().map(|(at, value)| (path(&format!("a{at}")), value)).collect();
+            Update { set, ..Update::default() }.apply(&Item::new())
+        };
+        assert!(update(vec![value(100_000), value(100_000), value(100_000)]).is_ok());
+        for set in [vec![value(100_000); 300], vec![value(ITEM_BYTES_MAX + 1)]] {
+            assert_eq!(update(set), Err(fail(TOO_LARGE)));
+        }
+        // A list that is appended to itself doubles at each level.
+        let one = SetValue::Value(Rc::new(Value::L(vec![Value::S("x".repeat(1_000))])));
+        let doubled = |one: SetValue| SetValue::ListAppend(Box::new(one.clone()), Box::new(one));
+        assert!(update(vec![doubled(doubled(one.clone()))]).is_ok());
+        assert_eq!(update(vec![(0..12).fold(one, |one, _| doubled(one))]), Err(fail(TOO_LARGE)));
+    }
 }

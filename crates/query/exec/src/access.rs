@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use auth::{AccessCache, Permission, Resource};
 use cql::ast::{
-    CommentOn, CommentSubject, CreateAggregate, DataType, QualifiedName, SecurityLabel, Statement,
+    AlterView, CommentOn, CommentSubject, CreateAggregate, DataType, DropView, QualifiedName, SecurityLabel,
+    Statement,
 };
 use schema::{Schema, ServiceLevel, Table};
 use types::CqlType;
@@ -319,8 +320,8 @@ fn needed(
             Some((table, _)) => (Alter, Resource::table(table)),
             None => return Ok(None),
         },
-        Statement::DropView(ast) => {
-            let view = home(&ast.name)?.and_then(|home| home.tables.get(&ast.name.name));
+        Statement::DropView(DropView { name, .. }) | Statement::AlterView(AlterView { name, .. }) => {
+            let view = home(name)?.and_then(|home| home.tables.get(&name.name));
             let base = view.and_then(|view| view.derivation.as_ref()).map(|derivation| derivation.base());
             match base.and_then(|base| lookup.schema.table_by_id(base)) {
                 Some(base) => (Alter, Resource::table(base)),
@@ -363,6 +364,7 @@ fn names_missing(statement: &Statement) -> bool {
         statement,
         Statement::DropIndex(_)
             | Statement::DropView(_)
+            | Statement::AlterView(_)
             | Statement::DropFunction(_)
             | Statement::DropAggregate(_)
     )

@@ -31,6 +31,45 @@ pub fn text(ty: &DataType) -> String {
     }
 }
 
+/// A budget of types inside of types: a user type is copied wherever it is used, so a type of types multiplies.
+pub struct TypeBudget {
+    left: usize,
+    most: usize,
+}
+
+impl TypeBudget {
+    /// That of the fields of one user type.
+    pub const fn of_type() -> Self {
+        Self { left: 65_536, most: 65_536 }
+    }
+
+    /// That of the columns of one table.
+    pub const fn of_table() -> Self {
+        Self { left: 1_000_000, most: 1_000_000 }
+    }
+
+    /// Takes a type with all types inside of it.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when the budget is spent: `name` is that of the whole.
+    pub fn take(&mut self, ty: &CqlType, name: &str) -> Result<()> {
+        let spent = ty.any(&mut |_| match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                false
+            }
+            None => true,
+        });
+        if spent {
+            return invalid!(
+                "'{name}' would have more than {} types inside of each other, with the fields of user types wherever they are used",
+                self.most
+            );
+        }
+        Ok(())
+    }
+}
+
 /// The largest number of elements of a vector.
 const DIMENSION_MAX: i32 = i32::MAX;
 

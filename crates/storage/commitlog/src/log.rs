@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) pending_bytes: usize,
     /// Chunks that were pending are being written: entries appended now come behind them.
     pub(crate) is_writing: bool,
+    /// The last of the chunks that are being written.
+    pub(crate) last_writing: Option<Rc<ChunkStatus>>,
     /// A spare was asked for while this segment was written; once is enough, also when the disk is full.
     pub(crate) spare_asked: bool,
     pub(crate) room_waiters: Vec<Waker>,
@@ -383,7 +385,11 @@ impl CommitLog {
     /// [`AppendError::Disk`] when a pending entry cannot be written or a segment synced; [`AppendError::Closed`] when
     /// the writer ended before.
     pub async fn sync(&self) -> Result<(), AppendError> {
-        let last = self.0.state.borrow().pending.back().map(|chunk| chunk.status.clone());
+        let last = {
+            let state = self.0.state.borrow();
+            // Chunks are written in their order: behind the last one, all are.
+            state.pending.back().map(|chunk| chunk.status.clone()).or_else(|| state.last_writing.clone())
+        };
         if let Some(status) = last {
             Ticket { status: Some(status), number: 0 }.await?;
         }

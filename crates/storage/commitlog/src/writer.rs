@@ -56,6 +56,7 @@ impl Writer {
             state.pending_bytes = 0;
             state.wake_room_waiters();
             state.is_writing = true;
+            state.last_writing = state.pending.back().map(|chunk| chunk.status.clone());
             state.pending.drain(..).collect()
         };
         let syncs = !matches!(self.inner.config.sync, SyncMode::Periodic { .. });
@@ -77,6 +78,7 @@ impl Writer {
             self.last_sync = self.inner.rt.now();
             written.iter().for_each(|status| status.settle(outcome.clone()));
         }
+        self.inner.state.borrow_mut().last_writing = None;
     }
 
     async fn write(&mut self, chunk: Pending) -> Result<(), DiskError> {

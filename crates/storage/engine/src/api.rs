@@ -331,7 +331,7 @@ impl Engine {
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
     ///
     /// # Errors
-    /// [`MaintenanceError::SnapshotExists`]; [`MaintenanceError::Disk`] when a file cannot be linked; those of
+    /// [`MaintenanceError::SnapshotName`]; [`MaintenanceError::SnapshotExists`]; [`MaintenanceError::Disk`] when a file cannot be linked; those of
     /// [`Engine::flush`].
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
@@ -360,7 +360,7 @@ impl Engine {
     /// Removes a table's snapshot of this name, or all of them.
     ///
     /// # Errors
-    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] when a file cannot be removed. A snapshot that
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::SnapshotName`]; [`MaintenanceError::Disk`] when a file cannot be removed. A snapshot that
     /// does not exist is no error.
     pub async fn clear_snapshot(&self, table: TableId, name: Option<&str>) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;

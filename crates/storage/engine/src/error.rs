@@ -137,6 +137,8 @@ pub enum MaintenanceError {
     Source(SourceError),
     /// A snapshot of that name exists.
     SnapshotExists(String),
+    /// No snapshot can have this name.
+    SnapshotName(String),
     /// The table has no index of that name.
     UnknownIndex(String),
     /// The table was truncated after the files were asked for that are to be taken over.
@@ -160,6 +162,9 @@ impl fmt::Display for MaintenanceError {
             Self::Disk(error) => error.fmt(f),
             Self::Source(error) => error.fmt(f),
             Self::SnapshotExists(name) => write!(f, "Snapshot {name} already exists."),
+            Self::SnapshotName(name) => {
+                write!(f, "no snapshot can have the name {name:?}: it is that of a directory")
+            }
             Self::UnknownIndex(name) => write!(f, "there is no index {name} on this table"),
             Self::Truncated => f.write_str("the table was truncated meanwhile"),
             Self::NotWanted(what) => write!(f, "{what} does not belong to this shard"),

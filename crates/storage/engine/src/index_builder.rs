@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use index::{Definition, IndexFile};
+use sstable::SstableError;
 
 use crate::engine::Inner;
 use crate::indexes::{build_index, index_failed, path};
@@ -72,6 +73,10 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
                 );
             }
             if let Err(error) = build_index(inner, store, live, definition).await {
+                if matches!(error, SstableError::Corrupt(_)) {
+                    // It is left out from now on, and repaired like one that a read found damaged.
+                    store.met_damage(live, &error);
+                }
                 index_failed(store, definition, &error);
                 has_failed = true;
             }

@@ -185,6 +185,7 @@ pub(crate) async fn build_index(
     let identity = identity(inner, live).await?;
     let of = (store.table(), definition.clone());
     let mut builder = IndexBuilder::create(disk, path.clone(), identity, of).await?;
+    inner.compactions.throttle.take(&inner.rt, live.sstable.data_len()).await;
     let mut source = live.sstable.scan(&PartitionRange::all());
     let (mut fragments, mut rows) = (FragmentBuffer::new(), 0_u64);
     while source.fill_next(&mut fragments).await? {

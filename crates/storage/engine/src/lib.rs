@@ -87,6 +87,7 @@ pub use index::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
     Place, Predicate, Similarity, TextStatistics,
 };
+pub use links::is_snapshot_name;
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
 pub use mutation::Granularity;
 pub use prepare::prepare;

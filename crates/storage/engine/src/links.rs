@@ -18,6 +18,19 @@ pub(crate) fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
     format!("{why}-{at_micros}-{table}")
 }
 
+/// Whether a snapshot can have this name, which is one of a directory: no path, and nothing that names another directory.
+///
+/// # Errors
+/// [`MaintenanceError::SnapshotName`].
+pub(crate) fn check_snapshot_name(name: &str) -> Result<(), MaintenanceError> {
+    if is_snapshot_name(name) { Ok(()) } else { Err(MaintenanceError::SnapshotName(name.to_owned())) }
+}
+
+/// Whether a snapshot can have this name: one to 255 bytes, none of `/` and zero, and no dot at its begin.
+pub fn is_snapshot_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.contains(['/', '\0']) && !name.starts_with('.')
+}
+
 /// Whether a table has a snapshot made before it is dropped or truncated.
 pub(crate) fn wants_snapshot(inner: &Inner, store: &Store) -> bool {
     inner.settings.get().auto_snapshot && store.of_table(|table| table.options.allow_auto_snapshot)
@@ -44,6 +57,7 @@ pub(crate) async fn auto_snapshot(
 
 /// Hard-links the SSTables of a table into a snapshot.
 pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
+    check_snapshot_name(name)?;
     let dir = store.dir.join("snapshots").join(name);
     let set = store.set();
     let all = set.iter().map(|live| live.sstable.descriptor());
@@ -98,6 +112,8 @@ pub(crate) async fn clear_snapshot(
     store: &Store,
     name: Option<&str>,
 ) -> Result<(), MaintenanceError> {
+    // The directory is removed with everything below it.
+    name.map_or(Ok(()), check_snapshot_name)?;
     let snapshots = store.dir.join("snapshots");
     let dir = name.map_or(snapshots.clone(), |name| snapshots.join(name));
     let disk = inner.rt.disk();

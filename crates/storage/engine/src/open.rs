@@ -70,6 +70,10 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     for skipped in &recovery.skipped {
         tracing::error!("commitlog_ignore_errors: {skipped}");
     }
+    if is_damaged {
+        // Increments that others have may be lost here: the next ones must not be counted on from an earlier state under the same id.
+        inner.counters.ids.forget(&inner.rt).await?;
+    }
     replay(&inner, recovery).await?;
     inner.replaying.set(false);
     if is_damaged {

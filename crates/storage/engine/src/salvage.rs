@@ -12,6 +12,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mutation::purge::PurgeRule;
 use mutation::{
     ColumnSelection, DecoratedKey, Fragment, FragmentBuffer, PartitionRange, RingPosition, Slices,
 };
@@ -92,7 +93,9 @@ pub(crate) async fn salvage_all(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<
 
 /// Whether the lost part of an SSTable may have held a deletion that other replicas have purged, and that hides older rows here.
 fn may_revive(inner: &Inner, store: &Store, live: &LiveSstable) -> bool {
-    let (salvaged, rule) = (live.salvaged.borrow(), store.purge_rule(inner.now_seconds()));
+    // That of the table: the rule of this node itself, which purges nothing while files are awaited, says nothing about the others.
+    let rule = PurgeRule::for_table(&store.table(), inner.now_seconds(), &store.repaired.borrow());
+    let salvaged = live.salvaged.borrow();
     let purged = |(after, upto)| live.sstable.min_local_deletion() < rule.gc_before_of(after, upto);
     let lost = salvaged.iter().flat_map(|salvaged| &salvaged.lost);
     lost.into_iter().any(|lost| lost.may_hide && purged(lost.span))

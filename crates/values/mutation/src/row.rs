@@ -311,6 +311,22 @@ impl Row {
         }
     }
 
+    /// Merges elements, in any order, into a column of several cells. Of two elements with one path, the later one in the list is merged into
+    /// the other. Unlike one [`Row::merge_column`] for each, this does not move all elements for each of them.
+    pub fn merge_elements(&mut self, id: ColumnId, mut elements: Vec<ComplexCell>, ty: &CqlType) {
+        elements.sort_by(|a, b| compare_paths(ty, &a.path, &b.path));
+        let mut cells: Vec<ComplexCell> = Vec::with_capacity(elements.len());
+        for element in elements {
+            match cells.last_mut() {
+                Some(last) if compare_paths(ty, &last.path, &element.path).is_eq() => {
+                    last.cell.merge(element.cell, false);
+                }
+                _ => cells.push(element),
+            }
+        }
+        self.merge_column(id, ColumnData::Complex(Complex { cells, ..Complex::empty() }), ty);
+    }
+
     /// Keeps the columns for which `keep` is true, letting it change them.
     pub fn retain(&mut self, mut keep: impl FnMut(ColumnId, &mut ColumnData) -> bool) {
         self.columns.apart().retain_mut(|(id, data)| keep(*id, data));

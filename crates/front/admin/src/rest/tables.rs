@@ -159,11 +159,16 @@ fn named_keyspaces(node: &Rc<dyn Node>, call: &Call) -> Vec<String> {
     }
 }
 
+fn check_tag(name: &str) -> Result<(), Answer> {
+    if engine::is_snapshot_name(name) {
+        return Ok(());
+    }
+    Err(Answer::error(400, "a snapshot needs a tag that can be a directory's name"))
+}
+
 pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
     let name = call.parameter("tag").unwrap_or_default();
-    if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        return Err(Answer::error(400, "a snapshot needs a tag that can be a directory's name"));
-    }
+    check_tag(name)?;
     for keyspace in named_keyspaces(node, call) {
         operate(node, call, &keyspace, TableOperation::Snapshot { name: name.to_owned(), is_sound: false })
             .await?;
@@ -173,6 +178,9 @@ pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer,
 
 pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
     let name = call.parameter("tag").filter(|name| !name.is_empty()).map(str::to_owned);
+    if let Some(name) = &name {
+        check_tag(name)?;
+    }
     for keyspace in named_keyspaces(node, call) {
         operate(node, call, &keyspace, TableOperation::ClearSnapshot { name: name.clone() }).await?;
     }

@@ -1,7 +1,7 @@
 //! BatchGetItem.
 
 use exec::backend::Coordinator;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use items::{Item, Projection, Substitutions, item_size, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
@@ -35,6 +35,7 @@ impl<C: Coordinator> Dynamo<C> {
         self.metrics.count(|figures| *figures.batch_items.entry("BatchGetItem").or_default() += keys as u64);
         let (mut responses, mut left, mut consumed) = (Map::new(), Map::new(), Vec::new());
         let mut bytes = 0;
+        let (mut has_read, mut failed) = (false, None);
         for part in &parts {
             let (mut found, mut units) = (Vec::new(), 0.0);
             let mut keys = part.keys.chunks(KEYS_AT_ONCE);
@@ -46,7 +47,17 @@ impl<C: Coordinator> Dynamo<C> {
                 }
                 let store = self.store();
                 let reads = chunk.iter().map(|(_, key)| store.get(&part.table, key, part.consistent));
-                for item in try_join_all(reads).await? {
+                for ((key, _), item) in chunk.iter().zip(join_all(reads).await) {
+                    let item = match item {
+                        Ok(item) => item,
+                        // The others are answered; this key the client asks for again.
+                        Err(error) => {
+                            failed = Some(error);
+                            unread.push(json::item(key));
+                            continue;
+                        }
+                    };
+                    has_read = true;
                     let size = item.as_ref().map_or(0, item_size);
                     bytes += size;
                     units += read_units(size, part.consistent);
@@ -68,6 +79,9 @@ impl<C: Coordinator> Dynamo<C> {
             }
             self.metrics.read(units);
             consumed.push(capacity(name, asked, units));
+        }
+        if let (Some(error), false) = (failed, has_read) {
+            return Err(error);
         }
         let mut answer = to_json!({ "Responses": responses, "UnprocessedKeys": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {

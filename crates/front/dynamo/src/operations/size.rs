@@ -1,11 +1,8 @@
 //! The size of an item: its limit, and the units that AWS counts for it.
 
-use items::{Item, item_size};
+use items::{ITEM_BYTES_MAX, Item, item_size};
 
 use crate::error::{Result, invalid};
-
-/// The most bytes of an item.
-const ITEM_BYTES_MAX: usize = 400 << 10;
 
 /// Units of a write of an item of this size.
 pub(super) fn write_units(bytes: usize) -> f64 {

@@ -544,6 +544,11 @@ fn snapshots_come_and_go() {
         kept = asked.json(&["listsnapshots"])["snapshots"][0]["true_size"].as_u64();
     }
     assert!(asked.try_say(&["clearsnapshot"]).unwrap_err().contains("Specify snapshot name or --all"));
+    // The directory of a snapshot is removed with all that is in it: a name that leads elsewhere is none.
+    for name in ["..", ".", "../..", dir.path().to_str().unwrap()] {
+        let refusal = asked.try_say(&["clearsnapshot", "-t", name]).unwrap_err();
+        assert!(refusal.contains("a tag that can be a directory's name"), "{name}: {refusal}");
+    }
     asked.say(&["clearsnapshot", "-t", "one"]);
     assert_eq!(asked.say(&["listsnapshots"]), "Snapshot Details: \nThere are no snapshots\n");
 }

@@ -23,7 +23,7 @@ use crate::expr::calls::Caller;
 use crate::expr::row::{RowView, key_components};
 use crate::functions::CallContext;
 use crate::modification::condition::{BoundCondition, Conditions};
-use crate::modification::{ModificationKind, ModificationPlan};
+use crate::modification::{ModificationKind, ModificationPlan, row_of};
 use crate::request::{Request, TimeoutKind};
 use crate::sink::Sink;
 
@@ -203,11 +203,16 @@ impl<'a> CasRequest<'a> {
         }
         let existing = partition.map(|found| (found.static_row.as_ref(), found.rows.as_slice()));
         let mut update = PartitionUpdate::new(self.table.clone(), self.key.clone());
+        let mut rows = Vec::with_capacity(self.statements.len());
         for Statement { plan, binds } in &self.statements {
             let env = Env::new(binds, self.call);
-            let one = plan.conditional_update(self.key.clone(), self.request, &env, ballot, existing)?;
+            let mut one = plan.conditional_update(self.key.clone(), self.request, &env, ballot, existing)?;
+            // Rows are put in order at the end: one by one, each could move all others.
+            rows.extend(one.take_rows());
             update.merge(one);
         }
+        rows.sort_by(|a, b| a.clustering.cmp(&b.clustering));
+        rows.into_iter().for_each(|row| update.add_row(row));
         // A deletion would hide cells written at the same time.
         update.stamp_deletions(ballot - 1);
         Ok(Some(update))
@@ -225,7 +230,7 @@ impl<'a> CasRequest<'a> {
         }
         for (clustering, condition) in &self.rows {
             let rows = partition.map(|found| found.rows.as_slice()).unwrap_or_default();
-            let row = rows.iter().find(|row| row.clustering == *clustering);
+            let row = row_of(rows, clustering);
             if !condition.holds(row.is_some(), &RowView::new(&key, statics, row, now))? {
                 return Ok(false);
             }

@@ -16,6 +16,7 @@ use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints,
 use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
+use crate::type_name::TypeBudget;
 
 fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Table(name.to_owned()))
@@ -189,6 +190,7 @@ fn typed_columns<'a>(
 ) -> Result<Vec<(&'a ColumnDefinition, CqlType)>> {
     let mut columns = Vec::with_capacity(ast.columns.len());
     let mut names = HashSet::default();
+    let mut budget = TypeBudget::of_table();
     for column in &ast.columns {
         if column.mask.is_some() {
             check_masking(context)?;
@@ -199,6 +201,7 @@ fn typed_columns<'a>(
         }
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
         check_nesting(&ty)?;
+        budget.take(&ty, written)?;
         columns.push((column, ty));
     }
     Ok(columns)
@@ -532,6 +535,8 @@ fn add(
     let written = columns.iter().flat_map(|column| &column.constraints);
     constraints::check_regexps(table.columns().iter(), written)?;
     let mut names: HashSet<String> = table.columns().iter().map(|column| column.name.clone()).collect();
+    let mut budget = TypeBudget::of_table();
+    table.columns().iter().try_for_each(|column| budget.take(&column.ty, &table.name))?;
     for column in columns {
         if column.mask.is_some() {
             check_masking(context)?;
@@ -540,6 +545,7 @@ fn add(
         check_column_name(name)?;
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         check_nesting(&ty)?;
+        budget.take(&ty, &table.name)?;
         if !names.insert(name.clone()) {
             if if_not_exists {
                 continue;

@@ -12,6 +12,7 @@ use types::CqlType;
 use super::{DdlContext, Outcome, check_not_system, descriptions};
 use crate::error::{Result, invalid};
 use crate::lookup::keyspace_of;
+use crate::type_name::TypeBudget;
 
 fn type_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Type(name.to_owned()))
@@ -59,9 +60,11 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
         }
         fields.push((field.name.clone(), CqlType::Blob));
     }
+    let mut budget = TypeBudget::of_type();
     for ((_, ty), (_, written)) in fields.iter_mut().zip(&ast.fields) {
         *ty = crate::type_name::resolve(written, context.lookup.schema, keyspace)?;
         check_field(ty)?;
+        budget.take(ty, name)?;
     }
     let mut outcome = type_outcome(ChangeType::Created, keyspace, name);
     let ty = UserType { keyspace: keyspace.to_owned(), name: name.clone(), fields };
@@ -133,6 +136,8 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
 
 /// The edits that put a changed type in place, in itself and in all types, tables, functions and aggregates that use it.
 fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
+    let mut budget = TypeBudget::of_type();
+    changed.fields.iter().try_for_each(|(_, field)| budget.take(field, &changed.name))?;
     let changed = Arc::new(changed);
     let mut edits = vec![SchemaEdit::PutType(UserType::clone(&changed))];
     let mut all = vec![changed.clone()];
@@ -150,8 +155,7 @@ fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
             if !uses {
                 continue;
             }
-            let fields = ty.fields.iter().map(|(name, field)| (name.clone(), updated(field, &all))).collect();
-            let rebuilt = UserType { keyspace: ty.keyspace.clone(), name: ty.name.clone(), fields };
+            let rebuilt = updated_type(ty, &all)?;
             edits.push(SchemaEdit::PutType(rebuilt.clone()));
             all.push(Arc::new(rebuilt));
             grown = true;
@@ -163,8 +167,10 @@ fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
         });
         if uses {
             let mut builder = table.to_builder();
+            let mut budget = TypeBudget::of_table();
             for column in builder.columns_mut() {
                 column.ty = updated(&column.ty, &all);
+                budget.take(&column.ty, &table.name)?;
                 let mask = column.mask.take();
                 column.mask = mask.map(|mask| mask.with_updated_types(|ty| updated(ty, &all)).into());
             }
@@ -192,6 +198,17 @@ fn rebuild(home: &Keyspace, changed: UserType) -> Result<Vec<SchemaEdit>> {
         }
     }
     Ok(edits)
+}
+
+fn updated_type(ty: &UserType, changed: &[Arc<UserType>]) -> Result<UserType> {
+    let mut budget = TypeBudget::of_type();
+    let mut fields = Vec::with_capacity(ty.fields.len());
+    for (name, field) in &ty.fields {
+        let field = updated(field, changed);
+        budget.take(&field, &ty.name)?;
+        fields.push((name.clone(), field));
+    }
+    Ok(UserType { keyspace: ty.keyspace.clone(), name: ty.name.clone(), fields })
 }
 
 fn updated(ty: &CqlType, changed: &[Arc<UserType>]) -> CqlType {

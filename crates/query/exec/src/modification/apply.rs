@@ -1,5 +1,6 @@
 //! Operations turned into cells.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,11 +94,21 @@ pub fn row(
         }
         let mut row = Row::from_columns(clustering, columns);
         row.merge_column(column.id, data, &column.ty);
+        // Elements are put in order at the end: one by one, each could move all others.
+        let mut elements: BTreeMap<ColumnId, (&CqlType, Vec<ComplexCell>)> = BTreeMap::new();
         for operation in operations {
-            let pending = row.column(operation.column.id);
-            if let Some(data) = self::data(operation, stamp, env, (existing, pending))? {
-                row.merge_column(operation.column.id, data, &operation.column.ty);
+            let column = &operation.column;
+            let pending = row.column(column.id);
+            match self::data(operation, stamp, env, (existing, pending))? {
+                None => {}
+                Some(ColumnData::Complex(complex)) if complex.deletion.is_live() => {
+                    elements.entry(column.id).or_insert((&column.ty, Vec::new())).1.extend(complex.cells);
+                }
+                Some(data) => row.merge_column(column.id, data, &column.ty),
             }
+        }
+        for (id, (ty, elements)) in elements {
+            row.merge_elements(id, elements, ty);
         }
         return Ok(row);
     }

@@ -7,11 +7,11 @@ use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row, Timestamp};
 use rt::preempt::Pace;
 use types::CqlType;
 
-use super::ModificationPlan;
+use super::{ModificationPlan, given_timestamp};
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::calls::UserCall;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
-use crate::expr::{Env, Expr, Value};
+use crate::expr::{Env, Expr};
 use crate::lookup::Lookup;
 use crate::request::{ExecLimits, timeout_of};
 
@@ -126,17 +126,9 @@ impl BatchPlan {
     /// The timestamp of the whole, or the default.
     ///
     /// # Errors
-    /// [`ExecError::Invalid`] when the bound timestamp is null or no 64-bit integer.
+    /// [`ExecError::Invalid`] when the bound timestamp is null, no 64-bit integer, or the least one, which stands for none.
     pub fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
-        let Some(expr) = &self.timestamp else { return Ok(default) };
-        match expr.eval(env)? {
-            Value::Unset => Ok(default),
-            Value::Null => invalid!("Invalid null value of timestamp"),
-            Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes) {
-                Ok(bytes) => Ok(i64::from_be_bytes(bytes)),
-                Err(_) => invalid!("Invalid timestamp value"),
-            },
-        }
+        given_timestamp(self.timestamp.as_ref(), env, default)
     }
 }
 

@@ -7,6 +7,8 @@ pub mod condition;
 mod json;
 pub mod operation;
 
+use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use mutation::{
 use replica::{Partitions, ReadCommand};
 use schema::{Column, ColumnId, ColumnKind, Constraint, Table};
 use smallvec::SmallVec;
-use stdx::HashMap;
+use stdx::{HashMap, HashSet};
 use types::CqlType;
 
 use crate::backend::Coordinator;
@@ -190,9 +192,10 @@ impl ModificationPlan {
                     return invalid!("Unmatched column names/values");
                 }
                 let mut named: Vec<(&Column, &Term)> = Vec::with_capacity(columns.len());
+                let mut ids = HashSet::default();
                 for (name, term) in columns.iter().zip(values) {
                     let column = resolver.column(&name.name)?;
-                    if named.iter().any(|(c, _)| c.id == column.id) {
+                    if !ids.insert(column.id) {
                         return invalid!("The column names contains duplicates");
                     }
                     named.push((column, term));
@@ -285,19 +288,20 @@ impl ModificationPlan {
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
         plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
         plan.using(&ast.using, &mut resolver)?;
-        for (at, assignment) in ast.assignments.iter().enumerate() {
+        let mut assigned: HashMap<ColumnId, Assigned<'_>> = HashMap::default();
+        for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
-            let sets = |operation: &cql::ast::Operation| matches!(operation, cql::ast::Operation::Set(_));
-            let adds = |operation: &cql::ast::Operation| matches!(operation, cql::ast::Operation::Add(_));
-            let adds_up = !plan.conditions.is_empty() && adds(&assignment.operation);
-            let twice = ast.assignments[..at].iter().any(|before| {
-                before.column.name == column.name
-                    && (sets(&before.operation)
-                        || sets(&assignment.operation)
-                        || same_field(&before.operation, &assignment.operation)
-                        || !(column.is_complex() || adds_up && adds(&before.operation)))
-            });
-            if twice {
+            let adds_up = !plan.conditions.is_empty();
+            let is_first = match assigned.entry(column.id) {
+                Entry::Vacant(place) => {
+                    place.insert(Assigned::of(&assignment.operation));
+                    true
+                }
+                Entry::Occupied(before) => {
+                    before.into_mut().goes_with(&assignment.operation, column.is_complex(), adds_up)
+                }
+            };
+            if !is_first {
                 return Err(ExecError::Syntax(format!(
                     "Multiple incompatible setting of column {}",
                     column.name
@@ -492,18 +496,7 @@ impl ModificationPlan {
 
     /// The timestamp that USING gives, or the default.
     pub(crate) fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
-        let Some(expr) = &self.timestamp else { return Ok(default) };
-        match expr.eval(env)? {
-            Value::Unset => Ok(default),
-            Value::Null => invalid!("Invalid null value of timestamp"),
-            Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
-                Ok(i64::MIN) => {
-                    invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
-                }
-                Ok(timestamp) => Ok(timestamp),
-                Err(_) => invalid!("Invalid timestamp value"),
-            },
-        }
+        given_timestamp(self.timestamp.as_ref(), env, default)
     }
 
     /// The seconds to live that the statement or its table gives, when its cells would expire at a time that can be stored.
@@ -652,7 +645,7 @@ impl ModificationPlan {
             }
         }
         for clustering in clusterings {
-            let before = existing.and_then(|p| p.1.iter().find(|row| row.clustering == *clustering));
+            let before = existing.and_then(|p| row_of(p.1, clustering));
             let row = self.row(clustering.clone(), stamp, env, before)?;
             if !row.is_empty() {
                 update.add_row(row);
@@ -791,6 +784,31 @@ impl ModificationPlan {
     }
 }
 
+/// The row of a key, in rows in clustering order.
+pub(crate) fn row_of<'a>(rows: &'a [Row], clustering: &Clustering) -> Option<&'a Row> {
+    let at = rows.binary_search_by(|row| row.clustering.cmp(clustering)).ok()?;
+    rows.get(at)
+}
+
+/// The timestamp that USING gives, or the default.
+///
+/// # Errors
+/// [`ExecError::Invalid`] when it is null, no 64-bit integer, or the least one, which stands for none.
+fn given_timestamp(expr: Option<&Expr>, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
+    let Some(expr) = expr else { return Ok(default) };
+    match expr.eval(env)? {
+        Value::Unset => Ok(default),
+        Value::Null => invalid!("Invalid null value of timestamp"),
+        Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
+            Ok(i64::MIN) => {
+                invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
+            }
+            Ok(timestamp) => Ok(timestamp),
+            Err(_) => invalid!("Invalid timestamp value"),
+        },
+    }
+}
+
 /// Refuses that DELETE takes a value away which each write has to give.
 fn check_nulled(table: &Table, operation: &Operation) -> Result<()> {
     let column = table.column_by_id(operation.column.id);
@@ -811,10 +829,37 @@ fn with_cell(
     Some(cells)
 }
 
-/// Whether both set one field of a user type, of which the second would hide the first.
-fn same_field(before: &cql::ast::Operation, new: &cql::ast::Operation) -> bool {
-    use cql::ast::Operation::SetField;
-    matches!((before, new), (SetField(a, _), SetField(b, _)) if a.name == b.name)
+/// The assignments of an UPDATE to one column so far.
+struct Assigned<'a> {
+    /// One sets it as a whole.
+    sets: bool,
+    /// All of them add to it.
+    adds: bool,
+    /// Fields of a user type that are set.
+    fields: BTreeSet<&'a str>,
+}
+
+impl<'a> Assigned<'a> {
+    fn of(operation: &'a cql::ast::Operation) -> Self {
+        use cql::ast::Operation::{Add, Set, SetField};
+        let mut fields = BTreeSet::new();
+        if let SetField(field, _) = operation {
+            fields.insert(field.name.as_str());
+        }
+        Self { sets: matches!(operation, Set(_)), adds: matches!(operation, Add(_)), fields }
+    }
+
+    /// Adds one more, unless one of two would hide the other. Additions to a column of one cell go together where `adds_up`.
+    fn goes_with(&mut self, operation: &'a cql::ast::Operation, is_complex: bool, adds_up: bool) -> bool {
+        let new = Self::of(operation);
+        let goes = !self.sets
+            && !new.sets
+            && self.fields.is_disjoint(&new.fields)
+            && (is_complex || adds_up && self.adds && new.adds);
+        self.adds &= new.adds;
+        self.fields.extend(new.fields);
+        goes
+    }
 }
 
 /// The table of a modification, unless clients cannot write to it.

@@ -17,9 +17,12 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use cql::ast::BatchKind;
+use rt::preempt::Pace;
 use rt::{Instant, LocalBoxFuture};
+use schema::Schema;
 use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
 
 use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX};
@@ -37,6 +40,9 @@ use encode::{ResultWriter, write_outcome};
 use parameters::{bind, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
 use running::{Listing, Message, Running};
+
+/// Bytes of a text that are parsed and resolved in about the time of one step of a [`Pace`].
+const PLANNED_BYTES_A_STEP: usize = 256;
 
 pub use client::ClientState;
 pub use prepared::Prepared;
@@ -83,13 +89,13 @@ impl<C: Coordinator> NativeFrontend<C> {
     }
 
     /// Prepares a statement that a client prepared on another shard. A statement that is refused here is left out.
-    pub fn remember(&self, keyspace: Option<&str>, text: &str) {
+    pub async fn remember(&self, keyspace: Option<&str>, text: &str) {
         let schema = self.executor.coordinator().schema();
         let id = wire::statement_id(keyspace.unwrap_or_default(), text);
         if matches!(self.prepared.find(&id, &schema), Found::Current(_)) {
             return;
         }
-        if let Ok(prepared) = Prepared::new(text, keyspace, &Lookup { schema: &schema }) {
+        if let Ok(prepared) = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await {
             self.prepared.put(prepared, &schema);
         }
     }
@@ -184,16 +190,19 @@ impl<C: Coordinator> NativeFrontend<C> {
     }
 
     /// A prepared statement as it holds now.
-    fn current(&self, id: &bytes::Bytes) -> Result<Rc<Prepared>> {
+    async fn current(&self, id: &bytes::Bytes) -> Result<Rc<Prepared>> {
         let schema = self.executor.coordinator().schema();
         match self.prepared.find(id, &schema) {
             Found::Current(prepared) => Ok(prepared),
-            Found::Outdated(old) => {
-                let anew = Prepared::new(&old.text, old.keyspace.as_deref(), &Lookup { schema: &schema })?;
-                Ok(self.prepared.put(anew, &schema))
-            }
+            Found::Outdated(old) => Box::pin(self.prepare_anew(&old, &schema)).await,
             Found::Unknown => Err(ExecError::Unprepared { id: id.clone() }),
         }
+    }
+
+    /// Prepares a statement again, whose schema has changed.
+    async fn prepare_anew(&self, old: &Prepared, schema: &Arc<Schema>) -> Result<Rc<Prepared>> {
+        let anew = Prepared::new_in_steps(&old.text, old.keyspace.as_deref(), &Lookup { schema }).await?;
+        Ok(self.prepared.put(anew, schema))
     }
 
     /// EXECUTE.
@@ -205,7 +214,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) {
         let (mut trace, began) = (None, self.executor.begin());
-        let result = match self.current(&execute.id) {
+        let result = match self.current(&execute.id).await {
             Ok(prepared) => {
                 let what = ("QUERY", "Execute CQL3 prepared query");
                 trace = self
@@ -305,14 +314,17 @@ impl<C: Coordinator> NativeFrontend<C> {
         let keyspace = batch.parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let keyspace = keyspace.or(client.keyspace.as_deref());
         let mut statements: Vec<(Rc<Prepared>, Binds)> = Vec::with_capacity(batch.statements.len());
+        let mut pace = Pace::new();
         for statement in &batch.statements {
             let prepared = match &statement.source {
-                StatementSource::Prepared(id) => self.current(id)?,
+                StatementSource::Prepared(id) => self.current(id).await?,
                 StatementSource::Text(text) => {
-                    let schema = self.executor.coordinator().schema();
-                    Rc::new(Prepared::new(text.as_str(), keyspace, &Lookup { schema: &schema })?)
+                    let (schema, text) = (self.executor.coordinator().schema(), text.as_str());
+                    pace.count(text.len() / PLANNED_BYTES_A_STEP);
+                    Rc::new(Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?)
                 }
             };
+            pace.step().await;
             if !matches!(prepared.plan, Plan::Modification(_)) {
                 return invalid!(
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."

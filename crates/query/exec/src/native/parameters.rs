@@ -1,5 +1,7 @@
 //! Requests of the native protocol as execution takes them: values, parameters, and their form in a trace.
 
+use std::collections::BTreeMap;
+
 use wire::{QueryParameters, ValuePlace, Values};
 
 use super::paging;
@@ -8,6 +10,11 @@ use crate::expr::Value;
 use crate::expr::bind::{Binds, MarkerSpec};
 use crate::plan::Plan;
 use crate::request::Parameters;
+
+/// Bytes that bound values may come to above those of the message, where several markers have one name.
+const REPEATED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Names that are compared one by one.
+const NAMES_COMPARED_MAX: usize = 256;
 
 /// The parameters of a request, but those that [`set_checked`] sets.
 #[inline]
@@ -54,11 +61,26 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     if !values.is_named() && values.len() != specs.len() {
         return invalid!("there were {} markers(?) in CQL but {} bound variables", specs.len(), values.len());
     }
+    let names = values.is_named().then(|| Names::of(values, specs.len()));
     let mut binds = Binds::within(values.body(), specs.len());
+    // A value that several markers name is copied for each of them.
+    let mut room = values.body().len() + REPEATED_BYTES_MAX;
     for (at, spec) in specs.iter().enumerate() {
-        let index = if values.is_named() { named(values, &spec.name)? } else { at };
+        let index = match &names {
+            Some(names) => names.index(&spec.name)?,
+            None => at,
+        };
         match values.place(index) {
-            Some(ValuePlace::Set { start, end }) => binds.push_place(spec, start..end)?,
+            Some(ValuePlace::Set { start, end }) if (end - start) as usize > room => {
+                let (body, count) = (values.body().len(), specs.len());
+                return invalid!(
+                    "The {count} bind variables come to more than {REPEATED_BYTES_MAX} bytes above the {body} of the message: use a large value for fewer of them"
+                );
+            }
+            Some(ValuePlace::Set { start, end }) => {
+                room -= (end - start) as usize;
+                binds.push_place(spec, start..end)?;
+            }
             None | Some(ValuePlace::Null) => binds.push(Value::Null),
             Some(ValuePlace::Unset) => binds.push(Value::Unset),
         }
@@ -66,10 +88,31 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     Ok(binds)
 }
 
-fn named(values: &Values, name: &str) -> Result<usize> {
-    match (0..values.len()).find(|index| values.name(*index) == Some(name)) {
-        Some(index) => Ok(index),
-        None => invalid!("Bind variable {name} is missing: no value of this name was sent"),
+/// The positions of named values; of values with the same name, the first one counts.
+struct Names<'a> {
+    values: &'a Values,
+    /// Where there are so many that to look at each for each marker is work without a bound.
+    index: Option<BTreeMap<&'a str, usize>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(values: &'a Values, markers: usize) -> Self {
+        let is_small = values.len().saturating_mul(markers) <= NAMES_COMPARED_MAX;
+        // From the last one on, so that the first one stays.
+        let names =
+            || (0..values.len()).rev().filter_map(|index| Some((values.name(index)?, index))).collect();
+        Self { values, index: (!is_small).then(names) }
+    }
+
+    fn index(&self, name: &str) -> Result<usize> {
+        let found = match &self.index {
+            Some(index) => index.get(name).copied(),
+            None => (0..self.values.len()).find(|index| self.values.name(*index) == Some(name)),
+        };
+        match found {
+            Some(index) => Ok(index),
+            None => invalid!("Bind variable {name} is missing: no value of this name was sent"),
+        }
     }
 }
 

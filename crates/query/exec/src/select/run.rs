@@ -891,13 +891,23 @@ impl<R: RowSink> Emitter<'_, R> {
     async fn sorted<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
         let mut sorted = Sorted::new();
         let mut bytes = 0;
+        // Rows of the last partition: the next page may go on with it.
+        let mut counted: Option<(DecoratedKey, u64)> = None;
         while let Some(page) = pages.next(SCAN_ROWS).await? {
             for partition in page.partitions {
                 bytes += partition.rows.iter().map(mutation::Row::memory_size).sum::<usize>();
                 let filters = &self.filters;
                 let keep = |view: &RowView<'_>| filters.iter().all(|filter| filter.matches(view));
                 self.pace.count(partition.rows.len());
-                sorted.add(&self.plan.table, &self.plan.sort, partition, self.request.now, keep);
+                if !self.counts_here {
+                    sorted.add(self.plan, partition, self.request.now, u64::MAX, keep);
+                } else {
+                    let key = partition.key.clone();
+                    let before = counted.take().filter(|(of, _)| *of == key).map_or(0, |(_, rows)| rows);
+                    let room = self.per_partition.saturating_sub(before);
+                    let kept = sorted.add(self.plan, partition, self.request.now, room, keep);
+                    counted = Some((key, before + kept));
+                }
                 if self.pace.is_due() {
                     self.pace.pause().await;
                 }

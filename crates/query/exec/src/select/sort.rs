@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 use bytes::Bytes;
 use mutation::{Row, Seconds};
 use replica::PartitionResult;
-use schema::Table;
 
+use super::SelectPlan;
 use crate::expr::row::{ColumnRef, RowView, key_components};
 
 /// Clustering columns with "descending", by which rows are sorted.
 type Order = [(ColumnRef, bool)];
 
-/// A row's sort key, and its partition and row numbers.
+/// A row's sort key, and its partition and row numbers; a static row alone has a number behind all rows.
 type Entry = (Vec<Option<Bytes>>, usize, usize);
 
 /// Rows in memory with their sort keys. They are sorted a run at a time and the runs are merged as rows are taken, so
@@ -32,24 +32,36 @@ impl Sorted {
         Self { partitions: Vec::new(), runs: Vec::new(), open: Vec::new() }
     }
 
-    /// Adds a partition, of which the rows that `keep` accepts count.
+    /// Adds a partition, of which the rows that `keep` accepts count, at most `room`; their number. A partition of a static row alone is a
+    /// row where the plan has such rows.
     pub fn add(
         &mut self,
-        table: &Table,
-        sort: &Order,
+        plan: &SelectPlan,
         partition: PartitionResult,
         now: Seconds,
+        room: u64,
         mut keep: impl FnMut(&RowView<'_>) -> bool,
-    ) {
-        let key = key_components(table, &partition.key.key);
-        for (at, row) in partition.rows.iter().enumerate() {
-            let view = RowView::new(&key, partition.static_row.as_ref(), Some(row), now);
+    ) -> u64 {
+        let key = key_components(&plan.table, &partition.key.key);
+        let statics = partition.static_row.as_ref();
+        let is_static_alone = partition.rows.is_empty()
+            && plan.static_rows
+            && statics.is_some_and(|row| row.has_live_cell(now));
+        let rows = partition.rows.iter().map(Some).chain(is_static_alone.then_some(None));
+        let mut kept = 0;
+        for (at, row) in rows.enumerate() {
+            if kept == room {
+                break;
+            }
+            let view = RowView::new(&key, statics, row, now);
             if keep(&view) {
-                let values = sort.iter().map(|(column, _)| view.value(column)).collect();
+                let values = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
                 self.open.push((values, self.partitions.len(), at));
+                kept += 1;
             }
         }
         self.partitions.push(partition);
+        kept
     }
 
     /// Sorts the rows added since the last run ended.

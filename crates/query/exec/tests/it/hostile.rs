@@ -187,3 +187,118 @@ fn a_type_has_a_limit_of_fields() {
     node.run(&format!("CREATE TYPE ks.u ({})", fields[1..].join(", ")));
     assert!(refused(&node, "ALTER TYPE ks.u ADD f0 int").contains("at most 32767"));
 }
+
+#[test]
+fn user_types_of_user_types_have_a_limit() {
+    let node = node();
+    let fields = |count: usize, of: &str| {
+        let fields: Vec<String> = (0..count).map(|at| format!("f{at} {of}")).collect();
+        fields.join(", ")
+    };
+    node.run(&format!("CREATE TYPE ks.u1 ({})", fields(1_000, "int")));
+    let begun = cpu();
+    let refusal = refused(&node, &format!("CREATE TYPE ks.u2 ({})", fields(20_000, "frozen<u1>")));
+    assert!(refusal.contains("'u2' would have more than 65536 types inside of each other"), "{refusal}");
+    node.run(&format!("CREATE TYPE ks.u2 ({})", fields(60, "frozen<u1>")));
+    let refusal =
+        refused(&node, &format!("CREATE TABLE ks.wide (k int PRIMARY KEY, {})", fields(100, "frozen<u2>")));
+    assert!(refusal.contains("'ks.wide' would have more than 1000000 types"), "{refusal}");
+    node.run(&format!("CREATE TABLE ks.wide (k int PRIMARY KEY, {})", fields(10, "frozen<u2>")));
+    // A field more of the inner type is one in each of its uses.
+    node.run("CREATE TYPE ks.small (f int)");
+    node.run(&format!("CREATE TYPE ks.u3 ({})", fields(32_000, "frozen<small>")));
+    let refusal = refused(&node, "ALTER TYPE ks.small ADD g int");
+    assert!(refusal.contains("'u3' would have more than 65536 types"), "{refusal}");
+    assert!(begun + std::time::Duration::from_secs(20) > cpu(), "{:?}", cpu() - begun);
+}
+
+#[test]
+fn named_values_cost_as_much_as_there_are() {
+    let node = node();
+    let named = |text: &str, values: &[(&str, &[u8])]| {
+        let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+        let values: Vec<wire::Value<'_>> = values.iter().map(|(_, value)| wire::Value::Set(value)).collect();
+        let parameters = wire::client::Parameters { names: &names, ..crate::golden::Node::values(&values) };
+        node.request(|writer| writer.query(text, &parameters)).body
+    };
+    // Each of many markers looks for its value among as many.
+    let count = 60_000;
+    let names: Vec<String> = (0..count).map(|at| format!("n{at}")).collect();
+    let one = 1_i32.to_be_bytes();
+    let values: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &one[..])).collect();
+    let last = format!(":n{}", count - 1);
+    let markers = vec![last.as_str(); count].join(", ");
+    let begun = cpu();
+    let body = named(&format!("SELECT k FROM ks.t WHERE k IN ({markers})"), &values);
+    assert!(matches!(body, AnswerBody::Result(_)), "{body:?}");
+    assert!(begun + std::time::Duration::from_secs(10) > cpu(), "{:?}", cpu() - begun);
+    // One large value under many names' worth of markers is not copied for each without end.
+    let large = vec![b'x'; 3 << 20];
+    node.run("CREATE TABLE ks.texts (k int PRIMARY KEY, m map<int, text>)");
+    let set: Vec<String> = (0..1_000).map(|at| format!("m[{at}] = :v")).collect();
+    let text = format!("UPDATE ks.texts SET {} WHERE k = :k", set.join(", "));
+    let AnswerBody::Error(error) = named(&text, &[("k", &one), ("v", &large)]) else {
+        panic!("it was accepted")
+    };
+    assert!(error.message.starts_with("The 1001 bind variables come to more than"), "{error}");
+    // The first of two values of a name counts.
+    let text = "INSERT INTO ks.t (k, s) VALUES (:k, :v)";
+    let body = named(text, &[("v", b"first"), ("k", &one), ("v", b"second")]);
+    assert!(matches!(body, AnswerBody::Result(_)), "{body:?}");
+    let rows = node.rows("SELECT s FROM ks.t WHERE k = 1");
+    assert_eq!(rows[0][0].as_deref(), Some(&b"first"[..]));
+}
+
+#[test]
+fn many_assignments_to_one_collection_cost_as_much_as_there_are() {
+    let node = node();
+    let set: Vec<String> = (0..30_000).rev().map(|at| format!("m[{at}] = {at}")).collect();
+    let begun = cpu();
+    node.run(&format!("UPDATE ks.t SET {} WHERE k = 7", set.join(", ")));
+    assert!(begun + std::time::Duration::from_secs(5) > cpu(), "{:?}", cpu() - begun);
+    let rows = node.rows("SELECT m[0], m[29999], i FROM ks.t WHERE k = 7");
+    assert_eq!(rows[0], [Some(vec![0; 4]), Some(29_999_i32.to_be_bytes().to_vec()), None]);
+    for text in [
+        "UPDATE ks.t SET m[1] = 1, m = {} WHERE k = 7",
+        "UPDATE ks.t SET m = {}, m[1] = 1 WHERE k = 7",
+        "UPDATE ks.t SET i = 1, m[1] = 1, i = 2 WHERE k = 7",
+    ] {
+        assert!(refused(&node, text).starts_with("Multiple incompatible setting of column"), "{text}");
+    }
+    // The later of two assignments to one element of a statement counts as two cells of one time do.
+    node.run("UPDATE ks.t SET m[5] = 1, m[5] = 9, m[4] = 3 WHERE k = 8");
+    assert_eq!(node.rows("SELECT m[5] FROM ks.t WHERE k = 8")[0][0], Some(9_i32.to_be_bytes().to_vec()));
+}
+
+#[test]
+fn a_long_conditional_batch_costs_as_much_as_it_is_long() {
+    let node = node();
+    node.run("CREATE TABLE ks.rows (k int, c int, v int, PRIMARY KEY (k, c))");
+    let count = 10_000;
+    let batch = |of: &dyn Fn(i32) -> String| {
+        let statements: Vec<String> = (0..count).rev().map(of).collect();
+        format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", statements.join("; "))
+    };
+    node.run(&batch(&|c| format!("INSERT INTO ks.rows (k, c, v) VALUES (1, {c}, 0)")));
+    let begun = cpu();
+    node.run(&batch(&|c| format!("UPDATE ks.rows SET v = 1 WHERE k = 1 AND c = {c} IF v = 0")));
+    assert!(begun + std::time::Duration::from_secs(8) > cpu(), "{:?}", cpu() - begun);
+    let rows = node.rows("SELECT c FROM ks.rows WHERE k = 1 AND v = 1 ALLOW FILTERING");
+    assert_eq!(rows.len(), count as usize);
+}
+
+#[test]
+fn the_least_timestamp_is_refused_in_a_batch_too() {
+    let node = node();
+    for text in [
+        "BEGIN BATCH USING TIMESTAMP ? INSERT INTO ks.t (k) VALUES (9); APPLY BATCH",
+        "INSERT INTO ks.t (k) VALUES (9) USING TIMESTAMP ?",
+    ] {
+        let values = [wire::Value::Set(&[0x80, 0, 0, 0, 0, 0, 0, 0])];
+        let parameters = crate::golden::Node::values(&values);
+        let AnswerBody::Error(error) = node.request(|writer| writer.query(text, &parameters)).body else {
+            panic!("{text} was accepted")
+        };
+        assert!(error.message.starts_with("Out of bound timestamp"), "{error}");
+    }
+}

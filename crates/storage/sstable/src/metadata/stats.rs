@@ -11,6 +11,9 @@ use super::tombstones::{TombstoneHistogram, TombstoneHistogramBuilder};
 use crate::edge::Edge;
 use crate::{DecodeError, Version, decode::Decoder, deletion};
 
+/// Levels of compaction strategies are few: a greater number is damage, and would cost memory by its size.
+const LEVEL_MAX: u32 = 255;
+
 /// A place in Cassandra's commit log: segment and position in it.
 pub type CommitLogPosition = (i64, i32);
 
@@ -131,6 +134,9 @@ impl Stats {
         let compression_ratio = d.f64("compression ratio")?;
         let tombstones = TombstoneHistogram::decode(d)?;
         let level = d.u32("level")?;
+        if level > LEVEL_MAX {
+            return Err(d.wrong(4, "a level of at most 255", level.to_string()));
+        }
         let repaired_at = d.i64("time of repair")?;
         let min_clustering = read_values(d)?;
         let max_clustering = read_values(d)?;

@@ -326,6 +326,8 @@ impl<'a> BodyReader<'a> {
         let mut row = Row::from_columns(clustering, out);
         row.liveness = self.liveness;
         row.deletion = deletion;
+        // Other writers may leave cells beside the deletion that hides them.
+        row.normalise();
         Ok(row)
     }
 
@@ -389,7 +391,10 @@ impl<'a> BodyReader<'a> {
         complex.cells.reserve_exact(if column.id.is_some() { count } else { 0 });
         for _ in 0..count {
             let (path, cell) = self.cell(true, None, keep_value)?;
-            if column.id.is_some() && (column.dropped == NO_TIMESTAMP || cell.timestamp > column.dropped) {
+            if column.id.is_some()
+                && (column.dropped == NO_TIMESTAMP || cell.timestamp > column.dropped)
+                && !complex.deletion.deletes(cell.timestamp)
+            {
                 complex.cells.push(ComplexCell { path, cell });
             }
         }
