@@ -607,6 +607,8 @@ pub(crate) struct Restore {
     /// When it was asked for, milliseconds since 1970.
     pub(crate) at_millis: i64,
     pub(crate) in_progress: bool,
+    /// When a node last recorded that it makes progress, milliseconds since 1970; 0 for never.
+    pub(crate) progress_millis: i64,
     /// When it was done, milliseconds since 1970.
     pub(crate) ended_millis: i64,
     /// The parts of nodes; none once it is done.
@@ -626,6 +628,7 @@ impl Restore {
             source: json.get("source")?.as_str()?.to_owned(),
             at_millis: json.get("at")?.as_i64()?,
             in_progress: json.get("in_progress")?.as_bool()?,
+            progress_millis: json.get("progress").and_then(Json::as_i64).unwrap_or(0),
             ended_millis: json.get("ended").and_then(Json::as_i64).unwrap_or(0),
             parts: Parts::read(json.get("parts")?)?,
         })
@@ -638,6 +641,7 @@ impl Restore {
             "source": self.source,
             "at": self.at_millis,
             "in_progress": self.in_progress,
+            "progress": self.progress_millis,
             "ended": self.ended_millis,
             "parts": parts,
         });

@@ -158,6 +158,7 @@ impl<C: Coordinator> Dynamo<C> {
             source: backup.table.clone(),
             at_millis: self.executor.clock().wall_micros().div_euclid(1000),
             in_progress: true,
+            progress_millis: 0,
             ended_millis: 0,
             parts: self.parts_to_restore(&backup)?,
         };
@@ -176,7 +177,7 @@ impl<C: Coordinator> Dynamo<C> {
         for node in parts.nodes.values_mut() {
             node.part = if matches!(node.part, Part::Done(_)) { Part::Pending } else { Part::Gone };
         }
-        if parts.outcome_of_restoration(0, |host| standing(&view, host)) == Outcome::Failed {
+        if parts.outcome_of_restoration((0, 0), |host| standing(&view, host)) == Outcome::Failed {
             return invalid!(
                 "The backup cannot be restored: too many nodes that had snapshots of it have left the cluster"
             );
