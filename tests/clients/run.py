@@ -131,6 +131,8 @@ CLIENTS = {
     "aws-java": lambda: compiled_java("aws-java"),
     "aws-kcl": lambda: compiled_java("aws-kcl"),
     "aws-js": lambda: node("aws-js"),
+    # The first release of boto3 with SearchVectors is of August 2026.
+    "aws-vectors": lambda: python("boto3-vectors", ["boto3==1.44.8"], "boto3/vectors.py"),
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
@@ -307,7 +309,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
     # The Kinesis Client Library waits for a minute and a half before it reads: one node is enough, unless it is named.
     slow = ("aws-kcl",) if options.nodes > 1 else ()

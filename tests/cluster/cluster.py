@@ -10,6 +10,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import backups
 import basics
 import failures
 import lightweight
@@ -20,7 +21,7 @@ from environment import Failure
 from node import Workspace
 from world import Nodes, World, connect, peers, wait_until
 
-SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS, *repair.SCENARIOS)
+SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS, *backups.SCENARIOS, *repair.SCENARIOS)
 
 
 def run(nodes, scenarios):

@@ -149,6 +149,13 @@ impl SchemaEdit {
         matches!(self, Self::PutTable(table) if table.indexes.values().any(is_new))
     }
 
+    /// Whether nodes before [`STATE_VERSION_OF_ATTRIBUTE_VECTORS`](crate::state::STATE_VERSION_OF_ATTRIBUTE_VECTORS) would take an index on
+    /// the vectors of an attribute for one on its values, and forget it with the next change of the table through them.
+    pub(crate) fn is_about_attribute_vectors(&self) -> bool {
+        let is_new = |index: &schema::Index| index.options.contains_key("vector_dimensions");
+        matches!(self, Self::PutTable(table) if table.indexes.values().any(is_new))
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

@@ -26,7 +26,7 @@ mod trace;
 mod traced;
 
 pub use engine::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
     Place, Predicate, Similarity, TextStatistics,
 };
 pub use engine::{

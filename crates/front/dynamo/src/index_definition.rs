@@ -1,17 +1,7 @@
-//! The definition of a secondary index: its keys and the attributes that it shows, as an extension of the table stores it, and the index
-//! of storage that it needs.
-
-use std::collections::BTreeMap;
+//! The definition of a secondary index: its keys and the attributes that it shows, as an extension of the table stores it.
 
 use items::key_condition::KeyAttribute;
-use replica::ENTRY_OPTION;
-use schema::{Index, IndexTarget, IndexedPart};
 use serde_json::{Value as Json, json};
-
-use crate::names::ATTRIBUTES;
-
-/// The class of an index of storage that belongs to the API; no statement of CQL reads by one.
-const CLASS: &str = "dynamodb";
 
 /// A key attribute of an index.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,11 +38,11 @@ fn kind(name: &str) -> Option<&'static str> {
 }
 
 impl IndexKey {
-    fn read(json: &Json) -> Option<Self> {
+    pub(crate) fn read(json: &Json) -> Option<Self> {
         Some(Self { name: json.get("name")?.as_str()?.to_owned(), kind: kind(json.get("kind")?.as_str()?)? })
     }
 
-    fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> Json {
         json!({ "name": self.name, "kind": self.kind })
     }
 
@@ -73,38 +63,48 @@ pub(crate) fn write(indexes: &[SecondaryIndex]) -> Vec<u8> {
     Json::Array(indexes.iter().map(SecondaryIndex::json).collect()).to_string().into_bytes()
 }
 
-/// Makes the indexes of storage of a table those that its secondary indexes need; `range` is the table's own range key.
-pub(crate) fn attach(
-    attached: &mut BTreeMap<String, Index>,
-    indexes: &[SecondaryIndex],
-    (hash, range): (&str, Option<&str>),
-) {
-    attached.retain(|_, index| index.class.as_deref() != Some(CLASS));
-    for index in indexes.iter().filter(|index| index.is_global && index.hash.name != hash) {
-        let attribute = &index.hash.name;
-        let name = index.storage_index();
-        let (column, part, options) = if Some(attribute.as_str()) == range {
-            (attribute.clone(), IndexedPart::Whole, BTreeMap::new())
-        } else {
-            let options = BTreeMap::from([(ENTRY_OPTION.to_owned(), attribute.clone())]);
-            (ATTRIBUTES.to_owned(), IndexedPart::Entries, options)
-        };
-        let targets = vec![IndexTarget { column, part }];
-        let class = Some(CLASS.to_owned());
-        attached.insert(name.clone(), Index { name, targets, class, options, local: false });
+impl Projected {
+    pub(crate) fn read(json: &Json) -> Self {
+        match json {
+            Json::Array(names) => {
+                Self::Include(names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect())
+            }
+            Json::Bool(true) => Self::All,
+            _ => Self::KeysOnly,
+        }
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        match self {
+            Self::All => json!(true),
+            Self::KeysOnly => json!(false),
+            Self::Include(names) => json!(names),
+        }
+    }
+
+    /// `Projection`, as the API shows it.
+    pub(crate) fn description(&self) -> Json {
+        match self {
+            Self::All => json!({ "ProjectionType": "ALL" }),
+            Self::KeysOnly => json!({ "ProjectionType": "KEYS_ONLY" }),
+            Self::Include(names) => json!({ "ProjectionType": "INCLUDE", "NonKeyAttributes": names }),
+        }
+    }
+
+    /// Whether an attribute that is no key is among them.
+    pub(crate) fn has(&self, attribute: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::KeysOnly => false,
+            Self::Include(names) => names.iter().any(|name| name == attribute),
+        }
     }
 }
 
 impl SecondaryIndex {
     fn read(json: &Json) -> Option<Self> {
         let integer = |name: &str| json.get(name).and_then(Json::as_i64).unwrap_or(0);
-        let projected = match json.get("projected")? {
-            Json::Array(names) => {
-                Projected::Include(names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect())
-            }
-            Json::Bool(true) => Projected::All,
-            _ => Projected::KeysOnly,
-        };
+        let projected = Projected::read(json.get("projected")?);
         let further = |name: &str| {
             let keys = json.get(name).and_then(Json::as_array).into_iter().flatten();
             keys.map(IndexKey::read).collect::<Option<Vec<_>>>()
@@ -131,19 +131,10 @@ impl SecondaryIndex {
             "global": self.is_global,
             "hash": self.hash.json(),
             "range": self.range.as_ref().map(IndexKey::json),
-            "projected": match &self.projected {
-                Projected::All => json!(true),
-                Projected::KeysOnly => json!(false),
-                Projected::Include(names) => json!(names),
-            },
+            "projected": self.projected.json(),
             "read_units": self.read_units,
             "write_units": self.write_units,
         })
-    }
-
-    /// The name of the index of storage by which its items are found. Indexes with one hash key share it.
-    pub(crate) fn storage_index(&self) -> String {
-        format!("dynamodb_{:016x}", xxhash_rust::xxh3::xxh3_64(self.hash.name.as_bytes()))
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &IndexKey> {

@@ -28,12 +28,15 @@ mod secure;
 mod server;
 mod settle;
 mod signature;
+mod storage_indexes;
 mod store;
 mod streams;
 mod sweep;
 mod table;
 mod transaction;
 mod transfer;
+mod vector_definition;
+mod vectors;
 
 pub use backup::{
     PartitionUpdate, SnapshotError, SnapshotFuture, SnapshotPlace, SnapshotRows, SnapshotStore,

@@ -41,7 +41,7 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "ExecuteStatement" => statement(request).into_iter().collect(),
         "BatchExecuteStatement" => statements("Statements"),
         "ExecuteTransaction" => statements("TransactStatements"),
-        "GetItem" | "Query" | "Scan" => one(Select, "TableName"),
+        "GetItem" | "Query" | "Scan" | "SearchVectors" => one(Select, "TableName"),
         "PutItem" | "UpdateItem" | "DeleteItem" => one(Modify, "TableName"),
         "UpdateTable" | "UpdateTimeToLive" => one(Alter, "TableName"),
         "DeleteTable" => one(Drop, "TableName"),

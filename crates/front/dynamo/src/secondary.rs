@@ -13,10 +13,12 @@ use replica::{IndexQuery, Predicate};
 
 use crate::error::{Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
+use crate::storage_indexes::storage_index;
 use crate::table::{ApiTable, HASH_BYTES_MAX, KeyColumn, RANGE_BYTES_MAX, RowKey, key_bytes};
+use crate::vector_definition::VectorIndex;
 
 /// Whether a value may be that of a key of an index.
-fn fits(key: &IndexKey, value: &Value, bytes_max: usize) -> bool {
+pub(crate) fn fits(key: &IndexKey, value: &Value, bytes_max: usize) -> bool {
     let len = match value {
         Value::S(text) => text.len(),
         Value::B(bytes) => bytes.len(),
@@ -25,20 +27,25 @@ fn fits(key: &IndexKey, value: &Value, bytes_max: usize) -> bool {
     value.type_name() == key.kind && (1..=bytes_max).contains(&len)
 }
 
+/// The question to the index of storage for the items with this value of an attribute; none where they are a partition of the table.
+pub(crate) fn query(table: &ApiTable, attribute: &str, value: &Value) -> Option<IndexQuery> {
+    if attribute == table.hash().name {
+        return None;
+    }
+    let predicate = match table.range() {
+        Some(range) if range.name == attribute => Predicate::Equal(key_bytes(value).into()),
+        _ => Predicate::Entry {
+            key: attribute.to_owned().into_bytes().into(),
+            value: stored::encode(value).into(),
+        },
+    };
+    Some(IndexQuery { index: storage_index(attribute), predicate })
+}
+
 impl SecondaryIndex {
     /// The question to the index of storage for the items with a hash key; none where they are a partition of the table.
     pub(crate) fn query(&self, table: &ApiTable, hash: &Value) -> Option<IndexQuery> {
-        if self.hash.name == table.hash().name {
-            return None;
-        }
-        let predicate = match table.range() {
-            Some(range) if range.name == self.hash.name => Predicate::Equal(key_bytes(hash).into()),
-            _ => Predicate::Entry {
-                key: self.hash.name.clone().into_bytes().into(),
-                value: stored::encode(hash).into(),
-            },
-        };
-        Some(IndexQuery { index: self.storage_index(), predicate })
+        query(table, &self.hash.name, hash)
     }
 
     /// Whether it has an item: one that has its keys.
@@ -51,14 +58,9 @@ impl SecondaryIndex {
 
     /// Whether it shows an attribute.
     pub(crate) fn shows(&self, table: &ApiTable, attribute: &str) -> bool {
-        match &self.projected {
-            Projected::All => true,
-            Projected::Include(names) if names.iter().any(|name| name == attribute) => true,
-            _ => {
-                self.keys().any(|key| key.name == attribute)
-                    || table.keys().any(|key: KeyColumn<'_>| key.name == attribute)
-            }
-        }
+        self.projected.has(attribute)
+            || self.keys().any(|key| key.name == attribute)
+            || table.keys().any(|key: KeyColumn<'_>| key.name == attribute)
     }
 
     /// The part of an item that it shows.
@@ -94,76 +96,80 @@ impl SecondaryIndex {
         let range = self.ranges().filter_map(|range| item.get(&range.name)).cloned().collect();
         Position { range, partition: key.partition, clustering: key.clustering }
     }
+}
 
-    /// Refuses a value that a key of the index cannot have.
-    fn check(&self, key: &IndexKey, value: &Value, is_update: bool) -> Result<()> {
-        let is_hash = self.hashes().any(|hash| hash.name == key.name);
-        if value.type_name() != key.kind && is_update {
-            return invalid!(
-                "The update expression attempted to update the secondary index key to unsupported type"
-            );
-        }
-        if value.type_name() != key.kind {
-            return invalid!(
-                "One or more parameter values were invalid: Type mismatch for Index Key {} Expected: {} Actual: {} \
+/// Refuses a value that a key of an index with this name cannot have; `is_hash`: one of its hash key.
+pub(crate) fn check_key(
+    (index, is_hash): (&str, bool),
+    key: &IndexKey,
+    value: &Value,
+    is_update: bool,
+) -> Result<()> {
+    if value.type_name() != key.kind && is_update {
+        return invalid!(
+            "The update expression attempted to update the secondary index key to unsupported type"
+        );
+    }
+    if value.type_name() != key.kind {
+        return invalid!(
+            "One or more parameter values were invalid: Type mismatch for Index Key {} Expected: {} Actual: {} \
                  IndexName: {}",
-                key.name,
-                key.kind,
-                value.type_name(),
-                self.name
-            );
+            key.name,
+            key.kind,
+            value.type_name(),
+            index
+        );
+    }
+    let what = match value {
+        Value::S(text) if text.is_empty() => "string",
+        Value::B(bytes) if bytes.is_empty() => "binary",
+        value if !fits(key, value, if is_hash { HASH_BYTES_MAX } else { RANGE_BYTES_MAX }) => {
+            let (what, max) = match is_hash {
+                true => ("Size of hashkey has exceeded the maximum size limit of", HASH_BYTES_MAX),
+                false => {
+                    ("Aggregated size of all range keys has exceeded the size limit of ", RANGE_BYTES_MAX)
+                }
+            };
+            return invalid!("One or more parameter values were invalid: {what}{max} bytes");
         }
-        let what = match value {
-            Value::S(text) if text.is_empty() => "string",
-            Value::B(bytes) if bytes.is_empty() => "binary",
-            value if !fits(key, value, if is_hash { HASH_BYTES_MAX } else { RANGE_BYTES_MAX }) => {
-                let (what, max) = match is_hash {
-                    true => ("Size of hashkey has exceeded the maximum size limit of", HASH_BYTES_MAX),
-                    false => {
-                        ("Aggregated size of all range keys has exceeded the size limit of ", RANGE_BYTES_MAX)
-                    }
-                };
-                return invalid!("One or more parameter values were invalid: {what}{max} bytes");
-            }
-            _ => return Ok(()),
-        };
-        if is_update {
-            return invalid!(
-                "One or more parameter values are not valid. The update expression attempted to update a secondary index \
+        _ => return Ok(()),
+    };
+    if is_update {
+        return invalid!(
+            "One or more parameter values are not valid. The update expression attempted to update a secondary index \
                  key to a value that is not supported. The AttributeValue for a key attribute cannot contain an empty \
                  {what} value."
-            );
-        }
-        invalid!(
-            "One or more parameter values are not valid. A value specified for a secondary index key is not supported. The \
-             AttributeValue for a key attribute cannot contain an empty {what} value. IndexName: {}, IndexKey: {}",
-            self.name,
-            key.name
-        )
+        );
     }
+    invalid!(
+        "One or more parameter values are not valid. A value specified for a secondary index key is not supported. The \
+             AttributeValue for a key attribute cannot contain an empty {what} value. IndexName: {}, IndexKey: {}",
+        index,
+        key.name
+    )
 }
 
 /// Refuses values that keys of indexes cannot have: those of `new` that are not in `old`, where it is an update.
-pub(crate) fn check(indexes: &[SecondaryIndex], old: Option<&Item>, new: &Item) -> Result<()> {
-    for index in indexes {
+pub(crate) fn check(table: &ApiTable, old: Option<&Item>, new: &Item) -> Result<()> {
+    for index in table.indexes() {
         for key in index.keys() {
             let Some(value) = new.get(&key.name) else { continue };
             // The items of before the index may have any.
             if old.is_some_and(|old| old.get(&key.name) == Some(value)) {
                 continue;
             }
-            index.check(key, value, old.is_some())?;
+            let is_hash = index.hashes().any(|hash| hash.name == key.name);
+            check_key((&index.name, is_hash), key, value, old.is_some())?;
         }
     }
     Ok(())
 }
 
 /// Refuses an update of a part of a key.
-pub(crate) fn check_paths<'a>(
-    indexes: &[SecondaryIndex],
-    mut paths: impl Iterator<Item = &'a Path>,
-) -> Result<()> {
-    let is_key = |name: &str| indexes.iter().flat_map(SecondaryIndex::keys).any(|key| key.name == name);
+pub(crate) fn check_paths<'a>(table: &ApiTable, mut paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+    let of_vectors = || table.vectors().iter().flat_map(VectorIndex::keys);
+    let keys = || table.indexes().iter().flat_map(SecondaryIndex::keys).chain(of_vectors());
+    let is_key = |name: &str| keys().any(|key| key.name == name);
     match paths.find(|path| !path.is_top() && is_key(&path.root)) {
         Some(path) => invalid!(
             "Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: IndexKey: {}",

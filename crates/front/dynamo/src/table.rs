@@ -20,7 +20,9 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{self, SecondaryIndex};
 use crate::intent::Intent;
 use crate::names::{ATTRIBUTES, arn};
+use crate::storage_indexes;
 use crate::streams::definition::{self, Stream};
+use crate::vector_definition::{self, VectorIndex};
 
 /// The name of a table's keyspace is this and the table's name.
 const KEYSPACE_PREFIX: &str = "alternator_";
@@ -34,6 +36,8 @@ pub(crate) const ISOLATION_TAG: &str = "system:write_isolation";
 const ISOLATION_EXTENSION: &str = "dynamodb_write_isolation";
 /// The extension with the secondary indexes, of tables that have some.
 const INDEXES_EXTENSION: &str = "dynamodb_indexes";
+/// The extension with the vector indexes, of tables that have some.
+const VECTORS_EXTENSION: &str = "dynamodb_vectors";
 /// The extension with the streams, of tables that have or had some.
 const STREAMS_EXTENSION: &str = "dynamodb_streams";
 /// The extension of a table that was restored from a backup, and the one that it has until that is done: requests need not parse the first.
@@ -81,6 +85,7 @@ pub(crate) struct ApiTable {
     range: Option<&'static str>,
     attributes: ColumnId,
     indexes: Arc<[SecondaryIndex]>,
+    vectors: Arc<[VectorIndex]>,
     is_restoring: bool,
 }
 
@@ -181,8 +186,18 @@ impl ApiTable {
         }
         let indexes = table.options.extensions.get(INDEXES_EXTENSION);
         let indexes = indexes.map(|bytes| index_definition::read(bytes).into()).unwrap_or_default();
+        let vectors = table.options.extensions.get(VECTORS_EXTENSION);
+        let vectors = vectors.map(|bytes| vector_definition::read(bytes).into()).unwrap_or_default();
         let is_restoring = table.options.extensions.contains_key(RESTORING_EXTENSION);
-        Some(Self { table: table.clone(), hash, range: range.flatten(), attributes, indexes, is_restoring })
+        Some(Self {
+            table: table.clone(),
+            hash,
+            range: range.flatten(),
+            attributes,
+            indexes,
+            vectors,
+            is_restoring,
+        })
     }
 
     /// Whether rows of a backup are being written to it.
@@ -216,7 +231,19 @@ impl ApiTable {
         &self.indexes
     }
 
-    /// The index of a name.
+    pub(crate) fn vectors(&self) -> &[VectorIndex] {
+        &self.vectors
+    }
+
+    /// The vector index of a name.
+    pub(crate) fn vector_index(&self, name: &str) -> Result<&VectorIndex> {
+        match self.vectors.iter().find(|index| index.name == name) {
+            Some(index) => Ok(index),
+            None => invalid!("The table does not have the specified index: {name}"),
+        }
+    }
+
+    /// The secondary index of a name.
     pub(crate) fn index(&self, name: &str) -> Result<SecondaryIndex> {
         match self.indexes.iter().find(|index| index.name == name) {
             Some(index) => Ok(index.clone()),
@@ -519,7 +546,12 @@ impl ApiTable {
     // ---- the API's own options
 
     pub(crate) fn details(&self) -> Details {
-        Details { indexes: self.indexes.to_vec(), streams: self.streams(), ..Details::read(&self.table) }
+        Details {
+            indexes: self.indexes.to_vec(),
+            vectors: self.vectors.to_vec(),
+            streams: self.streams(),
+            ..Details::read(&self.table)
+        }
     }
 
     pub(crate) fn arn(&self) -> String {
@@ -559,6 +591,7 @@ pub(crate) struct Details {
     pub(crate) expires_by: Option<String>,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) indexes: Vec<SecondaryIndex>,
+    pub(crate) vectors: Vec<VectorIndex>,
     /// The oldest first; the last may be enabled.
     pub(crate) streams: Vec<Stream>,
     /// The backup that it was restored from.
@@ -574,6 +607,8 @@ pub(crate) struct Restore {
     /// When it was asked for, milliseconds since 1970.
     pub(crate) at_millis: i64,
     pub(crate) in_progress: bool,
+    /// When a node last recorded that it makes progress, milliseconds since 1970; 0 for never.
+    pub(crate) progress_millis: i64,
     /// When it was done, milliseconds since 1970.
     pub(crate) ended_millis: i64,
     /// The parts of nodes; none once it is done.
@@ -593,6 +628,7 @@ impl Restore {
             source: json.get("source")?.as_str()?.to_owned(),
             at_millis: json.get("at")?.as_i64()?,
             in_progress: json.get("in_progress")?.as_bool()?,
+            progress_millis: json.get("progress").and_then(Json::as_i64).unwrap_or(0),
             ended_millis: json.get("ended").and_then(Json::as_i64).unwrap_or(0),
             parts: Parts::read(json.get("parts")?)?,
         })
@@ -605,6 +641,7 @@ impl Restore {
             "source": self.source,
             "at": self.at_millis,
             "in_progress": self.in_progress,
+            "progress": self.progress_millis,
             "ended": self.ended_millis,
             "parts": parts,
         });
@@ -633,6 +670,7 @@ impl Details {
                 .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
                 .collect(),
             indexes: Vec::new(),
+            vectors: Vec::new(),
             streams: Vec::new(),
             restore: table.options.extensions.get(RESTORE_EXTENSION).and_then(|bytes| Restore::read(bytes)),
         }
@@ -640,7 +678,7 @@ impl Details {
 
     /// Puts it into a table that is to be built; `keys` are the names of its keys.
     pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>)) {
-        index_definition::attach(&mut builder.indexes, &self.indexes, keys);
+        storage_indexes::attach(&mut builder.indexes, (&self.indexes, &self.vectors), keys);
         if let Some(last) = self.streams.last() {
             builder.options.cdc = definition::capture(last.is_open());
         }
@@ -654,6 +692,11 @@ impl Details {
             extensions.remove(INDEXES_EXTENSION);
         } else {
             extensions.insert(INDEXES_EXTENSION.to_owned(), index_definition::write(&self.indexes));
+        }
+        if self.vectors.is_empty() {
+            extensions.remove(VECTORS_EXTENSION);
+        } else {
+            extensions.insert(VECTORS_EXTENSION.to_owned(), vector_definition::write(&self.vectors));
         }
         extensions.remove(RESTORING_EXTENSION);
         if let Some(restore) = &self.restore {

@@ -21,6 +21,7 @@ mod reserved;
 pub mod stored;
 pub mod update;
 mod value;
+pub mod vector;
 
 pub use condition::Condition;
 pub use expression::Substitutions;

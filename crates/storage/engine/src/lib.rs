@@ -84,7 +84,7 @@ pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use import::{ImportLock, Staged};
 pub use index::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
     Place, Predicate, Similarity, TextStatistics,
 };
 pub use links::is_snapshot_name;

@@ -32,6 +32,8 @@ pub struct Definition {
     fulltext: Option<FullText>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
+    /// Count of the dimensions of its vectors, of such an index.
+    dimensions: usize,
     /// Of such an index, candidates that a search holds at least.
     search_beam: usize,
 }
@@ -40,12 +42,23 @@ pub struct Definition {
 const CONNECTIONS: usize = 16;
 const BEAM: usize = 100;
 
-/// How graphs of the vectors of a column are built; none of another column.
-fn vector_options(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<hnsw::Options> {
-    let is_float = matches!(ty, CqlType::Vector { element, .. } if **element == CqlType::Float);
-    if !is_float || part != IndexedPart::Whole {
-        return None;
+/// The dimensions of the vectors that an index is on: of a column of vectors, or of one attribute of the DynamoDB API; none of another index.
+fn dimensions_of(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<usize> {
+    match (ty, part) {
+        (CqlType::Vector { element, dimension }, IndexedPart::Whole) if **element == CqlType::Float => {
+            Some(*dimension as usize)
+        }
+        (CqlType::Map { .. }, IndexedPart::Entries) if index.options.contains_key(ENTRY_OPTION) => {
+            let dimensions = index.options.get(DIMENSIONS_OPTION)?.parse().ok();
+            dimensions.filter(|dimensions| (1..=items::vector::DIMENSIONS_MAX).contains(dimensions))
+        }
+        _ => None,
     }
+}
+
+/// How graphs of the vectors of an index are built; none of an index that is not on vectors.
+fn vector_options(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<hnsw::Options> {
+    dimensions_of(index, ty, part)?;
     let option = |name: &str| index.options.get(name).map(String::as_str);
     Some(hnsw::Options {
         similarity: option("similarity_function").and_then(hnsw::Similarity::of_name).unwrap_or_default(),
@@ -57,6 +70,10 @@ fn vector_options(index: &Index, ty: &CqlType, part: IndexedPart) -> Option<hnsw
 /// The option of an index on entries that names the only key of which it has the entries. CREATE INDEX refuses it; the DynamoDB API
 /// indexes attributes by it.
 pub const ENTRY_OPTION: &str = "entry";
+
+/// The option of such an index by which it has the vectors of the key's values, stored as attributes of the DynamoDB API are: the count of
+/// their dimensions. CREATE INDEX refuses it, too.
+pub const DIMENSIONS_OPTION: &str = "vector_dimensions";
 
 /// An option that is a number from 1 to `max`.
 fn number(index: &Index, name: &str, otherwise: usize, max: usize) -> usize {
@@ -125,6 +142,7 @@ impl Definition {
             analyzer: analyzer_of(index, &column.ty, target.part),
             fulltext: fulltext_of(index),
             vectors: vector_options(index, &column.ty, target.part),
+            dimensions: dimensions_of(index, &column.ty, target.part).unwrap_or(0),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
@@ -147,10 +165,7 @@ impl Definition {
 
     /// Count of the dimensions of its vectors, of an index on vectors.
     pub(crate) fn dimensions(&self) -> usize {
-        match &self.ty {
-            CqlType::Vector { dimension, .. } => *dimension as usize,
-            _ => 0,
-        }
+        self.dimensions
     }
 
     /// A number that differs where terms or graphs differ.
@@ -168,6 +183,9 @@ impl Definition {
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
+            if entry.is_some() {
+                text.push_str(&format!("|{}", self.dimensions));
+            }
         }
         xxhash_rust::xxh3::xxh3_64(text.as_bytes())
     }
@@ -277,7 +295,12 @@ impl Definition {
         is_static: bool,
     ) -> Option<Quantised> {
         let mut vector = None;
-        self.values_of(table, key, row, is_static, |value, _| {
+        self.values_of(table, key, row, is_static, |value, second| {
+            if let Some(attribute) = second {
+                let components = items::vector::of_stored(attribute, self.dimensions);
+                vector = components.and_then(|components| Quantised::new(&components));
+                return;
+            }
             let (components, rest) = value.as_chunks::<4>();
             if rest.is_empty() && components.len() == self.dimensions() {
                 let components: Vec<f32> =
@@ -432,6 +455,45 @@ mod tests {
         let start = Bytes::from(gram("cd").expect_err("too short for a gram"));
         assert!(finds(&parts, "abcde", Predicate::Range { from: Some((start, true)), to: None }));
         assert_ne!(words.fingerprint(), parts.fingerprint());
+    }
+
+    #[test]
+    fn an_index_on_the_vectors_of_an_entry_has_those_of_its_dimensions() {
+        let ty = CqlType::map(CqlType::Text, CqlType::Blob, false);
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("m", ty)
+            .build()
+            .expect("a good table");
+        let definition = |options: &[(&str, &str)]| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let targets = vec![IndexTarget { column: "m".to_owned(), part: IndexedPart::Entries }];
+            let (name, class) = ("i".to_owned(), Some("dynamodb".to_owned()));
+            let index = Index { name, targets, class, options: options.collect(), local: false };
+            Definition::new(&table, &index).expect("an index")
+        };
+        let of = |dimensions| definition(&[(ENTRY_OPTION, "v"), (DIMENSIONS_OPTION, dimensions)]);
+        let id = table.column("m").expect("a column").id;
+        let key = DecoratedKey::new(Bytes::from_static(b"p"));
+        let vector = |definition: &Definition, name: &'static str, value: &'static str| {
+            let cell = Cell::live(1, Bytes::from(["\u{4}", value].concat()));
+            let mut complex = Complex::empty();
+            complex.cells = vec![ComplexCell { path: Bytes::from(name), cell }];
+            let row = Row::from_columns(Clustering::empty(), vec![(id, ColumnData::Complex(complex))]);
+            definition.vector_of(&table, &key, &row, false)
+        };
+        let two = of("2");
+        assert_eq!(two.dimensions(), 2);
+        let list = "{\"L\":[{\"N\":\"1.5\"},{\"N\":\"-2\"}]}";
+        assert_eq!(vector(&two, "v", list), Quantised::new(&[1.5, -2.0]));
+        assert_eq!(vector(&two, "w", list), None, "another attribute");
+        assert_eq!(vector(&of("3"), "v", list), None, "other dimensions");
+        assert_eq!(vector(&two, "v", "{\"S\":\"text\"}"), None);
+        assert_ne!(two.fingerprint(), of("3").fingerprint());
+        // Without dimensions, or with none that vectors have, it is on terms.
+        for other in [definition(&[(ENTRY_OPTION, "v")]), of("0"), of("4097"), of("many")] {
+            assert_eq!(other.vectors(), None);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod vectors;
 pub use attached::{IndexFile, MemoryIndex};
 pub use build::IndexBuilder;
 pub use candidates::{Candidate, Candidates, NearestQuery, NearestTo};
-pub use definition::{Definition, ENTRY_OPTION};
+pub use definition::{DIMENSIONS_OPTION, Definition, ENTRY_OPTION};
 pub use file::{IndexFileError, SstableIdentity};
 pub use hnsw::{BEAM_MAX, CONNECTIONS_MAX, Similarity};
 pub use nearest::NearestSearch;

@@ -70,7 +70,7 @@ pub const TABLE: &[Row] = &[
     row("cache", "storage", "stdx schema mutation memtable"),
     row("compaction", "storage", "schema mutation rt sstable"),
     row("hnsw", "storage", "stdx"),
-    row("index", "storage", "stdx types schema mutation rt text hnsw"),
+    row("index", "storage", "stdx types schema mutation rt items text hnsw"),
     row(
         "engine",
         "storage",

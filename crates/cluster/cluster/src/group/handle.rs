@@ -19,9 +19,10 @@ use super::inner::{Applied, Inner, Input, Proposed};
 use super::wire::{self, Forward, code};
 use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ANALYZERS,
-    STATE_VERSION_OF_CDC, STATE_VERSION_OF_CIDR_GROUPS, STATE_VERSION_OF_CONSTRAINTS,
-    STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES, STATE_VERSION_OF_MASKS,
-    STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
+    STATE_VERSION_OF_ATTRIBUTE_VECTORS, STATE_VERSION_OF_CDC, STATE_VERSION_OF_CIDR_GROUPS,
+    STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES,
+    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES,
+    STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -88,7 +89,7 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 10] = [
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 11] = [
         ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
         ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
         ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
@@ -103,6 +104,11 @@ fn unreadable_for<'m>(
         ("identities of certificates", STATE_VERSION_OF_IDENTITIES, SchemaEdit::is_about_identities),
         ("analyzers of an index", STATE_VERSION_OF_ANALYZERS, SchemaEdit::is_about_analyzers),
         ("CIDR groups", STATE_VERSION_OF_CIDR_GROUPS, SchemaEdit::is_about_cidr_groups),
+        (
+            "vector indexes of the DynamoDB API",
+            STATE_VERSION_OF_ATTRIBUTE_VECTORS,
+            SchemaEdit::is_about_attribute_vectors,
+        ),
     ];
     features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))
 }
@@ -590,6 +596,11 @@ mod tests {
         }
         let known = [("mode", "prefix"), ("analyzer_class", "a.DelimiterAnalyzer"), ("analyzed", "true")];
         assert_eq!(unreadable_for(&analyzed(None, &known), members.iter()), None);
+        let vectors = [("entry", "v"), ("vector_dimensions", "3")];
+        let members_of_8 = [member(STATE_VERSION, MemberStatus::Normal), member(8, MemberStatus::Normal)];
+        let why = unreadable_for(&analyzed(Some("dynamodb"), &vectors), members_of_8.iter());
+        assert!(why.expect("one does not know it").contains("vector indexes"));
+        assert_eq!(unreadable_for(&analyzed(Some("dynamodb"), &vectors[..1]), members_of_8.iter()), None);
         let mut known = schema::Role::new("ann");
         let members = [member(STATE_VERSION, MemberStatus::Normal), member(6, MemberStatus::Normal)];
         assert_eq!(unreadable_for(&[SchemaEdit::PutRole(known.clone())], members.iter()), None);

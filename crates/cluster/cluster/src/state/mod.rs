@@ -29,8 +29,9 @@ pub use topology_change::{ChangeStep, TopologyChange};
 
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
 /// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions, TTL
-/// columns and local indexes, since 7 of identities of certificates, since 8 of indexes with analyzers of words and of groups of addresses, which older versions cannot all decode: a node with such a version is not let in.
-pub const STATE_VERSION: u32 = 8;
+/// columns and local indexes, since 7 of identities of certificates, since 8 of indexes with analyzers of words and of groups of addresses,
+/// since 9 of indexes on the vectors of attributes, which older versions cannot all decode: a node with such a version is not let in.
+pub const STATE_VERSION: u32 = 9;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
@@ -61,6 +62,9 @@ pub const STATE_VERSION_OF_ANALYZERS: u32 = 8;
 
 /// The first version that stores groups of addresses from which roles may log in.
 pub const STATE_VERSION_OF_CIDR_GROUPS: u32 = 8;
+
+/// The first version whose nodes make indexes on the vectors of an attribute of the DynamoDB API.
+pub const STATE_VERSION_OF_ATTRIBUTE_VECTORS: u32 = 9;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -6,6 +6,9 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 /// How long the part of a node that is down is awaited, microseconds.
 pub(crate) const PATIENCE_MICROS: i64 = 60_000_000;
+/// How long a restoration whose nodes record no progress goes on, microseconds: longer than a cluster is down for its upgrade or a node for its
+/// repair, and no longer than an operator should wait to be told.
+pub(crate) const IDLE_MICROS_MAX: i64 = 6 * 3_600_000_000;
 /// How long a snapshot of a node that is alive is awaited, microseconds.
 const SNAPSHOT_MICROS_MAX: i64 = 600_000_000;
 
@@ -88,20 +91,21 @@ impl Parts {
         }
     }
 
-    /// That of a restoration: it waits for parts that it cannot do without.
+    /// That of a restoration: it waits for parts that it cannot do without, as long as there is progress: `idle_micros` since the last.
     pub(crate) fn outcome_of_restoration(
         &self,
-        age_micros: i64,
+        (age_micros, idle_micros): (i64, i64),
         standing: impl Fn(&str) -> Standing,
     ) -> Outcome {
-        let is_patient = age_micros < PATIENCE_MICROS;
+        let (is_patient, is_idle) = (age_micros < PATIENCE_MICROS, idle_micros >= IDLE_MICROS_MAX);
         let awaited = self.has_pending(|host| match standing(host) {
-            Standing::Alive => true,
+            Standing::Alive => !is_idle,
             Standing::Down => is_patient,
             Standing::Departed => false,
         });
         let may_have = |host: &str, node: &NodePart| {
-            Self::is_done(node) || node.part == Part::Pending && standing(host) != Standing::Departed
+            Self::is_done(node)
+                || node.part == Part::Pending && !is_idle && standing(host) != Standing::Departed
         };
         match () {
             () if !self.covers(may_have) => Outcome::Failed,
@@ -208,7 +212,10 @@ mod tests {
     #[test]
     fn a_restoration_waits_for_nodes_that_it_needs() {
         let of = |factor, states: &[Part], age, standing: Standing| {
-            parts(factor, states).outcome_of_restoration(age, |_| standing)
+            parts(factor, states).outcome_of_restoration((age, 0), |_| standing)
+        };
+        let idle = |factor, states: &[Part], idle, standing: Standing| {
+            parts(factor, states).outcome_of_restoration((2 * IDLE_MICROS_MAX, idle), |_| standing)
         };
         let late = PATIENCE_MICROS;
         assert_eq!(of(3, &[D, D, Pending], late, Standing::Alive), Wait);
@@ -219,6 +226,11 @@ mod tests {
         assert_eq!(of(3, &[D, D, D], 0, Standing::Alive), Complete);
         assert_eq!(of(3, &[D, Gone, Gone], 0, Standing::Alive), Failed);
         assert_eq!(of(3, &[Pending, Gone, Gone], 0, Standing::Alive), Failed, "at once");
+        for standing in [Standing::Alive, Standing::Down] {
+            assert_eq!(idle(1, &[D, D, Pending], IDLE_MICROS_MAX - 1, standing), Wait);
+            assert_eq!(idle(1, &[D, D, Pending], IDLE_MICROS_MAX, standing), Failed, "nobody acts");
+            assert_eq!(idle(3, &[D, D, Pending], IDLE_MICROS_MAX, standing), Complete, "nor needs to");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mutation::PartitionUpdate;
 use rt::Rt;
 use schema::{Schema, TableBuilder, TombstoneGc};
 
-use super::parts::{Outcome, Part};
+use super::parts::{IDLE_MICROS_MAX, Outcome, Part};
 use super::record::Status;
 use super::{SnapshotError, Worker, place, standing, table_by_id};
 use crate::error::{ErrorKind, Result};
@@ -26,6 +26,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a restored table keeps all deletions, microseconds: longer than any hint of a restored row is kept, which an old deletion has to hide.
 const DELETIONS_KEPT_MICROS: i64 = 24 * 3_600_000_000;
+
+/// How often a node that writes rows records that it makes progress, microseconds.
+const PROGRESS_MICROS: i64 = IDLE_MICROS_MAX / 12;
 
 /// How often a node tries to record that its part has ended.
 const SET_TRIES_MAX: u32 = 60;
@@ -106,7 +109,14 @@ impl<C: Coordinator> Store<'_, C> {
             Err(error) => return self.unreadable(rt, table, error).await,
         };
         let mut writes = FuturesUnordered::new();
+        let mut shown = self.executor.clock().wall_micros();
         loop {
+            if self.age(shown) >= PROGRESS_MICROS {
+                shown = self.executor.clock().wall_micros();
+                if let Err(error) = self.change_restoring(table, |_| {}).await {
+                    tracing::debug!("the progress of {} is not recorded: {}", table.name(), error.message);
+                }
+            }
             if writes.len() == WRITES_MAX
                 && let Some(false) = writes.next().await
             {
@@ -183,10 +193,13 @@ impl<C: Coordinator> Store<'_, C> {
         }
     }
 
-    /// Changes a table while it is being restored; one that is not any more stays.
+    /// Changes a table while it is being restored, and records that there is progress; one that is not any more stays.
     async fn change_restoring(&self, table: &ApiTable, change: impl Fn(&mut table::Details)) -> Result<()> {
         let change = |found: &ApiTable, builder: &mut TableBuilder| {
             let mut details = found.details();
+            if let Some(restore) = &mut details.restore {
+                restore.progress_millis = self.executor.clock().wall_micros().div_euclid(1000);
+            }
             change(&mut details);
             details.write(builder, (found.hash().name, found.range().map(|range| range.name)));
             found.is_restoring()
@@ -218,7 +231,8 @@ impl<C: Coordinator> Store<'_, C> {
         let Ok(table) = table_by_id(&coordinator.schema(), table.table.id) else { return Ok(()) };
         let Some(restore) = table.details().restore.filter(|_| table.is_restoring()) else { return Ok(()) };
         let (view, age) = (coordinator.view(), self.age(restore.at_millis * 1000));
-        match restore.parts.outcome_of_restoration(age, |host| standing(&view, host)) {
+        let idle = self.age(restore.at_millis.max(restore.progress_millis) * 1000);
+        match restore.parts.outcome_of_restoration((age, idle), |host| standing(&view, host)) {
             Outcome::Wait => Ok(()),
             Outcome::Complete => {
                 let ended_millis = self.executor.clock().wall_micros().div_euclid(1000);
@@ -233,9 +247,13 @@ impl<C: Coordinator> Store<'_, C> {
             }
             Outcome::Failed => {
                 tracing::error!(
-                    "{} cannot be restored from {}, as too few of its snapshots are left; the table is removed",
+                    "{} cannot be restored from {}: {}; the table is removed",
                     table.name(),
-                    restore.source_arn()
+                    restore.source_arn(),
+                    match idle >= IDLE_MICROS_MAX {
+                        true => "nodes whose snapshots are needed have made no progress for six hours",
+                        false => "too few of its snapshots are left",
+                    }
                 );
                 let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
                     let found = table_by_id(schema, table.table.id).ok().filter(ApiTable::is_restoring);

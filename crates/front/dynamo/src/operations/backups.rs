@@ -16,6 +16,10 @@ use crate::transfer::seconds;
 /// The shortest and the longest ARN of a backup, as AWS has them.
 const ARN_LEN: (usize, usize) = (37, 1024);
 
+/// The members of a vector index that define it.
+pub(super) const VECTOR_INDEX: [&str; 6] =
+    ["IndexName", "VectorAttribute", "SearchSchema", "Projection", "Dimensions", "DistanceFunction"];
+
 /// The error for an ARN of no backup.
 pub(super) fn missing(arn: &str) -> ApiError {
     ApiError::new(ErrorKind::BackupNotFound, format!("Backup not found: {arn}"))
@@ -82,6 +86,7 @@ pub(super) fn description(backup: &Backup, table: &Json) -> Json {
     for (name, shown) in [
         ("LocalSecondaryIndexes", &["IndexName", "KeySchema", "Projection"][..]),
         ("GlobalSecondaryIndexes", &["IndexName", "KeySchema", "Projection", "ProvisionedThroughput"][..]),
+        ("VectorIndexes", &VECTOR_INDEX[..]),
     ] {
         let indexes = table.get(name).and_then(Json::as_array);
         let indexes: Vec<Json> =

@@ -10,8 +10,8 @@ use super::size::{check_size, write_units};
 use super::{Dynamo, capacity};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
-use crate::secondary;
 use crate::table::{self, ApiTable, RowKey, RowWrite};
+use crate::vectors;
 
 /// Requests of a batch.
 const REQUESTS_MAX: usize = 25;
@@ -174,7 +174,7 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
             check_size(&item, "Item size has exceeded the maximum allowed size")?;
             let bytes = item_size(&item);
             let key = table.key_of_item(&item)?;
-            secondary::check(table.indexes(), None, &item)?;
+            vectors::check(table, None, &item)?;
             (key, table.key_attributes(&item), RowWrite::Put(item), bytes)
         }
         (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete, 0),

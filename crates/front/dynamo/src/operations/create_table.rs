@@ -13,7 +13,7 @@ use super::describe_table::description;
 use super::estimate::Estimate;
 use super::key_schema::{Definitions, definitions, key_elements};
 use super::stream_specification::{self, Specification};
-use super::{Dynamo, refuse, secondary_indexes, tags};
+use super::{Dynamo, indexes, refuse, secondary_indexes, tags, vector_indexes};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::ATTRIBUTES;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
@@ -31,8 +31,9 @@ fn key_schema(request: &Request) -> Result<(KeySchema, Definitions<'_>)> {
     const WRONG: &str = "One or more parameter values were invalid:";
     let definitions = definitions(request)?;
     let keys = key_elements(request.required("KeySchema")?, "keySchema", &definitions)?;
-    let has_indexes =
-        ["LocalSecondaryIndexes", "GlobalSecondaryIndexes"].iter().any(|name| request.has(name));
+    let has_indexes = ["LocalSecondaryIndexes", "GlobalSecondaryIndexes", "VectorIndexes"]
+        .iter()
+        .any(|name| request.has(name));
     if !has_indexes && keys.len() != definitions.len() {
         return invalid!(
             "{WRONG} Number of attributes in KeySchema does not exactly match number of attributes defined in \
@@ -91,7 +92,6 @@ pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
 /// Refuses parameters with nothing behind them.
 pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
     for (name, what) in [
-        ("VectorIndexes", "vector indexes"),
         ("ReplicaUpdates", "global tables by ReplicaUpdates; tables are in every datacenter"),
         ("ResourcePolicy", "resource policies"),
     ] {
@@ -140,6 +140,8 @@ impl<C: Coordinator> Dynamo<C> {
         billing(request, &mut details)?;
         let names = (keys.hash.0.as_str(), keys.range.as_ref().map(|(name, _)| name.as_str()));
         details.indexes = secondary_indexes::created(request, &definitions, names, details.on_demand)?;
+        details.vectors = vector_indexes::created(request, &definitions)?;
+        indexes::check_created(&details, &definitions, names)?;
         if let Some(tags) = request.get("Tags") {
             details.tags = tags::read(tags)?.into_iter().collect();
             tags::check(&details)?;

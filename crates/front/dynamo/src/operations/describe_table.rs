@@ -4,7 +4,7 @@ use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
 use super::estimate::Estimate;
-use super::{Dynamo, secondary_indexes, stream_specification};
+use super::{Dynamo, secondary_indexes, stream_specification, vector_indexes};
 use crate::error::Result;
 use crate::names::arn;
 use crate::request::Request;
@@ -52,6 +52,7 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
             members.insert("BillingModeSummary".to_owned(), summary);
         }
         secondary_indexes::describe(table, estimate, members);
+        vector_indexes::describe(table, estimate, members);
         stream_specification::describe(table, members);
         if let Some(restore) = details.restore {
             let summary = json!({
@@ -72,6 +73,8 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn describe_table(&self, request: &Request) -> Result<Json> {
         let table = table::find_named(&self.schema(), &request.table_name()?)?;
-        Ok(json!({ "Table": description(&table, table.status(), self.estimate(&table).await) }))
+        let mut shown = description(&table, table.status(), self.estimate(&table).await);
+        self.mark_building(&table, &mut shown).await;
+        Ok(json!({ "Table": shown }))
     }
 }

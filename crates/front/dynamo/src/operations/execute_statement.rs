@@ -134,7 +134,7 @@ impl<C: Coordinator> Dynamo<C> {
         let table = table::find(&self.schema(), &select.table)?;
         let (condition, projection) = (select.condition.clone(), select.projection.clone());
         let mut request = PageRequest::of_statement((condition, projection), limit, consistent, asked)
-            .of_index(&table, select.index.as_deref())?;
+            .of_index(&table, select.index.as_deref(), "Scan")?;
         let (hash, range) = keys(&table, request.index());
         let mut access = access(select.condition.as_ref(), hash, range)?;
         let reversed = order((hash, range), &select, &mut access)?;

@@ -13,12 +13,12 @@ use super::Dynamo;
 use super::size::check_size;
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Request, constraint};
-use crate::secondary;
 use crate::table::{self, ApiTable, RowWrite};
 use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE, Unpacker};
 use crate::transfer::place::{bucket, parts};
 use crate::transfer::record::{Kind, Records};
 use crate::transfer::{Failure, Progress, Transfers, csv};
+use crate::vectors;
 
 /// Bytes of a file that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -33,7 +33,7 @@ const LOGGED_MAX: u64 = 10;
 const DELIMITERS: [&str; 6] = [",", ";", ":", "|", "\t", " "];
 
 /// The members of `TableCreationParameters` that a description shows.
-const CREATION: [&str; 8] = [
+const CREATION: [&str; 9] = [
     "TableName",
     "AttributeDefinitions",
     "KeySchema",
@@ -42,6 +42,7 @@ const CREATION: [&str; 8] = [
     "OnDemandThroughput",
     "SSESpecification",
     "GlobalSecondaryIndexes",
+    "VectorIndexes",
 ];
 
 /// The form of the lines.
@@ -119,7 +120,8 @@ fn types(table: &ApiTable, header: &[String]) -> Vec<&'static str> {
     let kind = |name: &String| {
         let own = table.keys().find(|key| key.name == name).map(|key| key.kind);
         let of_indexes = || {
-            let mut keys = table.indexes().iter().flat_map(|index| index.keys());
+            let of_vectors = table.vectors().iter().flat_map(|index| index.keys());
+            let mut keys = table.indexes().iter().flat_map(|index| index.keys()).chain(of_vectors);
             keys.find(|key| key.name == *name).map(|key| key.kind)
         };
         own.or_else(of_indexes).unwrap_or("S")
@@ -413,7 +415,7 @@ impl<C: Coordinator> Dynamo<C> {
         check_size(&item, "Item size has exceeded the maximum allowed size")?;
         let bytes = item_size(&item);
         let key = table.key_of_item(&item)?;
-        secondary::check(table.indexes(), None, &item)?;
+        vectors::check(table, None, &item)?;
         let (timestamp, now) = (self.executor.timestamp(), self.store().now());
         Ok((table.update(&key, &RowWrite::Put(item), timestamp, now), bytes))
     }

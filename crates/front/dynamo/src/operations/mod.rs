@@ -21,6 +21,7 @@ mod get_item;
 mod get_records;
 mod get_shard_iterator;
 mod import_table;
+mod indexes;
 mod item_collection;
 mod key_schema;
 mod limits;
@@ -30,11 +31,13 @@ mod list_tables;
 pub(crate) mod names;
 mod page;
 mod partiql;
+mod places;
 mod put_item;
 mod query;
 mod query_index;
 mod restore_table;
 mod scan;
+mod search_vectors;
 mod secondary_indexes;
 mod size;
 pub(crate) mod statement;
@@ -46,6 +49,7 @@ mod transact_write_items;
 mod transfers;
 mod update_item;
 mod update_table;
+mod vector_indexes;
 mod write;
 
 use std::cell::RefCell;
@@ -504,6 +508,7 @@ impl<C: Coordinator> Dynamo<C> {
             "PutItem" => Box::pin(self.put_item(request)).await,
             "Query" => Box::pin(self.query(request)).await,
             "Scan" => Box::pin(self.scan(request)).await,
+            "SearchVectors" => Box::pin(self.search_vectors(request)).await,
             "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
             "TransactWriteItems" => Box::pin(self.transact_write_items(request)).await,
             "TagResource" => Box::pin(self.tag_resource(request)).await,

@@ -1,7 +1,7 @@
 //! The names of the operations.
 
 /// The operations that there are.
-pub(crate) const OPERATIONS: [&str; 43] = [
+pub(crate) const OPERATIONS: [&str; 44] = [
     "BatchExecuteStatement",
     "BatchGetItem",
     "BatchWriteItem",
@@ -37,6 +37,7 @@ pub(crate) const OPERATIONS: [&str; 43] = [
     "RestoreTableFromBackup",
     "RestoreTableToPointInTime",
     "Scan",
+    "SearchVectors",
     "TagResource",
     "TransactGetItems",
     "TransactWriteItems",

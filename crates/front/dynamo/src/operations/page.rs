@@ -109,13 +109,17 @@ impl PageRequest {
         }
     }
 
-    /// The same of an index of the table, where it is named.
+    /// The same of an index of the table, where it is named, for this operation.
     ///
     /// # Errors
     /// When there is no such index, or it does not have the requested attributes.
-    pub(super) fn of_index(mut self, table: &ApiTable, name: Option<&str>) -> Result<Self> {
+    pub(super) fn of_index(mut self, table: &ApiTable, name: Option<&str>, operation: &str) -> Result<Self> {
         const WRONG: &str = "One or more parameter values were invalid:";
         let Some(name) = name else { return Ok(self) };
+        if table.vectors().iter().any(|index| index.name == name) {
+            let end = if operation == "Query" { "." } else { "" };
+            return invalid!("{operation} operation not supported on this index type{end}");
+        }
         let index = table.index(name)?;
         let hidden = |names: Vec<&str>| {
             let names = names.into_iter().filter(|name| !index.shows(table, name)).map(str::to_owned);

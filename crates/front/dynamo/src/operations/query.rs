@@ -99,7 +99,7 @@ impl<C: Coordinator> Dynamo<C> {
         let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
         let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
         let table = self.table(request)?;
-        let page = page.of_index(&table, request.string("IndexName")?)?;
+        let page = page.of_index(&table, request.string("IndexName")?, "Query")?;
         let parts = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
             (Some(text), _) => KeyCondition::parts(text, &substitutions)?,
             (None, Some(conditions)) => items::legacy::key_conditions(conditions)?,

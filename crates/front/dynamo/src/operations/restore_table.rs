@@ -7,7 +7,7 @@ use exec::backend::Coordinator;
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::backups::{billing_mode, in_use, picked};
+use super::backups::{VECTOR_INDEX, billing_mode, in_use, picked};
 use super::describe_table::description;
 use super::estimate::Estimate;
 use super::{Dynamo, refuse};
@@ -24,6 +24,7 @@ const WRONG: &str = "One or more parameter values were invalid:";
 fn indexes(request: &Request, backup: &Json, parameter: &str) -> Result<Vec<Json>> {
     let stored: Vec<&Json> = backup.get(parameter).and_then(Json::as_array).into_iter().flatten().collect();
     let name_of = |index: &Json| index.get("IndexName").and_then(Json::as_str).map(str::to_owned);
+    // GlobalSecondaryIndexOverride, LocalSecondaryIndexOverride, VectorIndexOverride.
     let member = parameter.replace("Indexes", "IndexOverride");
     let Some(wanted) = request.get(&member).map(json::read_list).transpose()? else {
         return Ok(stored.into_iter().cloned().collect());
@@ -31,9 +32,14 @@ fn indexes(request: &Request, backup: &Json, parameter: &str) -> Result<Vec<Json
     let mut out = Vec::new();
     for index in wanted {
         let known = stored.iter().find(|known| name_of(known) == name_of(index));
-        let Some(known) = known.filter(|known| known.get("KeySchema") == index.get("KeySchema")) else {
+        let is_same = |known: &&&Json| {
+            let same = |name: &str| known.get(name) == index.get(name);
+            let vectors = ["VectorAttribute", "SearchSchema", "Dimensions", "DistanceFunction"];
+            same("KeySchema") && vectors.into_iter().all(same)
+        };
+        let Some(known) = known.filter(is_same) else {
             return invalid!(
-                "{WRONG} {member}: the backup has no index {} with these keys",
+                "{WRONG} {member}: the backup has no index {} with this definition",
                 name_of(index).unwrap_or_default()
             );
         };
@@ -95,6 +101,14 @@ fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
             out.insert(parameter.to_owned(), Json::Array(made));
         }
     }
+    let vectors = indexes(request, backup, "VectorIndexes")?;
+    for element in vectors.iter().filter_map(|index| index.get("SearchSchema")?.as_array()).flatten() {
+        used.extend(element.get("AttributeName").and_then(Json::as_str).map(str::to_owned));
+    }
+    if !vectors.is_empty() {
+        let made = vectors.iter().map(|index| Json::Object(picked(index, &VECTOR_INDEX)));
+        out.insert("VectorIndexes".to_owned(), made.collect());
+    }
     // Of attributes that only indexes have which are left out.
     let definitions = backup.get("AttributeDefinitions").and_then(Json::as_array).into_iter().flatten();
     let is_used = |definition: &&Json| {
@@ -144,6 +158,7 @@ impl<C: Coordinator> Dynamo<C> {
             source: backup.table.clone(),
             at_millis: self.executor.clock().wall_micros().div_euclid(1000),
             in_progress: true,
+            progress_millis: 0,
             ended_millis: 0,
             parts: self.parts_to_restore(&backup)?,
         };
@@ -162,7 +177,7 @@ impl<C: Coordinator> Dynamo<C> {
         for node in parts.nodes.values_mut() {
             node.part = if matches!(node.part, Part::Done(_)) { Part::Pending } else { Part::Gone };
         }
-        if parts.outcome_of_restoration(0, |host| standing(&view, host)) == Outcome::Failed {
+        if parts.outcome_of_restoration((0, 0), |host| standing(&view, host)) == Outcome::Failed {
             return invalid!(
                 "The backup cannot be restored: too many nodes that had snapshots of it have left the cluster"
             );

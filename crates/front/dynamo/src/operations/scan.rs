@@ -61,7 +61,7 @@ impl<C: Coordinator> Dynamo<C> {
         let page = PageRequest::read(request, &substitutions, ("Scanning", "ScanFilter", "scanFilter"))?;
         substitutions.check_used()?;
         let table = self.table(request)?;
-        let page = page.of_index(&table, request.string("IndexName")?)?;
+        let page = page.of_index(&table, request.string("IndexName")?, "Scan")?;
         let start = start_key(request)?;
         let found = self.scan_page(&table, (segment, total), start, &page).await?;
         self.count_page(&found, &page);

@@ -9,15 +9,16 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
 use crate::request::{Request, constraint};
 use crate::table::{ApiTable, Details};
+use crate::vector_definition::VectorIndex;
 
 const WRONG: &str = "One or more parameter values were invalid:";
 const GLOBAL_MAX: usize = 20;
 const LOCAL_MAX: usize = 5;
 /// Attributes that all indexes of a table include together.
-const INCLUDED_MAX: usize = 100;
+pub(super) const INCLUDED_MAX: usize = 100;
 
 /// The keys of a table: the names of its hash and range key.
-type TableKeys<'a> = (&'a str, Option<&'a str>);
+pub(super) type TableKeys<'a> = (&'a str, Option<&'a str>);
 
 /// The indexes of a table that is to be created, held against the definitions of attributes.
 pub(super) fn created(
@@ -43,30 +44,11 @@ pub(super) fn created(
             indexes.push(with_units(index, one));
         }
     }
-    check_all(&indexes)?;
-    if !indexes.is_empty() {
-        let mut used: Vec<&str> = std::iter::once(hash).chain(range).collect();
-        used.extend(indexes.iter().flat_map(SecondaryIndex::keys).map(|key| key.name.as_str()));
-        if definitions.iter().any(|(name, _)| !used.contains(name)) {
-            let mut seen = Vec::new();
-            used.retain(|name| {
-                !seen.contains(name) && {
-                    seen.push(*name);
-                    true
-                }
-            });
-            return invalid!(
-                "{WRONG} Some AttributeDefinitions are not used. AttributeDefinitions: [{}], keys used: [{}]",
-                definitions.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-                used.join(", ")
-            );
-        }
-    }
     Ok(indexes)
 }
 
 /// Refuses sets of indexes that no table may have.
-fn check_all(indexes: &[SecondaryIndex]) -> Result<()> {
+pub(super) fn check_all(indexes: &[SecondaryIndex]) -> Result<()> {
     for (at, index) in indexes.iter().enumerate() {
         if indexes.iter().take(at).any(|other| other.name == index.name) {
             return invalid!("{WRONG} Duplicate index name: {}", index.name);
@@ -78,15 +60,6 @@ fn check_all(indexes: &[SecondaryIndex]) -> Result<()> {
     }
     if indexes.len() - globals > LOCAL_MAX {
         return invalid!("{WRONG} Number of LocalSecondaryIndexes exceeds per-table limit of {LOCAL_MAX}");
-    }
-    let included = indexes.iter().map(|index| match &index.projected {
-        Projected::Include(names) => names.len(),
-        _ => 0,
-    });
-    if included.sum::<usize>() > INCLUDED_MAX {
-        return invalid!(
-            "{WRONG} The number of projected attributes of all indexes exceeds the limit of {INCLUDED_MAX}"
-        );
     }
     Ok(())
 }
@@ -131,7 +104,7 @@ fn with_units(mut index: SecondaryIndex, json: &Json) -> SecondaryIndex {
 }
 
 /// `IndexName`, when it may be one.
-fn index_name<'a>(fields: &'a Map<String, Json>, place: &str) -> Result<&'a str> {
+pub(super) fn index_name<'a>(fields: &'a Map<String, Json>, place: &str) -> Result<&'a str> {
     let at = format!("{place}.indexName");
     let Some(name) = fields.get("IndexName").filter(|name| !name.is_null()) else {
         return constraint("null", &at, "Member must not be null");
@@ -193,7 +166,7 @@ fn read_index(
 }
 
 /// `Projection`
-fn projected(fields: &Map<String, Json>, place: &str) -> Result<Projected> {
+pub(super) fn projected(fields: &Map<String, Json>, place: &str) -> Result<Projected> {
     let kind = match fields.get("ProjectionType").filter(|kind| !kind.is_null()) {
         Some(kind) => json::read_string(kind)?,
         None => return invalid!("{WRONG} Unknown ProjectionType: null"),
@@ -242,8 +215,8 @@ fn projected(fields: &Map<String, Json>, place: &str) -> Result<Projected> {
     }
 }
 
-/// Carries out `GlobalSecondaryIndexUpdates` on the details of a table.
-pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details) -> Result<()> {
+/// Carries out `GlobalSecondaryIndexUpdates`; how many indexes are added and removed.
+pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details) -> Result<usize> {
     let list =
         request.get("GlobalSecondaryIndexUpdates").map(json::read_list).transpose()?.unwrap_or_default();
     let mut online = 0;
@@ -277,12 +250,8 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
             }
             _ => return invalid!("{WRONG} {kind} is no action of GlobalSecondaryIndexUpdates"),
         }
-        if online > 1 {
-            let text = "Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table";
-            return Err(ApiError::new(ErrorKind::LimitExceeded, text));
-        }
     }
-    Ok(())
+    Ok(online)
 }
 
 /// Adds an index, whose keys may be of attributes that are defined here or were before.
@@ -292,6 +261,20 @@ fn create(
     place: &str,
     (table, details): (&ApiTable, &mut Details),
 ) -> Result<()> {
+    let definitions = defined(request, table)?;
+    let index = with_units(read_index(action, place, true, &definitions)?, action);
+    if details.indexes.iter().any(|other| other.name == index.name)
+        || details.vectors.iter().any(|other| other.name == index.name)
+    {
+        return invalid!("Attempting to create an index which already exists");
+    }
+    throughput(action, &index.name, details.on_demand)?;
+    details.indexes.push(index);
+    Ok(())
+}
+
+/// The definitions of attributes of a request that adds an index: its own, and those that the table has.
+pub(super) fn defined<'a>(request: &'a Request, table: &'a ApiTable) -> Result<Vec<(&'a str, &'a str)>> {
     let defined = match request.has("AttributeDefinitions") {
         true => key_schema::definitions(request)?,
         false => Vec::new(),
@@ -309,19 +292,14 @@ fn create(
             None => definitions.push((name, kind)),
         }
     }
-    let index = with_units(read_index(action, place, true, &definitions)?, action);
-    if details.indexes.iter().any(|other| other.name == index.name) {
-        return invalid!("Attempting to create an index which already exists");
-    }
-    throughput(action, &index.name, details.on_demand)?;
-    details.indexes.push(index);
-    check_all(&details.indexes)
+    Ok(definitions)
 }
 
 /// The attributes of a table that have a definition: its keys and those of its indexes.
 pub(super) fn attributes(table: &ApiTable) -> Vec<(&str, &'static str)> {
     let mut all: Vec<(&str, &'static str)> = table.keys().map(|key| (key.name, key.kind)).collect();
-    for key in table.indexes().iter().flat_map(SecondaryIndex::keys) {
+    let of_vectors = table.vectors().iter().flat_map(VectorIndex::keys);
+    for key in table.indexes().iter().flat_map(SecondaryIndex::keys).chain(of_vectors) {
         if !all.iter().any(|(known, _)| *known == key.name) {
             all.push((&key.name, key.kind));
         }
@@ -346,15 +324,10 @@ fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> 
         |kind: &'static str| move |key: &IndexKey| to_json!({ "AttributeName": key.name, "KeyType": kind });
     let keys: Vec<Json> =
         index.hashes().map(element("HASH")).chain(index.ranges().map(element("RANGE"))).collect();
-    let projection = match &index.projected {
-        Projected::All => to_json!({ "ProjectionType": "ALL" }),
-        Projected::KeysOnly => to_json!({ "ProjectionType": "KEYS_ONLY" }),
-        Projected::Include(names) => to_json!({ "ProjectionType": "INCLUDE", "NonKeyAttributes": names }),
-    };
     let mut out = to_json!({
         "IndexName": index.name,
         "KeySchema": keys,
-        "Projection": projection,
+        "Projection": index.projected.description(),
         "IndexSizeBytes": estimate.bytes,
         "ItemCount": estimate.items,
         "IndexArn": format!("{}/index/{}", table.arn(), index.name),

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::create_table::{billing, refuse_unsupported, table_class};
 use super::describe_table::description;
-use super::{Dynamo, refuse, secondary_indexes, stream_specification};
+use super::{Dynamo, indexes, refuse, stream_specification};
 use crate::error::{Result, invalid};
 use crate::request::Request;
 use crate::table;
@@ -23,8 +23,9 @@ impl<C: Coordinator> Dynamo<C> {
             "StreamSpecification",
         ];
         let stream = stream_specification::read(request, &name)?;
-        let updates = request.get("GlobalSecondaryIndexUpdates").and_then(Json::as_array);
-        if !changed.iter().any(|name| request.has(name)) && updates.is_none_or(Vec::is_empty) {
+        let updates = ["GlobalSecondaryIndexUpdates", "VectorIndexUpdates"].map(|name| request.get(name));
+        let mut updates = updates.into_iter().flatten().filter_map(Json::as_array);
+        if !changed.iter().any(|name| request.has(name)) && updates.all(Vec::is_empty) {
             return invalid!(
                 "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
                  SSESpecification or ReplicaUpdates is required"
@@ -33,7 +34,7 @@ impl<C: Coordinator> Dynamo<C> {
         let find = |schema: &schema::Schema| table::find_active(schema, &name);
         let table = self
             .change_table(find, |table, details| {
-                secondary_indexes::update(request, table, details)?;
+                indexes::update(request, table, details)?;
                 if let Some(stream) = stream {
                     let (view, now) = (self.executor.coordinator().view(), self.executor.timestamp());
                     stream_specification::update(details, stream, &name, (&view, now))?;
@@ -44,6 +45,7 @@ impl<C: Coordinator> Dynamo<C> {
                         (details.read_units, details.write_units) = (0, 0);
                     }
                 }
+                indexes::check_all(details)?;
                 if let Some(class) = table_class(request)? {
                     details.class = Some(class);
                 }
@@ -53,6 +55,8 @@ impl<C: Coordinator> Dynamo<C> {
                 Ok(())
             })
             .await?;
-        Ok(json!({ "TableDescription": description(&table, "ACTIVE", self.estimate(&table).await) }))
+        let mut shown = description(&table, "ACTIVE", self.estimate(&table).await);
+        self.mark_building(&table, &mut shown).await;
+        Ok(json!({ "TableDescription": shown }))
     }
 }

@@ -9,6 +9,7 @@ use crate::intent::Effect;
 use crate::request::Request;
 use crate::secondary;
 use crate::table::{ApiTable, RowKey, RowWrite};
+use crate::vectors;
 
 /// The kind of a write.
 pub(super) enum Action {
@@ -63,7 +64,7 @@ impl ItemWrite {
         check_size(&item, "Item size has exceeded the maximum allowed size")?;
         let table = find()?;
         let key = table.key_of_item(&item)?;
-        secondary::check(table.indexes(), None, &item)?;
+        vectors::check(&table, None, &item)?;
         let key_item = table.key_attributes(&item);
         Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: false })
     }
@@ -96,7 +97,7 @@ impl ItemWrite {
         let table = find()?;
         let key = table.key(&key_item)?;
         update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
-        secondary::check_paths(table.indexes(), update.paths())?;
+        secondary::check_paths(&table, update.paths())?;
         Ok(Self {
             table,
             key,
@@ -118,7 +119,7 @@ impl ItemWrite {
         let key = table.key(&key_item)?;
         if let Action::Update(update) = &action {
             update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
-            secondary::check_paths(table.indexes(), update.paths())?;
+            secondary::check_paths(&table, update.paths())?;
         }
         Ok(Self { table, key, key_item, action, condition, shows_old, inserts: false })
     }
@@ -127,7 +128,7 @@ impl ItemWrite {
     pub(super) fn insert(table: ApiTable, item: Item, shows_old: bool) -> Result<Self> {
         check_size(&item, "Item size has exceeded the maximum allowed size")?;
         let key = table.key_of_item(&item)?;
-        secondary::check(table.indexes(), None, &item)?;
+        vectors::check(&table, None, &item)?;
         let key_item = table.key_attributes(&item);
         let exists = Condition::Exists(Path::top(table.hash().name));
         let condition = Some(Condition::Not(Box::new(exists)));
@@ -170,7 +171,7 @@ impl ItemWrite {
             Action::Update(update) => {
                 let base = old.unwrap_or(&self.key_item);
                 let new = update.apply(base)?;
-                secondary::check(self.table.indexes(), Some(base), &new)?;
+                vectors::check(&self.table, Some(base), &new)?;
                 check_size(&new, "Item size to update has exceeded the maximum allowed size")?;
                 // A REMOVE alone makes no item of none.
                 let makes = old.is_some()

@@ -14,6 +14,7 @@ mod sizes;
 mod streams;
 mod transactions;
 mod transfers;
+mod vectors;
 
 use std::fmt::Write as _;
 use std::future::Future;

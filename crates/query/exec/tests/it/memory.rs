@@ -324,6 +324,20 @@ fn texts(
     Candidates { places, statistics }
 }
 
+/// The vector of a row: of a column of vectors, or of one entry of the attributes of the DynamoDB API.
+fn stored_vector(data: Option<&ColumnData>, index: &schema::Index, dimensions: usize) -> Option<Vec<f32>> {
+    match data? {
+        ColumnData::Simple(cell) => {
+            Some(cell.value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect())
+        }
+        ColumnData::Complex(complex) => {
+            let entry = index.options.get(replica::ENTRY_OPTION)?;
+            let element = complex.cells.iter().find(|element| element.path == entry.as_bytes())?;
+            items::vector::of_stored(&element.cell.value, dimensions)
+        }
+    }
+}
+
 /// The places that an index finds in a partition. It may find too many, as terms of older versions do: every fourth row is a place.
 fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<PartitionUpdate> {
     let index = table.indexes.get(&query.index).expect("the index exists");
@@ -557,14 +571,14 @@ impl Coordinator for Memory {
         for held in tables.get(&table.id).into_iter().flat_map(BTreeMap::values) {
             for row in held.all_rows() {
                 // Deleted rows and vectors of before are candidates, too.
-                let Some(ColumnData::Simple(cell)) = row.column(column) else { continue };
-                let stored: Vec<f32> =
-                    cell.value.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();
+                let Some(stored) = stored_vector(row.column(column), index, vector.len()) else { continue };
                 if stored.len() == vector.len() {
                     let is_static = table.static_columns().iter().any(|one| one.id == column);
                     let clustering = (!is_static).then(|| row.clustering.clone());
                     let place = Place { key: held.key.clone(), clustering };
-                    let closeness = Similarity::Cosine.closeness(vector, &stored);
+                    let measure = index.options.get("similarity_function").map_or("COSINE", String::as_str);
+                    let measure = Similarity::of_name(measure).expect("a measure");
+                    let closeness = measure.closeness(vector, &stored);
                     found.push(Candidate { place, closeness });
                 }
             }
