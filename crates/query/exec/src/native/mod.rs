@@ -22,7 +22,7 @@ use cql::ast::BatchKind;
 use rt::{Instant, LocalBoxFuture};
 use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
 
-use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX};
+use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX, batched};
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
 use crate::executor::Executor;
@@ -330,7 +330,8 @@ impl<C: Coordinator> NativeFrontend<C> {
             .collect();
         if self.executor.is_audited() {
             let keyspace = plans.first().map(|(plan, _)| plan.table.keyspace.clone());
-            *event = Some(AuditEvent { keyspace, ..AuditEvent::new("BATCH", AuditCategory::Dml) });
+            let batched = batched(plans.iter().map(|(plan, _)| &plan.table));
+            *event = Some(AuditEvent { keyspace, batched, ..AuditEvent::new("BATCH", AuditCategory::Dml) });
         }
         let kind = match batch.kind {
             BatchType::Logged => BatchKind::Logged,
