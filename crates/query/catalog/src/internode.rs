@@ -3,7 +3,6 @@
 use coordinator::ClusterView;
 use topology::HostId;
 
-use crate::Facts;
 use crate::rows::RowBuilder;
 
 /// The messages from or to one node.
@@ -32,13 +31,13 @@ pub(crate) async fn fill(rows: &mut RowBuilder, peers: &[PeerFacts], view: &Clus
     .await;
 }
 
-/// `cidr_filtering_metrics_counts` or `cidr_filtering_metrics_latencies`; the facts of the other one are empty.
-pub(crate) fn cidr(rows: &mut RowBuilder, facts: &Facts) {
-    for (name, count) in &facts.cidr_counts {
+/// `cidr_filtering_metrics_counts` or `cidr_filtering_metrics_latencies`; the figures of the other one are empty.
+pub(crate) fn cidr(rows: &mut RowBuilder, counts: &[(String, u64)], latencies: &[(&'static str, [f64; 5])]) {
+    for (name, count) in counts {
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
         rows.row([("name", name.as_str().into()), ("value", count.into())]);
     }
-    for (name, [p50, p95, p99, p999, max]) in &facts.cidr_latencies {
+    for (name, [p50, p95, p99, p999, max]) in latencies {
         rows.row([
             ("name", (*name).into()),
             ("p50th", (*p50).into()),

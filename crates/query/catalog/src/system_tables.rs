@@ -74,7 +74,9 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) 
         "repairs" if rows.table().keyspace == "system_views" => {
             repair_jobs::fill(rows, &facts.repair_jobs, &facts.view).await;
         }
-        "cidr_filtering_metrics_counts" | "cidr_filtering_metrics_latencies" => internode::cidr(rows, facts),
+        "cidr_filtering_metrics_counts" | "cidr_filtering_metrics_latencies" => {
+            internode::cidr(rows, &facts.cidr_counts, &facts.cidr_latencies)
+        }
         _ => running::fill(rows, facts).await,
     }
 }

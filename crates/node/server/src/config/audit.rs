@@ -62,7 +62,7 @@ impl Config {
         self.scylla_sinks().is_ok_and(|sinks| sinks.contains(name))
     }
 
-    /// Whose form the entries have.
+    /// The form of the entries.
     pub(crate) fn audit_style(&self) -> AuditStyle {
         let is_scylla = self.scylla_sinks().is_ok_and(|sinks| !sinks.is_empty());
         if is_scylla { AuditStyle::Scylla } else { AuditStyle::Cassandra }

@@ -86,7 +86,7 @@ pub struct AuditEvent {
     pub scope: Option<String>,
     /// The consistency level, of requests that have one.
     pub consistency: Option<&'static str>,
-    /// ScyllaDB's category, which stays when the request fails; none for what ScyllaDB does not audit.
+    /// ScyllaDB's category, which stays when the request fails; none for events that ScyllaDB does not audit.
     pub statement: Option<StatementCategory>,
     /// Keyspaces and tables of the statements of a batch.
     pub batched: Vec<(String, String)>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::filter::names;
 use super::{AuditCategory, AuditEvent};
 
-/// A category as ScyllaDB has it.
+/// A category of ScyllaDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatementCategory {
     /// Reads.
@@ -39,7 +39,7 @@ impl StatementCategory {
         }
     }
 
-    /// That of an event with this type and category of Cassandra's log; none for USE, DESCRIBE, PREPARE and what is not understood, which
+    /// That of an event with this type and category of Cassandra's log; none for USE, DESCRIBE, PREPARE and invalid requests, which
     /// ScyllaDB does not audit.
     pub(super) fn of(kind: &str, category: AuditCategory) -> Option<Self> {
         Some(match category {
