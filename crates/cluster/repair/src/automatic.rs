@@ -13,7 +13,7 @@ use schema::{Replication, Schema, Table, TableId, TombstoneGc};
 use stdx::murmur3::hash128;
 use topology::{Placement, Ring, TokenRange};
 
-use crate::job::Figures;
+use crate::job::{Figures, JobRequest};
 use crate::master::Manner;
 use crate::plan::{Ranges, RepairOptions, Unit, alone, share};
 use crate::schedule::{Candidate, Earliest, interval};
@@ -92,10 +92,15 @@ impl Inner {
             }
             let (now, begun) = (self.seconds(), self.rt.now());
             let name = vec![table.name.clone()];
-            let figures = Rc::new(RefCell::new(Figures::new(0, &table.keyspace, name, begun)));
+            let manner = self.manner(&table, unit.range, now);
+            let request = JobRequest {
+                options: RepairOptions { ranges: Ranges::Primary, ..RepairOptions::all() },
+                full: manner.full,
+                begun_micros: self.rt.wall_micros(),
+            };
+            let figures = Rc::new(RefCell::new(Figures::new(0, &table.keyspace, name, request, begun)));
             figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&due.ring));
             *self.by_itself.borrow_mut() = Some(figures.clone());
-            let manner = self.manner(&table, unit.range, now);
             self.unit(&table, &unit, &due.ring, manner, &figures).await;
             *self.by_itself.borrow_mut() = None;
             if !figures.borrow().status(self.rt.now()).failures.is_empty() {

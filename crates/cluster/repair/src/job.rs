@@ -6,6 +6,8 @@ use std::time::Duration;
 use rt::Instant;
 use topology::HostId;
 
+use crate::plan::RepairOptions;
+
 /// Failures that are kept of one job.
 const FAILURES_MAX: usize = 20;
 
@@ -34,6 +36,17 @@ impl JobState {
     }
 }
 
+/// The manner in which a job was requested.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRequest {
+    /// The ranges, and the participants.
+    pub options: RepairOptions,
+    /// Whether everything is compared, also rows that past repairs have compared.
+    pub full: bool,
+    /// When it began, microseconds since the epoch.
+    pub begun_micros: i64,
+}
+
 /// The status of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStatus {
@@ -43,6 +56,8 @@ pub struct JobStatus {
     pub keyspace: String,
     /// Which tables.
     pub tables: Vec<String>,
+    /// How it was requested.
+    pub request: JobRequest,
     /// The other nodes that take part.
     pub peers: Vec<HostId>,
     /// How far it is.
@@ -77,6 +92,7 @@ pub struct Figures {
     id: u64,
     keyspace: String,
     tables: Vec<String>,
+    request: JobRequest,
     peers: BTreeSet<HostId>,
     state: JobState,
     begun: Instant,
@@ -99,11 +115,12 @@ pub struct Figures {
 
 impl Figures {
     /// Of a job that begins.
-    pub fn new(id: u64, keyspace: &str, tables: Vec<String>, begun: Instant) -> Self {
+    pub fn new(id: u64, keyspace: &str, tables: Vec<String>, request: JobRequest, begun: Instant) -> Self {
         Self {
             id,
             keyspace: keyspace.to_owned(),
             tables,
+            request,
             peers: BTreeSet::new(),
             state: JobState::Running,
             begun,
@@ -199,6 +216,7 @@ impl Figures {
             id: self.id,
             keyspace: self.keyspace.clone(),
             tables: self.tables.clone(),
+            request: self.request.clone(),
             peers: self.peers.iter().copied().collect(),
             state: self.state,
             units: self.units,
@@ -223,7 +241,8 @@ mod tests {
     #[test]
     fn reports_the_remaining_time() {
         let begun = Instant::START + Duration::from_secs(100);
-        let mut figures = Figures::new(1, "ks", vec!["t".to_owned()], begun);
+        let request = JobRequest { options: RepairOptions::all(), full: true, begun_micros: 7 };
+        let mut figures = Figures::new(1, "ks", vec!["t".to_owned()], request, begun);
         let (one, two) = (HostId([1; 16]), HostId([2; 16]));
         figures.add_unit(0.25, [two]);
         figures.add_unit(0.25, [one, two]);

@@ -28,7 +28,7 @@ pub mod wire;
 
 pub use canaries::Canaries;
 pub use follower::{Data, Follower, FollowerConfig, FollowerError};
-pub use job::{JobState, JobStatus};
+pub use job::{JobRequest, JobState, JobStatus};
 pub use master::RepairError;
 pub use scope::{Scope, Slice};
 pub use service::{ClusterContext, Members, Repair, RepairConfig, RepairSettings, RepairStats, Wanted};

@@ -16,7 +16,7 @@ use schema::{Table, TableId};
 use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::codec::encode_request;
-use crate::job::{Figures, JobStatus};
+use crate::job::{Figures, JobRequest, JobStatus};
 use crate::message::{Ask, Request};
 use crate::plan::{PlanError, RepairOptions, Unit, plan, share, straight};
 use crate::scope::{Scope, Slice};
@@ -132,7 +132,13 @@ impl Repair {
         inner.next_job.set(id + 1);
         let ring = members.ring;
         let names = work.iter().map(|(table, _)| table.name.clone()).collect();
-        let figures = Rc::new(RefCell::new(Figures::new(id, &wanted.keyspace, names, inner.rt.now())));
+        let request = JobRequest {
+            options: wanted.options.clone(),
+            full: wanted.full,
+            begun_micros: inner.rt.wall_micros(),
+        };
+        let figures = Figures::new(id, &wanted.keyspace, names, request, inner.rt.now());
+        let figures = Rc::new(RefCell::new(figures));
         let all = work.iter().flat_map(|(_, units)| units);
         all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring)));
         let (repair, shown) = (self.clone(), figures.clone());

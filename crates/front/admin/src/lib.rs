@@ -2,6 +2,7 @@
 //!
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
+mod cidr_figures;
 mod escapes;
 mod guard;
 mod http;
@@ -15,6 +16,7 @@ mod rest;
 mod topology_changes;
 mod view_checks;
 
+pub use cidr_figures::CidrFigures;
 pub use guard::{Access, Changes};
 pub use http::HttpServer;
 pub use http_config::HttpServerConfig;

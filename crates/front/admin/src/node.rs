@@ -22,6 +22,8 @@ use rt::{DiskError, GroupStats, LocalBoxFuture};
 use schema::{Cidr, Schema, Table, TableId};
 use topology::HostId;
 
+use crate::CidrFigures;
+
 /// The facts that do not change while a node runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
@@ -119,6 +121,8 @@ pub struct ShardFigures {
     pub fetch: FetchFigures,
     /// Messages between nodes; none while the node is alone.
     pub rpc: RpcStats,
+    /// Checks of the addresses from which roles log in.
+    pub cidr: CidrFigures,
 }
 
 /// A setting of the node.

@@ -143,6 +143,10 @@ fn served_elsewhere(
     if let Some(task) = served.task.take() {
         task.detach();
     }
+    match outcome.is_some() {
+        true => connection.stats.served(served.bytes),
+        false => connection.stats.expired(served.bytes),
+    }
     if let Some(outcome) = outcome {
         connection.answer(served.stream, served.verb, served.deadline, outcome);
     }

@@ -12,6 +12,7 @@ use rt::Instant;
 use topology::HostId;
 
 use crate::frame::{self, Kind};
+use crate::peer_stats::PeerCounters;
 use crate::queue::{Queue, Queued};
 use crate::served::{Served, ServedSet};
 use crate::shard::Shard;
@@ -46,6 +47,8 @@ pub(crate) struct Inbound {
     pub(crate) from: HostId,
     pub(crate) address: SocketAddr,
     pub(crate) class: Class,
+    /// Of the peer, with those of its other connections.
+    pub(crate) stats: Rc<PeerCounters>,
     pub(crate) answers: RefCell<Queue<Answer>>,
     pub(crate) served: RefCell<ServedSet>,
     pub(crate) waker: RefCell<Option<Waker>>,
@@ -61,6 +64,7 @@ impl Inbound {
             from,
             address,
             class,
+            stats: shard.peers.of(from),
             answers: RefCell::new(Queue::new(
                 limits.outgoing_count_max,
                 limits.outgoing_bytes_max,

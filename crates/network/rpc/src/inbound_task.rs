@@ -75,6 +75,7 @@ pub(crate) async fn run(
             tracing::debug!(peer = %inbound.address, "closed an internode connection: nothing came for {silence:?}");
         }
         End::Protocol(error) => {
+            inbound.stats.corrupt();
             shard.warn(Some(inbound.address), "closed the internode connection from", &error);
         }
     }
@@ -99,6 +100,7 @@ fn expire(connections: &Connections, inbound: &Inbound, now: Instant) {
         if !served.forwarded {
             inbound.shard.counters.dropped(served.verb, Dropped::ExpiredServing);
         }
+        inbound.stats.expired(served.bytes);
         drop(served.task.take());
         connections.done(inbound.class, &served);
     }
@@ -202,6 +204,8 @@ impl InboundTask {
         let Some(verb) = Verb::from_number(header.verb) else {
             let refusal =
                 Refusal::new(Refusal::UNKNOWN_VERB, format!("verb {} is not known here", header.verb));
+            self.inbound.stats.received(body.len());
+            self.inbound.stats.refused(body.len());
             if let Some(stream) = stream {
                 let body = frame::encode_refusal(&refusal);
                 let answer = Answer { kind: Kind::Refusal, verb: header.verb, stream, deadline, body };
@@ -217,6 +221,7 @@ impl InboundTask {
         let shard = &self.inbound.shard;
         let origin = Origin::Connection { connection: Rc::clone(&self.inbound), stream };
         let (bytes, request) = (body.len() as u64, Request { origin, verb, body, deadline });
+        self.inbound.stats.received(request.bytes_counted());
         let own = shard.rt.shard();
         if header.shard != own.0 {
             let target = ShardId(header.shard % shard.rt.shard_count());

@@ -18,7 +18,8 @@ use rt::{Instant, LocalBoxFuture, Sleep};
 use crate::calls::Calls;
 use crate::frame::{Frame, HEADER_LEN, Header, Kind, decode_refusal};
 use crate::greet::greet;
-use crate::peer::Peer;
+use crate::peer::{Key, Peer};
+use crate::peer_stats::PeerCounters;
 use crate::pipe::{Filled, Pipe};
 use crate::queue::{Queue, Queued};
 use crate::shard::{Open, Shard, Tasks};
@@ -65,6 +66,8 @@ pub(crate) struct Link {
     shard: Rc<Shard>,
     peer: Weak<Peer>,
     pub(crate) class: Class,
+    /// Of the peer, with those of other links to it.
+    stats: Rc<PeerCounters>,
     phase: RefCell<Phase>,
     /// Which connection this is; a task of an earlier one has nothing to say any more.
     epoch: Cell<u64>,
@@ -74,6 +77,7 @@ pub(crate) struct Link {
     waker: RefCell<Option<Waker>>,
     used_at: Cell<Instant>,
     opened_at: Cell<Instant>,
+    is_open: Cell<bool>,
 }
 
 impl Link {
@@ -84,6 +88,10 @@ impl Link {
             shard: Rc::clone(shard),
             peer: Rc::downgrade(peer),
             class,
+            stats: match peer.key {
+                Key::Host(host) => shard.peers.of(host),
+                Key::Address(_) => Rc::default(),
+            },
             phase: RefCell::new(Phase::Idle { not_before: now, error: RpcError::Lost }),
             epoch: Cell::new(0),
             failures: Cell::new(0),
@@ -96,6 +104,7 @@ impl Link {
             waker: RefCell::default(),
             used_at: Cell::new(now),
             opened_at: Cell::new(now),
+            is_open: Cell::new(false),
         })
     }
 
@@ -103,6 +112,11 @@ impl Link {
     pub(crate) fn depth(&self) -> (usize, usize, usize) {
         let queue = self.queue.borrow();
         (queue.len(), queue.bytes(), self.calls.borrow().waiting())
+    }
+
+    /// Whether its connection is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.get()
     }
 
     /// Sees to it that there is a connection, or will be soon.
@@ -117,6 +131,7 @@ impl Link {
         let Some(peer) = self.peer.upgrade() else { return Err(RpcError::UnknownHost) };
         *phase = Phase::Running;
         drop(phase);
+        self.stats.attempt();
         let epoch = self.epoch.get() + 1;
         self.epoch.set(epoch);
         let link = Rc::clone(self);
@@ -138,6 +153,7 @@ impl Link {
         let expired = |frame: Outgoing| {
             if let Some(verb) = frame.verb {
                 self.shard.counters.dropped(verb, Dropped::ExpiredUnsent);
+                self.stats.expired_unsent(frame.bytes());
             }
         };
         let pushed = self.queue.borrow_mut().push(frame, now, expired).is_ok();
@@ -161,12 +177,15 @@ impl Link {
             counters.verb(verb, |stats| stats.timeouts += 1);
             return Err(RpcError::TimedOut);
         }
+        let bytes = HEADER_LEN + body.iter().map(Bytes::len).sum::<usize>();
         if let Err(error) = self.ensure(now) {
             counters.dropped(verb, Dropped::NotConnected);
+            self.stats.unsent(bytes);
             return Err(error);
         }
         if self.calls.borrow().waiting() >= self.shard.config.limits.calls_max {
             counters.dropped(verb, Dropped::QueueFull);
+            self.stats.overloaded(bytes);
             return Err(RpcError::Overloaded);
         }
         let stream = self.calls.borrow_mut().begin(verb, deadline);
@@ -174,6 +193,7 @@ impl Link {
         let frame = Outgoing { kind: Kind::Request, verb: Some(verb), shard, stream, deadline, body };
         if !self.push(frame, now) {
             counters.dropped(verb, Dropped::QueueFull);
+            self.stats.overloaded(bytes);
             return Err(RpcError::Overloaded);
         }
         poll_fn(|cx| self.calls.borrow_mut().poll(waiting.stream, cx.waker())).await
@@ -181,9 +201,10 @@ impl Link {
 
     /// Sends a message that wants no answer to a shard of the peer.
     pub(crate) fn send(self: &Rc<Self>, shard: u16, verb: Verb, body: Bytes) {
-        let now = self.shard.rt.now();
+        let (now, bytes) = (self.shard.rt.now(), HEADER_LEN + body.len());
         if self.ensure(now).is_err() {
             self.shard.counters.dropped(verb, Dropped::NotConnected);
+            self.stats.unsent(bytes);
             return;
         }
         let deadline = now + self.shard.config.timeouts.one_way;
@@ -191,6 +212,7 @@ impl Link {
         let frame = Outgoing { kind: Kind::OneWay, verb: Some(verb), shard, stream: 0, deadline, body };
         if !self.push(frame, now) {
             self.shard.counters.dropped(verb, Dropped::QueueFull);
+            self.stats.overloaded(bytes);
         }
     }
 
@@ -206,10 +228,12 @@ impl Link {
         let now = self.shard.rt.now();
         while let Some(frame) = self.queue.borrow_mut().pop() {
             // Calls end with this link, those that were not sent yet, too.
+            let bytes = frame.bytes();
             if let (Kind::OneWay, Some(verb)) = (frame.kind, frame.verb)
                 && (next.ensure(now).is_err() || !next.push(frame, now))
             {
                 self.shard.counters.dropped(verb, Dropped::NotConnected);
+                self.stats.unsent(bytes);
             }
         }
     }
@@ -217,6 +241,7 @@ impl Link {
     /// Ends the connection and all calls with `error`.
     pub(crate) fn close(&self, error: &RpcError) {
         self.epoch.set(self.epoch.get() + 1);
+        self.is_open.set(false);
         let idle = Phase::Idle { not_before: Instant::START, error: error.clone() };
         *self.phase.borrow_mut() = idle;
         self.fail_all(error);
@@ -225,6 +250,9 @@ impl Link {
 
     fn fail_all(&self, error: &RpcError) {
         while let Some(frame) = self.queue.borrow_mut().pop() {
+            if frame.verb.is_some() {
+                self.stats.unsent(frame.bytes());
+            }
             if let (Kind::OneWay, Some(verb)) = (frame.kind, frame.verb) {
                 self.shard.counters.dropped(verb, Dropped::NotConnected);
             }
@@ -246,6 +274,7 @@ impl Link {
         if self.epoch.get() != epoch {
             return;
         }
+        self.is_open.set(false);
         let counters = &self.shard.counters;
         let unused = matches!(end, End::Unused);
         let error = match end {
@@ -363,7 +392,9 @@ impl LinkTask {
             match result {
                 Err(error) => return Poll::Ready(End::Failed(error)),
                 Ok(pipe) => {
+                    self.link.stats.connected();
                     self.link.opened_at.set(now);
+                    self.link.is_open.set(true);
                     (self.checked_at, self.received_at) = (now, now);
                     let open = Open::new(&self.link.shard, self.link.class, false);
                     self.io = Io::Open(Box::new(pipe), open);
@@ -493,6 +524,7 @@ fn poll_write(
             if frame.deadline <= now {
                 if let Some(verb) = frame.verb {
                     counters.dropped(verb, Dropped::ExpiredUnsent);
+                    link.stats.expired_unsent(frame.bytes());
                 }
                 continue;
             }
@@ -503,6 +535,7 @@ fn poll_write(
             let length = pipe.out.push_parts(header, &head, tail, &mut pipe.packer);
             *sent = true;
             if let Some(verb) = frame.verb {
+                link.stats.sent(length);
                 counters.verb(verb, |stats| {
                     stats.sent += 1;
                     stats.sent_bytes += length as u64;

@@ -19,7 +19,7 @@ use crate::request::Incoming;
 use crate::serving::{Reply, ReplyTo};
 use crate::shard::{Shard, Tasks};
 use crate::stats::RpcStats;
-use crate::{Class, Peers, Refusal, RpcConfig, RpcError, Verb, accept, forward};
+use crate::{Amount, Class, Peers, Refusal, RpcConfig, RpcError, Verb, accept, forward};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,8 +245,16 @@ impl Messenger {
     pub fn stats(&self) -> RpcStats {
         let (connections, shard) = (&self.connections, self.shard());
         let mut stats = shard.counters.snapshot();
-        for link in connections.peers.links() {
+        stats.peers = shard.peers.snapshot();
+        for (key, link) in connections.peers.links_by_key() {
             let (count, bytes, waiting) = link.depth();
+            if let Key::Host(host) = key
+                && let Some(peer) = stats.peers.get_mut(&host)
+            {
+                let waiting = Amount { count: count as u64, bytes: bytes as u64 };
+                peer.pending = peer.pending.plus(waiting);
+                peer.connections += u64::from(link.is_open());
+            }
             stats.outgoing_count += count;
             stats.outgoing_bytes += bytes;
             stats.calls_waiting += waiting;

@@ -128,6 +128,7 @@ impl PeerTable {
                 }
             }
         }
+        self.shard.peers.retain(|host| new.get(host).is_some());
         for (peer, link) in
             gone.iter().flat_map(|peer| peer.links().into_iter().map(move |link| (peer, link)))
         {
@@ -149,8 +150,17 @@ impl PeerTable {
 
     /// All links of this shard.
     pub(crate) fn links(&self) -> Vec<Rc<Link>> {
-        let peers: Vec<Rc<PeerLinks>> = self.peers.borrow().values().map(Rc::clone).collect();
-        peers.iter().flat_map(|peer| peer.links()).collect()
+        self.links_by_key().into_iter().map(|(_, link)| link).collect()
+    }
+
+    /// All links of this shard, each with its target.
+    pub(crate) fn links_by_key(&self) -> Vec<(Key, Rc<Link>)> {
+        let peers = self.peers.borrow();
+        let of_peer = |(key, peer): (&Key, &Rc<PeerLinks>)| {
+            let key = *key;
+            peer.links().into_iter().map(move |link| (key, link))
+        };
+        peers.iter().flat_map(of_peer).collect()
     }
 
     /// Forgets all peers; the shard stops.

@@ -62,10 +62,19 @@ impl Request {
         REQUEST_BYTES + self.body.len()
     }
 
+    /// Its deadline was past before it was served.
+    pub(crate) fn expired(&self) {
+        if let Origin::Connection { connection, .. } = &self.origin {
+            connection.stats.expired(self.bytes_counted());
+        }
+    }
+
     /// Answers without serving it.
     pub(crate) fn refuse(self, refusal: Refusal) {
+        let bytes = self.bytes_counted();
         match self.origin {
             Origin::Connection { connection, stream } => {
+                connection.stats.refused(bytes);
                 connection.answer(stream, self.verb, self.deadline, Err(refusal));
             }
             Origin::Shard(from) => {

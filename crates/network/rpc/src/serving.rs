@@ -123,7 +123,10 @@ impl Serving {
             self.begin(lane, request);
             return;
         }
-        let expired = |request: Request| self.shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+        let expired = |request: Request| {
+            self.shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+            request.expired();
+        };
         let refused = lane.waiting.borrow_mut().push(request, self.shard.rt.now(), expired);
         if let Err(request) = refused {
             self.shard.counters.dropped(request.verb, Dropped::Overloaded);
@@ -153,6 +156,7 @@ impl Serving {
         let shard = &self.shard;
         if request.deadline <= shard.rt.now() {
             shard.counters.dropped(request.verb, Dropped::ExpiredUnserved);
+            request.expired();
             return;
         }
         let Some(handler) = self.handler(request.verb) else {
@@ -202,6 +206,7 @@ impl Serving {
             stats.served += 1;
             stats.served_bytes += bytes;
         });
+        connection.stats.served(served.bytes);
         connection.answer(served.stream, served.verb, served.deadline, outcome);
         self.done(connection.class, served.bytes);
     }

@@ -13,6 +13,7 @@ use rt::sync::{Notify, Semaphore};
 use rt::{Group, Instant, Rt, Task};
 use stdx::{HashMap, LogLimit};
 
+use crate::peer_stats::PeersCounters;
 use crate::queue::Budget;
 use crate::stats::{Counters, count};
 use crate::{Class, RpcConfig};
@@ -66,6 +67,8 @@ pub(crate) struct Shard {
     pub(crate) rt: Rt,
     pub(crate) config: Arc<RpcConfig>,
     pub(crate) counters: Counters,
+    /// By host.
+    pub(crate) peers: PeersCounters,
     /// Bytes that are queued for writing.
     pub(crate) outgoing: Budget,
     /// Bytes that incoming long frames have reserved.
@@ -84,6 +87,7 @@ impl Shard {
         Rc::new(Shard {
             rt: rt.clone(),
             counters: Counters::default(),
+            peers: PeersCounters::default(),
             outgoing: Budget::new(limits.outgoing_total_bytes_max),
             partial: Semaphore::new(limits.partial_bytes_max.max(limits.body_len_max)),
             log_limit: RefCell::default(),

@@ -1,7 +1,11 @@
 //! Counters of a shard's connections, for metrics.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
+use topology::HostId;
+
+use crate::peer_stats::PeerStats;
 use crate::verb::{Class, Verb};
 
 /// Why a message was dropped.
@@ -114,6 +118,8 @@ pub struct RpcStats {
     pub forwarding_bytes: usize,
     /// Calls of this shard under way over connections of other shards.
     pub calls_shared: usize,
+    /// By host.
+    pub peers: BTreeMap<HostId, PeerStats>,
 }
 
 impl RpcStats {

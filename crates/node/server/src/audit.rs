@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use coordinator::Coordinator;
 use exec::Executor;
-use exec::audit::{AuditCategory, AuditEntry, AuditEvent, AuditFilter, AuditLog};
+use exec::audit::{
+    AuditCategory, AuditEntry, AuditEvent, AuditFilter, AuditLog, AuditStyle, StatementFilter,
+};
 use futures_util::future::LocalBoxFuture;
 use rt::sync::Notify;
 use rt::{DiskError, File, Group, IoBuf, OpenOptions, Rt, Task};
@@ -59,14 +61,20 @@ impl SyslogTarget {
     }
 }
 
-/// Where the entries of a shard go.
-enum Sink {
-    /// Files.
-    Files,
+/// Where the entries of a shard go: to files where there is neither of the others.
+struct Sinks {
     /// A server of syslog.
-    Syslog(SyslogSender),
+    syslog: Option<SyslogSender>,
     /// A table.
-    Table(Rc<TableSink>),
+    table: Option<Rc<TableSink>>,
+}
+
+/// Decides which entries are wanted.
+enum Filter {
+    /// By the lists of `audit_logging_options`.
+    Cassandra(AuditFilter),
+    /// By `audit_categories`, `audit_keyspaces` and `audit_tables`.
+    Scylla(StatementFilter),
 }
 
 /// The audit log of one shard, of which there is none while it is disabled.
@@ -77,7 +85,8 @@ struct Inner {
     rt: Rt,
     directory: PathBuf,
     host: SocketAddr,
-    filter: RefCell<AuditFilter>,
+    filter: RefCell<Filter>,
+    style: AuditStyle,
     is_enabled: Cell<bool>,
     /// Bytes that the shard's files may have together.
     bytes_max: Cell<u64>,
@@ -87,7 +96,7 @@ struct Inner {
     is_stopping: Cell<bool>,
     /// Entries that could not be written.
     lost: Cell<u64>,
-    sink: Sink,
+    sinks: Sinks,
     /// Entries that syslog lost were reported then.
     loss_reported: Cell<Option<rt::Instant>>,
     writer: RefCell<Option<Task<()>>>,
@@ -105,19 +114,23 @@ impl ShardAudit {
         syslog: Option<&SyslogHook>,
         executor: Option<&Rc<Executor<Coordinator>>>,
     ) -> Result<Self, String> {
-        let table = executor.filter(|_| config.audits_to_table());
-        let table = table.map(|executor| TableSink::start(rt, config.listen_address, executor.clone()));
-        let sink = match (config.audit_syslog_target(), syslog) {
-            _ if table.is_some() => table.map_or(Sink::Files, Sink::Table),
-            (None, _) => Sink::Files,
-            (Some(target), Some(open)) => Sink::Syslog(open(&target, MESSAGES_MAX)?),
+        let style = config.audit_style();
+        let syslog = match (config.audit_syslog_target(), syslog) {
+            (None, _) => None,
+            (Some(target), Some(open)) => Some(open(&target, MESSAGES_MAX)?),
             (Some(_), None) => return Err("this process has no way to syslog".to_owned()),
         };
+        let table = executor.filter(|_| config.audits_to_table());
+        let start = |executor: &Rc<Executor<Coordinator>>| {
+            TableSink::start(rt, (config.listen_address, style), executor.clone())
+        };
+        let sinks = Sinks { syslog, table: table.map(start) };
         let audit = Self(Rc::new(Inner {
             rt: rt.clone(),
             directory: directory.to_owned(),
             host: (config.listen_address, config.storage_port).into(),
-            filter: RefCell::default(),
+            filter: RefCell::new(Filter::Cassandra(AuditFilter::default())),
+            style,
             is_enabled: Cell::new(false),
             bytes_max: Cell::new(0),
             pending: RefCell::default(),
@@ -125,7 +138,7 @@ impl ShardAudit {
             room: Notify::new(),
             is_stopping: Cell::new(false),
             lost: Cell::new(0),
-            sink,
+            sinks,
             loss_reported: Cell::new(None),
             writer: RefCell::default(),
         }));
@@ -136,11 +149,16 @@ impl ShardAudit {
     /// Uses changed settings for the entries from now on.
     pub(crate) fn configure(&self, config: &Config) {
         let inner = &self.0;
-        inner.filter.replace(config.audit_filter().expect("it was checked with the configuration"));
+        let scylla = config.scylla_audit().expect("it was checked with the configuration");
+        let is_scylla = scylla.is_some();
+        inner.filter.replace(match scylla {
+            Some(filter) => Filter::Scylla(filter),
+            None => Filter::Cassandra(config.audit_filter().expect("it was checked with the configuration")),
+        });
         let shards = u64::from(inner.rt.shard_count());
         inner.bytes_max.set(config.audit_logging_options_max_log_size.0 / shards);
-        inner.is_enabled.set(config.audit_logging_options_enabled);
-        let writes_files = matches!(inner.sink, Sink::Files);
+        inner.is_enabled.set(is_scylla || config.audit_logging_options_enabled);
+        let writes_files = inner.sinks.syslog.is_none() && inner.sinks.table.is_none();
         if writes_files && inner.is_enabled.get() && inner.writer.borrow().is_none() {
             let writer = inner.clone();
             let task = inner.rt.spawn(Group::Maintenance, async move { writer.write().await });
@@ -156,15 +174,22 @@ impl ShardAudit {
     /// Adds a login, or an attempt at one.
     pub(crate) async fn login(&self, user: Option<&str>, source: SocketAddr, failure: Option<&str>) {
         let (kind, operation) = match failure {
-            None => ("LOGIN_SUCCESS", "LOGIN SUCCESSFUL".to_owned()),
-            Some(why) => ("LOGIN_ERROR", format!("LOGIN FAILURE; {why}")),
+            None => ("LOGIN_SUCCESS", "LOGIN SUCCESSFUL"),
+            Some(_) => ("LOGIN_ERROR", "LOGIN FAILURE"),
         };
-        if !self.0.is_enabled.get() || !self.admits(AuditCategory::Auth, None, user) {
+        let event = AuditEvent::new(kind, AuditCategory::Auth);
+        if !self.0.is_enabled.get() || !self.admits(&event, user) {
             return;
         }
-        let event = AuditEvent::new(kind, AuditCategory::Auth);
-        let millis = self.0.rt.wall_micros() / 1_000;
-        self.record(AuditEntry { event, user: user.map(str::to_owned), source, millis, operation }).await;
+        let entry = AuditEntry {
+            event,
+            user: user.map(str::to_owned),
+            source,
+            millis: self.0.rt.wall_micros() / 1_000,
+            operation: operation.to_owned(),
+            failure: failure.map(str::to_owned),
+        };
+        self.record(entry).await;
     }
 
     /// Writes the entries so far and ends.
@@ -172,7 +197,7 @@ impl ShardAudit {
         self.0.is_enabled.set(false);
         self.0.is_stopping.set(true);
         self.0.wake.notify_all();
-        if let Sink::Table(table) = &self.0.sink {
+        if let Some(table) = &self.0.sinks.table {
             table.stop().await;
         }
         let writer = self.0.writer.borrow_mut().take();
@@ -183,19 +208,24 @@ impl ShardAudit {
 }
 
 impl AuditLog for ShardAudit {
-    fn admits(&self, category: AuditCategory, keyspace: Option<&str>, user: Option<&str>) -> bool {
-        self.0.filter.borrow().admits(category, keyspace, user)
+    fn admits(&self, event: &AuditEvent, user: Option<&str>) -> bool {
+        match &*self.0.filter.borrow() {
+            Filter::Cassandra(filter) => filter.admits(event, user),
+            Filter::Scylla(filter) => filter.admits(event),
+        }
     }
 
     fn record(&self, entry: AuditEntry) -> LocalBoxFuture<'static, ()> {
         let inner = self.0.clone();
-        if let Sink::Syslog(send) = &inner.sink {
-            if !send(entry.syslog(inner.host)) {
+        if let Some(send) = &inner.sinks.syslog {
+            if !send(entry.syslog(inner.host, inner.style)) {
                 inner.message_lost();
             }
-            return Box::pin(std::future::ready(()));
+            if inner.sinks.table.is_none() {
+                return Box::pin(std::future::ready(()));
+            }
         }
-        if let Sink::Table(table) = &inner.sink {
+        if let Some(table) = &inner.sinks.table {
             let table = table.clone();
             return Box::pin(async move { table.record(entry).await });
         }
@@ -352,6 +382,7 @@ mod tests {
             source: "10.0.0.9:4711".parse().unwrap(),
             millis: 1_764_000_000_000,
             operation: format!("{n} {}", "x".repeat(bytes)),
+            failure: None,
         }
     }
 

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use admin::ShardFigures;
 use catalog::{
     BatchFacts, CacheFacts, ClientFacts, CompactionFacts, GossipFacts, LargeFacts, LargeFactsKind, LogFacts,
-    NodeFacts, OptionFacts, PoolFacts, PreparedFacts, QueryFacts, RequestFacts, ServerFacts, SizeFacts,
-    SnapshotFacts, TaskFacts,
+    NodeFacts, OptionFacts, PeerFacts, PoolFacts, PreparedFacts, QueryFacts, RepairJobFacts, RepairJobState,
+    RequestFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
 };
 use cluster::liveness::Liveness;
 use coordinator::{Coordinator, TableFigures};
 use engine::{EngineStats, LocalFigures, TaskKind};
-use rt::{Group, Rt};
+use repair::{JobState, JobStatus};
+use rpc::PeerStats;
+use rt::{Group, LocalBoxFuture, Rt};
 use schema::{Keyspace, Schema, TableId};
 use session::ConnectionInfo;
 use stdx::RecentFigures;
+use topology::HostId;
 use wire::Opcode;
 
 use crate::Config;
@@ -24,6 +28,88 @@ use crate::settings::LogLine;
 
 /// The version of Cassandra whose interface this is: drivers and cqlsh choose their ways by it.
 pub(crate) const RELEASE_VERSION: &str = "5.0.6";
+
+/// The ways to the figures of all shards of the node.
+pub(crate) struct NodeFigures {
+    /// The figures of each shard.
+    pub(crate) shards: Box<dyn Fn() -> LocalBoxFuture<Vec<ShardFigures>>>,
+    /// The repairs that the node leads or led, the oldest first.
+    pub(crate) repairs: Box<dyn Fn() -> LocalBoxFuture<Vec<JobStatus>>>,
+}
+
+/// The messages from and to each node, by the columns of Cassandra's `internode_inbound` and `internode_outbound`.
+pub(crate) fn peers(shards: &[ShardFigures], inbound: bool) -> Vec<PeerFacts> {
+    let mut sums: BTreeMap<HostId, PeerStats> = BTreeMap::new();
+    for (host, stats) in shards.iter().flat_map(|shard| &shard.rpc.peers) {
+        let sum = sums.entry(*host).or_default();
+        *sum = sum.plus(*stats);
+    }
+    let columns = if inbound { inbound_columns } else { outbound_columns };
+    let one = |(host, stats): (HostId, PeerStats)| PeerFacts { host, figures: columns(&stats) };
+    sums.into_iter().map(one).collect()
+}
+
+fn inbound_columns(stats: &PeerStats) -> Vec<(&'static str, i64)> {
+    let ended = stats.served.plus(stats.expired).plus(stats.refused);
+    vec![
+        // A damaged frame ends its connection.
+        ("corrupt_frames_recovered", 0),
+        ("corrupt_frames_unrecovered", signed(stats.corrupt)),
+        ("error_bytes", signed(stats.refused.bytes)),
+        ("error_count", signed(stats.refused.count)),
+        ("expired_bytes", signed(stats.expired.bytes)),
+        ("expired_count", signed(stats.expired.count)),
+        ("processed_bytes", signed(stats.served.bytes)),
+        ("processed_count", signed(stats.served.count)),
+        ("received_bytes", signed(stats.received.bytes)),
+        ("received_count", signed(stats.received.count)),
+        ("scheduled_bytes", signed(stats.received.bytes.saturating_sub(stats.refused.bytes))),
+        ("scheduled_count", signed(stats.received.count.saturating_sub(stats.refused.count))),
+        ("using_bytes", signed(stats.received.bytes.saturating_sub(ended.bytes))),
+    ]
+}
+
+fn outbound_columns(stats: &PeerStats) -> Vec<(&'static str, i64)> {
+    vec![
+        ("active_connections", signed(stats.connections)),
+        ("connection_attempts", signed(stats.attempts)),
+        ("error_bytes", signed(stats.unsent.bytes)),
+        ("error_count", signed(stats.unsent.count)),
+        ("expired_bytes", signed(stats.expired_unsent.bytes)),
+        ("expired_count", signed(stats.expired_unsent.count)),
+        ("overload_bytes", signed(stats.overloaded.bytes)),
+        ("overload_count", signed(stats.overloaded.count)),
+        ("pending_bytes", signed(stats.pending.bytes)),
+        ("pending_count", signed(stats.pending.count)),
+        ("sent_bytes", signed(stats.sent.bytes)),
+        ("sent_count", signed(stats.sent.count)),
+        ("successful_connection_attempts", signed(stats.successes)),
+        ("using_bytes", signed(stats.pending.bytes)),
+    ]
+}
+
+/// The repairs that this node leads or led.
+pub(crate) fn repair_jobs(jobs: Vec<JobStatus>) -> Vec<RepairJobFacts> {
+    let one = |job: JobStatus| RepairJobFacts {
+        number: job.id,
+        keyspace: job.keyspace,
+        tables: job.tables,
+        peers: job.peers,
+        full: job.request.full,
+        primary: job.request.options.ranges == repair::plan::Ranges::Primary,
+        datacenters: job.request.options.datacenters,
+        range: job.request.options.tokens.map(|range| format!("({},{}]", range.after, range.upto)),
+        begun_micros: job.request.begun_micros,
+        elapsed_micros: i64::try_from(job.elapsed.as_micros()).unwrap_or(i64::MAX),
+        status: match job.state {
+            JobState::Running => RepairJobState::Running,
+            JobState::Done => RepairJobState::Done,
+            JobState::Failed => RepairJobState::Failed(job.failures.join("; ")),
+            JobState::Cancelled => RepairJobState::Failed("the repair was cancelled".to_owned()),
+        },
+    };
+    jobs.into_iter().map(one).collect()
+}
 
 pub(crate) fn node(boot: &Boot) -> NodeFacts {
     let config = &boot.config;
@@ -236,11 +322,11 @@ pub(crate) fn cql(
         (metrics.requests(Opcode::Execute) as f64, metrics.requests(Opcode::Query) as f64);
     let all = executed + texts;
     vec![
-        ("preparedStatementsCount", prepared.all().len() as f64),
-        ("preparedStatementsEvicted", prepared.evictions() as f64),
-        ("preparedStatementsExecuted", executed),
-        ("preparedStatementsRatio", if all == 0.0 { 0.0 } else { executed / all }),
-        ("regularStatementsExecuted", texts),
+        ("prepared_statements_count", prepared.all().len() as f64),
+        ("prepared_statements_evicted", prepared.evictions() as f64),
+        ("prepared_statements_executed", executed),
+        ("prepared_statements_ratio", if all == 0.0 { 0.0 } else { executed / all }),
+        ("regular_statements_executed", texts),
     ]
 }
 

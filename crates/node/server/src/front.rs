@@ -1,6 +1,7 @@
 //! The client side of a shard: sessions over an executor over the coordinator, and the tables in which the node describes
 //! itself.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::CidrFigures;
 use catalog::Facts;
 use coordinator::{
     Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent, ViewBuildStatus,
@@ -31,7 +33,7 @@ use crate::backups::Snapshots;
 use crate::boot::Boot;
 use crate::directory::ShardDirectory;
 use crate::executor::{self, Processor, ShardFrontend, StatementsEndpoint};
-use crate::facts;
+use crate::facts::{self, NodeFigures};
 use crate::place::PlaceCheck;
 use crate::{Config, NodeError};
 
@@ -71,6 +73,9 @@ pub(crate) struct Front {
     executor: ShardFrontend,
     audit: ShardAudit,
     directory: Option<Rc<ShardDirectory>>,
+    place: Rc<PlaceCheck>,
+    /// The ways to all shards, once this one is open.
+    node: Rc<OnceCell<NodeFigures>>,
     alternator: dynamo::Server<Coordinator>,
     announcer: Announcer,
     /// Names slow statements in the log.
@@ -96,6 +101,8 @@ impl Front {
         executor.executor().audit_with(audit.log());
         let directory = directory(rt, boot, &executor);
         let place = Rc::new(PlaceCheck::new(rt, &boot.config, &coordinator));
+        let places = (place.clone(), directory.clone());
+        let authenticator = crate::login::authenticator(rt, &boot.config, &coordinator, &audit, places);
         let processor = executor::processor(executor.clone());
         let sessions = Sessions::new(
             rt,
@@ -104,13 +111,7 @@ impl Front {
                 ..session_config(&boot.config)
             },
             description(boot),
-            crate::login::authenticator(
-                rt,
-                &boot.config,
-                &coordinator,
-                &audit,
-                (place.clone(), directory.clone()),
-            ),
+            authenticator,
             endpoint.sessions,
             processor,
         );
@@ -122,15 +123,17 @@ impl Front {
         let announcer = Announcer::start(rt, coordinator.view(), move |event| publisher.publish(event));
         let seen = announcer.clone();
         coordinator.on_view_change(Box::new(move |_, view| seen.see(view)));
+        let node = Rc::new(OnceCell::new());
         let tables = Tables {
             rt: rt.clone(),
             boot: boot.clone(),
             coordinator: coordinator.clone(),
             sessions: sessions.clone(),
             executor: executor.clone(),
+            node: node.clone(),
         };
         coordinator.compute_with(Rc::new(tables));
-        let api = alternator(rt, boot, &executor, place);
+        let api = alternator(rt, boot, &executor, place.clone());
         let alternator = dynamo::Server::new(
             rt,
             api,
@@ -148,6 +151,8 @@ impl Front {
             executor,
             audit,
             directory,
+            place,
+            node,
             alternator,
             announcer,
         })
@@ -203,6 +208,16 @@ impl Front {
                 "{left} connections were still busy after {STOP_GRACE:?}; they end with their requests"
             );
         }
+    }
+
+    /// Has the tables of the node show the figures of all shards.
+    pub(crate) fn show_node_with(&self, figures: NodeFigures) {
+        assert!(self.node.set(figures).is_ok(), "a shard is opened once");
+    }
+
+    /// The figures of the check of the addresses of logins.
+    pub(crate) fn cidr_figures(&self) -> CidrFigures {
+        self.place.cidr_figures()
     }
 
     /// Lets clients change settings by CQL from now on.
@@ -372,6 +387,7 @@ struct Tables {
     coordinator: Coordinator,
     sessions: Sessions<Processor>,
     executor: ShardFrontend,
+    node: Rc<OnceCell<NodeFigures>>,
 }
 
 /// The facts that cost nothing to gather.
@@ -401,6 +417,10 @@ fn no_facts(boot: &Boot, coordinator: &Coordinator) -> Facts {
         view_builds: Vec::new(),
         requests: Vec::new(),
         gossip: Vec::new(),
+        peers: Vec::new(),
+        repair_jobs: Vec::new(),
+        cidr_counts: Vec::new(),
+        cidr_latencies: Vec::new(),
     }
 }
 
@@ -412,6 +432,7 @@ impl ComputedTables for Tables {
             return Box::pin(std::future::ready(ComputedRows::InOrder(Box::new(stored))));
         }
         let (rt, sessions, executor) = (self.rt.clone(), self.sessions.clone(), self.executor.clone());
+        let node = self.node.clone();
         Box::pin(async move {
             let mut facts = no_facts(&boot, &coordinator);
             // Only the columns that the table needs are gathered: drivers ask for system.local all the time.
@@ -469,15 +490,36 @@ impl ComputedTables for Tables {
                 | "max_sstable_duration" => {
                     facts.sizes = facts::sizes(&coordinator.replica().stats().await);
                 }
-                name => served(name, &mut facts, (&boot, &rt), &executor).await,
+                name => served(name, &mut facts, (&boot, &rt), (&executor, &node)).await,
             }
             ComputedRows::All(catalog::rows(&table, &coordinator.schema(), &facts).await)
         })
     }
 }
 
-/// The facts about the statements of this shard, and about the log of the process; none for the other tables.
-async fn served(name: &str, facts: &mut Facts, (boot, rt): (&Boot, &Rt), executor: &ShardFrontend) {
+/// The facts that all shards of the node have together; none before this shard is open.
+async fn of_node(name: &str, facts: &mut Facts, node: &OnceCell<NodeFigures>) {
+    let Some(node) = node.get() else { return };
+    if name == "repairs" {
+        facts.repair_jobs = facts::repair_jobs((node.repairs)().await);
+        return;
+    }
+    let shards = (node.shards)().await;
+    let cidr = || CidrFigures::sum(shards.iter().map(|shard| &shard.cidr));
+    match name {
+        "cidr_filtering_metrics_counts" => facts.cidr_counts = cidr().counts(),
+        "cidr_filtering_metrics_latencies" => facts.cidr_latencies = cidr().latencies(),
+        name => facts.peers = facts::peers(&shards, name == "internode_inbound"),
+    }
+}
+
+/// The facts about the statements of this shard, about the log of the process, and about the node; none for the other tables.
+async fn served(
+    name: &str,
+    facts: &mut Facts,
+    (boot, rt): (&Boot, &Rt),
+    (executor, node): (&ShardFrontend, &OnceCell<NodeFigures>),
+) {
     match name {
         "queries" => {
             // This statement is listed once it has waited.
@@ -489,6 +531,11 @@ async fn served(name: &str, facts: &mut Facts, (boot, rt): (&Boot, &Rt), executo
             let tail = boot.settings.process().log_tail.as_ref();
             facts.log = tail.map_or_else(Vec::new, |tail| facts::log(&tail()));
         }
+        "internode_inbound"
+        | "internode_outbound"
+        | "repairs"
+        | "cidr_filtering_metrics_counts"
+        | "cidr_filtering_metrics_latencies" => of_node(name, facts, node).await,
         _ => {}
     }
 }

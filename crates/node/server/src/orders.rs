@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use membership::{FetchedRanges, MembershipError, ShardTask};
+use repair::JobStatus;
 use rpc::{Messenger, RpcConfig};
 use rt::ShardCall;
 use rt::mesh::{Endpoint, Port};
@@ -14,6 +15,7 @@ use rt::{Rt, ShardId};
 use topology::HostId;
 
 use crate::boot::Boot;
+use crate::facts::NodeFigures;
 use crate::shard::{RunningShard, ShardSetup};
 use crate::{Config, NodeError};
 
@@ -71,6 +73,9 @@ rt::shard_calls! {
             Some(shard) => Box::new(shard.figures(&follower.rt)),
             None => Box::default(),
         },
+        /// The requested repairs of the node; shard 0 has them.
+        #[derive(Clone)]
+        Repairs {} -> Vec<JobStatus> = follower.running().map_or_else(Vec::new, |shard| shard.repair().statuses()),
         /// Use changed settings.
         #[derive(Clone)]
         Configure { config: Arc<Config> } -> () = if let Some(shard) = follower.running() {
@@ -197,6 +202,19 @@ impl Follower {
                 Box::pin(async move { port.ask(ShardId(0), call).await })
             }));
         }
+        let (shards, repairs) = (self.port.clone(), self.port.clone());
+        shard.show_node_with(NodeFigures {
+            shards: Box::new(move || {
+                let port = shards.clone();
+                Box::pin(async move {
+                    join_all(port.ask_each(Figures {})).await.into_iter().map(|figures| *figures).collect()
+                })
+            }),
+            repairs: Box::new(move || {
+                let port = repairs.clone();
+                Box::pin(async move { port.ask(ShardId(0), Repairs {}).await })
+            }),
+        });
         *self.state.borrow_mut() = State::Running(Rc::new(shard));
         Ok(())
     }

@@ -29,6 +29,11 @@ impl PlaceCheck {
         }
     }
 
+    /// The figures of the check of addresses.
+    pub(crate) fn cidr_figures(&self) -> admin::CidrFigures {
+        self.addresses.figures(self.rt.now())
+    }
+
     /// Refuses a role that may not use this datacenter, or not from the address of the peer of the TCP connection.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use streaming::{Streaming, StreamingConfig};
 use topology::HostId;
 
 use crate::boot::Boot;
+use crate::facts::NodeFigures;
 use crate::front::{Front, FrontEndpoint};
 use crate::settings::Settings;
 use crate::{Config, NodeError};
@@ -132,6 +133,11 @@ impl RunningShard {
         &self.front
     }
 
+    /// Has the tables of the node show the figures of all shards.
+    pub(crate) fn show_node_with(&self, figures: NodeFigures) {
+        self.front.show_node_with(figures);
+    }
+
     /// Lets clients change settings by CQL from now on.
     pub(crate) fn change_settings_with(&self, change: exec::SettingChange) {
         self.front.change_settings_with(change);
@@ -216,6 +222,7 @@ impl RunningShard {
             conditional_writes,
             fetch: self.streamer.figures(),
             rpc: self.messenger.stats(),
+            cidr: self.front.cidr_figures(),
         }
     }
 

@@ -8,7 +8,9 @@ use coordinator::{ClusterView, HintFigures};
 use schema::TableId;
 use topology::HostId;
 
-use crate::{BatchFacts, GossipFacts, LargeFacts, LogFacts, QueryFacts, RequestFacts};
+use crate::{
+    BatchFacts, GossipFacts, LargeFacts, LogFacts, PeerFacts, QueryFacts, RepairJobFacts, RequestFacts,
+};
 
 /// The node's description of itself beside its place in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -265,4 +267,12 @@ pub struct Facts {
     pub log: Vec<LogFacts>,
     /// The indexes that all shards can query, by table and name.
     pub built_indexes: Vec<(TableId, String)>,
+    /// The messages from or to each node.
+    pub peers: Vec<PeerFacts>,
+    /// The repairs that the node leads or led since its start.
+    pub repair_jobs: Vec<RepairJobFacts>,
+    /// Checks of the addresses of logins, by Cassandra's names.
+    pub cidr_counts: Vec<(String, u64)>,
+    /// Nanoseconds of these checks, by Cassandra's names: the percentiles 50, 95, 99 and 99.9, and the largest.
+    pub cidr_latencies: Vec<(&'static str, [f64; 5])>,
 }

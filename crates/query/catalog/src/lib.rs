@@ -11,8 +11,10 @@ pub mod describe;
 mod estimates;
 mod facts;
 mod gossip;
+mod internode;
 mod large;
 mod nodes;
+mod repair_jobs;
 mod requests;
 mod ring;
 mod rows;
@@ -28,7 +30,9 @@ pub use facts::{
     RepairFacts, ServerFacts, SizeFacts, SnapshotFacts, TaskFacts,
 };
 pub use gossip::GossipFacts;
+pub use internode::PeerFacts;
 pub use large::{LargeFacts, LargeFactsKind};
+pub use repair_jobs::{RepairJobFacts, RepairJobState};
 pub use requests::RequestFacts;
 pub use rows::RowBuilder;
 pub use served::{BatchFacts, LogFacts, QueryFacts};

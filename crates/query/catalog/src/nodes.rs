@@ -147,10 +147,14 @@ pub(crate) mod tests {
         assert!(polled.is_ready(), "it waits for nothing");
     }
 
-    /// The rows of a computed table, each as `column=bytes` of its regular columns.
+    /// The rows of a computed table, the first one of this name unless its keyspace is named, each as `column=bytes` of its regular columns.
     pub(crate) fn rows(name: &str, fill: impl FnOnce(&mut RowBuilder)) -> Vec<Vec<(String, Vec<u8>)>> {
+        let (of, name) = name.split_once('.').map_or((None, name), |(of, name)| (Some(of), name));
         let mut computed = crate::computed_keyspaces().into_iter();
-        let keyspace: Keyspace = computed.find(|keyspace| keyspace.tables.contains_key(name)).unwrap();
+        let has = |keyspace: &Keyspace| {
+            keyspace.tables.contains_key(name) && of.is_none_or(|of| of == keyspace.name)
+        };
+        let keyspace: Keyspace = computed.find(has).unwrap();
         assert_eq!(keyspace.replication, Replication::Local);
         let table = keyspace.tables[name].clone();
         let mut rows = RowBuilder::new(table.clone());

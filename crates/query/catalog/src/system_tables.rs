@@ -7,7 +7,7 @@ use schema::Schema;
 use crate::rows::{Datum, RowBuilder};
 use crate::{
     CacheFacts, ClientFacts, CompactionFacts, Facts, PreparedFacts, RepairFacts, SizeFacts, TaskFacts,
-    estimates, gossip, large, nodes, requests, ring, running, served,
+    estimates, gossip, internode, large, nodes, repair_jobs, requests, ring, running, served,
 };
 
 pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) {
@@ -69,6 +69,14 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema, facts: &Facts) 
         }
         "IndexInfo" => rows.each(&facts.built_indexes, |rows, built| index_info(rows, schema, built)).await,
         "large_partitions" | "large_rows" | "large_cells" => large::fill(rows, schema, &facts.large).await,
+        "internode_inbound" | "internode_outbound" => internode::fill(rows, &facts.peers, &facts.view).await,
+        // `system.repairs` is another table, which has no rows here.
+        "repairs" if rows.table().keyspace == "system_views" => {
+            repair_jobs::fill(rows, &facts.repair_jobs, &facts.view).await;
+        }
+        "cidr_filtering_metrics_counts" | "cidr_filtering_metrics_latencies" => {
+            internode::cidr(rows, &facts.cidr_counts, &facts.cidr_latencies)
+        }
         _ => running::fill(rows, facts).await,
     }
 }

@@ -152,20 +152,16 @@ impl<C: Coordinator> Executor<C> {
                 Some(text)
             }
         };
-        if !log.admits(event.category, event.keyspace.as_deref(), principal.role) {
+        if !log.admits(&event, principal.role) {
             return;
-        }
-        let mut operation = operation();
-        if let Some(failure) = failure {
-            operation.push_str("; ");
-            operation.push_str(&failure);
         }
         let entry = AuditEntry {
             event,
             user: principal.role.map(str::to_owned),
             source: principal.address,
             millis: self.clock.wall_micros() / 1_000,
-            operation,
+            operation: operation(),
+            failure,
         };
         log.record(entry).await;
     }

@@ -101,7 +101,7 @@ pub const TABLE: &[Row] = &[
     row(
         "admin",
         "front",
-        "schema mutation rt topology gossip http1 rpc engine replica cluster membership repair coordinator",
+        "stdx schema mutation rt topology gossip http1 rpc engine replica cluster membership repair coordinator",
     ),
     row(
         "dynamo",

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use schema::{BadCidr, Cidr};
 use serde_json::{Value, json};
 
-use crate::{Answer, Call, Node};
+use crate::{Answer, Call, CidrFigures, Node};
 
 /// The answer to a request about groups of addresses; none when it is for something else.
 pub(super) async fn answer(
@@ -17,12 +17,24 @@ pub(super) async fn answer(
 ) -> Option<Result<Answer, Answer>> {
     let asked = match (call.method.as_str(), segments) {
         ("GET", ["torc", "cidr_groups"]) => Ok(groups(node)),
+        ("GET", ["torc", "cidr_filtering_stats"]) => Ok(filtering(node).await),
         ("GET", ["torc", "cidr_groups_of", address]) => groups_of(node, address),
         ("POST", ["torc", "cidr_groups", name]) => put(node, call, name).await,
         ("DELETE", ["torc", "cidr_groups", name]) => drop_group(node, name).await,
         _ => return None,
     };
     Some(asked.map(|value| Answer::json(&value)))
+}
+
+/// The figures of the checks, by the names of Cassandra's two tables.
+async fn filtering(node: &Rc<dyn Node>) -> Value {
+    let shards = node.figures().await;
+    let sum = CidrFigures::sum(shards.iter().map(|shard| &shard.cidr));
+    let counts = sum.counts().into_iter().map(|(name, count)| json!({ "name": name, "value": count }));
+    let latencies = sum.latencies().into_iter().map(|(name, [p50, p95, p99, p999, max])| {
+        json!({ "name": name, "p50th": p50, "p95th": p95, "p99th": p99, "p999th": p999, "max": max })
+    });
+    json!({ "counts": counts.collect::<Vec<_>>(), "latencies": latencies.collect::<Vec<_>>() })
 }
 
 /// All groups by name, each with its ranges.

@@ -41,6 +41,8 @@ fn a_refusal_names_its_reason() {
     let Err(RpcError::Refused(refusal)) = unknown else { panic!("{unknown:?}") };
     assert_eq!(refusal.code, Refusal::UNKNOWN_VERB);
     assert_eq!(messenger(1, 0).stats().dropped(Verb::Hint, Dropped::UnknownVerb), 1);
+    let peer = messenger(1, 0).stats().peers[&host(0)];
+    assert_eq!((peer.received.count, peer.served.count, peer.refused.count), (2, 1, 1));
     let nobody = Target::Host { host: host(7), shard: 0 };
     assert_eq!(call(&sim, (0, 0), nobody, Verb::Echo, "", SECOND), Err(RpcError::UnknownHost));
     let sim = Cluster::new(2, &[1, 1]).change(|_, config| config.limits.body_len_max = 10).start();
@@ -65,6 +67,7 @@ fn a_call_ends_at_its_deadline_and_so_does_its_handler() {
     let stats = messenger(1, 0).stats();
     assert_eq!(stats.dropped(Verb::Truncate, Dropped::ExpiredServing), 1);
     assert_eq!(stats.serving, 0);
+    assert_eq!(stats.peers[&host(0)].expired, stats.peers[&host(0)].received, "its bytes are used no more");
     assert_eq!(messenger(0, 0).stats().verb(Verb::Truncate).timeouts, 1);
     let past = call(&sim, (0, 0), to(1, 0), Verb::Echo, "", Duration::ZERO);
     assert_eq!(past, Err(RpcError::TimedOut));
@@ -92,6 +95,11 @@ fn one_way_messages_arrive_without_an_answer() {
     assert_eq!(heard.len(), 10);
     let stats = messenger(0, 0).stats().verb(Verb::Gossip);
     assert_eq!((stats.sent, stats.answers), (10, 0));
+    let (there, here) = (messenger(0, 0).stats().peers[&host(1)], messenger(1, 0).stats().peers[&host(0)]);
+    assert_eq!((there.sent.count, there.sent.bytes), (10, stats.sent_bytes));
+    assert_eq!((here.received.count, here.served.count), (10, 10));
+    assert_eq!(here.received, here.served, "every byte was served");
+    assert_eq!((there.attempts, there.successes, there.connections), (1, 1, 1));
     assert_eq!(messenger(1, 0).stats().connections_in, [0, 1, 0], "not over the connection of requests");
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use coordinator::{Consistency, Coordinator, WriteKind, WriteOptions};
-use exec::audit::{AuditEntry, table};
+use exec::audit::{AuditEntry, AuditStyle, table};
 use exec::{ExecError, Executor};
 use futures_util::future::join_all;
 use rt::sync::Notify;
@@ -29,6 +29,7 @@ const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct TableSink {
     rt: Rt,
     node: IpAddr,
+    style: AuditStyle,
     executor: Rc<Executor<Coordinator>>,
     entries: RefCell<VecDeque<AuditEntry>>,
     wake: Notify,
@@ -41,10 +42,15 @@ pub(super) struct TableSink {
 
 impl TableSink {
     /// Begins to write.
-    pub(super) fn start(rt: &Rt, node: IpAddr, executor: Rc<Executor<Coordinator>>) -> Rc<Self> {
+    pub(super) fn start(
+        rt: &Rt,
+        (node, style): (IpAddr, AuditStyle),
+        executor: Rc<Executor<Coordinator>>,
+    ) -> Rc<Self> {
         let sink = Rc::new(Self {
             rt: rt.clone(),
             node,
+            style,
             executor,
             entries: RefCell::default(),
             wake: Notify::new(),
@@ -111,7 +117,7 @@ impl TableSink {
                     WriteOptions { consistency: Consistency::One, kind: WriteKind::Simple, deadline };
                 let write = |entry: AuditEntry| {
                     let (id, at) = (self.executor.time_uuid(), self.executor.timestamp());
-                    coordinator.write(vec![entry.update(&table, self.node, id, at)], options)
+                    coordinator.write(vec![entry.update(&table, (self.node, self.style), id, at)], options)
                 };
                 batch.map(write).collect()
             };

@@ -341,6 +341,11 @@ options! {
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
+    audit: String = "none".to_owned(), "ScyllaDB's audit log: none; table, rows of audit.audit_log; syslog; or both, separated by a comma. Not together with audit_logging_options.";
+    audit_categories: String = "DCL,AUTH,ADMIN".to_owned(), live "Categories that `audit` writes, of QUERY, DML, DDL, DCL, AUTH, ADMIN.";
+    audit_keyspaces: String = String::new(), live "Keyspaces of which `audit` writes the statements (QUERY, DML, DDL); none by default.";
+    audit_tables: String = String::new(), live "Tables of which `audit` writes the statements, each as keyspace.table.";
+    audit_unix_socket_path: String = "/dev/log".to_owned(), "The socket for datagrams to which `audit` sends for syslog.";
     audit_logging_options_enabled: bool = false, live "Audit log: who did what is written to files, a line for each request.";
     audit_logging_options_logger: String = "FileAuditLogger".to_owned(), "Where the audit log goes: FileAuditLogger, lines of text in files; SyslogAuditLogger, messages to syslog; TableAuditLogger, rows of audit.audit_log.";
     audit_logging_options_syslog_target: String = "/dev/log".to_owned(), "Where SyslogAuditLogger sends: the path of a socket for datagrams, or an address with its port for UDP.";

@@ -54,6 +54,39 @@ pub(super) const GETCIDRGROUPSOFIP: Verb = Verb {
     show: |answer| set("CIDR Groups", &texts(&answer["groups"])),
 };
 
+pub(super) const CIDRFILTERINGSTATS: Verb = Verb {
+    name: "cidrfilteringstats",
+    about: "Print statistics on CIDR filtering",
+    arguments: Vec::new,
+    ask: |api, _| api.get("/torc/cidr_filtering_stats"),
+    show: |answer| {
+        let table = |title: &str, rows: &Value, columns: &[&str]| {
+            let mut grid = Grid::default();
+            grid.row(columns);
+            for row in rows.as_array().into_iter().flatten() {
+                grid.row(columns.iter().map(|column| figure(&row[*column])));
+            }
+            format!("{title}: \n{}\n", grid.text(" "))
+        };
+        let counts = table("cidr_filtering_metrics_counts", &answer["counts"], &["name", "value"]);
+        let columns = ["name", "p50th", "p95th", "p99th", "p999th", "max"];
+        counts + &table("cidr_filtering_metrics_latencies", &answer["latencies"], &columns)
+    },
+};
+
+/// A text, a count, or a figure as Java writes it: from ten million on with an exponent.
+fn figure(value: &Value) -> String {
+    match (value.as_str(), value.as_f64().filter(|_| value.is_f64())) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(figure)) if figure >= 1e7 => {
+            let text = format!("{figure:E}");
+            if text.contains('.') { text } else { text.replace('E', ".0E") }
+        }
+        (None, Some(figure)) => format!("{figure:?}"),
+        (None, None) => value.to_string(),
+    }
+}
+
 fn group(help: &'static str) -> Arg {
     Arg::new("group").help(help)
 }
@@ -81,4 +114,19 @@ fn set(title: &str, values: &[String]) -> String {
     grid.row([format!("{title}: ")]);
     values.iter().for_each(|value| grid.row([value.clone()]));
     grid.text(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_java() {
+        let shown = |value: Value| figure(&value);
+        assert_eq!(shown(json!(1.5)), "1.5");
+        assert_eq!(shown(json!(9_999_999.0)), "9999999.0");
+        assert_eq!(shown(json!(1e7)), "1.0E7");
+        assert_eq!(shown(json!(12_345_678.0)), "1.2345678E7");
+        assert_eq!(shown(json!(12_345_678)), "12345678", "a count");
+    }
 }

@@ -54,6 +54,7 @@ const VERBS: &[Verb] = &[
     topology::ABORTREBUILD,
     topology::ASSASSINATE,
     topology::BOOTSTRAP,
+    cidr::CIDRFILTERINGSTATS,
     topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
     clients::CLIENTSTATS,

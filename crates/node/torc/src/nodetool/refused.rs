@@ -8,7 +8,6 @@ const REFUSED: &[(&str, &str)] = &[
         "checktokenmetadata",
         "tokens are in the cluster's log, and gossip does not carry them: there is nothing to compare. See nodetool ring",
     ),
-    ("cidrfilteringstats", CIDR),
     ("disablefullquerylog", FULL_QUERY_LOG),
     ("disablegossip", GOSSIP),
     ("disablehintsfordc", HINTS_OF_DC),

@@ -835,6 +835,76 @@ fn requests_are_audited_to_a_table() {
     assert!(rows.iter().all(|row| !text(&row[4]).contains("secret")), "passwords are left out");
 }
 
+/// ScyllaDB's options: a table and a socket at once, categories with keyspaces and tables, changed while the node runs.
+#[test]
+fn requests_are_audited_by_the_options_of_scylladb() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let patience = std::time::Duration::from_secs(20);
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let message = || {
+        let mut bytes = vec![0; 65_536];
+        let len = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8(bytes[..len].to_vec()).expect("text")
+    };
+    let node = setup(dir.path())
+        .option("audit", "table,syslog")
+        .option("audit_unix_socket_path", path.to_str().unwrap())
+        .option("audit_categories", "AUTH,DDL,DML,ADMIN")
+        .option("audit_tables", "ks.t")
+        .option("authenticator", "PasswordAuthenticator")
+        .start();
+    let address = (node.address, 9042).into();
+    assert!(Client::log_in(address, "cassandra", "wrong").is_err());
+    let failed = message();
+    assert!(failed.contains("scylla-audit: node=\"") && failed.contains("category=\"AUTH\""), "{failed}");
+    assert!(failed.contains("error=\"true\"") && failed.contains("username=\"cassandra\""), "{failed}");
+    let mut client = Client::log_in(address, "cassandra", "cassandra").expect("the password is right");
+    assert!(message().contains("error=\"false\""));
+    client.create_keyspace();
+    client.query("CREATE ROLE ann WITH PASSWORD = 'secret'");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    let made = message();
+    assert!(
+        made.contains("category=\"DDL\"") && made.contains("CREATE TABLE ks.t"),
+        "neither keyspace nor role: {made}"
+    );
+    client.query("CREATE TABLE ks.u (k int PRIMARY KEY)");
+    client.query("INSERT INTO ks.u (k) VALUES (1)");
+    client.query("SELECT * FROM ks.t");
+    client.query("BEGIN BATCH INSERT INTO ks.u (k) VALUES (1); INSERT INTO ks.t (k) VALUES (2); APPLY BATCH");
+    let batch = message();
+    assert!(batch.contains("category=\"DML\"") && batch.contains("BEGIN BATCH"), "{batch}");
+    client.error("INSERT INTO ks.t (k) VALUES (null)");
+    let refused = message();
+    assert!(refused.contains("category=\"DML\"") && refused.contains("error=\"true\""), "{refused}");
+    let both = "UPDATE system_views.settings SET value = 'true' WHERE name = 'audit_logging_options_enabled'";
+    let conflict = client.error(both);
+    assert!(conflict.message.contains("two audit logs"), "{conflict:?}");
+    client.query("UPDATE system_views.settings SET value = 'QUERY' WHERE name = 'audit_categories'");
+    client.query("TRUNCATE ks.t");
+    client.query("SELECT k FROM ks.t");
+    let read = message();
+    assert!(read.contains("category=\"QUERY\"") && read.contains("query=\"SELECT k FROM ks.t\""), "{read}");
+
+    let begun = std::time::Instant::now();
+    let entries = loop {
+        let entries =
+            client.texts("SELECT category, keyspace_name, table_name, operation FROM audit.audit_log");
+        if entries.iter().any(|entry| entry[0] == "QUERY") {
+            break entries;
+        }
+        assert!(begun.elapsed() < patience, "the entries are not there: {entries:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let has = |entry: [&str; 4]| entries.iter().any(|one| *one == entry);
+    assert!(has(["AUTH", "", "", "LOGIN"]), "{entries:?}");
+    assert!(has(["DML", "ks", "t", "INSERT INTO ks.t (k) VALUES (null)"]), "{entries:?}");
+    assert!(has(["QUERY", "ks", "t", "SELECT k FROM ks.t"]), "{entries:?}");
+    assert_eq!(entries.len(), 6, "{entries:?}");
+}
+
 /// Tables about the statements, batches, log and indexes of a node.
 #[test]
 fn virtual_tables_show_what_runs() {
@@ -1066,6 +1136,26 @@ fn roles_log_in_from_their_groups_of_addresses() {
             .unwrap_err()
             .contains("it changes nothing")
     );
+
+    // Ann and bob came from `here`; eve, without groups, counts for none.
+    let counts = admin.texts("SELECT name FROM system_views.cidr_filtering_metrics_counts");
+    let named = |how: &str, group: &str| format!("Number of CIDR accesses {how} from CIDR group - {group}");
+    let mut names: Vec<String> = counts.into_iter().flatten().collect();
+    names.sort();
+    let reloads = "CIDR groups cache reload count".to_owned();
+    assert_eq!(names, [reloads, named("accepted", "here"), named("rejected", "here")]);
+    let shown = asked.json(&["cidrfilteringstats"]);
+    let count = |name: &str| {
+        let rows = shown["counts"].as_array().expect("rows");
+        rows.iter().find(|row| row["name"] == name).expect("a row")["value"].clone()
+    };
+    assert_eq!((count(&named("accepted", "here")), count(&named("rejected", "here"))), (1.into(), 1.into()));
+    let text = asked.say(&["cidrfilteringstats"]);
+    assert!(text.starts_with("cidr_filtering_metrics_counts: \nname "), "{text}");
+    let latencies = admin.rows("SELECT name, max FROM system_views.cidr_filtering_metrics_latencies");
+    let checks = latencies.iter().find(|row| row[0].as_deref() == Some(b"CIDR checks latency (ns)"));
+    let max = checks.and_then(|row| row[1].clone()).expect("a figure");
+    assert!(f64::from_be_bytes(max.try_into().expect("a double")) > 0.0, "checks take time");
 
     // Of several ranges that have the address, the smallest counts.
     admin.query("UPDATE system_auth.cidr_groups SET cidrs = {('127.0.0.1', 32)} WHERE cidr_group = 'office'");

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use wire::Version;
 
 use crate::client::Client;
-use crate::node::{Setup, addresses};
+use crate::node::{Setup, addresses, torc};
 
 fn after(first: IpAddr, by: u32) -> IpAddr {
     let IpAddr::V4(first) = first else { panic!("tests use IPv4") };
@@ -60,6 +60,56 @@ fn written_rows_are_there_after_a_restart() {
     // One SIGINT is enough for all.
     node.signal("-INT");
     assert!(node.ended().success());
+}
+
+/// The tables of Cassandra about the messages between nodes and about repairs.
+#[test]
+fn tables_show_the_messages_between_nodes_and_their_repairs() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = three(dir.path());
+    let node = setup.start();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    for k in 0..20 {
+        client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));
+    }
+    let others = [after(setup.address, 1), after(setup.address, 2)].map(|address| match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(_) => panic!("tests use IPv4"),
+    });
+    for (table, figures) in [
+        ("internode_outbound", "sent_count, sent_bytes, active_connections"),
+        ("internode_inbound", "received_count, received_bytes, processed_count"),
+    ] {
+        let rows = client.rows(&format!("SELECT address, dc, rack, {figures} FROM system_views.{table}"));
+        let mut addresses: Vec<_> = rows.iter().filter_map(|row| row[0].clone()).collect();
+        addresses.sort();
+        assert_eq!(addresses, others, "{table} has the other nodes");
+        for row in rows {
+            assert_eq!(
+                (row[1].as_deref(), row[2].as_deref()),
+                (Some(&b"datacenter1"[..]), Some(&b"rack1"[..]))
+            );
+            for figure in &row[3..] {
+                let bytes = figure.clone().expect("a figure").try_into().expect("a bigint");
+                assert!(i64::from_be_bytes(bytes) > 0, "{table}: {row:?}");
+            }
+        }
+    }
+    assert!(client.rows("SELECT * FROM system_views.repairs").is_empty());
+    let host = setup.address.to_string();
+    let repaired = torc(&["nodetool", "-h", &host, "repair", "--full", "ks"]).status().expect("it runs");
+    assert!(repaired.success());
+    let columns = "keyspace_name, status, type, failure_cause, toTimestamp(id), state_init_timestamp";
+    let mut rows = client.rows(&format!("SELECT {columns} FROM system_views.repairs"));
+    assert_eq!(rows.len(), 1);
+    let row = rows.remove(0);
+    let text = |at: usize| row[at].as_deref().map(|bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!((text(0), text(1), text(2)), (Some("ks".into()), Some("success".into()), Some("full".into())));
+    assert_eq!((&row[3], &row[4]), (&None, &row[5]), "the id has the time of the begin");
+    assert!(node.stop().success());
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! From a plan to its entry in the audit log. Types are Cassandra's; statements that it does not have are named by their words.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use cql::ast::{QualifiedName, Statement};
 use schema::Table;
 
@@ -22,7 +25,11 @@ impl AuditEvent {
                 about("DELETE", AuditCategory::Dml, table)
             }
             Plan::Modification(_) | Plan::Setting(_) => about("UPDATE", AuditCategory::Dml, table),
-            Plan::Batch(_) => Self { scope: None, ..about("BATCH", AuditCategory::Dml, table) },
+            Plan::Batch(plan) => Self {
+                scope: None,
+                batched: batched(plan.statements.iter().map(|statement| &statement.table)),
+                ..about("BATCH", AuditCategory::Dml, table)
+            },
             Plan::Truncate(_) => about("TRUNCATE", AuditCategory::Ddl, table),
             Plan::Prune(_) => about("PRUNE_MATERIALIZED_VIEW", AuditCategory::Ddl, table),
             Plan::Other(statement) => of_statement(statement, session),
@@ -31,8 +38,15 @@ impl AuditEvent {
 
     /// That of a statement that is prepared.
     pub fn prepared(self) -> Self {
-        Self { kind: "PREPARE_STATEMENT".to_owned(), category: AuditCategory::Prepare, ..self }
+        let category = AuditCategory::Prepare;
+        Self { kind: "PREPARE_STATEMENT".to_owned(), category, statement: None, ..self }
     }
+}
+
+/// The tables of a batch, each once.
+pub(crate) fn batched<'a>(tables: impl Iterator<Item = &'a Arc<Table>>) -> Vec<(String, String)> {
+    let names = tables.map(|table| (table.keyspace.clone(), table.name.clone()));
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn of_statement(statement: &Statement, session: Option<&str>) -> AuditEvent {
@@ -64,7 +78,7 @@ fn of_statement(statement: &Statement, session: Option<&str>) -> AuditEvent {
             None => (None, None),
         },
     };
-    AuditEvent { kind, category, keyspace, scope, consistency: None }
+    AuditEvent { keyspace, scope, ..AuditEvent::new(&kind, category) }
 }
 
 /// The object of a change of the schema: of an index or trigger that is created, its table.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AuditCategory, shown_user};
+use super::{AuditCategory, AuditEvent, shown_user};
 
 /// The lists of the configuration, each separated by commas.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,7 @@ impl<T: Ord> Lists<T> {
     }
 }
 
-fn names(list: &str) -> BTreeSet<String> {
+pub(super) fn names(list: &str) -> BTreeSet<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
@@ -80,8 +80,9 @@ impl AuditFilter {
     }
 
     /// Whether an entry is wanted.
-    pub fn admits(&self, category: AuditCategory, keyspace: Option<&str>, user: Option<&str>) -> bool {
-        self.categories.admit(&category)
+    pub fn admits(&self, event: &AuditEvent, user: Option<&str>) -> bool {
+        let keyspace = event.keyspace.as_deref();
+        self.categories.admit(&event.category)
             && keyspace.is_none_or(|keyspace| self.keyspaces.admit(keyspace))
             && self.users.admit(shown_user(user))
     }
@@ -102,15 +103,19 @@ mod tests {
         };
         let filter = AuditFilter::new(&lists).unwrap();
         let ann = Some("ann");
-        assert!(filter.admits(AuditCategory::Query, Some("a"), ann));
-        assert!(filter.admits(AuditCategory::Ddl, None, ann));
-        assert!(!filter.admits(AuditCategory::Query, Some("b"), ann));
-        assert!(!filter.admits(AuditCategory::Query, Some("c"), ann));
-        assert!(!filter.admits(AuditCategory::Dml, Some("a"), ann));
-        assert!(!filter.admits(AuditCategory::Query, Some("a"), Some("root")));
-        assert!(!filter.admits(AuditCategory::Query, Some("a"), None));
+        let admits = |filter: &AuditFilter, category, keyspace: Option<&str>, user| {
+            let keyspace = keyspace.map(str::to_owned);
+            filter.admits(&AuditEvent { keyspace, ..AuditEvent::new("X", category) }, user)
+        };
+        assert!(admits(&filter, AuditCategory::Query, Some("a"), ann));
+        assert!(admits(&filter, AuditCategory::Ddl, None, ann));
+        assert!(!admits(&filter, AuditCategory::Query, Some("b"), ann));
+        assert!(!admits(&filter, AuditCategory::Query, Some("c"), ann));
+        assert!(!admits(&filter, AuditCategory::Dml, Some("a"), ann));
+        assert!(!admits(&filter, AuditCategory::Query, Some("a"), Some("root")));
+        assert!(!admits(&filter, AuditCategory::Query, Some("a"), None));
         let all = AuditFilter::new(&AuditLists::default()).unwrap();
-        assert!(AuditCategory::ALL.iter().all(|category| all.admits(*category, Some("x"), None)));
+        assert!(AuditCategory::ALL.iter().all(|category| admits(&all, *category, Some("x"), None)));
         let wrong = AuditLists { included_categories: "QUERY,QUERRY", ..AuditLists::default() };
         assert_eq!(AuditFilter::new(&wrong), Err("QUERRY".to_owned()));
     }

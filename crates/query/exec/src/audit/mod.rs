@@ -3,9 +3,11 @@
 
 mod event;
 mod filter;
+mod scylla;
 mod syslog;
 pub mod table;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use coordinator::Consistency;
@@ -13,7 +15,9 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::error::ExecError;
 
+pub(crate) use event::batched;
 pub use filter::{AuditFilter, AuditLists};
+pub use scylla::{StatementCategory, StatementFilter};
 
 /// Bytes of an operation that an entry has at most; of a longer one the begin.
 pub const OPERATION_BYTES_MAX: usize = 64 << 10;
@@ -82,12 +86,24 @@ pub struct AuditEvent {
     pub scope: Option<String>,
     /// The consistency level, of requests that have one.
     pub consistency: Option<&'static str>,
+    /// ScyllaDB's category, which stays when the request fails; none for events that ScyllaDB does not audit.
+    pub statement: Option<StatementCategory>,
+    /// Keyspaces and tables of the statements of a batch.
+    pub batched: Vec<(String, String)>,
 }
 
 impl AuditEvent {
     /// One that is about no object.
     pub fn new(kind: &str, category: AuditCategory) -> Self {
-        Self { kind: kind.to_owned(), category, keyspace: None, scope: None, consistency: None }
+        Self {
+            kind: kind.to_owned(),
+            category,
+            keyspace: None,
+            scope: None,
+            consistency: None,
+            statement: StatementCategory::of(kind, category),
+            batched: Vec::new(),
+        }
     }
 
     /// That of a request at this consistency level.
@@ -109,9 +125,35 @@ pub struct AuditEntry {
     pub millis: i64,
     /// The statement without passwords, or the operation.
     pub operation: String,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// The peer whose form entries in syslog and in the table have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditStyle {
+    /// The fields of Cassandra's lines.
+    #[default]
+    Cassandra,
+    /// The categories and fields of ScyllaDB.
+    Scylla,
 }
 
 impl AuditEntry {
+    /// Whether the request failed.
+    fn is_failure(&self) -> bool {
+        let is_named = matches!(self.event.kind.as_str(), "LOGIN_ERROR" | "UNAUTHORIZED_ATTEMPT");
+        self.failure.is_some() || is_named || self.event.category == AuditCategory::Error
+    }
+
+    /// The operation, and the reason of a failure.
+    fn operation_and_failure(&self) -> Cow<'_, str> {
+        match &self.failure {
+            None => Cow::Borrowed(&self.operation),
+            Some(failure) => Cow::Owned(format!("{}; {failure}", self.operation)),
+        }
+    }
+
     /// The entry as a line of the log of the node that listens on `host`. It has no line break but the one at its end.
     pub fn line(&self, host: SocketAddr) -> String {
         let user = self.user.as_deref().unwrap_or(ANONYMOUS);
@@ -130,10 +172,11 @@ impl AuditEntry {
                 line.push_str(&format!("|{name}:{}", Plain(value)));
             }
         }
-        let cut = self.operation.floor_char_boundary(OPERATION_BYTES_MAX);
+        let operation = self.operation_and_failure();
+        let cut = operation.floor_char_boundary(OPERATION_BYTES_MAX);
         line.push_str("|operation:");
-        line.extend(self.operation[..cut].chars().map(|c| if c.is_control() { ' ' } else { c }));
-        if cut < self.operation.len() {
+        line.extend(operation[..cut].chars().map(|c| if c.is_control() { ' ' } else { c }));
+        if cut < operation.len() {
             line.push_str("...");
         }
         line.push('\n');
@@ -177,8 +220,8 @@ impl AuditOutcome {
 
 /// Where entries go.
 pub trait AuditLog {
-    /// Whether an entry of that category, about that keyspace and by that role is wanted.
-    fn admits(&self, category: AuditCategory, keyspace: Option<&str>, user: Option<&str>) -> bool;
+    /// Whether an entry of that event by that role is wanted.
+    fn admits(&self, event: &AuditEvent, user: Option<&str>) -> bool;
 
     /// Adds an entry; ready when there is room for it.
     fn record(&self, entry: AuditEntry) -> LocalBoxFuture<'static, ()>;
@@ -196,16 +239,15 @@ mod tests {
     fn entry(operation: &str) -> AuditEntry {
         AuditEntry {
             event: AuditEvent {
-                kind: "SELECT".to_owned(),
-                category: AuditCategory::Query,
                 keyspace: Some("ks".to_owned()),
                 scope: Some("t".to_owned()),
-                consistency: None,
+                ..AuditEvent::new("SELECT", AuditCategory::Query)
             },
             user: Some("ann".to_owned()),
             source: "10.0.0.9:4711".parse().unwrap(),
             millis: 1_764_000_000_123,
             operation: operation.to_owned(),
+            failure: None,
         }
     }
 
@@ -217,6 +259,8 @@ mod tests {
             "user:ann|host:127.0.0.1:7000|source:/10.0.0.9|port:4711|timestamp:1764000000123|type:SELECT|category:QUERY|\
              ks:ks|scope:t|operation:SELECT * FROM ks.t\n"
         );
+        let failed = AuditEntry { failure: Some("no table".to_owned()), ..entry("SELECT x") };
+        assert!(failed.line(host).ends_with("|operation:SELECT x; no table\n"));
     }
 
     #[test]

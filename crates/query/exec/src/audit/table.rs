@@ -1,5 +1,6 @@
 //! The table of the audit log: `audit.audit_log` of ScyllaDB, a partition a day and node.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row,
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
-use super::{ANONYMOUS, AuditCategory, AuditEntry};
+use super::{ANONYMOUS, AuditEntry, AuditStyle, StatementCategory};
 use crate::error::{ExecError, Result};
 use crate::trace::inet;
 
@@ -60,7 +61,7 @@ impl AuditEntry {
     pub fn update(
         &self,
         table: &Arc<Table>,
-        node: IpAddr,
+        (node, style): (IpAddr, AuditStyle),
         event_time: [u8; 16],
         at: Timestamp,
     ) -> PartitionUpdate {
@@ -68,16 +69,28 @@ impl AuditEntry {
         let date = self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS;
         let key = DecoratedKey::new(DecoratedKey::compose(&[&date.to_be_bytes(), &inet(node)]));
         let mut row = Row::new(Clustering::new(table, &[Some(&event_time)]));
-        let failed = matches!(event.kind.as_str(), "LOGIN_ERROR" | "UNAUTHORIZED_ATTEMPT");
+        let is_scylla = style == AuditStyle::Scylla;
+        let is_login = is_scylla && event.statement == Some(StatementCategory::Auth);
+        let category = match event.statement {
+            Some(category) if is_scylla => category.name(),
+            _ => event.category.name(),
+        };
+        let operation = match is_scylla {
+            true if is_login => Cow::Borrowed("LOGIN"),
+            true => Cow::Borrowed(self.operation.as_str()),
+            false => self.operation_and_failure(),
+        };
+        // ScyllaDB writes empty texts, not nulls.
+        let none = is_scylla.then_some("");
         let text = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
         for (name, value) in [
-            ("category", text(event.category.name())),
-            ("consistency", event.consistency.and_then(text)),
-            ("error", Some(Bytes::from(vec![u8::from(failed || event.category == AuditCategory::Error)]))),
-            ("keyspace_name", event.keyspace.as_deref().and_then(text)),
-            ("operation", text(&self.operation)),
+            ("category", text(category)),
+            ("consistency", event.consistency.or(none).and_then(text)),
+            ("error", Some(Bytes::from(vec![u8::from(self.is_failure())]))),
+            ("keyspace_name", event.keyspace.as_deref().or(none).and_then(text)),
+            ("operation", text(&operation)),
             ("source", Some(inet(self.source.ip().to_canonical()))),
-            ("table_name", event.scope.as_deref().and_then(text)),
+            ("table_name", event.scope.as_deref().or(none).and_then(text)),
             ("username", text(self.user.as_deref().unwrap_or(ANONYMOUS))),
         ] {
             if let (Some(column), Some(value)) = (table.column(name), value) {
@@ -92,7 +105,7 @@ impl AuditEntry {
 mod tests {
     use topology::{HostId, Location};
 
-    use super::super::AuditEvent;
+    use super::super::{AuditCategory, AuditEvent};
     use super::*;
 
     #[test]
@@ -117,20 +130,33 @@ mod tests {
         let table = table(&schema).expect("it was made");
         let event = AuditEvent::new("LOGIN_ERROR", AuditCategory::Auth);
         let source = "[::ffff:10.0.0.9]:4711".parse().unwrap();
-        let entry =
-            AuditEntry { event, user: None, source, millis: 1_764_000_000_123, operation: "x".to_owned() };
-        let update = entry.update(&table, "10.0.0.1".parse().unwrap(), [9; 16], 5);
+        let entry = AuditEntry {
+            event,
+            user: None,
+            source,
+            millis: 1_764_000_000_123,
+            operation: "x".to_owned(),
+            failure: Some("wrong".to_owned()),
+        };
+        let node = "10.0.0.1".parse().unwrap();
+        let update = entry.update(&table, (node, AuditStyle::Cassandra), [9; 16], 5);
         let day = 1_763_942_400_000_i64.to_be_bytes();
         assert_eq!(DecoratedKey::components(&update.key.key, 2), Some(vec![&day[..], &[10, 0, 0, 1][..]]));
         let [row] = update.rows() else { panic!("one row") };
         assert_eq!(row.clustering.components().next(), Some(Some(&[9; 16][..])));
-        let cell = |name: &str| {
+        let cell_of = |row: &Row, name: &str| {
             let column = table.column(name).expect("a column");
             row.cell(column.id).map(|cell| cell.value.to_vec())
         };
+        let cell = |name: &str| cell_of(row, name);
         assert_eq!(cell("category").as_deref(), Some(&b"AUTH"[..]));
         assert_eq!(cell("username").as_deref(), Some(&b"anonymous"[..]));
         assert_eq!((cell("error"), cell("source")), (Some(vec![1]), Some(vec![10, 0, 0, 9])));
         assert_eq!((cell("keyspace_name"), cell("consistency")), (None, None));
+        assert_eq!(cell("operation").as_deref(), Some(&b"x; wrong"[..]));
+        let update = entry.update(&table, (node, AuditStyle::Scylla), [9; 16], 5);
+        let [row] = update.rows() else { panic!("one row") };
+        assert_eq!(cell_of(row, "operation").as_deref(), Some(&b"LOGIN"[..]));
+        assert_eq!((cell_of(row, "keyspace_name"), cell_of(row, "error")), (Some(Vec::new()), Some(vec![1])));
     }
 }

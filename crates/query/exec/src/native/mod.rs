@@ -25,7 +25,7 @@ use rt::{Instant, LocalBoxFuture};
 use schema::Schema;
 use wire::{BatchType, QueryParameters, ResponseWriter, StatementSource};
 
-use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX};
+use crate::audit::{AuditCategory, AuditEvent, AuditOutcome, OPERATION_BYTES_MAX, batched};
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
 use crate::executor::Executor;
@@ -342,7 +342,8 @@ impl<C: Coordinator> NativeFrontend<C> {
             .collect();
         if self.executor.is_audited() {
             let keyspace = plans.first().map(|(plan, _)| plan.table.keyspace.clone());
-            *event = Some(AuditEvent { keyspace, ..AuditEvent::new("BATCH", AuditCategory::Dml) });
+            let batched = batched(plans.iter().map(|(plan, _)| &plan.table));
+            *event = Some(AuditEvent { keyspace, batched, ..AuditEvent::new("BATCH", AuditCategory::Dml) });
         }
         let kind = match batch.kind {
             BatchType::Logged => BatchKind::Logged,
