@@ -139,7 +139,7 @@ def backups_under_kill(world):
 
         wait_until(available, f"{backup} is available", BACKUP_SECONDS)
         made.append(backup)
-    # The table goes on: nothing of that is in its backups.
+    # The table changes further: nothing of that is in its backups.
     put(addresses[1], table, [item(at, "later") for at in range(0, ITEMS, 3)] + [item(at, "new") for at in range(ITEMS, ITEMS + 500)])
     interrupted = 0
     for victim, backup in zip((1, 2), made):

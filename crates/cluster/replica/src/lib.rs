@@ -26,8 +26,8 @@ mod trace;
 mod traced;
 
 pub use engine::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
-    Place, Predicate, Similarity, TextStatistics,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery,
+    NearestQuery, NearestTo, Place, Predicate, Similarity, TextStatistics,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,

@@ -16,7 +16,7 @@ impl VectorIndex {
         vector::of_value(item.get(&self.attribute).filter(|_| has_hash)?, self.dimensions)
     }
 
-    /// Whether it has an attribute to show. The vector is shown to those who ask for it.
+    /// Whether it has an attribute to show. The vector is, where a projection names it.
     pub(crate) fn shows(&self, table: &ApiTable, attribute: &str) -> bool {
         attribute == self.attribute
             || self.keys().any(|key| key.name == attribute)

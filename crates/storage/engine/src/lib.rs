@@ -84,8 +84,8 @@ pub use files::{HeldFiles, Outgoing, Wanted};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use import::{ImportLock, Staged};
 pub use index::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery, NearestQuery, NearestTo,
-    Place, Predicate, Similarity, TextStatistics,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery,
+    NearestQuery, NearestTo, Place, Predicate, Similarity, TextStatistics,
 };
 pub use links::is_snapshot_name;
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};

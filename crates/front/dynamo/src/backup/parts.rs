@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 /// How long the part of a node that is down is awaited, microseconds.
 pub(crate) const PATIENCE_MICROS: i64 = 60_000_000;
-/// How long a restoration whose nodes record no progress goes on, microseconds: longer than a cluster is down for its upgrade or a node for its
+/// How long a restoration whose nodes record no progress is continued, microseconds: longer than a cluster is down for its upgrade or a node for its
 /// repair, and no longer than an operator should wait to be told.
 pub(crate) const IDLE_MICROS_MAX: i64 = 6 * 3_600_000_000;
 /// How long a snapshot of a node that is alive is awaited, microseconds.

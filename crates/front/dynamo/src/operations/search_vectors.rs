@@ -177,7 +177,7 @@ fn check_conditions(index: &VectorIndex, conditions: &[(String, Value)]) -> Resu
     Ok(())
 }
 
-/// The answer's item: attributes that the index does not show are left out, and the vector unless it is asked for.
+/// The answer's item: attributes that the index does not show are left out, and the vector unless the projection names it.
 fn shown(table: &ApiTable, index: &VectorIndex, projection: Option<&Projection>, item: Item) -> Item {
     let shows = |name: &str| index.shows(table, name) && (projection.is_some() || name != index.attribute);
     let item: Item = item.into_iter().filter(|(name, _)| shows(name)).collect();

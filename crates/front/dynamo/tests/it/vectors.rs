@@ -1,4 +1,4 @@
-//! Vector indexes: SearchVectors finds the items that a comparison with all of them finds, whatever was written, and by whichever way.
+//! Vector indexes: after any write, SearchVectors finds the items that a comparison with all of them finds.
 
 use serde_json::{Value as Json, json};
 
