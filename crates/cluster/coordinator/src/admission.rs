@@ -188,7 +188,9 @@ impl Admission<'_> {
             ring <= self.0.view().topology_version(),
             "others are not asked for what this shard does not have"
         );
-        if self.0.fence().has_enforced(host, ring) {
+        // Which generation answers is not in the answer: a node that restarts meanwhile is asked again.
+        let generation = self.0.view().generation(host);
+        if self.0.fence().has_enforced(host, generation, ring) {
             return Ok(());
         }
         if node == view.own() {
@@ -200,7 +202,7 @@ impl Admission<'_> {
             let asked = self.0.remote().call(view.first_shard(node), Verb::Ring, number, deadline).await;
             asked.map_err(|error| error.message().to_owned())?;
         }
-        self.0.fence().note_enforced(host, ring);
+        self.0.fence().note_enforced(host, generation, ring);
         Ok(())
     }
 

@@ -104,6 +104,9 @@ impl Context {
     ) -> Self {
         replica.engine().use_tablets(view.tablets());
         let lifetime = rt.random_u64();
+        // A restarted node serves replica requests before its first view is published.
+        let fence = Fence::default();
+        fence.take_over(view.topology_version(), view.fence());
         let shared = Shared {
             lifetime,
             forwarded: Outcomes::new(lifetime),
@@ -115,7 +118,7 @@ impl Context {
             replica,
             port,
             remote: OnceCell::new(),
-            fence: Fence::default(),
+            fence,
             injected: Cell::default(),
             turn: Cell::new(0),
             replicated: Cell::default(),

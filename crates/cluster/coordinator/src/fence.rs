@@ -7,7 +7,7 @@
 //! that was admitted before is under way.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use rt::sync::{Gate, GateGuard, Watch};
 use topology::HostId;
@@ -26,8 +26,9 @@ pub(crate) struct Fence {
     pub(crate) published: Watch<u64>,
     /// Shard 0: the log is being asked.
     pub(crate) asking: Cell<bool>,
-    /// The latest topology version sent to others, and the nodes known to have it and to have finished the requests admitted before.
-    enforced: RefCell<(u64, BTreeSet<HostId>)>,
+    /// The latest topology version sent to others, and the nodes known to have it and to have finished the requests admitted before,
+    /// each with the generation in which it did: a node that has restarted since may have an earlier version again.
+    enforced: RefCell<(u64, BTreeMap<HostId, Option<u64>>)>,
 }
 
 impl Default for Fence {
@@ -88,19 +89,20 @@ impl Fence {
         }
     }
 
-    /// Whether a node is known to have a topology version and to have finished the requests that it had admitted before.
-    pub(crate) fn has_enforced(&self, host: HostId, ring: u64) -> bool {
+    /// Whether a node is known to have a topology version and to have finished the requests that it had admitted before, in a
+    /// generation of its process.
+    pub(crate) fn has_enforced(&self, host: HostId, generation: Option<u64>, ring: u64) -> bool {
         let enforced = self.enforced.borrow();
-        enforced.0 >= ring && enforced.1.contains(&host)
+        enforced.0 >= ring && enforced.1.get(&host) == Some(&generation)
     }
 
-    pub(crate) fn note_enforced(&self, host: HostId, ring: u64) {
+    pub(crate) fn note_enforced(&self, host: HostId, generation: Option<u64>, ring: u64) {
         let mut enforced = self.enforced.borrow_mut();
         if enforced.0 < ring {
-            *enforced = (ring, BTreeSet::new());
+            *enforced = (ring, BTreeMap::new());
         }
         if enforced.0 == ring {
-            enforced.1.insert(host);
+            enforced.1.insert(host, generation);
         }
     }
 
@@ -144,12 +146,21 @@ mod tests {
     fn a_newer_topology_version_includes_the_older_ones() {
         let fence = Fence::default();
         let (one, other) = (HostId([1; 16]), HostId([2; 16]));
-        fence.note_enforced(one, 4);
-        assert!(fence.has_enforced(one, 4) && fence.has_enforced(one, 3));
-        assert!(!fence.has_enforced(one, 5) && !fence.has_enforced(other, 4));
-        fence.note_enforced(other, 5);
-        assert!(!fence.has_enforced(one, 5), "it was asked for the ring before");
-        fence.note_enforced(one, 4);
-        assert!(!fence.has_enforced(one, 5), "that was an answer of before");
+        fence.note_enforced(one, Some(7), 4);
+        assert!(fence.has_enforced(one, Some(7), 4) && fence.has_enforced(one, Some(7), 3));
+        assert!(!fence.has_enforced(one, Some(7), 5) && !fence.has_enforced(other, Some(7), 4));
+        fence.note_enforced(other, Some(7), 5);
+        assert!(!fence.has_enforced(one, Some(7), 5), "it was asked for the ring before");
+        fence.note_enforced(one, Some(7), 4);
+        assert!(!fence.has_enforced(one, Some(7), 5), "that was an answer of before");
+    }
+
+    #[test]
+    fn a_restarted_node_has_enforced_nothing() {
+        let (fence, host) = (Fence::default(), HostId([1; 16]));
+        fence.note_enforced(host, Some(7), 4);
+        assert!(!fence.has_enforced(host, Some(8), 4), "it may have forgotten the version");
+        fence.note_enforced(host, Some(8), 4);
+        assert!(fence.has_enforced(host, Some(8), 4));
     }
 }

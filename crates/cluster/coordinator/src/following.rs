@@ -92,7 +92,7 @@ impl Coordinator {
             let mut pause = RENEWED_AFTER;
             if !context.view().is_alone() {
                 let deadline = context.rt().now() + ASK_TIMEOUT;
-                match context.lease().confirm_log(Some(group), deadline).await {
+                match context.lease().confirm_log(Some(group), context.view().is_alone(), deadline).await {
                     Some(at) => drop(join_all(context.port().ask_each(NoteConfirmed { at })).await),
                     // The log may have a leader again soon.
                     None => pause = ASK_TIMEOUT,

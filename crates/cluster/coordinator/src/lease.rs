@@ -11,7 +11,7 @@
 //! quorum, and each has to know of the change before it is fetched from (docs/design/topology.md, *Lease*). Those that do not know of it are
 //! refused by the others.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ struct Inner {
     /// The task that asks; the others wait for it.
     asking: Semaphore,
     /// How shard 0 confirms with the log, where it is not the group's.
-    confirm: OnceCell<Confirm>,
+    confirm: RefCell<Option<Rc<Confirm>>>,
 }
 
 impl Lease {
@@ -68,7 +68,7 @@ impl Lease {
             confirmed: Cell::new(None),
             failed_until: Cell::new(Instant::START),
             asking: Semaphore::new(1),
-            confirm: OnceCell::new(),
+            confirm: RefCell::default(),
         }))
     }
 
@@ -76,12 +76,9 @@ impl Lease {
         self.0.confirmed.get().is_some_and(|at| now < at + than)
     }
 
-    /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.
-    ///
-    /// # Panics
-    /// When it is called twice.
+    /// Asks `confirm` instead of the group for confirmations of the cluster's log from now on, on shard 0.
     pub(crate) fn confirm_with(&self, confirm: Confirm) {
-        assert!(self.0.confirm.set(confirm).is_ok(), "there is one log");
+        self.0.confirm.replace(Some(Rc::new(confirm)));
     }
 
     /// Waits until this node may use the replicas of a token, or of all tokens, at a level. Without a topology change it may.
@@ -164,19 +161,21 @@ impl Lease {
         self.0.confirmed.set(self.0.confirmed.get().max(Some(at)));
     }
 
-    /// Shard 0: when the log was asked, if it has confirmed that this node has heard everything up to then.
+    /// Shard 0: when the log was asked, if it has confirmed that this node has heard everything up to then. Before the node follows a group,
+    /// that is so only where it `is_alone`.
     pub(crate) async fn confirm_log(
         &self,
         group: Option<&cluster::group::Group>,
+        is_alone: bool,
         deadline: Instant,
     ) -> Option<Instant> {
         assert_eq!(self.0.rt.shard(), ShardId(0), "shard 0 asks the cluster's log");
         let asked = self.0.rt.now();
-        let confirmed = match (self.0.confirm.get(), group) {
+        let confirm = self.0.confirm.borrow().clone();
+        let confirmed = match (confirm, group) {
             (Some(confirm), _) => confirm(deadline).await,
             (None, Some(group)) => group.barrier(deadline).await.is_ok(),
-            // Nobody but this node decides.
-            (None, None) => true,
+            (None, None) => is_alone,
         };
         confirmed.then_some(asked)
     }

@@ -315,7 +315,7 @@ async fn pull_step(
         lost: 0,
     };
     if !lacking.is_empty() {
-        let write = Write::all(Origin::Streaming, lacking);
+        let write = Write::all(Origin::Streaming, lacking).in_parts();
         let write = write.with_truncation(Truncation::LeavesOutSince(truncated));
         let applied = reader.context.replica().apply(write).await;
         applied.map_err(|error| failed((own, error.into())))?;

@@ -38,10 +38,7 @@ impl Coordinator {
         Admission(&self.context()).fence_host(host).await
     }
 
-    /// Asks `confirm` instead of the group for confirmations of the cluster's log, on shard 0.
-    ///
-    /// # Panics
-    /// When it is called twice.
+    /// Asks `confirm` instead of the group for confirmations of the cluster's log from now on, on shard 0.
     pub fn confirm_with(&self, confirm: Confirm) {
         self.context().lease().confirm_with(confirm);
     }

@@ -7,6 +7,7 @@
 mod change;
 mod config;
 mod error;
+mod first_seen;
 mod membership;
 mod shards;
 

@@ -2,8 +2,9 @@
 //! fetches its share of the data before it lets clients in.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use rt::{Instant, Rt, Task};
 use schema::{Keyspace, Schema};
 use topology::HostId;
 
+use crate::first_seen::FirstSeen;
 use crate::{MembershipConfig, MembershipError};
 
 /// How long a node tries to be let into its cluster.
@@ -82,6 +84,7 @@ pub struct Membership {
     task: Rc<std::cell::RefCell<Option<Task<()>>>>,
     /// This node leaves: that it is removed is no surprise.
     leaves: Rc<Cell<bool>>,
+    first_seen: FirstSeen,
 }
 
 impl Membership {
@@ -131,6 +134,7 @@ impl Membership {
             liveness,
             task: Rc::default(),
             leaves: Rc::default(),
+            first_seen: FirstSeen::default(),
         }
     }
 
@@ -156,7 +160,12 @@ impl Membership {
 
     /// The cluster as a state of the log makes it; shared parts are those of `before`, as in [`Membership::view`].
     pub fn view_of(&self, state: &ClusterState, before: Option<&ClusterView>) -> Option<ClusterView> {
-        view(self.own.host, state, &self.liveness.current(), before)
+        view(self.own.host, state, &self.liveness.current(), &self.new_members(state), before)
+    }
+
+    /// The joining members that this process has not known for long.
+    fn new_members(&self, state: &ClusterState) -> BTreeSet<HostId> {
+        self.first_seen.new_ones(joining(state), self.rt.now())
     }
 
     /// This node.
@@ -172,10 +181,17 @@ impl Membership {
     /// Notifies the node's shards of every change from now on.
     pub fn follow(&self, coordinator: &Coordinator) {
         let (host, liveness) = (self.own.host, self.liveness.clone());
+        let (rt, first_seen) = (self.rt.clone(), self.first_seen.clone());
         let maker = move |state: &ClusterState, before: &ClusterView| {
             liveness.set_members(addresses(state));
             liveness.set(vec![(Key::SCHEMA, Bytes::from(schema_version(&state.schema)))]);
-            view(host, state, &liveness.current(), Some(before))
+            view(
+                host,
+                state,
+                &liveness.current(),
+                &first_seen.new_ones(joining(state), rt.now()),
+                Some(before),
+            )
         };
         coordinator.follow(&self.group, Box::new(maker));
         let liveness = self.liveness.clone();
@@ -184,9 +200,12 @@ impl Membership {
         let watch = async move {
             let mut version = 0;
             loop {
-                let liveness = this.liveness.newer_than(version).await;
-                version = liveness.version;
-                this.report_moved(&liveness);
+                let (newer, aged) =
+                    (pin!(this.liveness.newer_than(version)), pin!(this.first_seen.aged(&this.rt)));
+                if let Either::Left((liveness, _)) = select(newer, aged).await {
+                    version = liveness.version;
+                    this.report_moved(&liveness);
+                }
                 if let Some(view) = this.view(Some(&coordinator.view())) {
                     coordinator.publish_view(view).await;
                 }
@@ -275,12 +294,13 @@ impl Membership {
     }
 
     /// Returns when every live node that is not being removed has applied the log up to now: an empty change has then
-    /// come through.
+    /// come through. The result has the nodes that confirmed that they use it: not those that went down meanwhile, nor those that were
+    /// reached after it.
     ///
     /// # Errors
     /// [`MembershipError::Cluster`] when a live node has not applied it within the timeout of a step, or the log cannot
     /// be read.
-    pub async fn wait_for_everyone(&self) -> Result<(), MembershipError> {
+    pub async fn wait_for_everyone(&self) -> Result<BTreeSet<HostId>, MembershipError> {
         let goes = |host| {
             let state = self.group.applied().state;
             state.member(host).is_some_and(|member| member.status == MemberStatus::Removing)
@@ -293,15 +313,15 @@ impl Membership {
     /// # Errors
     /// As [`Membership::wait_for_everyone`].
     pub async fn wait_for_itself(&self) -> Result<(), MembershipError> {
-        self.wait_for(|host| host == self.own.host).await
+        self.wait_for(|host| host == self.own.host).await.map(|_| ())
     }
 
-    async fn wait_for(&self, who: impl Fn(HostId) -> bool) -> Result<(), MembershipError> {
+    async fn wait_for(&self, who: impl Fn(HostId) -> bool) -> Result<BTreeSet<HostId>, MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
         loop {
             let base = self.group.applied().state.schema.version();
             match self.group.change_schema(base, Vec::new(), deadline, &who).await {
-                Ok(agreement) if agreement.behind.is_empty() => return Ok(()),
+                Ok(agreement) if agreement.behind.is_empty() => return Ok(agreement.confirmed),
                 Ok(agreement) => {
                     let behind = agreement.behind.len();
                     return Err(MembershipError::Cluster(format!(
@@ -457,11 +477,18 @@ fn replications(state: &ClusterState) -> BTreeMap<String, Replicated> {
     state.schema.keyspaces().map(|keyspace| (keyspace.name.clone(), replicated(keyspace))).collect()
 }
 
-/// The cluster as requests are to see it; none when the node has no place in it.
+/// The members that join.
+fn joining(state: &ClusterState) -> impl Iterator<Item = HostId> {
+    let joins = |(_, member): &(&HostId, &Member)| member.status == MemberStatus::Joining;
+    state.members.iter().filter(joins).map(|(host, _)| *host)
+}
+
+/// The cluster as requests are to see it, where joining nodes of `new` need not have been reached to be up; none when the node has no place in it.
 fn view(
     own: HostId,
     state: &ClusterState,
     liveness: &Liveness,
+    new: &BTreeSet<HostId>,
     before: Option<&ClusterView>,
 ) -> Option<ClusterView> {
     let node = |(host, member): (&HostId, &Member)| {
@@ -484,7 +511,7 @@ fn view(
             .peers
             .get(host)
             .is_some_and(|peer| peer.standing != Standing::Down(DownReason::NotReached));
-        let is_new = member.status == MemberStatus::Joining && !met;
+        let is_new = member.status == MemberStatus::Joining && !met && new.contains(host);
         // Nobody waits for a node that is being removed, though this node may not have convicted it yet.
         let goes = member.status == MemberStatus::Removing && *host != own;
         let alive = (liveness.is_alive(*host) || is_new) && !goes;
@@ -522,7 +549,11 @@ fn view(
         None => ClusterView::new(own, nodes),
     };
     made.inspect_err(|error| tracing::error!("invalid ring of the cluster's members: {error}")).ok().map(
-        |view| with_log(view.with_departed(departed), state, |host| host == own || liveness.is_alive(host)),
+        |view| {
+            let generations = liveness.peers.iter().map(|(host, peer)| (*host, peer.endpoint.generation));
+            let view = view.with_departed(departed).with_generations(generations.collect());
+            with_log(view, state, |host| host == own || liveness.is_alive(host))
+        },
     )
 }
 

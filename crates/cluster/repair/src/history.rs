@@ -12,6 +12,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use mutation::{Repaired, Seconds};
 use replica::RepairedWatermark;
@@ -33,7 +35,7 @@ const BYTES_MAX: usize = 256 << 20;
 
 /// The state of all tables. A value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(BTreeMap<TableId, OfTable>);
+pub struct History(BTreeMap<TableId, Arc<OfTable>>);
 
 /// The state of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl History {
 
     /// Takes down that a range was repaired; `full` says whether everything was compared.
     pub fn insert(&mut self, table: TableId, range: TokenRange, at: Seconds, full: bool) {
-        let known = self.0.entry(table).or_default();
+        let known = Arc::make_mut(self.0.entry(table).or_default());
         known.repaired.insert(range.after, range.upto, at);
         if full {
             known.full.insert(range.after, range.upto, at);
@@ -85,7 +87,7 @@ impl History {
 
     /// Records the marks on which the next repair of a range may build.
     pub fn insert_session(&mut self, table: TableId, range: TokenRange, session: Session) {
-        self.0.entry(table).or_default().sessions.insert(range, session);
+        Arc::make_mut(self.0.entry(table).or_default()).sessions.insert(range, session);
     }
 
     /// Keeps only these tables; whether any went.
@@ -130,7 +132,7 @@ impl History {
                     OfTable { repaired, full: get_times(&mut reader)?, sessions: get_sessions(&mut reader)? }
                 }
             };
-            tables.insert(table, known);
+            tables.insert(table, Arc::new(known));
         }
         if reader.is_empty() { Ok(Self(tables)) } else { Err(broken) }
     }
@@ -196,13 +198,13 @@ pub(crate) fn get_marks(reader: &mut Reader<'_>) -> Result<Vec<RepairedWatermark
 pub struct HistoryStore {
     disk: Disk,
     path: PathBuf,
-    current: RefCell<History>,
+    current: RefCell<Rc<History>>,
     /// One change is written at a time.
     writing: Semaphore,
 }
 
 impl HistoryStore {
-    /// Reads the history kept in `directory` (which exists). One that is damaged is as none: everything is due for repair then, and
+    /// Reads the history kept in `directory` (which exists). One that is damaged or too long is as none: everything is due for repair then, and
     /// nothing that depends on repairs is forgotten.
     ///
     /// # Errors
@@ -215,13 +217,22 @@ impl HistoryStore {
                 History::default()
             }),
             Err(error) if error.is_not_found() => History::default(),
+            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+                tracing::error!("{error}; all tables count as never repaired");
+                History::default()
+            }
             Err(error) => return Err(error),
         };
-        Ok(Self { disk: disk.clone(), path, current: RefCell::new(current), writing: Semaphore::new(1) })
+        Ok(Self {
+            disk: disk.clone(),
+            path,
+            current: RefCell::new(Rc::new(current)),
+            writing: Semaphore::new(1),
+        })
     }
 
     /// The durable state.
-    pub fn current(&self) -> History {
+    pub fn current(&self) -> Rc<History> {
         self.current.borrow().clone()
     }
 
@@ -237,11 +248,13 @@ impl HistoryStore {
     #[expect(clippy::expect_used, reason = "nothing closes the semaphore")]
     pub async fn change(&self, change: impl FnOnce(&mut History)) -> Result<(), DiskError> {
         let _one = self.writing.acquire(1).await.expect("it is never closed");
-        let mut changed = self.current();
+        let before = self.current();
+        // It shares the tables that stay as they are.
+        let mut changed = History::clone(&before);
         change(&mut changed);
-        if changed != *self.current.borrow() {
+        if changed != *before {
             self.disk.write_atomically(&self.path, &changed.encode()).await?;
-            *self.current.borrow_mut() = changed;
+            *self.current.borrow_mut() = Rc::new(changed);
         }
         Ok(())
     }

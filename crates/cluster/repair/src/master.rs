@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join, try_join_all};
+use mutation::Seconds;
 use replica::{RepairedWatermark, Resume};
 use rpc::{RpcError, Target, Verb};
 use rt::{Group, Instant};
@@ -29,7 +30,7 @@ use crate::wire::{
     Checked, Close, Open, Opening, decode_checked, decode_done, definition, encode_close, encode_open,
 };
 
-/// Clocks that differ by more are logged.
+/// With clocks that differ by more, a repair is not recorded: deletions are purged by its time.
 const CLOCK_SECONDS_MAX: u32 = 60;
 
 /// How often a node is notified again that a range was repaired.
@@ -109,7 +110,10 @@ struct Settled {
     session: u64,
     slices: u16,
     gc_before: u32,
+    /// The time of the repair, in seconds: the earliest of the participants' clocks at its begin.
     at: u32,
+    /// The participants whose clocks are too far from this node's, as text; none if all are near.
+    skewed: Option<String>,
     seed: u64,
 }
 
@@ -312,6 +316,12 @@ impl Inner {
             )));
         }
         if stable {
+            if let Some(skewed) = &settled.skewed {
+                return Err(UnitError::Failed(format!(
+                    "the rows are repaired, but the repair is not recorded, because deletions are purged by its time: {skewed}; \
+                     correct the clocks and repair again"
+                )));
+            }
             self.close(&settled, table.id, unit.range).await?;
         }
         Ok(full)
@@ -385,13 +395,11 @@ impl Inner {
                     }
                 })?;
                 let checked = decode_checked(&answer).map_err(|error| named(error.to_string()))?;
-                if checked.seconds.abs_diff(at) > CLOCK_SECONDS_MAX {
-                    tracing::warn!(
-                        "{}",
-                        named(format!("its clock is {} seconds away", checked.seconds.abs_diff(at)))
-                    );
-                }
-                Ok::<_, UnitError>((host, checked))
+                let skew = skew(checked.seconds, at, self.seconds());
+                let skewed = (skew > CLOCK_SECONDS_MAX).then(|| {
+                    named(format!("its clock is {skew} s away from the clock of the node that repairs"))
+                });
+                Ok::<_, UnitError>((host, checked, skewed))
             }
         };
         let here = async {
@@ -402,7 +410,12 @@ impl Inner {
         if flush {
             self.flushed.borrow_mut().insert(table.id, self.rt.now());
         }
+        let skewed: Vec<String> = others.iter().filter_map(|(_, _, skewed)| skewed.clone()).collect();
+        let skewed = (!skewed.is_empty()).then(|| skewed.join(", "));
+        let others = others.into_iter().map(|(host, checked, _)| (host, checked));
         let all: Vec<(HostId, Checked)> = std::iter::once((self.host, own)).chain(others).collect();
+        // A deletion that is older than this by its node's clock was there when the repair began.
+        let at = all.iter().map(|(_, checked)| checked.seconds).fold(at, Seconds::min);
         let nodes: Vec<(HostId, u16)> =
             all.iter().map(|(host, checked)| (*host, checked.shard_count)).collect();
         let (marks, bases): (Vec<_>, Vec<_>) =
@@ -415,7 +428,7 @@ impl Inner {
         let grace = rule.gc_before_of(unit.range.after, unit.range.upto);
         let gc_before = if bases.is_some() { 0 } else { grace };
         let (seed, session) = (self.rt.random_u64(), self.rt.random_u64());
-        Ok(Settled { topology, nodes, bases, marks, session, slices, gc_before, at, seed })
+        Ok(Settled { topology, nodes, bases, marks, session, slices, gc_before, at, skewed, seed })
     }
 
     /// Repairs one slice of a range, from its begin to its end.
@@ -546,5 +559,23 @@ impl Inner {
             }
             self.rt.sleep(self.config.pause * failures).await;
         }
+    }
+}
+
+/// How far another clock is away, seconds at least, when it showed `theirs` between `sent` and `received` of the own clock.
+fn skew(theirs: Seconds, sent: Seconds, received: Seconds) -> Seconds {
+    sent.saturating_sub(theirs).max(theirs.saturating_sub(received.max(sent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_answer_is_no_skew() {
+        assert_eq!(skew(100, 100, 100), 0);
+        assert_eq!(skew(190, 100, 200), 0, "it had to flush");
+        assert_eq!((skew(39, 100, 200), skew(261, 100, 200)), (61, 61));
+        assert_eq!(skew(100, 100, 40), 0, "the own clock was set back");
     }
 }

@@ -3,7 +3,7 @@
 use engine::Updates;
 use futures_util::future::try_join_all;
 use mutation::codec::EncodedUpdates;
-use mutation::{PartitionUpdate, RangeTombstones};
+use mutation::{ColumnData, Complex, PartitionUpdate, RangeTombstones, Row};
 
 use crate::{Replica, ReplicaError, TraceLog, Write, message};
 
@@ -100,20 +100,79 @@ impl Replica {
     }
 }
 
-/// Half of the partitions each, or of one partition half of the rows; none of a single row.
+/// Half of the partitions each, or of one partition half of the rows, or of its only row half of the columns or elements; none where
+/// nothing is left to divide. Applied in this order, the parts hide what the whole hides.
 fn halves(mut updates: Updates) -> Option<(Updates, Updates)> {
     if updates.len() > 1 {
         let other = updates.split_off(updates.len() / 2);
         return Some((updates, other));
     }
-    let mut whole = updates.pop().filter(|update| update.rows().len() > 1)?;
-    let (table, key, deletion) = (whole.table.clone(), whole.key.clone(), whole.deletion);
-    let static_row = whole.take_static_row();
-    let range_tombstones = std::mem::replace(&mut whole.range_tombstones, RangeTombstones::new());
-    let mut rows = whole.into_rows();
-    let other = PartitionUpdate::with_rows(table.clone(), key.clone(), rows.split_off(rows.len() / 2));
-    let mut one = PartitionUpdate::with_rows(table, key, rows);
-    (one.deletion, one.range_tombstones) = (deletion, range_tombstones);
-    one.set_static_row(static_row);
+    let (one, other) = parts(updates.pop()?)?;
     Some((vec![one], vec![other]))
 }
+
+/// The first part has the deletion of the partition.
+fn parts(mut whole: PartitionUpdate) -> Option<(PartitionUpdate, PartitionUpdate)> {
+    let (table, key) = (whole.table.clone(), whole.key.clone());
+    let mut one = PartitionUpdate::new(table.clone(), key.clone());
+    one.deletion = whole.deletion;
+    let static_row = whole.take_static_row();
+    let ranges = std::mem::replace(&mut whole.range_tombstones, RangeTombstones::new());
+    let mut rows = whole.into_rows();
+    let kinds = [static_row.is_some(), !ranges.is_empty(), !rows.is_empty()];
+    let rows_apart = rows.len() > 1 || kinds.iter().filter(|has| **has).count() > 1;
+    if rows_apart && !rows.is_empty() {
+        // All but the rows are in the first part; of rows alone, half of them.
+        let alone = static_row.is_none() && ranges.is_empty();
+        let others = rows.split_off(if alone { rows.len() / 2 } else { 0 });
+        rows.into_iter().for_each(|row| one.add_row(row));
+        one.range_tombstones = ranges;
+        one.set_static_row(static_row);
+        return Some((one, PartitionUpdate::with_rows(table, key, others)));
+    }
+    let mut other = PartitionUpdate::new(table, key);
+    if rows_apart {
+        one.set_static_row(static_row);
+        other.range_tombstones = ranges;
+    } else if ranges.len() > 1 {
+        let half = ranges.len() / 2;
+        for (place, range) in ranges.iter().enumerate() {
+            let part = if place < half { &mut one } else { &mut other };
+            part.range_tombstones.insert(range.clone());
+        }
+    } else if let Some(row) = static_row {
+        let (first, second) = parts_of_row(row)?;
+        one.set_static_row(Some(first));
+        other.set_static_row(Some(second));
+    } else {
+        let (first, second) = parts_of_row(rows.pop()?)?;
+        one.add_row(first);
+        other.add_row(second);
+    }
+    Some((one, other))
+}
+
+/// Both parts have the row's deletion and its liveness, so that each is valid alone; and the deletion of a collection of which each has elements.
+fn parts_of_row(row: Row) -> Option<(Row, Row)> {
+    let mut columns = row.columns().to_vec();
+    let others = if columns.len() > 1 {
+        columns.split_off(columns.len() / 2)
+    } else {
+        let (id, ColumnData::Complex(complex)) = columns.first_mut()? else { return None };
+        if complex.cells.len() < 2 {
+            return None;
+        }
+        let cells = complex.cells.split_off(complex.cells.len() / 2);
+        vec![(*id, ColumnData::Complex(Complex { deletion: complex.deletion, cells }))]
+    };
+    let part = |columns| {
+        let mut part = Row::from_columns(row.clustering.clone(), columns);
+        (part.liveness, part.deletion) = (row.liveness, row.deletion);
+        part
+    };
+    Some((part(columns), part(others)))
+}
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

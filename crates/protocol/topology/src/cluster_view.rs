@@ -114,6 +114,8 @@ pub struct ClusterView {
     departed: Vec<ViewNode>,
     /// The node that is down and has a replacement that waits until no other change is under way.
     declared_dead: BTreeSet<HostId>,
+    /// The generations of the nodes that gossip knows: which lifetime of its process each is in.
+    generations: Arc<BTreeMap<HostId, u64>>,
     /// The ring's number, and the least one by which replicas may still be chosen.
     topology_version: u64,
     fence: u64,
@@ -193,6 +195,7 @@ impl ClusterView {
             own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
+            generations: Arc::default(),
             topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
@@ -233,6 +236,7 @@ impl ClusterView {
             own: before.own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
+            generations: Arc::default(),
             topology_version: 0,
             fence: 0,
             keyspaces: Arc::default(),
@@ -304,6 +308,17 @@ impl ClusterView {
     #[must_use]
     pub fn with_declared_dead(self, declared_dead: BTreeSet<HostId>) -> Self {
         Self { declared_dead, ..self }
+    }
+
+    /// The same with the generations of nodes: which lifetime of its process each is in.
+    #[must_use]
+    pub fn with_generations(self, generations: BTreeMap<HostId, u64>) -> Self {
+        Self { generations: Arc::new(generations), ..self }
+    }
+
+    /// The generation of a node, which grows with each start of its process; none when it is not known.
+    pub fn generation(&self, host: HostId) -> Option<u64> {
+        self.generations.get(&host).copied()
     }
 
     /// Whether an operator has declared a node dead: it is being removed or replaced, or will be when its replacement's turn comes. A

@@ -48,7 +48,7 @@ impl PurgeRule {
     pub fn gc_before(&self, token: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
-            Grace::Repaired(repaired, delay) => repaired.at(token).saturating_sub(*delay),
+            Grace::Repaired(repaired, delay) => repaired.at(token).min(self.now).saturating_sub(*delay),
         }
     }
 
@@ -56,7 +56,9 @@ impl PurgeRule {
     pub fn gc_before_of(&self, after: i64, upto: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
-            Grace::Repaired(repaired, delay) => repaired.oldest(after, upto).saturating_sub(*delay),
+            Grace::Repaired(repaired, delay) => {
+                repaired.oldest(after, upto).min(self.now).saturating_sub(*delay)
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! [`Group`]: the interface of the cluster's log for the rest of the node.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +46,17 @@ pub struct SchemaAgreement {
     pub number: u64,
     /// Live members that did not report in time that all their shards use it. They will.
     pub behind: Vec<HostId>,
+    /// Members that reported that all their shards use it.
+    pub confirmed: BTreeSet<HostId>,
+}
+
+/// A member's part in an agreement on a schema.
+enum Report {
+    Confirmed,
+    /// It did not report in time.
+    Behind,
+    /// It is down, or no member any more.
+    Gone,
 }
 
 /// A schema change that was not made, or may not have been.
@@ -249,27 +261,33 @@ impl Group {
         else {
             return Err(ProposeError::Unknown.into());
         };
-        let behind = self.schema_agreement(number, deadline, alive).await;
-        Ok(SchemaAgreement { schema: applied.state.schema.clone(), number, behind })
+        let (behind, confirmed) = self.schema_agreement(number, deadline, alive).await;
+        Ok(SchemaAgreement { schema: applied.state.schema.clone(), number, behind, confirmed })
     }
 
     /// Waits until every live member uses the schema of a number, or a later one, on all its shards; returns those
-    /// that did not answer by the deadline.
-    pub async fn schema_agreement(
+    /// that did not answer by the deadline, and those that confirmed it.
+    async fn schema_agreement(
         &self,
         number: u64,
         deadline: Instant,
         alive: impl Fn(HostId) -> bool,
-    ) -> Vec<HostId> {
+    ) -> (Vec<HostId>, BTreeSet<HostId>) {
         let state = self.inner.state();
         let uses = |member: &MemberStatus| *member != MemberStatus::Left;
         let hosts = state.members.iter().filter(|(_, member)| uses(&member.status)).map(|(host, _)| *host);
         let alive = &alive;
-        let each = hosts.map(|host| async move {
-            let used = self.uses_schema(host, number, deadline, alive).await;
-            (!used).then_some(host)
-        });
-        join_all(each).await.into_iter().flatten().collect()
+        let each =
+            hosts.map(|host| async move { (host, self.uses_schema(host, number, deadline, alive).await) });
+        let (mut behind, mut confirmed) = (Vec::new(), BTreeSet::new());
+        for (host, report) in join_all(each).await {
+            match report {
+                Report::Confirmed => drop(confirmed.insert(host)),
+                Report::Behind => behind.push(host),
+                Report::Gone => {}
+            }
+        }
+        (behind, confirmed)
     }
 
     /// Whether a member reports in time that it uses a schema; a dead one need not.
@@ -279,24 +297,25 @@ impl Group {
         number: u64,
         deadline: Instant,
         alive: &impl Fn(HostId) -> bool,
-    ) -> bool {
+    ) -> Report {
         let rt = &self.inner.rt;
         if host == self.inner.config.host {
-            return rt.timeout_at(deadline, await_in_use(&self.inner, number)).await.is_ok();
+            let used = rt.timeout_at(deadline, await_in_use(&self.inner, number)).await.is_ok();
+            return if used { Report::Confirmed } else { Report::Behind };
         }
         while alive(host) && self.inner.state().members.contains_key(&host) {
             if rt.now() >= deadline {
-                return false;
+                return Report::Behind;
             }
             let until = deadline.min(rt.now() + ASK_TIMEOUT);
             let body = self.inner.sign(&Forward::AwaitSchema(number).encode());
             let answer = self.inner.messenger.call(target(host), Verb::RaftForward, body, until).await;
             if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|used| used >= number)) {
-                return true;
+                return Report::Confirmed;
             }
             self.pause(deadline).await;
         }
-        true
+        Report::Gone
     }
 
     /// Reports that all shards of this node use the schema of a number: other nodes wait for that.

@@ -50,7 +50,9 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         StoredHints {  } => context.hinting().stored(),
         Gossiped {  } => context.gossiped().map(Box::new),
         RequestsOfTables {  } => context.requests_by_table().figures(context.rt().now()),
-        ConfirmLog { deadline } => context.lease().confirm_log(context.group(), deadline).await,
+        ConfirmLog { deadline } => {
+            context.lease().confirm_log(context.group(), context.view().is_alone(), deadline).await
+        },
         NoteConfirmed { at } => context.lease().note_confirmed(at),
         CatchUp { topology, deadline } => Admission(&context).reach_ring(topology, deadline).await,
         EnforceTopology { topology, deadline } => Admission(&context).enforce_ring(topology, deadline).await,

@@ -9,7 +9,9 @@ use coordinator::{Canaries, ClusterView, Consistency, Coordinator, Phase, PullFr
 use rt::Rt;
 use rt_sim::Config;
 
-use crate::world::{SECOND, World, begin, host, join, partition, row, seconds, table, texts, write};
+use crate::world::{
+    CONFIRMS, SECOND, STARTS_WITH, World, begin, host, join, partition, row, seconds, table, texts, write,
+};
 
 /// The node that does not hear of the change.
 const DEAF: usize = 0;
@@ -202,4 +204,41 @@ fn a_refused_coordinator_learns_of_the_ring_and_the_request_is_retried() {
     let refused =
         world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats().refused_old_ring });
     assert!(waited >= 1 && refused >= 1, "{waited} waited, {refused} refused");
+}
+
+/// A node that has restarted serves replica requests before it has published a view: its first view refuses stale topology versions already.
+#[test]
+fn a_restarted_node_refuses_stale_requests_before_its_first_view_is_published() {
+    STARTS_WITH.set(Some((2, 5, 4)));
+    let world = World::new(41, &[1, 1, 1], Config::default());
+    STARTS_WITH.set(None);
+    let table = table("ks", "t");
+    let refused = |world: &World| {
+        world.on(2, 0, |_, coordinator| async move { coordinator.replication_stats().refused_old_ring })
+    };
+    assert_eq!(refused(&world), 0);
+    world.write(0, row(&table, 1, 0, "a", 1), Consistency::All).expect_err("one replica refuses");
+    assert!(refused(&world) > 0);
+    assert!(world.kept(2, partition(&table, 1, seconds(&world.sim, 0))).is_empty());
+}
+
+/// A node that follows no log yet has nobody who confirms that it has heard everything.
+#[test]
+fn a_node_without_a_log_confirms_nothing_while_the_topology_changes() {
+    CONFIRMS.set(false);
+    let world = World::new(42, &[1, 1, 1, 1], Config::default());
+    CONFIRMS.set(true);
+    let (table, now) = (table("ks", "t"), seconds(&world.sim, 0));
+    tell(&world, &[0, 1, 2, JOINS], Stage::Announced);
+    let reads = |world: &World| {
+        let read = |k: i32| world.read(0, partition(&table, k, now), Consistency::Quorum).is_ok();
+        (0..KEYS).filter(|k| read(*k)).count()
+    };
+    let without = reads(&world);
+    assert!(without < KEYS as usize, "{without} reads of moving replicas are not confirmed");
+    world.on(0, 0, |_, coordinator| async move {
+        coordinator.confirm_with(Box::new(|_| Box::pin(async { true })));
+    });
+    world.sim.run_for(2 * SECOND);
+    assert_eq!(reads(&world), KEYS as usize);
 }

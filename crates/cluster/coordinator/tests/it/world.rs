@@ -41,6 +41,10 @@ thread_local! {
     static MESSENGERS: RefCell<BTreeMap<usize, Messenger>> = const { RefCell::new(BTreeMap::new()) };
     /// The size of the commit log's segments, of which an entry may take half; none for the usual one.
     pub static SEGMENT_BYTES: StdCell<Option<u64>> = const { StdCell::new(None) };
+    /// Whether nodes that start have a log that confirms.
+    pub static CONFIRMS: StdCell<bool> = const { StdCell::new(true) };
+    /// The topology version and the fence with which a node starts; none for those of a cluster that never changed.
+    pub static STARTS_WITH: StdCell<Option<(usize, u64, u64)>> = const { StdCell::new(None) };
     /// So many keyspaces more, `more0` and so on, each with a table `t` and by a replication of its own.
     pub static MORE_KEYSPACES: StdCell<u8> = const { StdCell::new(0) };
     /// The tables that do not lie with their keyspaces, for the nodes that are started.
@@ -551,9 +555,14 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                 let replica_config = ReplicaConfig { tombstone_failure_threshold: 100_000 };
                 let replica = Replica::new(&rt, engine, replicas.attach(&rt), replica_config);
                 let everyone: Vec<usize> = (0..shape.shards.len()).collect();
+                let own_view = view(node, &shape, &everyone, &|_| Phase::Normal);
+                let own_view = match STARTS_WITH.get() {
+                    Some((of, version, fence)) if of == node => own_view.numbered(version, fence),
+                    _ => own_view,
+                };
                 let coordinator = Coordinator::new(
                     rt.clone(),
-                    Arc::new(view(node, &shape, &everyone, &|_| Phase::Normal)),
+                    Arc::new(own_view),
                     replica,
                     coordinators.attach(&rt),
                     Arc::new(own),
@@ -583,6 +592,9 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                     (host(other), info)
                 };
                 messenger.set_peers(Arc::new(Peers::new((0..shape.shards.len()).map(peer))));
+                if rt.shard() == ShardId(0) && CONFIRMS.get() {
+                    coordinator.confirm_with(Box::new(|_| Box::pin(async { true })));
+                }
                 COORDINATORS.with(|all| all.borrow_mut().insert((node, rt.shard().0), coordinator));
                 if rt.shard() == ShardId(0) {
                     MESSENGERS.with(|all| all.borrow_mut().insert(node, messenger.clone()));

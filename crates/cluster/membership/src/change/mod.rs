@@ -336,8 +336,8 @@ impl Inner {
     /// Every node reads from the pending topology version: the change is complete. Requests of the older version are refused from then on, so that
     /// under way ends first.
     async fn finish(&self, change: u64) -> Result<(), MembershipError> {
-        self.membership.wait_for_everyone().await?;
-        self.check_reads_went_over(change)?;
+        let confirmed = self.membership.wait_for_everyone().await?;
+        self.check_reads_went_over(change, &confirmed)?;
         self.coordinator.run_out(self.write_time_max).await;
         let state = self.state();
         let Some(change) = state.change.as_ref().filter(|now| now.number == change) else { return Ok(()) };
@@ -360,14 +360,19 @@ impl Inner {
         }
     }
 
-    /// Down nodes may not: those that have not observed the pending topology version should not make a quorum of the former replicas.
+    /// Nodes that did not confirm it may not: those that have not observed the pending topology version should not make a quorum of the former replicas.
     /// The change waits for them, but not for ever: a dead node never answers.
-    fn check_reads_went_over(&self, change: u64) -> Result<(), MembershipError> {
+    fn check_reads_went_over(
+        &self,
+        change: u64,
+        confirmed: &BTreeSet<HostId>,
+    ) -> Result<(), MembershipError> {
         let state = self.state();
         let Some(view) = self.membership.view_of(&state, Some(&self.coordinator.view())) else {
             return Ok(());
         };
-        let knows = |node| view.is_alive(node) || view.is_declared_dead(node);
+        // One that is alive now may have been down when the others confirmed.
+        let knows = |node| confirmed.contains(&view.node(node).host) || view.is_declared_dead(node);
         let placed = view.place_each(state.schema.keyspaces());
         match placed.into_iter().find(|(_, copies)| view.blind_quorum(copies, knows)) {
             Some((keyspace, _)) if self.has_waited_for_the_blind(change) => {

@@ -192,6 +192,32 @@ fn a_cancelled_repair_stops_and_can_be_begun_again() {
     assert!(status.bytes as f64 / seconds < 30_000.0, "{} bytes in {seconds} s", status.bytes);
 }
 
+/// A repair is recorded with the earliest clock of its replicas, and not at all when a clock is far away: else deletions that others never had would
+/// be purged.
+#[test]
+fn a_repair_is_not_recorded_by_a_clock_that_is_ahead() {
+    let world = World::new(6, &[1, 1, 1], config());
+    let table = table("gc");
+    fill(&world, &table);
+    world.sim.jump_clock(world.sim.node(0), 86_400_000_000);
+    let status = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!(status.failures.len(), 1, "{:?}", status.failures);
+    assert!(status.failures[0].contains("its clock is 86"), "{:?}", status.failures);
+    world.sim.run_for(SECOND);
+    (0..3).for_each(|node| assert!(world.repair(node).history().table(table.id).is_none(), "node {node}"));
+
+    // Within the limit the time is that of the clock that is behind.
+    world.sim.jump_clock(world.sim.node(0), 40_000_000 - 86_400_000_000);
+    let status = world.wait(0, world.begin(0, &table, 0));
+    assert_eq!(status.state, JobState::Done, "{:?}", status.failures);
+    world.sim.run_for(SECOND);
+    for node in 0..3 {
+        let history = world.repair(node).history();
+        let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX);
+        assert!(at <= world.seconds(1), "node {node}: {at}");
+    }
+}
+
 /// With `tombstone_gc` by repair a deletion stays, however old, until a repair of all replicas has carried it everywhere.
 #[test]
 fn deletions_are_forgotten_after_a_repair() {

@@ -10,6 +10,8 @@ use crate::rest;
 
 /// How long a node's repair may take with nothing in its way.
 const TIME_MAX: Duration = Duration::from_secs(300);
+/// Clocks that are behind by more are set.
+const CLOCK_MICROS_MAX: i64 = 20_000_000;
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 /// The path that starts a repair of a node's ranges of a keyspace, or of its primary ranges: full, or incremental.
@@ -19,12 +21,25 @@ pub(crate) fn repair_path(keyspace: &str, primary: bool, incremental: bool) -> S
 
 /// Repairs every node's ranges of a keyspace, each fully or incrementally.
 pub(crate) async fn repair_all(director: &mut ClusterDirector, keyspace: &str) -> Result<(), String> {
+    correct_clocks(director);
     let primary = one_in(&mut director.rng, 2);
     for nth in director.present() {
         let path = repair_path(keyspace, primary, !one_in(&mut director.details, 3));
         repair(director, nth, &path).await.map_err(|problem| format!("{path} at node {nth}: {problem}"))?;
     }
     Ok(())
+}
+
+/// Sets all clocks to the one that is ahead: a repair is not recorded while clocks are far apart.
+fn correct_clocks(director: &mut ClusterDirector) {
+    let latest = director.nodes.iter().map(|node| director.sim.wall_micros(node.id)).max().unwrap_or(0);
+    for node in &director.nodes {
+        let behind = latest - director.sim.wall_micros(node.id);
+        if behind > CLOCK_MICROS_MAX {
+            director.world.borrow_mut().note_jump(node.id);
+            director.sim.jump_clock(node.id, behind);
+        }
+    }
 }
 
 async fn repair(director: &mut ClusterDirector, nth: usize, path: &str) -> Result<(), String> {
