@@ -188,7 +188,7 @@ impl Admission<'_> {
             ring <= self.0.view().topology_version(),
             "others are not asked for what this shard does not have"
         );
-        // Which generation answers is not in the answer: a node that restarts meanwhile is asked again.
+        // The answer does not say of which generation it is: to a node that restarts meanwhile the request is sent again.
         let generation = self.0.view().generation(host);
         if self.0.fence().has_enforced(host, generation, ring) {
             return Ok(());

@@ -106,6 +106,10 @@ impl Context {
         let lifetime = rt.random_u64();
         // A restarted node serves replica requests before its first view is published.
         let fence = Fence::default();
+        assert!(
+            view.fence() <= view.topology_version(),
+            "a fence is a topology version up to the current one"
+        );
         fence.take_over(view.topology_version(), view.fence());
         let shared = Shared {
             lifetime,

@@ -543,18 +543,28 @@ fn view(
         return None;
     }
     let switched = state.change.as_ref().is_some_and(|change| change.step == ChangeStep::Switched);
-    let made = match before {
-        Some(before) => ClusterView::after(before, nodes, switched),
-        None if switched => ClusterView::switched(own, nodes),
-        None => ClusterView::new(own, nodes),
-    };
-    made.inspect_err(|error| tracing::error!("invalid ring of the cluster's members: {error}")).ok().map(
-        |view| {
+    made(before, switched, own, nodes)
+        .inspect_err(|error| tracing::error!("invalid ring of the cluster's members: {error}"))
+        .ok()
+        .map(|view| {
             let generations = liveness.peers.iter().map(|(host, peer)| (*host, peer.endpoint.generation));
             let view = view.with_departed(departed).with_generations(generations.collect());
             with_log(view, state, |host| host == own || liveness.is_alive(host))
-        },
-    )
+        })
+}
+
+/// The view of these nodes, from the one before where there was one.
+fn made(
+    before: Option<&ClusterView>,
+    switched: bool,
+    own: HostId,
+    nodes: Vec<ViewNode>,
+) -> Result<ClusterView, topology::RingError> {
+    match before {
+        Some(before) => ClusterView::after(before, nodes, switched),
+        None if switched => ClusterView::switched(own, nodes),
+        None => ClusterView::new(own, nodes),
+    }
 }
 
 /// A view with all else that it has of a state of the log.

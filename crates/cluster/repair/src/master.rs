@@ -366,14 +366,7 @@ impl Inner {
         topology: u64,
     ) -> Result<Settled, UnitError> {
         let members = self.context.members();
-        let mut hosts = Vec::with_capacity(unit.peers.len());
-        for peer in &unit.peers {
-            let host = members.ring.node(*peer).host;
-            if !members.alive.get(usize::from(peer.0)).copied().unwrap_or(false) {
-                return Err(format!("host {} is down", host_name(host)).into());
-            }
-            hosts.push(host);
-        }
+        let hosts = live_hosts(&members, unit)?;
         let (range, flush) = (unit.range, manner.flush);
         let open = Open::Check { table: table.id, definition: definition(table), range, flush };
         let body = encode_open(&Opening { topology, open });
@@ -562,7 +555,22 @@ impl Inner {
     }
 }
 
-/// How far another clock is away, seconds at least, when it showed `theirs` between `sent` and `received` of the own clock.
+/// The hosts of a unit's peers.
+///
+/// # Errors
+/// When one of them is down.
+fn live_hosts(members: &Members, unit: &Unit) -> Result<Vec<HostId>, UnitError> {
+    let host = |peer: &NodeIndex| {
+        let host = members.ring.node(*peer).host;
+        match members.alive.get(usize::from(peer.0)) {
+            Some(true) => Ok(host),
+            _ => Err(format!("host {} is down", host_name(host)).into()),
+        }
+    };
+    unit.peers.iter().map(host).collect()
+}
+
+/// The difference of another clock, seconds at least, when it showed `theirs` between `sent` and `received` of the own clock.
 fn skew(theirs: Seconds, sent: Seconds, received: Seconds) -> Seconds {
     sent.saturating_sub(theirs).max(theirs.saturating_sub(received.max(sent)))
 }

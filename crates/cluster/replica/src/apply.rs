@@ -101,7 +101,7 @@ impl Replica {
 }
 
 /// Half of the partitions each, or of one partition half of the rows, or of its only row half of the columns or elements; none where
-/// nothing is left to divide. Applied in this order, the parts hide what the whole hides.
+/// nothing is left to divide. Applied in this order, the parts hide all that the whole hides.
 fn halves(mut updates: Updates) -> Option<(Updates, Updates)> {
     if updates.len() > 1 {
         let other = updates.split_off(updates.len() / 2);

@@ -222,7 +222,7 @@ fn a_restarted_node_refuses_stale_requests_before_its_first_view_is_published() 
     assert!(world.kept(2, partition(&table, 1, seconds(&world.sim, 0))).is_empty());
 }
 
-/// A node that follows no log yet has nobody who confirms that it has heard everything.
+/// Nothing confirms to a node that follows no log yet that it has heard everything.
 #[test]
 fn a_node_without_a_log_confirms_nothing_while_the_topology_changes() {
     CONFIRMS.set(false);
