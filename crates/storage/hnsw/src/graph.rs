@@ -3,6 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use crate::insertion::Insertion;
 use crate::quantised::View;
 use crate::{BEAM_MAX, CONNECTIONS_MAX, DIMENSIONS_MAX, Quantised, Similarity};
 
@@ -116,6 +117,13 @@ impl Graph {
     /// # Panics
     /// When the vector has another count of dimensions, or 2³² nodes are there.
     pub fn insert(&mut self, vector: &Quantised) -> u32 {
+        let mut insertion = Insertion::begin(self, vector);
+        while !insertion.step(self) {}
+        insertion.node()
+    }
+
+    /// Adds a node without neighbours; its number and its highest level.
+    pub(crate) fn push(&mut self, vector: &Quantised) -> (u32, usize) {
         assert_eq!(vector.dimensions(), self.dimensions, "vectors of one index have one length");
         let node = u32::try_from(self.len()).expect("fewer than 2^32 nodes");
         let View { components, scale, square } = vector.view();
@@ -123,20 +131,7 @@ impl Graph {
         self.scales.push((scale, square));
         let level = self.level_of(node);
         self.neighbours.push(vec![Vec::new(); level + 1]);
-        if node == 0 {
-            return node;
-        }
-        let top = self.neighbours[self.entry as usize].len() - 1;
-        let mut near = self.descend(vector.view(), level + 1);
-        for at in (0..=level.min(top)).rev() {
-            let found = self.search_level(vector.view(), &[near], self.options.beam, at);
-            near = *found.first().expect("the search begins at a node");
-            self.connect(node, &found, at);
-        }
-        if level > top {
-            self.entry = node;
-        }
-        node
+        (node, level)
     }
 
     /// The nodes nearest to a vector, nearest first: at most `count`, among as many candidates as `beam` but at least `count`.
@@ -157,86 +152,30 @@ impl Graph {
     /// Goes from the entry to the nearest node that a greedy walk finds above `level`.
     fn descend(&self, vector: View<'_>, level: usize) -> Found {
         let mut near = self.found(vector, self.entry);
-        let top = self.neighbours[self.entry as usize].len();
-        for at in (level..top).rev() {
-            while let Some(nearer) = self.neighbours[near.node as usize][at]
-                .iter()
-                .map(|node| self.found(vector, *node))
-                .max()
-                .filter(|found| *found > near)
-            {
+        for at in (level..self.levels()).rev() {
+            while let Some(nearer) = self.nearer(vector, near, at) {
                 near = nearer;
             }
         }
         near
     }
 
+    /// Levels of the graph.
+    pub(crate) fn levels(&self) -> usize {
+        self.neighbours[self.entry as usize].len()
+    }
+
+    /// The nearest of a node's neighbours on a level, if it is nearer than the node.
+    pub(crate) fn nearer(&self, vector: View<'_>, near: Found, level: usize) -> Option<Found> {
+        let neighbours = self.neighbours[near.node as usize][level].iter();
+        neighbours.map(|node| self.found(vector, *node)).max().filter(|found| *found > near)
+    }
+
     /// The nodes of a level that a best-first search with so many candidates finds, nearest first.
     fn search_level(&self, vector: View<'_>, from: &[Found], beam: usize, level: usize) -> Vec<Found> {
-        let mut seen = Bits::new(self.len());
-        from.iter().for_each(|found| {
-            seen.set(found.node);
-        });
-        let mut open: BinaryHeap<Found> = from.iter().copied().collect();
-        let mut best: BinaryHeap<Reverse<Found>> = from.iter().copied().map(Reverse).collect();
-        while let Some(next) = open.pop() {
-            let is_full = best.len() >= beam;
-            if is_full && best.peek().is_some_and(|Reverse(worst)| next < *worst) {
-                break;
-            }
-            for node in &self.neighbours[next.node as usize][level] {
-                if !seen.set(*node) {
-                    continue;
-                }
-                let found = self.found(vector, *node);
-                if best.len() < beam {
-                    best.push(Reverse(found));
-                    open.push(found);
-                } else if best.peek().is_some_and(|Reverse(worst)| found > *worst) {
-                    best.pop();
-                    best.push(Reverse(found));
-                    open.push(found);
-                }
-            }
-        }
-        // The least of the reversed order is the nearest.
-        best.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect()
-    }
-
-    /// Connects a new node with neighbours among those found, both ways.
-    fn connect(&mut self, node: u32, found: &[Found], level: usize) {
-        let most = self.most(level);
-        let chosen = self.diverse(found, self.options.connections.min(most));
-        for other in &chosen {
-            let links = &mut self.neighbours[*other as usize][level];
-            links.push(node);
-            if links.len() > most {
-                let links = std::mem::take(&mut self.neighbours[*other as usize][level]);
-                let mut found: Vec<Found> =
-                    links.iter().map(|link| self.found(self.view(*other), *link)).collect();
-                found.sort_unstable_by(|a, b| b.cmp(a));
-                self.neighbours[*other as usize][level] = self.diverse(&found, most);
-            }
-        }
-        self.neighbours[node as usize][level] = chosen;
-    }
-
-    /// Of nodes in the order of their closeness to one, at most `most` that lie in different directions: none is closer to one chosen
-    /// before than to the node itself (the paper's algorithm 4); the remaining room takes the nearest of the others.
-    fn diverse(&self, found: &[Found], most: usize) -> Vec<u32> {
-        let mut chosen: Vec<u32> = Vec::with_capacity(most);
-        let mut others = Vec::new();
-        for one in found {
-            if chosen.len() == most {
-                break;
-            }
-            let is_apart =
-                chosen.iter().all(|other| self.closeness_of(self.view(one.node), *other) < one.closeness);
-            if is_apart { chosen.push(one.node) } else { others.push(one.node) }
-        }
-        let room = most - chosen.len();
-        chosen.extend(others.into_iter().take(room));
-        chosen
+        let mut search = LevelSearch::new(self, from, beam, level);
+        while search.visit(self, vector).is_some() {}
+        search.into_found()
     }
 
     /// The most neighbours of a node on a level.
@@ -258,11 +197,11 @@ impl Graph {
         View { components, scale, square }
     }
 
-    fn closeness_of(&self, vector: View<'_>, node: u32) -> f32 {
+    pub(crate) fn closeness_of(&self, vector: View<'_>, node: u32) -> f32 {
         vector.closeness(self.view(node), self.options.similarity)
     }
 
-    fn found(&self, vector: View<'_>, node: u32) -> Found {
+    pub(crate) fn found(&self, vector: View<'_>, node: u32) -> Found {
         Found { node, closeness: self.closeness_of(vector, node) }
     }
 }
@@ -275,7 +214,62 @@ fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// A best-first search on one level, node by node.
+#[derive(Debug)]
+pub(crate) struct LevelSearch {
+    seen: Bits,
+    open: BinaryHeap<Found>,
+    best: BinaryHeap<Reverse<Found>>,
+    beam: usize,
+    level: usize,
+}
+
+impl LevelSearch {
+    pub(crate) fn new(graph: &Graph, from: &[Found], beam: usize, level: usize) -> Self {
+        let mut seen = Bits::new(graph.len());
+        from.iter().for_each(|found| {
+            seen.set(found.node);
+        });
+        let open = from.iter().copied().collect();
+        let best = from.iter().copied().map(Reverse).collect();
+        Self { seen, open, best, beam, level }
+    }
+
+    /// Looks at the neighbours of the nearest node that is left, and gives how many were compared; none when the search has ended.
+    pub(crate) fn visit(&mut self, graph: &Graph, vector: View<'_>) -> Option<usize> {
+        let next = self.open.pop()?;
+        let is_full = self.best.len() >= self.beam;
+        if is_full && self.best.peek().is_some_and(|Reverse(worst)| next < *worst) {
+            return None;
+        }
+        let mut compared = 0;
+        for node in &graph.neighbours[next.node as usize][self.level] {
+            if !self.seen.set(*node) {
+                continue;
+            }
+            compared += 1;
+            let found = graph.found(vector, *node);
+            if self.best.len() < self.beam {
+                self.best.push(Reverse(found));
+                self.open.push(found);
+            } else if self.best.peek().is_some_and(|Reverse(worst)| found > *worst) {
+                self.best.pop();
+                self.best.push(Reverse(found));
+                self.open.push(found);
+            }
+        }
+        Some(compared)
+    }
+
+    /// The nodes found so far, nearest first.
+    pub(crate) fn into_found(self) -> Vec<Found> {
+        // The least of the reversed order is the nearest.
+        self.best.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect()
+    }
+}
+
 /// The nodes that a search has looked at.
+#[derive(Debug)]
 struct Bits(Vec<u64>);
 
 impl Bits {

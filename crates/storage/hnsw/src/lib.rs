@@ -7,11 +7,13 @@
 
 mod codec;
 mod graph;
+mod insertion;
 mod quantised;
 mod similarity;
 
 pub use codec::Decoder;
 pub use graph::{Found, Graph, Options};
+pub use insertion::Insertion;
 pub use quantised::Quantised;
 pub use similarity::Similarity;
 

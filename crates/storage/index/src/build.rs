@@ -65,7 +65,7 @@ impl IndexBuilder {
             Made::Terms(writer) if writer.is_full() => writer.write_segment().await,
             Made::Terms(_) => Ok(()),
             Made::Vectors(writer) => {
-                writer.pause().await;
+                writer.settle().await;
                 Ok(())
             }
         }

@@ -1,6 +1,6 @@
 //! Graphs against an exhaustive search, and as bytes.
 
-use hnsw::{Decoder, Found, Graph, Options, Quantised, Similarity};
+use hnsw::{Decoder, Found, Graph, Insertion, Options, Quantised, Similarity};
 use proptest::prelude::*;
 use stdx::Reader;
 
@@ -133,5 +133,33 @@ proptest! {
         let found = graph.search(&Quantised::new(&vectors[0]).expect("finite"), vectors.len(), 0);
         prop_assert!(!found.is_empty());
         prop_assert_eq!(decode(&encode(&graph)), Some(graph));
+    }
+}
+
+/// The bytes of graphs are those of the first version; a long insertion has many steps, and ends with the same graph.
+#[test]
+fn a_graph_is_a_function_of_its_vectors_and_made_in_steps() {
+    let mut noise = Noise(5);
+    let wide = noise.clustered(200, 2_000);
+    for (options, vectors, digest) in [
+        (Options { connections: 4, beam: 20, ..OPTIONS }, noise.clustered(1_000, 8), 756_557_354_u32),
+        (
+            Options { connections: 2, beam: 3, similarity: Similarity::Euclidean },
+            noise.clustered(500, 3),
+            2_664_495_280,
+        ),
+        (Options { connections: 64, beam: 300, ..OPTIONS }, wide, 840_889_131),
+    ] {
+        let (mut graph, mut most) = (Graph::new(options, vectors[0].len()), 0);
+        for (at, vector) in vectors.iter().enumerate() {
+            let mut insertion = Insertion::begin(&mut graph, &Quantised::new(vector).expect("finite"));
+            assert_eq!(insertion.node() as usize, at);
+            most = most.max((1..).find(|_| insertion.step(&mut graph)).expect("it ends"));
+        }
+        let sum = |graph: &Graph| {
+            encode(graph).iter().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)))
+        };
+        assert_eq!((sum(&graph), graph_of(&vectors, options)), (digest, graph));
+        assert_eq!(most > 20, vectors[0].len() == 2_000, "{most} steps");
     }
 }

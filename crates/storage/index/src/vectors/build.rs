@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use hnsw::{Graph, Quantised};
+use hnsw::{Graph, Insertion, Quantised};
 use rt::preempt::Pace;
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use stdx::HashMap;
@@ -24,6 +24,8 @@ pub(crate) struct VectorsWriter {
     /// Of each node, the places that have its vector.
     places: Vec<Vec<Box<[u8]>>>,
     pace: Pace,
+    /// The vector that was added last, until it is in the graph.
+    insertion: Option<Insertion>,
 }
 
 impl VectorsWriter {
@@ -47,34 +49,40 @@ impl VectorsWriter {
             nodes: HashMap::default(),
             places: Vec::new(),
             pace: Pace::new(),
+            insertion: None,
         })
     }
 
-    /// Adds the vector of a place.
+    /// Adds the vector of a place: [`VectorsWriter::settle`] comes before the next one.
     pub(crate) fn add(&mut self, vector: &Quantised, place: &[u8]) {
         let node = match self.nodes.get(vector) {
             Some(node) => *node,
             None => {
-                let node = self.graph.insert(vector);
+                assert!(self.insertion.is_none(), "one vector is inserted behind the other");
+                let insertion = Insertion::begin(&mut self.graph, vector);
+                let node = insertion.node();
+                self.insertion = Some(insertion);
                 self.nodes.insert(vector.clone(), node);
                 self.places.push(Vec::new());
-                // An insertion costs as much as many steps of another loop.
-                self.pace.count(INSERTION_STEPS);
                 node
             }
         };
         self.places[node as usize].push(place.into());
     }
 
-    /// Lets other tasks run when it is time.
-    pub(crate) async fn pause(&mut self) {
-        if self.pace.is_due() {
-            self.pace.pause().await;
+    /// Ends the insertion under way; other tasks run in between when it is time.
+    pub(crate) async fn settle(&mut self) {
+        while let Some(insertion) = &mut self.insertion {
+            if insertion.step(&mut self.graph) {
+                self.insertion = None;
+            }
+            self.pace.steps(STEPS).await;
         }
     }
 
     /// Writes the file and makes it durable; its path.
     pub(crate) async fn finish(mut self) -> Result<PathBuf, DiskError> {
+        assert!(self.insertion.is_none(), "each vector is in the graph");
         let mut out = std::mem::take(&mut self.header);
         let mut position = 0;
         let mut chunk = Vec::with_capacity(CHUNK_LEN * 2);
@@ -104,8 +112,8 @@ impl VectorsWriter {
     }
 }
 
-/// An insertion in steps of [`Pace`].
-const INSERTION_STEPS: usize = 1_000;
+/// A step of an insertion in steps of [`Pace`].
+const STEPS: usize = 100;
 
 /// Appends a chunk with its length and checksum, and empties it.
 fn put_chunk(chunk: &mut Vec<u8>, out: &mut Vec<u8>) {
