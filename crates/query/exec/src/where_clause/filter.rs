@@ -82,6 +82,7 @@ enum BoundTest<'a> {
     Compare(ComparisonOperator, Bytes),
     /// The text has all these terms, or a value or key of the collection has.
     Analyzed(TermsWanted<'a>, TextOf),
+    /// One of these, which are in the order of the type.
     In(Vec<Bytes>),
     Contains(Bytes),
     ContainsKey(Bytes),
@@ -109,7 +110,8 @@ impl Filter {
     /// # Errors
     /// As [`required`] of each value.
     pub fn bind(&self, env: &Env<'_>) -> Result<BoundFilter<'_>> {
-        Ok(BoundFilter { column: &self.column, test: self.test.bind(&self.name, env)? })
+        let test = self.test.bind(&self.name, env)?.sorted(&self.column.ty);
+        Ok(BoundFilter { column: &self.column, test })
     }
 }
 
@@ -201,6 +203,19 @@ impl BoundFilter<'_> {
 }
 
 impl BoundTest<'_> {
+    /// The same with the values of IN in the order of the type: each row is compared with a few of them.
+    fn sorted(self, ty: &CqlType) -> Self {
+        match self {
+            Self::In(mut others) => {
+                others.sort_by(|a, b| ty.compare(a, b));
+                Self::In(others)
+            }
+            Self::Not(inner) => Self::Not(Box::new(inner.sorted(ty))),
+            Self::Element(key, element, test) => Self::Element(key, element, Box::new(test.sorted(element))),
+            other => other,
+        }
+    }
+
     fn passes(&self, value: &[u8], ty: &CqlType, row: &RowView<'_>) -> bool {
         match self {
             BoundTest::Compare(operator, other) => {
@@ -223,7 +238,7 @@ impl BoundTest<'_> {
             BoundTest::Like(pattern) => pattern.matches(value),
             BoundTest::Matches(pattern) => pattern.matches(value),
             BoundTest::Not(inner) => !inner.passes(value, ty, row),
-            BoundTest::In(others) => others.iter().any(|other| ty.compare(value, other).is_eq()),
+            BoundTest::In(others) => others.binary_search_by(|other| ty.compare(other, value)).is_ok(),
             BoundTest::Contains(wanted) => {
                 of_values(value, ty, |ty, found| ty.compare(found, wanted).is_eq())
             }

@@ -302,3 +302,25 @@ fn the_least_timestamp_is_refused_in_a_batch_too() {
         assert!(error.message.starts_with("Out of bound timestamp"), "{error}");
     }
 }
+
+#[test]
+fn a_filter_by_many_values_costs_a_few_comparisons_a_row() {
+    let node = node();
+    node.run("CREATE TABLE ks.rows (k int, c int, v int, m map<int, int>, PRIMARY KEY (k, c))");
+    let count = 2_000;
+    let rows: Vec<String> = (0..count)
+        .map(|c| format!("INSERT INTO ks.rows (k, c, v, m) VALUES (1, {c}, {c}, {{1: {c}}})"))
+        .collect();
+    node.run(&format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", rows.join("; ")));
+    // In no order, two of them there, one of these twice.
+    let values: Vec<String> = (0..60_000).map(|at| format!("{}", (at * 7_919) % 60_000 + 1_990)).collect();
+    let list = format!("({}, 5, 5)", values.join(", "));
+    let begun = cpu();
+    let found = |condition: &str| {
+        node.rows(&format!("SELECT c FROM ks.rows WHERE {condition} ALLOW FILTERING")).len()
+    };
+    assert_eq!(found(&format!("v IN {list}")), 11);
+    assert_eq!(found(&format!("v NOT IN {list}")), count - 11);
+    assert_eq!(found(&format!("m[1] IN {list}")), 11);
+    assert!(begun + std::time::Duration::from_secs(5) > cpu(), "{:?}", cpu() - begun);
+}
