@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(micros(&mut clock, 1_001, Ballot::NONE), 1_001, "another partition");
         assert_eq!(micros(&mut clock, 1_002, ahead), 5_002, "no ballot is given twice");
         assert_eq!(micros(&mut clock, 1_003, Ballot { micros: 5_001, node: 9 }), 5_003);
-        // The clock comes to the times that were given.
+        // The clock reaches the times that were given.
         assert_eq!(micros(&mut clock, 5_001, Ballot::NONE), 5_004);
         assert_eq!(micros(&mut clock, 5_001, Ballot::NONE), 5_005);
         assert!(clock.ahead.is_empty());

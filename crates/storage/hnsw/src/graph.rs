@@ -3,7 +3,6 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use crate::insertion::Insertion;
 use crate::quantised::View;
 use crate::{BEAM_MAX, CONNECTIONS_MAX, DIMENSIONS_MAX, Quantised, Similarity};
 
@@ -109,17 +108,6 @@ impl Graph {
         let lists = self.neighbours.iter().flatten();
         let links: usize = lists.map(|list| size_of_val(list) + list.capacity() * size_of::<u32>()).sum();
         self.components.capacity() + size_of_val(self.scales.as_slice()) + links
-    }
-
-    /// Adds a vector; the number of its node. Equal vectors should share a node: between many of them there is no direction to
-    /// search in, and some would not be found.
-    ///
-    /// # Panics
-    /// When the vector has another count of dimensions, or 2³² nodes are there.
-    pub fn insert(&mut self, vector: &Quantised) -> u32 {
-        let mut insertion = Insertion::begin(self, vector);
-        while !insertion.step(self) {}
-        insertion.node()
     }
 
     /// Adds a node without neighbours; its number and its highest level.
