@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 
+from cassandra.cluster import NoHostAvailable
 from world import check, wait_until
 
 PORT = 8000
@@ -107,6 +108,14 @@ def log_of(node):
         return log.read()
 
 
+def answers(session):
+    try:
+        session.execute("SELECT key FROM system.local")
+        return True
+    except NoHostAvailable:
+        return False
+
+
 def backups_under_kill(world):
     """The node that was asked, and another one, are killed in the middle of backups; one in the middle of the restoration."""
     nodes, addresses = world.nodes, world.nodes.addresses
@@ -163,6 +172,8 @@ def backups_under_kill(world):
     for backup in made:
         call(addresses[0], "DeleteBackup", BackupArn=backup)
     call(addresses[0], "DeleteTable", TableName=table)
+    # The scenarios that follow use the driver's session, which has seen all nodes end and has connected to none since.
+    wait_until(lambda: answers(world.session), "the driver is connected again")
     return f"{len(made)} backups, {interrupted} restorations interrupted"
 
 
