@@ -11,11 +11,10 @@ use mutation::{DecoratedKey, PartitionRange, PartitionUpdate};
 use replica::{Keys, Limits, Origin, Partitions, Read, ReadCommand, Replica, ReplicaError, Write};
 use rt::{Instant, Rt};
 use schema::{Schema, Table};
+use types::uuid;
 
 use crate::batch_row::{self, StoredBatch, table_of};
 
-/// 100 ns between the epoch of UUIDs (1582) and that of Unix.
-const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
 /// Batches read at once by a replay.
 const PAGE_ROWS: u64 = 64;
 /// Bytes of batches read at once.
@@ -158,13 +157,11 @@ impl Batchlog {
         let batches = table_of(&self.0.schema.borrow()).map(|table| table.id);
         self.0.latest_micros.set(at_micros);
         loop {
-            let mut id = [0; 16];
-            rt.fill_random(&mut id[8..]);
-            let ticks = at_micros.saturating_mul(10).saturating_add(UUID_EPOCH) as u64;
-            id[..4].copy_from_slice(&(ticks as u32).to_be_bytes());
-            id[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
-            id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
-            id[8] = id[8] & 0x3f | 0x80;
+            let mut random = [0; 8];
+            rt.fill_random(&mut random);
+            let random = u64::from_be_bytes(random);
+            let clock_and_node = uuid::clock_and_node((random >> 48) as u16, random);
+            let id = uuid::time_uuid(at_micros.saturating_mul(10), clock_and_node);
             let key = DecoratedKey::new(id.to_vec().into());
             if batches.is_none_or(|table| replica.shard_of(table, key.token) == rt.shard().0) {
                 return (key, at_micros);

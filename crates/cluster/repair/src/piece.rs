@@ -7,7 +7,9 @@
 
 use mutation::merge::{Merger, Step};
 use mutation::purge::{PurgeRule, Purger};
-use mutation::{Cell, ColumnData, DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, Row, Timestamp};
+use mutation::{
+    Cell, ColumnData, DeletionTime, Fragment, FragmentBuffer, PartitionUpdate, Row, Timestamp, row_of,
+};
 use replica::compare::{clip, fragments, order};
 use replica::page::PageBuilder;
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
@@ -276,21 +278,17 @@ pub fn is_inner(after: Option<&Resume>, partition: &PartitionResult) -> bool {
 /// The part of `merged` that hides received updates (`theirs`) that are missing from the result (`kept`).
 fn hidden(theirs: &PartitionResult, kept: &PartitionResult, merged: &PartitionResult) -> PartitionResult {
     let mut out = PartitionResult::new(theirs.key.clone());
-    let row = |rows: &[Row], wanted: &Row| {
-        let at = rows.binary_search_by(|row| row.clustering.cmp(&wanted.clustering)).ok()?;
-        Some(rows[at].clone())
-    };
     let mut is_hidden = !theirs.deletion.is_live() && theirs.deletion != kept.deletion;
     if theirs.static_row != kept.static_row && theirs.static_row.is_some() {
         out.static_row = merged.static_row.clone();
         is_hidden = true;
     }
     for told in &theirs.rows {
-        if row(&kept.rows, told).as_ref() == Some(told) {
+        if row_of(&kept.rows, &told.clustering) == Some(told) {
             continue;
         }
         is_hidden = true;
-        out.rows.extend(row(&merged.rows, told));
+        out.rows.extend(row_of(&merged.rows, &told.clustering).cloned());
         if let Some(range) = merged.range_tombstones.around(&told.clustering) {
             out.range_tombstones.insert(range.clone());
         }

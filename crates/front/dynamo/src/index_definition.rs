@@ -91,6 +91,14 @@ impl Projected {
         }
     }
 
+    /// How many attributes it names.
+    pub(crate) fn included(&self) -> usize {
+        match self {
+            Self::All | Self::KeysOnly => 0,
+            Self::Include(names) => names.len(),
+        }
+    }
+
     /// Whether an attribute that is no key is among them.
     pub(crate) fn has(&self, attribute: &str) -> bool {
         match self {

@@ -24,30 +24,28 @@ pub(crate) fn attach(
     (hash, range): (&str, Option<&str>),
 ) {
     attached.retain(|_, index| index.class.as_deref() != Some(CLASS));
+    let mut attach = |name: String, column: String, part, options| {
+        let (targets, class) = (vec![IndexTarget { column, part }], Some(CLASS.to_owned()));
+        attached.insert(name.clone(), Index { name, targets, class, options, local: false });
+    };
     let hashes = indexes.iter().filter(|index| index.is_global).map(|index| &index.hash.name);
     let hashes = hashes.chain(vectors.iter().filter_map(|index| Some(&index.hash.as_ref()?.name)));
     for attribute in hashes.filter(|attribute| *attribute != hash) {
-        let name = storage_index(attribute);
         let (column, part, options) = if Some(attribute.as_str()) == range {
             (attribute.clone(), IndexedPart::Whole, BTreeMap::new())
         } else {
             let options = BTreeMap::from([(ENTRY_OPTION.to_owned(), attribute.clone())]);
             (ATTRIBUTES.to_owned(), IndexedPart::Entries, options)
         };
-        let targets = vec![IndexTarget { column, part }];
-        let class = Some(CLASS.to_owned());
-        attached.insert(name.clone(), Index { name, targets, class, options, local: false });
+        attach(storage_index(attribute), column, part, options);
     }
     for index in vectors {
-        let name = index.storage_index();
         let options = [
             (ENTRY_OPTION, index.attribute.clone()),
             (DIMENSIONS_OPTION, index.dimensions.to_string()),
             ("similarity_function", index.distance.name().to_owned()),
         ];
         let options = options.map(|(name, value)| (name.to_owned(), value)).into();
-        let targets = vec![IndexTarget { column: ATTRIBUTES.to_owned(), part: IndexedPart::Entries }];
-        let class = Some(CLASS.to_owned());
-        attached.insert(name.clone(), Index { name, targets, class, options, local: false });
+        attach(index.storage_index(), ATTRIBUTES.to_owned(), IndexedPart::Entries, options);
     }
 }

@@ -2,11 +2,9 @@
 
 use coordinator::ClusterView;
 use topology::HostId;
+use types::uuid;
 
 use crate::rows::{Datum, RowBuilder};
-
-/// 100 ns intervals between the begin of time UUIDs, 1582-10-15, and 1970 (RFC 9562, section 5.1).
-const UUID_EPOCH: i64 = 0x01b2_1dd2_1381_4000;
 
 /// How far a repair is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,16 +46,10 @@ pub struct RepairJobFacts {
 
 /// The time UUID of a repair: the time at which it began, and its number in place of the sequence of the clock.
 fn id(job: &RepairJobFacts, own: HostId) -> [u8; 16] {
-    let time = job.begun_micros.saturating_mul(10).saturating_add(UUID_EPOCH) as u64;
-    let mut id = [0; 16];
-    id[..4].copy_from_slice(&(time as u32).to_be_bytes());
-    id[4..6].copy_from_slice(&((time >> 32) as u16).to_be_bytes());
-    id[6..8].copy_from_slice(&((time >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
-    id[8..10].copy_from_slice(&(job.number as u16 & 0x3fff | 0x8000).to_be_bytes());
-    id[10..].copy_from_slice(&own.0[..6]);
+    let [a, b, c, d, e, f, ..] = own.0;
     // No address of a network card (RFC 9562, section 6.10).
-    id[10] |= 1;
-    id
+    let node = u64::from_be_bytes([0, 0, a | 1, b, c, d, e, f]);
+    uuid::time_uuid(job.begun_micros.saturating_mul(10), uuid::clock_and_node(job.number as u16, node))
 }
 
 /// An address with its port, as Cassandra names nodes.

@@ -37,7 +37,7 @@ pub use range::{RangeChanges, RangeTombstones};
 pub use range_tombstone::RangeTombstone;
 pub use range_tree::Walk;
 pub use repaired::Repaired;
-pub use row::Row;
+pub use row::{Row, row_of};
 pub use slice::{ColumnSelection, PartitionRange, RingPosition, RowRange, Slices};
 pub use superseded::Granularity;
 pub use time::{DeletionTime, LivenessInfo, NO_DELETION, NO_TIMESTAMP, Seconds, Timestamp};

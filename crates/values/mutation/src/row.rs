@@ -23,6 +23,12 @@ pub struct Row {
     columns: Columns,
 }
 
+/// The row of a key, in rows in clustering order.
+pub fn row_of<'a>(rows: &'a [Row], clustering: &Clustering) -> Option<&'a Row> {
+    let at = rows.binary_search_by(|row| row.clustering.cmp(clustering)).ok()?;
+    rows.get(at)
+}
+
 /// The state of the columns of a row: in column id order, no column twice. Shared by the clones of a row, so that a reader takes a row out
 /// of a memtable or the cache at the price of a count; a version that is changed while another is held gets its own.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schema::Table;
 use smallvec::SmallVec;
 
-use crate::row::ColumnData;
+use crate::row::{ColumnData, row_of};
 use crate::{Cell, Clustering, DecoratedKey, DeletionTime, RangeTombstone, RangeTombstones, Row, Timestamp};
 
 /// Everything that a write (or a read's result) says about one partition of one table.
@@ -58,8 +58,8 @@ impl PartitionUpdate {
     pub fn row_at(&self, clustering: &Clustering) -> Row {
         let mut row = Row::new(clustering.clone());
         row.deletion = self.deletion_at(clustering);
-        if let Ok(at) = self.rows().binary_search_by(|probe| probe.clustering.cmp(clustering)) {
-            let mut own = self.rows()[at].clone();
+        if let Some(own) = row_of(self.rows(), clustering) {
+            let mut own = own.clone();
             own.normalise();
             row.merge(own, &self.table);
         }

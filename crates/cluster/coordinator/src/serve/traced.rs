@@ -11,6 +11,7 @@ use replica::{TraceEvent, TraceLog};
 use rpc::{Incoming, Refusal, Verb};
 use rt::{Group, Instant};
 use schema::Table;
+use types::uuid;
 
 use super::Server;
 use crate::traced::{decode, message_name};
@@ -18,8 +19,6 @@ use crate::{Consistency, Coordinator, WriteKind, WriteOptions};
 
 /// How long events are kept, in seconds.
 const TTL: u32 = 24 * 60 * 60;
-/// 100 ns intervals from 1582 to 1970.
-const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
 /// How long a write of events may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -117,20 +116,16 @@ impl Source {
 
     /// A version 1 UUID of this moment; `step` distinguishes the events of one moment.
     fn event_id(&self, micros: i64, step: u16) -> [u8; 16] {
-        let ticks = (micros.max(0) as u64) * 10 + UUID_EPOCH;
-        let mut id = [0; 16];
-        id[0..4].copy_from_slice(&(ticks as u32).to_be_bytes());
-        id[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
-        id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
-        id[8..10].copy_from_slice(&(step & 0x3fff | 0x8000).to_be_bytes());
-        id[10..16].copy_from_slice(&self.node.to_be_bytes()[2..8]);
-        id
+        uuid::time_uuid(micros.max(0).saturating_mul(10), uuid::clock_and_node(step, self.node))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 100 ns intervals from 1582 to 1970.
+    const UUID_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
     #[test]
     fn ids_of_events_are_of_their_time_and_differ() {

@@ -3,7 +3,7 @@
 use super::secondary_indexes::{self, INCLUDED_MAX, TableKeys};
 use super::vector_indexes;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::index_definition::{Projected, SecondaryIndex};
+use crate::index_definition::SecondaryIndex;
 use crate::request::Request;
 use crate::table::{ApiTable, Details};
 use crate::vector_definition::VectorIndex;
@@ -13,10 +13,7 @@ const WRONG: &str = "One or more parameter values were invalid:";
 /// Refuses sets of indexes that no table may have.
 pub(super) fn check_all(details: &Details) -> Result<()> {
     secondary_indexes::check_all(&details.indexes)?;
-    let included = details.indexes.iter().map(|index| match &index.projected {
-        Projected::Include(names) => names.len(),
-        _ => 0,
-    });
+    let included = details.indexes.iter().map(|index| index.projected.included());
     let of_vectors = details.vectors.iter().map(vector_indexes::included);
     if included.chain(of_vectors).sum::<usize>() > INCLUDED_MAX {
         return invalid!(

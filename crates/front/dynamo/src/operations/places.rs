@@ -57,7 +57,7 @@ impl<'a, S: Sink> Reading<'a, S> {
 }
 
 /// Rows of partitions, in the order of the ring.
-pub(super) type Rows = BTreeMap<DecoratedKey, Vec<Clustering>>;
+pub(super) type Rows = Vec<(DecoratedKey, Vec<Clustering>)>;
 
 impl<C: Coordinator> Dynamo<C> {
     /// Looks at all rows of these partitions.
@@ -123,7 +123,6 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn look_at_rows<S: Sink>(&self, rows: Rows, reading: &mut Reading<'_, S>) -> Result<()> {
         let (store, table) = (self.store(), reading.table);
         let (consistency, now) = (read_consistency(reading.consistent), store.now());
-        let rows: Vec<(DecoratedKey, Vec<Clustering>)> = rows.into_iter().collect();
         for chunk in rows.chunks(PARTITIONS_AT_ONCE) {
             let reads = chunk.iter().map(|(key, rows)| async {
                 let command = ReadCommand {

@@ -16,7 +16,7 @@ use replica::{Candidates, Keys, NearestQuery, NearestTo, Partitions, Place};
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
-use super::places::{Reading, Rows, Sink};
+use super::places::{Reading, Sink};
 use crate::error::{Result, invalid};
 use crate::request::{Capacity, Request, constraint};
 use crate::secondary;
@@ -236,14 +236,14 @@ impl<C: Coordinator> Dynamo<C> {
         loop {
             let candidates = self.candidates(reading, count).await?.places;
             let is_all = candidates.len() < count;
-            let mut rows = Rows::new();
+            let mut rows: BTreeMap<DecoratedKey, Vec<mutation::Clustering>> = BTreeMap::new();
             for Place { key, clustering } in candidates.into_iter().map(|candidate| candidate.place) {
                 let Some(clustering) = clustering else { continue };
                 if known.insert((key.clone(), clustering.clone())) {
                     rows.entry(key).or_default().push(clustering);
                 }
             }
-            self.look_at_rows(rows, reading).await?;
+            self.look_at_rows(rows.into_iter().collect(), reading).await?;
             if is_all || reading.sink.passed >= limit {
                 return Ok(true);
             }

@@ -263,13 +263,22 @@ fn create(
 ) -> Result<()> {
     let definitions = defined(request, table)?;
     let index = with_units(read_index(action, place, true, &definitions)?, action);
-    if details.indexes.iter().any(|other| other.name == index.name)
-        || details.vectors.iter().any(|other| other.name == index.name)
-    {
-        return invalid!("Attempting to create an index which already exists");
-    }
+    check_new(details, &index.name)?;
     throughput(action, &index.name, details.on_demand)?;
     details.indexes.push(index);
+    Ok(())
+}
+
+/// Refuses the name of an index that is to be added where the table has one of that name, of either kind.
+pub(super) fn check_new(details: &Details, name: &str) -> Result<()> {
+    let mut names = details
+        .indexes
+        .iter()
+        .map(|index| &index.name)
+        .chain(details.vectors.iter().map(|index| &index.name));
+    if names.any(|known| known == name) {
+        return invalid!("Attempting to create an index which already exists");
+    }
     Ok(())
 }
 

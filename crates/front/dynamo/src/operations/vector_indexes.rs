@@ -13,7 +13,7 @@ use super::Dynamo;
 use super::estimate::Estimate;
 use super::secondary_indexes::{self, index_name, projected};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::index_definition::{IndexKey, Projected};
+use crate::index_definition::IndexKey;
 use crate::request::{Request, constraint};
 use crate::table::{ApiTable, Details};
 use crate::vector_definition::{Distance, VectorIndex};
@@ -204,21 +204,14 @@ fn create(
 ) -> Result<()> {
     let definitions = secondary_indexes::defined(request, table)?;
     let index = read_index(action, place, &definitions)?;
-    let is_known = details.vectors.iter().any(|other| other.name == index.name);
-    if is_known || details.indexes.iter().any(|other| other.name == index.name) {
-        return invalid!("Attempting to create an index which already exists");
-    }
+    secondary_indexes::check_new(details, &index.name)?;
     details.vectors.push(index);
     Ok(())
 }
 
 /// The attributes of a vector index that count as projected: the vector, filters, and those of the projection.
 pub(super) fn included(index: &VectorIndex) -> usize {
-    let named = match &index.projected {
-        Projected::Include(names) => names.len(),
-        _ => 0,
-    };
-    1 + index.filters.len() + named
+    1 + index.filters.len() + index.projected.included()
 }
 
 /// Adds the vector indexes to the description of a table.

@@ -46,18 +46,18 @@ impl AuditEntry {
         let is_login = event.statement == Some(StatementCategory::Auth);
         let query = if is_login { "" } else { self.operation.as_str() };
         let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
-        let text = |text: &Option<String>| escaped(text.as_deref().unwrap_or_default());
+        let text = |text: &Option<String>| quoted(text.as_deref().unwrap_or_default());
         let mut message = format!(
             "<{SCYLLA_PRIORITY}>{month} {day:2} {clock} scylla-audit: node=\"{}:0\", category=\"{category}\", cl=\"{}\", \
-             error=\"{}\", keyspace=\"{}\", query=\"{}\", client_ip=\"{}:0\", table=\"{}\", username=\"{}\"",
+             error=\"{}\", keyspace={}, query={}, client_ip=\"{}:0\", table={}, username={}",
             host.ip(),
             event.consistency.unwrap_or_default(),
             self.is_failure(),
             text(&event.keyspace),
-            escaped(query),
+            quoted(query),
             self.source.ip().to_canonical(),
             text(&event.scope),
-            escaped(self.user.as_deref().unwrap_or(ANONYMOUS)),
+            quoted(self.user.as_deref().unwrap_or(ANONYMOUS)),
         );
         message.truncate(message.floor_char_boundary(SCYLLA_BYTES_MAX));
         message
@@ -65,20 +65,9 @@ impl AuditEntry {
 }
 
 /// A text within quotes, with the escapes of JSON.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for one in text.chars() {
-        match one {
-            '"' | '\\' => out.extend(['\\', one]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            one if one < ' ' => out.push_str(&format!("\\u{:04X}", u32::from(one))),
-            one => out.push(one),
-        }
-    }
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    types::json::write_string(text, &mut out);
     out
 }
 

@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 
 use coordinator::{CasOptions, CasOutcome, Consistency};
 use mutation::{
-    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Slices, Timestamp,
+    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Slices, Timestamp, row_of,
 };
 use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Replication, Schema, Table};
@@ -23,7 +23,7 @@ use crate::expr::calls::Caller;
 use crate::expr::row::{RowView, key_components};
 use crate::functions::CallContext;
 use crate::modification::condition::{BoundCondition, Conditions};
-use crate::modification::{ModificationKind, ModificationPlan, row_of};
+use crate::modification::{ModificationKind, ModificationPlan};
 use crate::request::{Request, TimeoutKind};
 use crate::sink::Sink;
 

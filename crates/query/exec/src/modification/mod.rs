@@ -15,7 +15,7 @@ use bytes::Bytes;
 use cql::ast::{Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
     Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowLayout,
-    Slices, Timestamp,
+    Slices, Timestamp, row_of,
 };
 use replica::{Partitions, ReadCommand};
 use schema::{Column, ColumnId, ColumnKind, Constraint, Table};
@@ -782,12 +782,6 @@ impl ModificationPlan {
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
     }
-}
-
-/// The row of a key, in rows in clustering order.
-pub(crate) fn row_of<'a>(rows: &'a [Row], clustering: &Clustering) -> Option<&'a Row> {
-    let at = rows.binary_search_by(|row| row.clustering.cmp(clustering)).ok()?;
-    rows.get(at)
 }
 
 /// The timestamp that USING gives, or the default.

@@ -15,7 +15,8 @@ mod spots;
 use std::sync::Arc;
 
 use cql::ast::{Direction, Ident, Select, Selection as SelectionAst, Selector, SelectorKind, Term};
-use mutation::ColumnSelection;
+use mutation::{ColumnSelection, Row, Seconds};
+use replica::PartitionResult;
 use schema::{Column, ColumnId, ColumnKind, HIDDEN, Table};
 use types::CqlType;
 
@@ -98,6 +99,23 @@ pub struct MaskedSelect {
 }
 
 impl SelectPlan {
+    /// Whether a partition has its static row alone, which is a row of the result then.
+    fn is_static_alone(&self, partition: &PartitionResult, now: Seconds) -> bool {
+        partition.rows.is_empty()
+            && self.static_rows
+            && partition.static_row.as_ref().is_some_and(|row| row.has_live_cell(now))
+    }
+
+    /// The rows of a partition that are rows of the result: a static row alone is one, without a row of a clustering key.
+    fn rows_of<'a>(
+        &self,
+        partition: &'a PartitionResult,
+        now: Seconds,
+    ) -> impl Iterator<Item = Option<&'a Row>> + use<'a> {
+        let alone = self.is_static_alone(partition, now).then_some(None);
+        partition.rows.iter().map(Some).chain(alone)
+    }
+
     /// Resolves a SELECT.
     ///
     /// # Errors

@@ -572,10 +572,7 @@ impl<R: RowSink> Emitter<'_, R> {
             });
             let key = key_components(&plan.table, &partition.key.key);
             let statics = partition.static_row.as_ref();
-            if partition.rows.is_empty()
-                && plan.static_rows
-                && statics.is_some_and(|row| row.has_live_cell(self.request.now))
-            {
+            if plan.is_static_alone(partition, self.request.now) {
                 let view = RowView::new(&key, statics, None, self.request.now);
                 if self.passes(&view) {
                     if self.is_full() {
@@ -723,17 +720,12 @@ impl<R: RowSink> Emitter<'_, R> {
         let plan = self.plan;
         let key = key_components(&plan.table, &partition.key.key);
         let statics = partition.static_row.as_ref();
-        let static_only = partition.rows.is_empty() && plan.static_rows;
-        let rows = partition.rows.iter().map(Some).chain(static_only.then_some(None));
-        for row in rows.skip(*at) {
+        for row in plan.rows_of(partition, self.request.now).skip(*at) {
             self.pace.count(1);
             if self.pace.is_due() {
                 return Ok(Taken::Paused);
             }
             *at += 1;
-            if row.is_none() && !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
-                continue;
-            }
             let view = RowView::new(&key, statics, row, self.request.now);
             let mut admitted = self.admit(group, partition, &view)?;
             if admitted == Admitted::EndGroup {
@@ -779,12 +771,8 @@ impl<R: RowSink> Emitter<'_, R> {
         let plan = self.plan;
         let key = key_components(&plan.table, &partition.key.key);
         let statics = partition.static_row.as_ref();
-        let static_only = partition.rows.is_empty() && plan.static_rows;
-        for row in partition.rows.iter().map(Some).chain(static_only.then_some(None)) {
+        for row in plan.rows_of(partition, self.request.now) {
             self.pace.step().await;
-            if row.is_none() && !statics.is_some_and(|row| row.has_live_cell(self.request.now)) {
-                continue;
-            }
             let view = RowView::new(&key, statics, row, self.request.now);
             let mut admitted = self.admit(group, partition, &view)?;
             if admitted == Admitted::EndGroup {

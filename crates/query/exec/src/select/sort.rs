@@ -44,12 +44,8 @@ impl Sorted {
     ) -> u64 {
         let key = key_components(&plan.table, &partition.key.key);
         let statics = partition.static_row.as_ref();
-        let is_static_alone = partition.rows.is_empty()
-            && plan.static_rows
-            && statics.is_some_and(|row| row.has_live_cell(now));
-        let rows = partition.rows.iter().map(Some).chain(is_static_alone.then_some(None));
         let mut kept = 0;
-        for (at, row) in rows.enumerate() {
+        for (at, row) in plan.rows_of(&partition, now).enumerate() {
             if kept == room {
                 break;
             }
