@@ -337,6 +337,19 @@ impl Coordinator {
         result
     }
 
+    /// Takes and writes one update, when this node is its only replica and nothing has to be waited for. An update that is left was not
+    /// written, and nothing was counted: [`Coordinator::write`] is to be used, which also finds the error that there may be.
+    #[inline]
+    pub fn write_now(&self, update: &mut Option<PartitionUpdate>, consistency: Consistency) {
+        let (context, operations) = (&self.context, &self.operations);
+        let Some(table) = update.as_ref().map(|update| update.table.id) else { return };
+        if let Some(began) = Writes::new(context).write_now(update, consistency) {
+            let now = context.rt().now();
+            operations.writes.ended(now - began, &Ok(()));
+            context.count_request(table, table_figures::Kind::Write, began, now);
+        }
+    }
+
     async fn write_replicated(
         &self,
         updates: Vec<PartitionUpdate>,

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use mutation::PartitionUpdate;
-use replica::Write;
-use rt::Group;
+use replica::{Origin, Write};
+use rt::{Group, Instant};
 use smallvec::SmallVec;
 use topology::{NodeIndex, Replicas};
 
@@ -94,6 +94,31 @@ impl<'a> Writes<'a> {
         let write = Write::all(origin(options.kind), updates).traced(context.trace());
         let apply = pin!(context.replica().apply(write));
         context.here(options.deadline, apply).await.map_err(failed)
+    }
+
+    /// Takes and writes an update that has nothing to wait for: this node is the only replica, and [`Replica::apply_now`](replica::Replica::apply_now)
+    /// takes it. When the write began, then; else the usual way is to be taken.
+    #[inline]
+    pub(crate) fn write_now(
+        &self,
+        update: &mut Option<PartitionUpdate>,
+        consistency: Consistency,
+    ) -> Option<Instant> {
+        let (context, wanted) = (self.context, update.as_ref()?);
+        let table = &wanted.table;
+        if table.is_rate_limited() || table.options.cdc.enabled || context.trace().is_some() {
+            return None;
+        }
+        let erm = context.maps().of(table).ok()?;
+        if !erm.is_replicated() || !erm.is_only_here(wanted.key.token) {
+            return None;
+        }
+        erm.check_only_here(consistency).ok()?;
+        let admitted = Admission(&context).admit_own_writes(&erm.view, std::slice::from_ref(wanted));
+        let _under_way = admitted.ok()?;
+        let began = context.rt().now();
+        context.replica().apply_now(Origin::Client, began, update);
+        update.is_none().then_some(began)
     }
 
     /// Writes updates, each to the replicas of its partition.

@@ -19,8 +19,8 @@ use schema::{Schema, TableId};
 use crate::message;
 use crate::trace::found;
 use crate::{
-    Keys, Limits, Partitions, Read, ReadCommand, ReadPage, ReplicaError, RowLookup, Scope, ShardRequest,
-    ShardResponse, TableOperation, TombstoneLimit, Write, read, scan,
+    Keys, Limits, Origin, Partitions, Read, ReadCommand, ReadPage, ReplicaError, RowLookup, Scope,
+    ShardRequest, ShardResponse, TableOperation, TombstoneLimit, Write, read, scan,
 };
 
 /// The settings of a replica.
@@ -227,6 +227,15 @@ impl Replica {
             return Ok(self.0.engine.apply(write.whole_on(self.0.shard.0)).await?);
         }
         Box::pin(self.apply_with_care(write)).await
+    }
+
+    /// Takes and applies one update of a write that began some time ago, if this shard owns it and nothing has to be waited for. An
+    /// update that is left was not applied: [`Replica::apply`] is to be used.
+    #[inline]
+    pub fn apply_now(&self, origin: Origin, began: Instant, update: &mut Option<PartitionUpdate>) {
+        if update.as_ref().is_some_and(|update| self.owns(std::slice::from_ref(update))) {
+            self.0.engine.apply_now(origin, began, update);
+        }
     }
 
     /// Whether this shard owns all of these.

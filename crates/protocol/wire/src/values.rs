@@ -53,6 +53,17 @@ struct Place {
     len: i32,
 }
 
+impl Place {
+    #[inline]
+    fn shown(&self) -> ValuePlace {
+        match self.len {
+            NULL => ValuePlace::Null,
+            UNSET => ValuePlace::Unset,
+            len => ValuePlace::Set { start: self.offset, end: self.offset + len.cast_unsigned() },
+        }
+    }
+}
+
 /// The bound values of a statement, in the order in which they were sent.
 #[derive(Clone, Default)]
 pub struct Values {
@@ -141,12 +152,13 @@ impl Values {
     /// Where the value at a position lies in the body.
     #[inline]
     pub fn place(&self, index: usize) -> Option<ValuePlace> {
-        let place = self.places.get(index)?;
-        Some(match place.len {
-            NULL => ValuePlace::Null,
-            UNSET => ValuePlace::Unset,
-            len => ValuePlace::Set { start: place.offset, end: place.offset + len.cast_unsigned() },
-        })
+        self.places.get(index).map(Place::shown)
+    }
+
+    /// Where the values lie, in order.
+    #[inline]
+    pub fn places(&self) -> impl ExactSizeIterator<Item = ValuePlace> {
+        self.places.iter().map(Place::shown)
     }
 
     /// The bytes of the set value at a position, sharing the message's memory.

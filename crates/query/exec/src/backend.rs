@@ -113,6 +113,10 @@ pub trait Coordinator: Sized + 'static {
         options: WriteOptions,
     ) -> impl Future<Output = Result<(), RequestError>>;
 
+    /// Takes and writes one update, when no other node is to be asked and nothing has to be waited for. An update that is left was not
+    /// written: [`Coordinator::write`] is to be used.
+    fn write_now(&self, _update: &mut Option<PartitionUpdate>, _consistency: Consistency) {}
+
     /// The same for one request whose steps are traced.
     fn traced(&self, trace: &TraceLog) -> Self;
 
@@ -243,6 +247,11 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
         coordinator::Coordinator::write(self, updates, options).await
+    }
+
+    #[inline]
+    fn write_now(&self, update: &mut Option<PartitionUpdate>, consistency: Consistency) {
+        coordinator::Coordinator::write_now(self, update, consistency);
     }
 
     fn traced(&self, trace: &TraceLog) -> Self {

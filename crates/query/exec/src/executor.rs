@@ -299,7 +299,13 @@ impl<C: Coordinator> Executor<C> {
             }
             Plan::Modification(plan) => {
                 let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
-                self.modify(plan, binds, request, timestamp, sink).await?;
+                let env = Env::new(binds, &self.call);
+                request.take_timeout(plan.timeout.as_ref(), &env)?;
+                let mut update = plan.update_now(request, &env, timestamp)?;
+                if update.is_some() && self.modify_now(&mut update, request, sink)? {
+                    return Ok(Outcome::Void);
+                }
+                self.modify(plan, &env, (update.into_iter().collect(), timestamp), request, sink).await?;
                 Ok(Outcome::Void)
             }
             Plan::Batch(plan) => {
@@ -496,25 +502,43 @@ impl<C: Coordinator> Executor<C> {
         kind: WriteKind,
         timeout: TimeoutKind,
     ) -> Result<WriteOptions> {
-        if request.consistency.is_serial() {
-            return invalid!("You must use conditional updates for serializable writes");
-        }
+        check_not_serial(request)?;
         Ok(WriteOptions { consistency: request.consistency, kind, deadline: request.deadline(timeout) })
     }
 
+    /// Writes the only update of a modification if nothing has to be waited for, and says whether it is written: otherwise
+    /// [`Executor::modify`] is to be used. The usual errors come from here, too.
+    fn modify_now<S: Sink>(
+        &self,
+        update: &mut Option<PartitionUpdate>,
+        request: &Request<'_>,
+        sink: &mut S,
+    ) -> Result<bool> {
+        if request.trace_log().is_some() {
+            return Ok(false);
+        }
+        check_not_serial(request)?;
+        if update.as_ref().is_some_and(PartitionUpdate::is_empty) {
+            return Ok(true);
+        }
+        self.check_values(update.as_slice(), request, sink)?;
+        self.coordinator.write_now(update, request.consistency);
+        Ok(update.is_none())
+    }
+
+    /// Carries out a modification, of which the updates may be known already; `timestamp` is that of a statement that gives none.
     async fn modify<S: Sink>(
         &self,
         plan: &ModificationPlan,
-        binds: &Binds,
-        request: &mut Request<'_>,
-        timestamp: Timestamp,
+        env: &Env<'_>,
+        (mut updates, timestamp): (Vec<PartitionUpdate>, Timestamp),
+        request: &Request<'_>,
         sink: &mut S,
     ) -> Result<()> {
-        let env = Env::new(binds, &self.call);
-        request.take_timeout(plan.timeout.as_ref(), &env)?;
-        let mut updates = Vec::with_capacity(1);
-        plan.updates(&self.coordinator, request, &env, timestamp, &mut updates).await?;
-        self.check_values(&updates, request, sink)?;
+        if updates.is_empty() {
+            plan.updates(&self.coordinator, request, env, timestamp, &mut updates).await?;
+            self.check_values(&updates, request, sink)?;
+        }
         request.note(|| format!("Writing {} partition(s) of {}", updates.len(), plan.table.full_name()));
         self.write(plan.is_counter() && plan.counts(), WriteKind::Simple, updates, request).await?;
         request.note(|| "Write acknowledged".to_owned());
@@ -785,4 +809,12 @@ fn moved() -> ExecError {
     ExecError::SchemaNotSaved(format!(
         "The schema was changed by others {SCHEMA_CHANGE_TRIES_MAX} times while this statement tried to; try again"
     ))
+}
+
+/// Refuses a serial consistency level of a write without conditions.
+fn check_not_serial(request: &Request<'_>) -> Result<()> {
+    if request.consistency.is_serial() {
+        return invalid!("You must use conditional updates for serializable writes");
+    }
+    Ok(())
 }

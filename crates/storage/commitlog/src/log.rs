@@ -278,6 +278,25 @@ impl CommitLog {
         self.append_with(|body| encode_received(updates, body))
     }
 
+    /// Adds updates as one entry that needs no wait for its acknowledgement: its number. None, and nothing was added, where
+    /// [`CommitLog::append`] is to be used: the segment is not mapped or has no room, and when that would fail.
+    pub fn append_now(&self, updates: &[PartitionUpdate]) -> Option<u64> {
+        let mut state = self.0.state.borrow_mut();
+        if self.0.closing.get() {
+            return None;
+        }
+        let mut body = std::mem::take(&mut state.scratch);
+        body.clear();
+        encode_updates(updates, &mut body);
+        let fits = body.len() <= self.entry_len_max();
+        let stored = if fits { self.0.store(&mut state, &body) } else { None };
+        if body.capacity() <= CHUNK_LEN_MAX {
+            state.scratch = body;
+        }
+        debug_assert!(stored.as_ref().is_none_or(|ticket| ticket.status.is_none()), "it has arrived");
+        stored.map(|ticket| ticket.number)
+    }
+
     fn append_with(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Ticket, AppendError> {
         if self.0.closing.get() {
             return Err(AppendError::Closed);

@@ -13,6 +13,8 @@
 //! the file: client data, which a recycled file may still hold, cannot be made to pass for a chunk.
 //! Version 1 has neither the salt nor the fields behind it.
 
+use std::sync::LazyLock;
+
 use mutation::codec;
 use stdx::Reader;
 
@@ -233,7 +235,9 @@ impl ChunkHeader {
         let end = begin + rest.len();
         let place = covered.get_mut(begin..end).expect("a chunk's header fits behind its segment's");
         place.copy_from_slice(rest);
-        crc32fast::hash(covered.get(..end).expect("it ends behind its header"))
+        let mut crc = hasher();
+        crc.update(covered.get(..end).expect("it ends behind its header"));
+        crc.finalize()
     }
 }
 
@@ -251,9 +255,15 @@ pub(crate) fn entry_header(number: u64, body: &[u8]) -> [u8; ENTRY_HEADER_LEN] {
     head
 }
 
+/// A checksum of nothing yet. Cloned: the look at the features of the processor costs as much as the checksum of a short entry.
+fn hasher() -> crc32fast::Hasher {
+    static EMPTY: LazyLock<crc32fast::Hasher> = LazyLock::new(crc32fast::Hasher::new);
+    EMPTY.clone()
+}
+
 /// The checksum of an entry, without the salt of its segment.
 fn entry_crc(number: u64, body: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
+    let mut crc = hasher();
     let mut head = [0; 12];
     head[..8].copy_from_slice(&number.to_be_bytes());
     head[8..].copy_from_slice(&(body.len() as u32).to_be_bytes());

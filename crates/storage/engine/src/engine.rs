@@ -122,16 +122,21 @@ impl Observers {
     /// Whether nobody observes this write.
     #[inline]
     pub(crate) fn ignore(&self, write: &Write) -> bool {
-        !self.some.get() || !self.observe(write)
+        self.ignore_updates(&write.updates, write.origin)
+    }
+
+    /// Whether nobody observes these updates.
+    #[inline]
+    pub(crate) fn ignore_updates(&self, updates: &[PartitionUpdate], origin: Origin) -> bool {
+        !self.some.get() || !self.observe(updates, origin)
     }
 
     #[inline(never)]
-    fn observe(&self, write: &Write) -> bool {
+    fn observe(&self, updates: &[PartitionUpdate], origin: Origin) -> bool {
         let all = self.all.borrow();
-        let is_observed = |update: &PartitionUpdate| {
-            all.iter().any(|observer| observer.observes(&update.table, write.origin))
-        };
-        write.updates.iter().any(is_observed)
+        let is_observed =
+            |update: &PartitionUpdate| all.iter().any(|observer| observer.observes(&update.table, origin));
+        updates.iter().any(is_observed)
     }
 }
 

@@ -168,8 +168,13 @@ impl Engine {
     }
 
     pub(crate) fn write_ended(&self, write: MeasuredWrite) {
+        self.write_measured(&write.store, write.weight, write.began);
+    }
+
+    /// A write of this table that began some time ago has ended.
+    pub(crate) fn write_measured(&self, store: &Store, weight: u32, began: Instant) {
         let now = self.0.rt.now();
-        write.store.local.writes.measured(micros_between(write.began, now), write.weight, nanos(now));
+        store.local.writes.measured(micros_between(began, now), weight, nanos(now));
     }
 
     /// The requests of each table that had any on this shard.

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use commitlog::Ticket;
 use mutation::PartitionUpdate;
 use mutation::codec::EncodedUpdates;
+use rt::Instant;
 
 use crate::engine::Inner;
 use crate::error::write_error;
 use crate::observer::Observed;
-use crate::request::{Durability, Truncation, Updates, Write};
+use crate::request::{Durability, Origin, Truncation, Updates, Write};
 use crate::store::Store;
 use crate::{Engine, WriteError};
 
@@ -41,6 +42,33 @@ impl Engine {
             self.write_ended(measured);
         }
         applied
+    }
+
+    /// Takes and applies one update, of a write that began some time ago, is [`Write::one`] and has nothing to wait for: room, an observer or
+    /// the commit log. An update that is left was not applied: [`Engine::apply`] is to be used, which also finds the error that there may be.
+    #[inline]
+    pub fn apply_now(&self, origin: Origin, began: Instant, update: &mut Option<PartitionUpdate>) {
+        let inner = &*self.0;
+        let Some(wanted) = update.as_ref() else { return };
+        if !inner.can_write_now() || !inner.observers.ignore_updates(std::slice::from_ref(wanted), origin) {
+            return;
+        }
+        let stores = inner.tables.current();
+        let Some(store) = stores.get(&wanted.table.id) else { return };
+        let number = match store.durable.get() {
+            true => match inner.log.append_now(std::slice::from_ref(wanted)) {
+                Some(number) => Some(number),
+                None => return,
+            },
+            false => None,
+        };
+        if let Some(update) = update.take() {
+            inner.apply_to(store, update, number);
+        }
+        let weight = store.local.writes.begin();
+        if weight > 0 {
+            self.write_measured(store, weight, began);
+        }
     }
 }
 

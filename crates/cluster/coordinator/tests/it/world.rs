@@ -485,7 +485,13 @@ pub async fn write(
     consistency: Consistency,
 ) -> Result<(), RequestError> {
     let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + 2 * SECOND };
-    coordinator.write(vec![update], options).await
+    // As a statement does.
+    let mut update = Some(update);
+    coordinator.write_now(&mut update, consistency);
+    match update {
+        None => Ok(()),
+        Some(update) => coordinator.write(vec![update], options).await,
+    }
 }
 
 pub fn begin<T: 'static, F: Future<Output = T> + 'static>(

@@ -152,25 +152,24 @@ impl Binds {
         }
     }
 
-    /// The values of several markers; a null for one that is not set.
+    /// Puts the values of several markers where they go, if the client has set each: a value, or none for null.
     #[inline]
-    pub fn all<'a>(
+    pub fn set_values<'a>(
         &'a self,
-        markers: impl Iterator<Item = u32> + Clone,
-    ) -> impl Iterator<Item = Option<&'a [u8]>> + Clone {
+        markers: impl ExactSizeIterator<Item = u32>,
+        to: &mut [Option<&'a [u8]>],
+    ) -> bool {
+        assert_eq!(markers.len(), to.len(), "each value has its place");
         let (body, places, own) = (&*self.body, self.places.as_slice(), self.own.as_slice());
-        markers.map(move |marker| match places.get(marker as usize) {
-            Some(Place::Body { start, end }) => Some(&body[*start as usize..*end as usize]),
-            Some(Place::Own(at)) => Some(&*own[*at as usize]),
-            Some(Place::Null | Place::Unset) | None => None,
-        })
-    }
-
-    /// Whether the client has not set a value of these markers.
-    #[inline]
-    pub fn has_unset(&self, mut markers: impl Iterator<Item = u32>) -> bool {
-        let places = self.places.as_slice();
-        markers.any(|marker| matches!(places.get(marker as usize), None | Some(Place::Unset)))
+        for (marker, to) in markers.zip(to) {
+            *to = match places.get(marker as usize) {
+                Some(Place::Body { start, end }) => Some(&body[*start as usize..*end as usize]),
+                Some(Place::Own(at)) => Some(&*own[*at as usize]),
+                Some(Place::Null) => None,
+                Some(Place::Unset) | None => return false,
+            };
+        }
+        true
     }
 
     /// Bytes of the value of a marker; 0 where there is none.

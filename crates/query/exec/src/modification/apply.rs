@@ -115,6 +115,9 @@ pub fn row(
     Ok(Row::from_columns(clustering, columns))
 }
 
+/// Columns of a row whose values are found without an allocation.
+const CELLS_FEW: usize = 16;
+
 /// The row that bound values make, each the cell of a column; columns are in the order of their ids. Values are copied out of the message,
 /// small ones together; with a layout, into the encoded row.
 pub fn bound_row(
@@ -124,13 +127,24 @@ pub fn bound_row(
     stamp: &Stamp,
     binds: &Binds,
 ) -> Row {
-    let markers = cells.iter().map(|(_, marker)| *marker);
-    if let Some(layout) = layout
-        && !binds.has_unset(markers.clone())
-    {
-        let values = binds.all(markers);
-        let ttl = (stamp.ttl != 0).then(|| (stamp.ttl, stamp.expires()));
-        return Row::encoded(clustering, EncodedCells::new(layout, stamp.timestamp, ttl, stamp.now, values));
+    if let Some(layout) = layout {
+        // Found once, and walked twice: for the length, and to be copied.
+        let (mut few, mut many) = ([None; CELLS_FEW], Vec::new());
+        let values = match few.get_mut(..cells.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(cells.len(), None);
+                many.as_mut_slice()
+            }
+        };
+        if binds.set_values(cells.iter().map(|(_, marker)| *marker), values) {
+            let ttl = (stamp.ttl != 0).then(|| (stamp.ttl, stamp.expires()));
+            let values = values.iter().copied();
+            return Row::encoded(
+                clustering,
+                EncodedCells::new(layout, stamp.timestamp, ttl, stamp.now, values),
+            );
+        }
     }
     let mut packed = Packed::for_lengths(cells.iter().map(|(_, marker)| binds.value_len(*marker)));
     let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(cells.len());

@@ -72,6 +72,8 @@ pub struct ModificationPlan {
     bound_cells: Option<Vec<(ColumnId, u32)>>,
     /// The layout of their rows, if such rows are encoded at once.
     layout: Option<Arc<RowLayout>>,
+    /// Whether it writes one partition with any values, and reads nothing.
+    is_direct: bool,
     timestamp: Option<Expr>,
     ttl: Option<Expr>,
     /// USING TIMEOUT.
@@ -127,6 +129,7 @@ impl ModificationPlan {
             regulars: Vec::new(),
             bound_cells: Some(Vec::new()),
             layout: None,
+            is_direct: false,
             timestamp: None,
             ttl: None,
             timeout: None,
@@ -351,6 +354,10 @@ impl ModificationPlan {
         let columns = self.bound_cells.iter().flatten().map(|(column, _)| *column);
         self.layout = RowLayout::new(&self.table, columns).map(Arc::new);
         self.checks = Checks::of(&self.table)?;
+        self.is_direct = !self.is_counter()
+            && self.json.is_none()
+            && self.columns_to_read().next().is_none()
+            && self.access.keys.iter().all(|choice| matches!(choice, Choice::One(_)));
         if let Some(checks) = &self.checks {
             let is_given = |id| self.operations().any(|operation| operation.column.id == id);
             checks.required(self.names_rows(), is_given)?;
@@ -540,6 +547,38 @@ impl ModificationPlan {
         }
     }
 
+    /// The update of the only partition of a statement that reads nothing; none for other statements, which [`ModificationPlan::updates`]
+    /// makes the updates of. `timestamp` is that of a statement that gives none.
+    ///
+    /// # Errors
+    /// As [`ModificationPlan::updates`].
+    pub fn update_now(
+        &self,
+        request: &Request<'_>,
+        env: &Env<'_>,
+        timestamp: Timestamp,
+    ) -> Result<Option<PartitionUpdate>> {
+        if !self.is_direct {
+            return Ok(None);
+        }
+        let stamp = self.stamp(request, env, timestamp)?;
+        let mut keys = bounds::partition_keys(&self.table, &self.access.keys, env)?;
+        assert_eq!(keys.len(), 1, "one value for each column of the key makes one key");
+        let Some(key) = keys.pop() else { return Ok(None) };
+        let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
+        self.update_of(key, &clusterings, &stamp, env, None).map(Some)
+    }
+
+    /// Timestamp and TTL of the written cells.
+    fn stamp(&self, request: &Request<'_>, env: &Env<'_>, timestamp: Timestamp) -> Result<Stamp> {
+        Ok(Stamp {
+            timestamp: self.timestamp(env, timestamp)?,
+            ttl: self.ttl(env, request.now)?,
+            now: request.now,
+            ordered_at: None,
+        })
+    }
+
     /// Makes the updates of partitions that the statement amounts to. `timestamp` is that of statements that give none.
     ///
     /// # Errors
@@ -553,12 +592,7 @@ impl ModificationPlan {
         timestamp: Timestamp,
         out: &mut Vec<PartitionUpdate>,
     ) -> Result<()> {
-        let stamp = Stamp {
-            timestamp: self.timestamp(env, timestamp)?,
-            ttl: self.ttl(env, request.now)?,
-            now: request.now,
-            ordered_at: None,
-        };
+        let stamp = self.stamp(request, env, timestamp)?;
         let document = self.document(env)?;
         let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
         let keys = bounds::partition_keys(&self.table, &self.access.keys, &env)?;

@@ -228,13 +228,18 @@ impl<C: Coordinator> NativeFrontend<C> {
                     self.running.listed(work, || self.listing(began, message(), parameters)).await
                 };
                 self.executor.end(began, || redacted(&prepared.text).into_owned());
-                let event = self.event(&prepared).map(|event| event.at(execute.parameters.consistency));
-                self.audit(client, event, &prepared.text, &result).await;
+                if self.executor.is_audited() {
+                    let event = self.event(&prepared).map(|event| event.at(execute.parameters.consistency));
+                    self.audit(client, event, &prepared.text, &result).await;
+                }
                 result
             }
             Err(error) => Err(error),
         };
-        self.finish(result, client, trace, out).await;
+        // Nearly always there is nothing to finish: no error and no trace.
+        if result.is_err() || trace.is_some() || out.is_too_large() {
+            self.finish(result, client, trace, out).await;
+        }
     }
 
     /// BATCH.

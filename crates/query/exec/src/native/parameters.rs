@@ -61,16 +61,28 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
     if !values.is_named() && values.len() != specs.len() {
         return invalid!("there were {} markers(?) in CQL but {} bound variables", specs.len(), values.len());
     }
-    let names = values.is_named().then(|| Names::of(values, specs.len()));
+    if values.is_named() {
+        return bind_named(specs, values);
+    }
+    let mut binds = Binds::within(values.body(), specs.len());
+    for (spec, place) in specs.iter().zip(values.places()) {
+        match place {
+            ValuePlace::Set { start, end } => binds.push_place(spec, start..end)?,
+            ValuePlace::Null => binds.push(Value::Null),
+            ValuePlace::Unset => binds.push(Value::Unset),
+        }
+    }
+    Ok(binds)
+}
+
+/// [`bind`] of values that have names: several markers may have one, and other values are left out.
+fn bind_named(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
+    let names = Names::of(values, specs.len());
     let mut binds = Binds::within(values.body(), specs.len());
     // A value that several markers name is copied for each of them.
     let mut room = values.body().len() + REPEATED_BYTES_MAX;
-    for (at, spec) in specs.iter().enumerate() {
-        let index = match &names {
-            Some(names) => names.index(&spec.name)?,
-            None => at,
-        };
-        match values.place(index) {
+    for spec in specs {
+        match values.place(names.index(&spec.name)?) {
             Some(ValuePlace::Set { start, end }) if (end - start) as usize > room => {
                 let (body, count) = (values.body().len(), specs.len());
                 return invalid!(

@@ -91,6 +91,10 @@ pub struct Memory {
     versions: Rc<StdCell<u64>>,
     /// The deadline of the last operation.
     deadline: Rc<StdCell<Option<Instant>>>,
+    /// Whether the next write of one partition waits.
+    waits: Rc<StdCell<bool>>,
+    /// Whether each write waits, and so has a deadline.
+    pub shows_deadlines: Rc<StdCell<bool>>,
     /// Live nodes that do not use a schema in time.
     behind: u32,
     /// Reads of places.
@@ -138,6 +142,8 @@ impl Memory {
             tables: Rc::default(),
             versions: Rc::default(),
             deadline: Rc::default(),
+            waits: Rc::default(),
+            shows_deadlines: Rc::default(),
             behind: 0,
             index_reads: Rc::default(),
             indexes_building: Rc::default(),
@@ -591,6 +597,14 @@ impl Coordinator for Memory {
         self.deadline.set(Some(options.deadline));
         updates.into_iter().for_each(|update| self.put(update));
         Ok(())
+    }
+
+    fn write_now(&self, update: &mut Option<PartitionUpdate>, _consistency: Consistency) {
+        // Every other one, so that statements take both ways, but those that are to show their deadlines.
+        self.waits.set(!self.waits.get() || self.shows_deadlines.get());
+        if let Some(update) = update.take_if(|_| !self.waits.get()) {
+            self.put(update);
+        }
     }
 
     async fn cas(

@@ -183,6 +183,7 @@ fn a_plan_runs_into_a_sink_that_is_not_cql() {
 #[test]
 fn deadlines_come_from_statement_service_level_node_and_request() {
     let node = Node::new();
+    node.0.coordinator().shows_deadlines.set(true);
     node.ok(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         &[],

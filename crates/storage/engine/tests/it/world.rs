@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Origin, Read, SyncMode, Write};
-use mutation::{Bound, ColumnSelection, PartitionRange, Row, RowRange, Side, Slices};
+use engine::{Canaries, Engine, EngineConfig, Origin, Read, SyncMode, Write, WriteError};
+use mutation::{Bound, ColumnSelection, PartitionRange, PartitionUpdate, Row, RowRange, Side, Slices};
 use rt::{Group, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::Table;
@@ -254,12 +254,25 @@ async fn client(rt: Rt, engine: Engine, table: Arc<Table>, world: SharedWorld, p
             return rt.sleep(Duration::from_millis(20)).await;
         };
         let now = (rt.wall_micros() / 1_000_000) as u32;
-        let outcome = engine.apply(Write::all(Origin::Client, updates(&table, &op, now))).await;
+        let outcome = write(&rt, &engine, updates(&table, &op, now)).await;
         let too_many_unknown = world.lock().unwrap().close(op, outcome.map_err(|error| error.to_string()));
         if too_many_unknown {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Applies updates, half of the single ones at once where that can be.
+async fn write(rt: &Rt, engine: &Engine, mut updates: Vec<PartitionUpdate>) -> Result<(), WriteError> {
+    if updates.len() == 1 && rt.random_below(2) == 0 {
+        let mut update = updates.pop();
+        engine.apply_now(Origin::Client, rt.now(), &mut update);
+        updates.extend(update);
+    }
+    if updates.is_empty() {
+        return Ok(());
+    }
+    engine.apply(Write::all(Origin::Client, updates)).await
 }
 
 /// Reads a part of a partition and most often stops early, so that the cache knows parts of partitions.

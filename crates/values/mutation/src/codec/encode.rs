@@ -11,8 +11,36 @@ use crate::{CellRef, DataRef, DeletionTime, NO_DELETION, PartitionUpdate, Row, T
 
 /// Appends an update, in [`super::Version::CURRENT`].
 pub fn encode_update(update: &PartitionUpdate, out: &mut Vec<u8>) {
+    if encode_only_row(update, out) {
+        return;
+    }
     let mut encoding = UpdateEncoding::begin(update, out);
     while !encoding.step(out, usize::MAX) {}
+}
+
+/// Appends an update that is one encoded row of one time, as most are; false, and nothing, for another one.
+fn encode_only_row(update: &PartitionUpdate, out: &mut Vec<u8>) -> bool {
+    let (None, [row]) = (update.static_row(), update.rows()) else { return false };
+    let Some(cells) = row.encoded_cells() else { return false };
+    let Some(names) = cells.layout().names_of(&update.table) else { return false };
+    let base = cells.timestamp();
+    let is_plain = update.deletion.is_live()
+        && update.range_tombstones.is_empty()
+        && (row.liveness.is_none() || row.liveness.timestamp == base);
+    if !is_plain {
+        return false;
+    }
+    let count = cells.layout().ids().len();
+    out.reserve(names.len() + cells.encoded().len() + update.key.key.len() + 64);
+    out.extend_from_slice(&update.table.id.0);
+    put_bytes(&update.key.key, out);
+    out.extend_from_slice(&base.to_be_bytes());
+    write_unsigned(count as u64, out);
+    out.extend_from_slice(names);
+    // No deletion, static row or range, and one row.
+    out.extend_from_slice(&[0, 1]);
+    Encoder { base, names: &Names::OneRow(row), out }.row(row);
+    true
 }
 
 /// [`encode_update`] of an update that may be large, in steps.
