@@ -23,7 +23,7 @@ use wire::{
 use crate::admission::{Charge, Kind, Room, Usage};
 use crate::answers::Answers;
 use crate::buffers::READ_BUFFER;
-use crate::handshake::{Agreement, OPENING_MESSAGE_LEN_MAX, agree, unexpected};
+use crate::handshake::{Agreement, OPENING_MESSAGE_LEN_MAX, agree, kept_options, unexpected};
 use crate::metrics::{add, count, subtract};
 use crate::peers::Peer;
 use crate::pending::{PendingRequests, poll_place};
@@ -240,7 +240,9 @@ impl<P: StatementProcessor> Connection<P> {
                 }
                 Ok(Filled::Some) => {}
                 Ok(Filled::Nothing) => break,
-                Ok(Filled::End) if self.pending.is_empty() => return Poll::Ready(()),
+                Ok(Filled::End) if self.pending.is_empty() && self.encoder.is_empty() => {
+                    return Poll::Ready(());
+                }
                 // The client does not write any more, but it may still read.
                 Ok(Filled::End) => self.ending = Ending::Finishing,
                 Err(_) => return Poll::Ready(()),
@@ -648,8 +650,7 @@ impl<P: StatementProcessor> Connection<P> {
         };
         self.dialect = agreement.dialect;
         self.throw_on_overload = agreement.throw_on_overload;
-        let options =
-            startup.options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let options = kept_options(startup);
         let answers = Answers::new(&self.shard.answers, &self.answers);
         let client = Rc::new(
             Client::new(self.peer.id, self.peer.address, self.dialect, options).with_answers(answers),
@@ -757,14 +758,19 @@ impl<P: StatementProcessor> Connection<P> {
         let stream = envelope.stream;
         let bytes = HEADER_LEN + envelope.body.len();
         let booked = if bytes > READ_BUFFER { self.incoming_done() } else { None };
-        let booked = booked.map(Charge::arrived);
+        let mut booked = booked.map(Charge::arrived);
+        // A compressed message was booked with its packed length.
+        let unbooked = bytes.saturating_sub(booked.as_ref().map_or(0, Charge::bytes));
         let overloaded =
-            booked.is_none() && self.shard.admission.is_overloaded(&self.usage, bytes, Kind::Short);
-        if overloaded && self.throw_on_overload && self.shard.admission.must_refuse(&self.usage, bytes) {
+            unbooked > 0 && self.shard.admission.is_overloaded(&self.usage, unbooked, Kind::Short);
+        if overloaded && self.throw_on_overload && self.shard.admission.must_refuse(&self.usage, unbooked) {
             count(&self.shard.metrics.overloaded);
             let message = "Request breached limit on bytes in flight. Server is currently in an overloaded state \
                            and cannot accept more requests.";
             return self.send_error(stream, &CqlError::new(ErrorKind::Overloaded, message));
+        }
+        if let Some(charge) = &mut booked {
+            charge.grow(bytes);
         }
         let Some(Request { tracing, custom_payload, message }) = self.decode(&envelope) else { return };
         let message = match message {

@@ -11,6 +11,9 @@ use crate::NodeDescription;
 /// Messages before the connection is ready may not be longer than this, in bytes: a driver's configuration
 /// (`DRIVER_CONFIG`, up to 32 KiB) has to fit.
 pub(crate) const OPENING_MESSAGE_LEN_MAX: usize = 128 << 10;
+/// Options of STARTUP that are kept, and their bytes: a message before the login can have 20,000 of a byte each.
+const OPTIONS_MAX: usize = 64;
+const OPTIONS_BYTES_MAX: usize = 48 << 10;
 
 /// The agreement of a STARTUP.
 #[derive(Clone, Copy)]
@@ -110,6 +113,19 @@ pub(crate) fn supported(
     options
 }
 
+/// The options of a STARTUP that are kept for the life of a connection, for `system_views.clients`.
+pub(crate) fn kept_options(startup: &Startup) -> Vec<(String, String)> {
+    let mut room = OPTIONS_BYTES_MAX;
+    let mut kept = Vec::new();
+    for (name, value) in startup.options.iter().take(OPTIONS_MAX) {
+        if let Some(left) = room.checked_sub(name.len() + value.len()) {
+            room = left;
+            kept.push((name.to_string(), value.to_string()));
+        }
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +148,15 @@ mod tests {
         let agreed = agree(Version::V4, &startup(&options), false).expect("good");
         assert_eq!((agreed.framing, agreed.compression), (Framing::Bare, None));
         assert!(agreed.throw_on_overload && !agreed.dialect.tablets_routing);
+    }
+
+    #[test]
+    fn few_options_are_kept() {
+        let many: Vec<(&str, &str)> = (0..20_000).map(|_| ("a", "b")).collect();
+        assert_eq!(kept_options(&startup(&many)).len(), OPTIONS_MAX);
+        let large = "x".repeat(OPTIONS_BYTES_MAX);
+        let kept = kept_options(&startup(&[("DRIVER_NAME", "d"), ("DRIVER_CONFIG", &large), ("b", "c")]));
+        assert_eq!(kept, [("DRIVER_NAME", "d"), ("b", "c")].map(|(name, value)| (name.into(), value.into())));
     }
 
     #[test]

@@ -199,7 +199,8 @@ impl PreparedMetadata {
 }
 
 /// The id of a prepared statement: the same text prepared in the same keyspace has the same id on every node and
-/// after every restart, so that clients need not prepare again.
+/// after every restart, so that clients need not prepare again. Nobody can make another text with a given id, which would be run in
+/// place of the first one with the rights of the clients that prepared it.
 pub fn statement_id(keyspace: &str, text: &str) -> Bytes {
     let mut input = Vec::with_capacity(keyspace.len() + 1 + text.len());
     input.extend_from_slice(keyspace.as_bytes());
@@ -209,7 +210,10 @@ pub fn statement_id(keyspace: &str, text: &str) -> Bytes {
     Bytes::copy_from_slice(&fingerprint(&input))
 }
 
+/// The first half of the SHA-256 digest.
 fn fingerprint(bytes: &[u8]) -> [u8; 16] {
-    let [first, second] = stdx::murmur3::hash128(bytes, 0);
-    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut half = [0; 16];
+    half.copy_from_slice(digest.as_ref().split_at(16).0);
+    half
 }

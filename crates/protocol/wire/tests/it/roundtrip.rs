@@ -464,6 +464,14 @@ fn ids_are_stable_and_tell_columns_apart() {
     assert_eq!(wire::statement_id("a", "bc"), wire::statement_id("a", "bc"));
 }
 
+/// A client that could make a text with the id of another client's would have its own run with the other's rights.
+#[test]
+fn an_id_cannot_be_made_for_another_text() {
+    let wanted = "SELECT balance FROM bank.accounts WHERE id = ?";
+    let other = "DELETE FROM bank.accounts WHERE id = ? -- xxxxx7bnlbhu1qrqgyttl\x15p4+k\x11X^\x08\x10>e?<j}";
+    assert_ne!(wire::statement_id("", wanted), wire::statement_id("", other));
+}
+
 #[test]
 fn an_error_after_rows_leaves_no_rows() {
     let mut writer = ResponseWriter::new(Dialect::new(Version::V5));

@@ -595,7 +595,9 @@ fn check_added_again(column: &ColumnDefinition, ty: &CqlType, dropped: &DroppedC
     if dropped.ty.is_counter() {
         return invalid!("Cannot re-add previously dropped counter column {name}");
     }
-    if ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
+    // Cells of elements are no cells of a whole value, in files that have the old ones.
+    let is_alike = ty.is_multi_cell() == dropped.ty.is_multi_cell();
+    if !is_alike || ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
         return invalid!(
             "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
             ty.cql_name(),

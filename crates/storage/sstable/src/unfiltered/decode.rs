@@ -8,7 +8,7 @@ use mutation::{
     Cell, Clustering, ColumnSelection, Complex, ComplexCell, DeletionTime, LivenessInfo, NO_DELETION,
     NO_TIMESTAMP, Row, Seconds, Timestamp,
 };
-use schema::{ColumnId, ColumnKind, Table};
+use schema::{Column, ColumnId, ColumnKind, Table};
 use smallvec::SmallVec;
 use stdx::{Reader, vint};
 use types::{CqlType, encode_clustering_into};
@@ -232,13 +232,16 @@ impl ReadColumn {
     fn new(column: &HeaderColumn, kind: ColumnKind, table: &Table) -> Result<Self, String> {
         let is_complex = column.ty.is_multi_cell();
         let mine = table.column(&column.name).filter(|mine| mine.kind == kind);
-        if let Some(mine) = mine
-            && (mine.is_complex() != is_complex || mine.ty.is_counter() != column.ty.is_counter())
-        {
+        let is_alike = |mine: &&Column| {
+            mine.is_complex() == is_complex && mine.ty.is_counter() == column.ty.is_counter()
+        };
+        let dropped = table.dropped_columns.get(&column.name);
+        if let (Some(mine), None) = (mine.filter(|mine| !is_alike(mine)), dropped) {
             return Err(format!("its column {} is {}, the table's {}", column.name, column.ty, mine.ty));
         }
-        let dropped =
-            table.dropped_columns.get(&column.name).map_or(NO_TIMESTAMP, |dropped| dropped.dropped_micros);
+        // Of a column that was dropped and added in another form: the cells of before are dropped ones.
+        let mine = mine.filter(is_alike);
+        let dropped = dropped.map_or(NO_TIMESTAMP, |dropped| dropped.dropped_micros);
         Ok(Self {
             id: mine.map(|mine| mine.id),
             fixed: if is_complex {
