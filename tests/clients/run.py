@@ -44,8 +44,18 @@ def java():
     return ["java", "-Xmx384m", "-cp", os.path.join(jars, "*"), os.path.join(HERE, "java", "Client.java")], {}
 
 
-def compiled_java(name):
-    """Compiled, for the Enhanced Client reads the classes of beans by their names."""
+# For programs that end in a minute: a quick start counts for more than speed later on.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# Packages of the Java machine that Spark reads by reflection.
+SPARK_OPENS = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.io", "java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio", "java.util", "java.util.concurrent",
+                    "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar")
+)  # fmt: skip
+
+
+def compiled_java(name, *options, main="Client"):
+    """Compiled, for libraries look classes up by their names. `options` are those of the Java machine."""
     folder = os.path.join(HERE, name)
 
     def make(path):
@@ -55,12 +65,12 @@ def compiled_java(name):
             f"fetching what {name} needs with Maven",
         )  # fmt: skip
         environment.run(
-            ["javac", "-nowarn", "-cp", os.path.join(path, "*"), "-d", path, os.path.join(folder, "Client.java")],
+            ["javac", "-nowarn", "-proc:none", "-parameters", "-cp", os.path.join(path, "*"), "-d", path, os.path.join(folder, "Client.java")],
             f"compiling {name}",
         )
 
     path = environment.folder(f"clients/{name}", [read(f"tests/clients/{name}", file) for file in ("pom.xml", "Client.java")], make)
-    return ["java", "-Xmx384m", "-cp", f"{path}:{os.path.join(path, '*')}", "Client"], {}
+    return ["java", "-Xmx384m", *options, "-cp", f"{path}:{os.path.join(path, '*')}", main], {}
 
 
 def zipkin():
@@ -139,6 +149,9 @@ CLIENTS = {
     "backups": lambda: python("boto3", ["boto3==1.40.70"], "boto3/backups.py"),
     "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
     "zipkin": zipkin,
+    "spring": lambda: compiled_java("spring", *SHORT_LIVED, main="app.Client"),
+    "janusgraph": lambda: compiled_java("janusgraph", *SHORT_LIVED),
+    "spark": lambda: compiled_java("spark", "-Xmx800m", *SHORT_LIVED, *SPARK_OPENS),
     "certificates": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/client.py"),
     "scylla-certificates": lambda: python(
         "cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "certificates/queries.py"
@@ -147,6 +160,11 @@ CLIENTS = {
     "ldap-name": lambda: python("cassandra-driver", ["cassandra-driver==3.30.1", *COMPRESSION], "ldap/client.py"),
     "logins": lambda: python("logins", ["boto3==1.40.70", "cassandra-driver==3.30.1"], "logins/client.py"),
 }
+
+# Slow ones, which run on one node or on several unless they are named: the Kinesis Client Library waits for a minute and a half before it reads,
+# Spring and Spark are for the most part the start of a large program.
+ONE_NODE = ("aws-kcl", "spark", "spring")
+SEVERAL_NODES = ("janusgraph",)
 
 
 def with_https(folder, nodes):
@@ -311,8 +329,7 @@ def main():
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
     torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
-    # The Kinesis Client Library waits for a minute and a half before it reads: one node is enough, unless it is named.
-    slow = ("aws-kcl",) if options.nodes > 1 else ()
+    slow = ONE_NODE if options.nodes > 1 else SEVERAL_NODES
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
