@@ -204,7 +204,7 @@ impl Membership {
                     (pin!(this.liveness.newer_than(version)), pin!(this.first_seen.aged(&this.rt)));
                 if let Either::Left((liveness, _)) = select(newer, aged).await {
                     version = liveness.version;
-                    this.report_moved(&liveness);
+                    this.report_addresses(&liveness);
                 }
                 if let Some(view) = this.view(Some(&coordinator.view())) {
                     coordinator.publish_view(view).await;
@@ -225,15 +225,10 @@ impl Membership {
         *self.task.borrow_mut() = Some(self.rt.spawn(rt::Group::Maintenance, all));
     }
 
-    /// Members that gossip from another address than the log knows: the log's messages reach them there.
-    fn report_moved(&self, liveness: &Liveness) {
-        let state = self.group.applied().state;
-        for (host, peer) in &liveness.peers {
-            let known = state.member(*host).map(|member| member.info.internode);
-            if liveness.is_alive(*host) && known.is_some_and(|address| address != peer.endpoint.address) {
-                self.group.host_moved(*host, peer.endpoint.address);
-            }
-        }
+    /// The addresses from which live nodes gossip: the log's messages reach those there that it has elsewhere.
+    fn report_addresses(&self, liveness: &Liveness) {
+        let live = liveness.peers.iter().filter(|(host, _)| liveness.is_alive(**host));
+        self.group.hosts_heard(&live.map(|(host, peer)| (*host, peer.endpoint.address)).collect());
     }
 
     /// A removed node must not serve its data: others own it now.

@@ -55,11 +55,6 @@ pub enum TableOperation {
         /// Fail where an SSTable is damaged.
         is_sound: bool,
     },
-    /// Remove snapshots.
-    ClearSnapshot {
-        /// Of this name, or all.
-        name: Option<String>,
-    },
 }
 
 rt::shard_calls! {

@@ -109,7 +109,6 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
         TableOperation::SetAutoCompaction { is_on } => engine.set_auto_compaction(table, is_on)?,
         TableOperation::Snapshot { name, is_sound: false } => engine.snapshot(table, &name).await?,
         TableOperation::Snapshot { name, is_sound: true } => engine.snapshot_of_sound(table, &name).await?,
-        TableOperation::ClearSnapshot { name } => engine.clear_snapshot(table, name.as_deref()).await?,
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use http1::Io;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
@@ -61,9 +62,18 @@ impl HttpServer {
     }
 }
 
+/// The common state of all connections of a port.
+struct Port {
+    rt: Rt,
+    config: HttpServerConfig,
+    service: Rc<dyn Service>,
+    connections: Rc<Connections>,
+}
+
 async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: Rc<dyn Service>) {
     let connections = Rc::new(Connections::default());
-    let config = Rc::new(config);
+    let port = Rc::new(Port { rt: rt.clone(), config, service, connections: connections.clone() });
+    let config = &port.config;
     let mut warned = None;
     loop {
         let stream = match listener.accept().await {
@@ -77,14 +87,13 @@ async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: R
                 continue;
             }
         };
-        let Some(admitted) = connections.admit(rt.now(), config.connections_max) else { continue };
-        let (service, timer, config) = (service.clone(), rt.clone(), config.clone());
+        let Some(admitted) = connections.admit(rt.now(), &config) else { continue };
+        let port = Rc::clone(&port);
         let serve = async move {
             let progress = admitted.progress.clone();
-            let connection = connection(timer.clone(), stream, config.clone(), service, progress.clone());
-            let watched = watch(&timer, &config, &progress, connection);
-            let ended = timer.timeout(config.connection_lifetime_max, watched).await;
-            if let Ok(Some(Err(error))) = ended {
+            let connection = connection(port.clone(), stream, progress.clone());
+            let ended = watch(&port.rt, &port.config, &progress, connection).await;
+            if let Some(Err(error)) = ended {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
             drop(admitted);
@@ -93,20 +102,18 @@ async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: R
     }
 }
 
-async fn connection(
-    rt: Rt,
-    stream: Stream,
-    config: Rc<HttpServerConfig>,
-    service: Rc<dyn Service>,
-    progress: Rc<Progress>,
-) -> hyper::Result<()> {
-    let io = Io::new(rt.clone(), stream, progress.clone());
+async fn connection(port: Rc<Port>, stream: Stream, progress: Rc<Progress>) -> hyper::Result<()> {
+    let io = Io::new(port.rt.clone(), stream, progress.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
-        let (rt, config, service, progress) = (rt.clone(), config.clone(), service.clone(), progress.clone());
+        let (port, progress) = (port.clone(), progress.clone());
         async move {
-            progress.serving(rt.now());
-            let response = respond(&rt, request, &config, service).await;
-            progress.answered(rt.now());
+            progress.serving(port.rt.now());
+            let mut response = respond(&port, request).await;
+            let now = port.rt.now();
+            if progress.is_over(now) {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            progress.answered(now);
             Ok::<_, Infallible>(response)
         }
     });
@@ -119,12 +126,8 @@ async fn connection(
         .await
 }
 
-async fn respond(
-    rt: &Rt,
-    request: Request<Incoming>,
-    config: &HttpServerConfig,
-    service: Rc<dyn Service>,
-) -> Response<Full<Bytes>> {
+async fn respond(port: &Port, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let Port { rt, config, .. } = port;
     let (method, uri) = (request.method(), request.uri());
     let allowed = guard::check(&config.access, method, uri, request.version(), request.headers());
     let call = Call {
@@ -137,7 +140,7 @@ async fn respond(
         Ok(()) => {
             let body = discard(request.into_body(), config.body_bytes_max);
             match rt.timeout(config.header_timeout, body).await {
-                Ok(Ok(())) => service.call(call).await,
+                Ok(Ok(())) => carry_out(port, call).await,
                 Ok(Err(refused)) => refused,
                 Err(_) => Answer::error(408, "the request's body did not arrive in time"),
             }
@@ -147,12 +150,30 @@ async fn respond(
     let closes = matches!(answer.status, 400 | 403 | 408 | 413);
     let mut response = Response::builder()
         .status(answer.status)
-        .header(hyper::header::CONTENT_TYPE, answer.content_type)
-        .header(hyper::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+        .header(CONTENT_TYPE, answer.content_type)
+        .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
     if closes {
-        response = response.header(hyper::header::CONNECTION, "close");
+        response = response.header(CONNECTION, "close");
     }
     response.body(Full::new(Bytes::from(answer.body))).expect("status and content type are valid")
+}
+
+/// The answer of the service. A client that goes, or a connection that is closed, ends a question and no operation.
+async fn carry_out(port: &Port, call: Call) -> Answer {
+    if !port.service.outlives_client(&call) {
+        return port.service.call(call).await;
+    }
+    let operations_max = port.config.operations_max;
+    let Some(operation) = port.connections.begin_operation(operations_max) else {
+        return Answer::error(503, format!("{operations_max} operations are under way: wait for one to end"));
+    };
+    let work = port.service.call(call);
+    let counted = async move {
+        let answer = work.await;
+        drop(operation);
+        answer
+    };
+    port.rt.uncancelled(Group::Maintenance, counted).await
 }
 
 /// Reads a body and discards it.

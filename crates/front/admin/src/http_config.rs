@@ -16,7 +16,9 @@ pub struct HttpServerConfig {
     pub header_timeout: Duration,
     /// How long a connection may be without a request, or a client take nothing of its answer.
     pub idle_timeout: Duration,
-    /// How long a connection may live.
+    /// Requests at once that end although their clients are gone; a further one is refused with 503.
+    pub operations_max: usize,
+    /// After this a connection gets no further request: that under way is carried out and answered.
     pub connection_lifetime_max: Duration,
     /// The access rules.
     pub access: Access,
@@ -29,6 +31,7 @@ impl Default for HttpServerConfig {
             body_bytes_max: 64 << 10,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
+            operations_max: 256,
             connection_lifetime_max: Duration::from_secs(3600),
             access: Access::default(),
         }

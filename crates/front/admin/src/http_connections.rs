@@ -28,6 +28,10 @@ enum Phase {
 pub(crate) struct Progress {
     phase: Cell<Phase>,
     since: Cell<Instant>,
+    /// From when on there are no further requests.
+    ends: Instant,
+    /// When the last request was answered; at first the begin.
+    answered: Cell<Instant>,
     evicted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -45,7 +49,13 @@ impl Progress {
 
     /// The request has been answered.
     pub(crate) fn answered(&self, now: Instant) {
+        self.answered.set(now);
         self.enter(Phase::Idle, now);
+    }
+
+    /// Whether an answer now is the last one of the connection.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        now >= self.ends
     }
 
     /// When the connection is closed unless it moves on; none while a request is carried out.
@@ -55,7 +65,9 @@ impl Progress {
             Phase::Serving => return None,
             Phase::Idle => config.idle_timeout,
         };
-        Some(self.since.get() + allowed)
+        // An answer that comes later than that has its time to be taken all the same.
+        let ends = self.ends.max(self.answered.get() + config.idle_timeout);
+        Some(ends.min(self.since.get() + allowed))
     }
 
     fn evict(&self) {
@@ -85,12 +97,33 @@ impl Activity for Progress {
 pub(crate) struct Connections {
     open: RefCell<BTreeMap<u64, Rc<Progress>>>,
     next: Cell<u64>,
+    operations: Rc<Cell<usize>>,
+}
+
+/// A request that is carried out to its end, with or without its client. It counts until it is dropped.
+pub(crate) struct Operation(Rc<Cell<usize>>);
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Connections {
+    /// Counts a request in that does not end with its client; none when there are as many as may be.
+    pub(crate) fn begin_operation(&self, operations_max: usize) -> Option<Operation> {
+        let running = self.operations.get();
+        if running >= operations_max {
+            return None;
+        }
+        self.operations.set(running + 1);
+        Some(Operation(self.operations.clone()))
+    }
+
     /// Counts a connection in; at the limit the one that has waited longest for its client is closed. None when all carry
     /// out requests.
-    pub(crate) fn admit(self: &Rc<Self>, now: Instant, connections_max: usize) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Rc<Self>, now: Instant, config: &HttpServerConfig) -> Option<Admitted> {
+        let connections_max = config.connections_max;
         let mut open = self.open.borrow_mut();
         if open.len() >= connections_max {
             let waiting = open.iter().filter(|(_, progress)| progress.phase.get() != Phase::Serving);
@@ -105,6 +138,8 @@ impl Connections {
         let progress = Rc::new(Progress {
             phase: Cell::new(Phase::Header),
             since: Cell::new(now),
+            ends: now + config.connection_lifetime_max,
+            answered: Cell::new(now),
             evicted: Cell::new(false),
             waker: RefCell::default(),
         });
@@ -127,7 +162,7 @@ impl Drop for Admitted {
     }
 }
 
-/// Runs a connection until it ends, exceeds its time, or has to make room.
+/// Runs a connection until it ends, exceeds a time limit while no request is carried out, or has to make room.
 pub(crate) async fn watch<T>(
     rt: &Rt,
     config: &HttpServerConfig,

@@ -86,4 +86,10 @@ impl Call {
 pub trait Service {
     /// Answers one request.
     fn call(&self, call: Call) -> LocalBoxFuture<Answer>;
+
+    /// Whether a request changes something, so that it is carried out to its end when its client goes.
+    fn outlives_client(&self, call: &Call) -> bool {
+        let _ = call;
+        false
+    }
 }

@@ -15,7 +15,7 @@ use coordinator::{
 use engine::{EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
-use replica::{Imported, ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotError, TableOperation};
 use rpc::RpcStats;
 use rt::metrics::Sample;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
@@ -226,15 +226,30 @@ pub trait Node {
     fn liveness(&self) -> Option<Liveness>;
     /// The node's operation mode.
     fn mode(&self) -> Mode;
-    /// Has the node serve no more and write everything to SSTables. It stays up for administration.
+    /// Has the node serve no more and write everything to SSTables. It stays up for administration. A call during another waits for that one; one
+    /// after a call that failed writes the rest.
     ///
     /// # Errors
-    /// [`ReplicaError`] of the first shard whose memtables cannot be written.
+    /// [`ReplicaError`] of the first table and shard whose memtables cannot be written.
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>>;
     /// The connections of clients to all shards.
     fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {
         Box::pin(std::future::ready(Vec::new()))
     }
+    /// Makes a snapshot of tables on all shards: of all of them, or of none.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], which names the table.
+    fn take_snapshot(
+        &self,
+        tables: Vec<Arc<Table>>,
+        name: String,
+    ) -> LocalBoxFuture<Result<(), SnapshotError>>;
+    /// Removes snapshots, also of dropped tables; how many there were.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] when a directory cannot be removed.
+    fn remove_snapshots(&self, records: Vec<SnapshotRecord>) -> LocalBoxFuture<Result<u64, ReplicaError>>;
     /// All snapshots on disk.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use coordinator::{
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
-use replica::{Imported, ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotError, Snapshots, TableOperation};
 use rt::mesh::Port;
 use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
@@ -31,6 +31,7 @@ use session::ConnectionInfo;
 use topology::HostId;
 
 use crate::boot::Boot;
+use crate::draining::Draining;
 use crate::importing::{UPLOAD, import};
 use crate::orders::{
     ChangeSetting, CloseNative, DropHints, Figures, ListenNative, Order, PauseHints, Quiesce, Report,
@@ -74,6 +75,7 @@ impl AdminNode {
             release_version: crate::facts::RELEASE_VERSION.to_owned(),
             cache_bytes_max: config.cache_size.0,
         };
+        let snapshots = Snapshots::new(shard.replica(), boot.directories.data.clone());
         let view: Rc<dyn Node> = Rc::new(View {
             rt: rt.clone(),
             boot: boot.clone(),
@@ -83,7 +85,8 @@ impl AdminNode {
             membership: membership.clone(),
             changes: changes.clone(),
             data: boot.directories.data.clone(),
-            mode: Rc::new(Cell::new(Mode::Normal)),
+            draining: Rc::new(Draining::new()),
+            snapshots,
             native: Rc::new(NativeSwitch { is_open: Cell::new(true), changing: Semaphore::new(1) }),
         });
         let load = rt.spawn(Group::Maintenance, publish_load(rt.clone(), view.clone(), membership.clone()));
@@ -156,7 +159,8 @@ struct View {
     membership: Membership,
     changes: TopologyChanges,
     data: PathBuf,
-    mode: Rc<Cell<Mode>>,
+    draining: Rc<Draining>,
+    snapshots: Snapshots,
     native: Rc<NativeSwitch>,
 }
 
@@ -202,12 +206,15 @@ impl Node for View {
     fn sample(&self, table: TableId, places: usize, during: Duration) -> LocalBoxFuture<Option<Sampled>> {
         let (rt, replica) = (self.rt.clone(), self.shard.replica().clone());
         // It ends although nobody waits for it any more.
-        let counting = self.rt.spawn(Group::Maintenance, async move {
-            replica.sample(table, Some(places)).await;
-            rt.sleep(during).await;
-            replica.sample(table, None).await
-        });
-        Box::pin(counting)
+        let counting = {
+            let rt = rt.clone();
+            async move {
+                replica.sample(table, Some(places)).await;
+                rt.sleep(during).await;
+                replica.sample(table, None).await
+            }
+        };
+        Box::pin(async move { rt.uncancelled(Group::Maintenance, counting).await })
     }
 
     fn view(&self) -> Arc<ClusterView> {
@@ -222,7 +229,7 @@ impl Node for View {
         if self.changes.has_left() {
             return Mode::Decommissioned;
         }
-        match (self.mode.get(), self.changes.status()) {
+        match (self.draining.mode(), self.changes.status()) {
             (Mode::Normal, Some(MemberStatus::Joining)) if !self.changes.has_tokens() => Mode::Starting,
             (Mode::Normal, Some(MemberStatus::Joining)) => Mode::Joining,
             (Mode::Normal, Some(MemberStatus::Leaving | MemberStatus::Left)) => Mode::Leaving,
@@ -247,26 +254,33 @@ impl Node for View {
     }
 
     fn drain(&self) -> LocalBoxFuture<Result<(), ReplicaError>> {
-        if self.mode.get() != Mode::Normal || self.changes.has_left() {
+        if self.changes.has_left() {
             return Box::pin(std::future::ready(Ok(())));
         }
-        self.mode.set(Mode::Draining);
-        let (port, mode) = (self.port.clone(), self.mode.clone());
+        let (draining, port, rt) = (self.draining.clone(), self.port.clone(), self.rt.clone());
         let (replica, schema) = (self.shard.replica().clone(), self.schema());
         let membership = self.membership.clone();
-        Box::pin(async move {
+        let quiet = async move {
             membership.set_ready(false);
-            join_all(port.ask_each(Quiesce {})).await;
+            // While there are connections to say it over.
             membership.say_good_bye().await;
+            join_all(port.ask_each(Quiesce {})).await;
+        };
+        let flush = async move {
+            let mut done = Ok(());
             for table in schema.stored().tables() {
-                match replica.table_operation(table.id, TableOperation::Flush).await {
-                    Ok(()) | Err(ReplicaError::UnknownTable(_)) => {}
-                    Err(error) => return Err(error),
+                let flushed = replica.table_operation(table.id, TableOperation::Flush).await;
+                if let Err(error) = flushed
+                    && !matches!(error, ReplicaError::UnknownTable(_))
+                {
+                    done = done.and(Err(error));
                 }
             }
-            mode.set(Mode::Drained);
-            Ok(())
-        })
+            done
+        };
+        // It continues when the client is gone.
+        let all = async move { draining.run(quiet, flush).await };
+        Box::pin(async move { rt.uncancelled(Group::Maintenance, all).await })
     }
 
     fn change_cidr_group(
@@ -298,16 +312,18 @@ impl Node for View {
 
     fn set_native_transport(&self, is_open: bool) -> LocalBoxFuture<Result<(), String>> {
         let (native, port, membership) = (self.native.clone(), self.port.clone(), self.membership.clone());
-        let (mode, changes) = (self.mode.clone(), self.changes.clone());
+        let (draining, changes) = (self.draining.clone(), self.changes.clone());
         // It ends although nobody waits for it any more.
-        let changing = self.rt.spawn(Group::Maintenance, async move {
+        let changing = async move {
             let stopping = || "the node is stopping".to_owned();
             let _one = native.changing.acquire(1).await.map_err(|_| stopping())?;
             if native.is_open.get() == is_open {
                 return Ok(());
             }
-            if mode.get() != Mode::Normal || changes.has_left() {
-                return Err("the node is drained or has left its cluster, and serves no clients any more".to_owned());
+            if !draining.is_normal() || changes.has_left() {
+                return Err(
+                    "the node is drained or has left its cluster, and serves no clients any more".to_owned()
+                );
             }
             if is_open {
                 join_all(port.ask_each(ResumeNative {})).await;
@@ -320,11 +336,14 @@ impl Node for View {
                 native.is_open.set(false);
                 membership.set_ready(false);
                 join_all(port.ask_each(CloseNative {})).await;
-                tracing::warn!("an operator closed the native transport: no client of CQL is let in until nodetool enablebinary");
+                tracing::warn!(
+                    "an operator closed the native transport: no client of CQL is let in until nodetool enablebinary"
+                );
             }
             Ok(())
-        });
-        Box::pin(changing)
+        };
+        let rt = self.rt.clone();
+        Box::pin(async move { rt.uncancelled(Group::Maintenance, changing).await })
     }
 
     fn rewrite_sstables(
@@ -344,7 +363,7 @@ impl Node for View {
         let keep = directory.is_some();
         let directory = directory.unwrap_or_else(|| self.table_directory(table).join(UPLOAD));
         let (shard, membership, table) = (self.shard.clone(), self.membership.clone(), table.clone());
-        let serves = self.mode.get() == Mode::Normal && !self.changes.has_left();
+        let serves = self.draining.is_normal() && !self.changes.has_left();
         let rt = self.rt.clone();
         Box::pin(async move {
             // It ends although nobody waits for it any more.
@@ -377,6 +396,22 @@ impl Node for View {
             };
             sessions.connections().await.into_iter().map(one).collect()
         })
+    }
+
+    fn take_snapshot(
+        &self,
+        tables: Vec<Arc<Table>>,
+        name: String,
+    ) -> LocalBoxFuture<Result<(), SnapshotError>> {
+        let (snapshots, rt) = (self.snapshots.clone(), self.rt.clone());
+        // Without its client it would leave a part.
+        let taking = async move { snapshots.take(&tables, &name).await };
+        Box::pin(async move { rt.uncancelled(Group::Maintenance, taking).await })
+    }
+
+    fn remove_snapshots(&self, records: Vec<SnapshotRecord>) -> LocalBoxFuture<Result<u64, ReplicaError>> {
+        let snapshots = self.snapshots.clone();
+        Box::pin(async move { snapshots.remove(&records).await })
     }
 
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
@@ -456,7 +491,7 @@ impl Node for View {
     }
 
     fn repair(&self) -> Option<repair::Repair> {
-        (self.mode.get() == Mode::Normal).then(|| self.shard.repair().clone())
+        self.draining.is_normal().then(|| self.shard.repair().clone())
     }
 
     fn request_stop(&self) {

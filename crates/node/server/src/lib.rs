@@ -14,6 +14,7 @@ mod certificates;
 mod cheap_hash;
 pub mod config;
 mod directory;
+mod draining;
 mod error;
 mod executor;
 mod facts;

@@ -328,7 +328,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`.
+    /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`. The other shards of the node make their parts of it: that there is no
+    /// snapshot of that name yet is for the caller to see to, before the first shard begins.
     ///
     /// # Errors
     /// [`MaintenanceError::SnapshotName`]; [`MaintenanceError::SnapshotExists`]; [`MaintenanceError::Disk`] when a file cannot be linked; those of
@@ -355,16 +356,6 @@ impl Engine {
             }
             None => Ok(()),
         }
-    }
-
-    /// Removes a table's snapshot of this name, or all of them.
-    ///
-    /// # Errors
-    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::SnapshotName`]; [`MaintenanceError::Disk`] when a file cannot be removed. A snapshot that
-    /// does not exist is no error.
-    pub async fn clear_snapshot(&self, table: TableId, name: Option<&str>) -> Result<(), MaintenanceError> {
-        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
-        crate::links::clear_snapshot(&self.0, &store, name).await
     }
 
     /// Makes these indexes of a table anew, or all of them, from its rows. Queries of an index fail meanwhile.

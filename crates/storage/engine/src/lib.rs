@@ -98,8 +98,10 @@ pub use request::{Durability, Origin, Truncation, Updates, Write};
 pub use rewrite::{Rewrite, RewriteReport};
 pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
-pub use snapshot_rows::{SnapshotRows, remove_snapshot, snapshot_bytes};
-pub use snapshots::{SnapshotRecord, list_snapshots};
+pub use snapshot_rows::SnapshotRows;
+pub use snapshots::{
+    SnapshotRecord, list_snapshots, remove_snapshot, remove_snapshots, snapshot_bytes, snapshot_dir,
+};
 pub use sstable::guarded::{Bounds, PartitionBounds};
 pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::table_dir;

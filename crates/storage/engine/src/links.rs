@@ -9,7 +9,7 @@ use sstable::{Component, Descriptor};
 use crate::MaintenanceError;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
-use crate::snapshots::record_time;
+use crate::snapshots::{record_time, snapshot_dir};
 use crate::store::Store;
 
 /// The name of an automatic snapshot of a table. In microseconds, where Cassandra has milliseconds: behind a clock that was set back, two
@@ -47,7 +47,7 @@ pub(crate) async fn auto_snapshot(
     if !wants_snapshot(inner, store) || (sstables.is_empty() && damaged.is_empty()) {
         return Ok(());
     }
-    let dir = store.dir.join("snapshots").join(snapshot_name(why, at_micros, &store.table().name));
+    let dir = snapshot_dir(&store.dir, &snapshot_name(why, at_micros, &store.table().name));
     let live = sstables.iter().map(|live| live.sstable.descriptor());
     // An attempt at this time that failed may have linked some of them.
     link_all(inner.rt.disk(), live.chain(&damaged), &dir, true).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn auto_snapshot(
 /// Hard-links the SSTables of a table into a snapshot.
 pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
     check_snapshot_name(name)?;
-    let dir = store.dir.join("snapshots").join(name);
+    let dir = snapshot_dir(&store.dir, name);
     let set = store.set();
     let all = set.iter().map(|live| live.sstable.descriptor());
     match link_all(inner.rt.disk(), all, &dir, false).await {
@@ -104,25 +104,4 @@ pub(crate) async fn link_all(
     }
     // One sync is for all of them.
     disk.sync_dir(dir).await
-}
-
-/// See [`crate::Engine::clear_snapshot`]. Links of other shards are removed, too.
-pub(crate) async fn clear_snapshot(
-    inner: &Inner,
-    store: &Store,
-    name: Option<&str>,
-) -> Result<(), MaintenanceError> {
-    // The directory is removed with everything below it.
-    name.map_or(Ok(()), check_snapshot_name)?;
-    let snapshots = store.dir.join("snapshots");
-    let dir = name.map_or(snapshots.clone(), |name| snapshots.join(name));
-    let disk = inner.rt.disk();
-    if disk.exists(&dir).await? {
-        match disk.remove_dir_all(&dir).await {
-            // Another shard of this node may have been faster.
-            Err(error) if error.is_not_found() => {}
-            done => done?,
-        }
-    }
-    Ok(())
 }

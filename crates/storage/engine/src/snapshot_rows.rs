@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::{FragmentBuffer, PartitionRange, PartitionUpdate};
-use rt::{Disk, DiskError, Rt};
+use rt::Rt;
 use schema::Table;
 use sstable::{Component, Descriptor, NoCache, Sstable, SstableSource};
 
@@ -87,31 +87,5 @@ impl SnapshotRows {
             check_columns(&sstable, &self.table).map_err(|why| refused(format!("{next}: {why}")))?;
             self.source = Some(sstable.scan(&PartitionRange::all()));
         }
-    }
-}
-
-/// Bytes of the files of a snapshot's directory; 0 where there is none.
-///
-/// # Errors
-/// A [`DiskError`] when it cannot be listed.
-pub async fn snapshot_bytes(disk: &Disk, directory: &Path) -> Result<u64, DiskError> {
-    match disk.list(directory).await {
-        Ok(entries) => Ok(entries.iter().map(|entry| entry.len).sum()),
-        Err(error) if error.is_not_found() => Ok(0),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes a snapshot's directory. Those above it stay, as another snapshot may be about to be made there.
-///
-/// # Errors
-/// A [`DiskError`]; a directory that is not there is none.
-pub async fn remove_snapshot(disk: &Disk, directory: &Path) -> Result<(), DiskError> {
-    if !disk.exists(directory).await? {
-        return Ok(());
-    }
-    match disk.remove_dir_all(directory).await {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
     }
 }

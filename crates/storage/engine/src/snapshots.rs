@@ -1,7 +1,7 @@
 //! The list of snapshots, from the directories alone: also those of dropped tables.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rt::{Disk, DiskError};
 
@@ -22,6 +22,8 @@ pub struct SnapshotRecord {
     pub created_micros: Option<i64>,
 }
 
+/// The directory of a table's snapshots, in that of the table.
+const SNAPSHOTS: &str = "snapshots";
 /// The name, without the number of the shard, of the file in a snapshot that says when it was made.
 const CREATED: &str = "created-at.";
 /// The digits of a time and the line's end.
@@ -53,11 +55,49 @@ async fn recorded_time(disk: &Disk, file: &Path) -> Result<Option<i64>, DiskErro
 /// A [`DiskError`] when a directory cannot be listed for another reason than that it is gone.
 pub async fn list_snapshots(disk: &Disk, data: &Path) -> Result<Vec<SnapshotRecord>, DiskError> {
     let mut records = Vec::new();
+    for (table, record) in unmeasured(disk, data).await? {
+        records.push(measure(disk, &table, record).await?);
+    }
+    records.sort();
+    Ok(records)
+}
+
+/// Removes the snapshots below a data directory that are chosen by name, keyspace and table, also those of dropped tables; how many directories
+/// they were. The directories above them stay, as another snapshot may be about to be made there.
+///
+/// # Errors
+/// A [`DiskError`] when a directory cannot be listed or removed for another reason than that it is gone; others are removed all the same.
+pub async fn remove_snapshots(
+    disk: &Disk,
+    data: &Path,
+    is_chosen: impl Fn(&SnapshotRecord) -> bool,
+) -> Result<u64, DiskError> {
+    let (mut removed, mut failed) = (0, None);
+    for (table, record) in unmeasured(disk, data).await? {
+        if !is_chosen(&record) {
+            continue;
+        }
+        match remove_snapshot(disk, &snapshot_dir(&table, &record.name)).await {
+            Ok(()) => removed += 1,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(removed), Err)
+}
+
+/// The directory of a snapshot of the table with this directory.
+pub fn snapshot_dir(table: &Path, name: &str) -> PathBuf {
+    table.join(SNAPSHOTS).join(name)
+}
+
+/// The snapshots without sizes and times, each with the directory of its table.
+async fn unmeasured(disk: &Disk, data: &Path) -> Result<Vec<(PathBuf, SnapshotRecord)>, DiskError> {
+    let mut records = Vec::new();
     for keyspace in directories(disk, data).await? {
         for dir in directories(disk, &data.join(&keyspace)).await? {
             let path = data.join(&keyspace).join(&dir);
             let table = dir.rsplit_once('-').map_or(&*dir, |(name, _)| name);
-            for name in directories(disk, &path.join("snapshots")).await? {
+            for name in directories(disk, &path.join(SNAPSHOTS)).await? {
                 let (keyspace, table) = (keyspace.clone(), table.to_owned());
                 let record = SnapshotRecord {
                     name,
@@ -67,11 +107,10 @@ pub async fn list_snapshots(disk: &Disk, data: &Path) -> Result<Vec<SnapshotReco
                     disk_bytes: 0,
                     created_micros: None,
                 };
-                records.push(measure(disk, &path, record).await?);
+                records.push((path.clone(), record));
             }
         }
     }
-    records.sort();
     Ok(records)
 }
 
@@ -83,7 +122,7 @@ async fn directories(disk: &Disk, path: &Path) -> Result<Vec<String>, DiskError>
 
 /// Fills in the sizes and the time of a table's part of a snapshot.
 async fn measure(disk: &Disk, table: &Path, mut record: SnapshotRecord) -> Result<SnapshotRecord, DiskError> {
-    let snapshot = table.join("snapshots").join(&record.name);
+    let snapshot = snapshot_dir(table, &record.name);
     let live = found(disk.list(table).await)?.unwrap_or_default();
     let live: BTreeSet<String> = live.into_iter().map(|entry| entry.name).collect();
     for file in found(disk.list(&snapshot).await)?.unwrap_or_default() {
@@ -105,5 +144,31 @@ fn found<T>(result: Result<T, DiskError>) -> Result<Option<T>, DiskError> {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Bytes of the files of a snapshot's directory; 0 where there is none.
+///
+/// # Errors
+/// A [`DiskError`] when it cannot be listed.
+pub async fn snapshot_bytes(disk: &Disk, directory: &Path) -> Result<u64, DiskError> {
+    match disk.list(directory).await {
+        Ok(entries) => Ok(entries.iter().map(|entry| entry.len).sum()),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a snapshot's directory. Those above it stay, as another snapshot may be about to be made there.
+///
+/// # Errors
+/// A [`DiskError`]; a directory that is not there is none.
+pub async fn remove_snapshot(disk: &Disk, directory: &Path) -> Result<(), DiskError> {
+    if !disk.exists(directory).await? {
+        return Ok(());
+    }
+    match disk.remove_dir_all(directory).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
     }
 }

@@ -409,6 +409,9 @@ impl Driver {
         }
         self.inner.applied.set(Applied { index: self.index, state: Arc::clone(&self.state) });
         if moved {
+            let address = |state: &ClusterState, host| state.member(host).map(|member| member.info.internode);
+            let (before, now) = (|host| address(known, host), |host| address(next, host));
+            self.inner.heard.borrow_mut().logged(before, now);
             self.inner.publish_peers();
         }
     }

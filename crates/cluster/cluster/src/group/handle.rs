@@ -1,6 +1,6 @@
 //! [`Group`]: the interface of the cluster's log for the rest of the node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -355,10 +355,14 @@ impl Group {
         }
     }
 
-    /// Publishes an address of a host that differs from the state's: messages to it go there until the state names the new one.
-    pub fn host_moved(&self, host: HostId, address: SocketAddr) {
-        self.inner.moved.borrow_mut().insert(host, address);
-        self.inner.publish_peers();
+    /// Live hosts are heard from these addresses. Messages to one go there instead of to its address in the state, until the state changes
+    /// that or the host is heard from there.
+    pub fn hosts_heard(&self, live: &BTreeMap<HostId, SocketAddr>) {
+        let state = self.inner.state();
+        let logged = |host| state.member(host).map(|member| member.info.internode);
+        if self.inner.heard.borrow_mut().heard(live, logged) {
+            self.inner.publish_peers();
+        }
     }
 
     /// Tables that were dropped and whose files may still be there.

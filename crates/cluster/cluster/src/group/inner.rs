@@ -16,6 +16,7 @@ use rt::{DiskError, Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
+use super::heard::HeardAddresses;
 use super::receiving::Receiving;
 use super::wire::{self, JoinPeer};
 use crate::DroppedTable;
@@ -136,7 +137,7 @@ pub(crate) struct Inner {
     pub(crate) ended: Watch<Option<Rc<str>>>,
     pub(crate) stop: Cell<bool>,
     /// Addresses of hosts from other sources than the state.
-    pub(crate) moved: RefCell<BTreeMap<HostId, SocketAddr>>,
+    pub(crate) heard: RefCell<HeardAddresses>,
     /// Hosts that this node has learned of, because it joins or because it was away when they joined, until the state has their addresses.
     pub(crate) greeted: RefCell<BTreeMap<u64, (HostId, PeerInfo)>>,
     pub(crate) drops: RefCell<Vec<DroppedTable>>,
@@ -166,7 +167,7 @@ impl Inner {
             leader: Cell::new(None),
             ended: Watch::new(None),
             stop: Cell::new(false),
-            moved: RefCell::default(),
+            heard: RefCell::default(),
             greeted: RefCell::default(),
             drops: RefCell::default(),
             membership: RefCell::default(),
@@ -250,13 +251,13 @@ impl Inner {
     /// Gives this shard's messenger the addresses of all nodes.
     pub(crate) fn publish_peers(&self) {
         let state = self.state();
-        let moved = self.moved.borrow();
+        let heard = self.heard.borrow();
         let mut peers: BTreeMap<HostId, PeerInfo> =
             self.greeted.borrow().values().filter(|(host, _)| !state.was_removed(*host)).copied().collect();
         let own = &self.config.info.location;
         for (host, member) in &state.members {
             let info = &member.info;
-            let address = moved.get(host).copied().unwrap_or(info.internode);
+            let address = heard.address_of(*host, info.internode);
             let at = &info.location;
             let near = Near::of(at.datacenter == own.datacenter, at.rack == own.rack);
             peers.insert(*host, PeerInfo { address, shard_count: info.shard_count.max(1), near });

@@ -4,6 +4,7 @@
 mod driver;
 mod error;
 mod handle;
+mod heard;
 mod inner;
 mod log;
 mod log_format;

@@ -1,6 +1,7 @@
 //! Reads and pages as bytes: encoded values are decoded again, and no bytes make the decoder panic.
 
 mod nearest_codec;
+mod snapshots;
 
 use std::sync::Arc;
 

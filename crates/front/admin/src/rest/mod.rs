@@ -42,6 +42,15 @@ impl Service for RestService {
         let node = self.node.clone();
         Box::pin(async move { answer(node, call).await.unwrap_or_else(|error| error) })
     }
+
+    /// All requests but GETs, and the GETs of ScyllaDB that write SSTables anew.
+    fn outlives_client(&self, call: &Call) -> bool {
+        let mut segments = call.path.split('/').filter(|segment| !segment.is_empty());
+        let place = (segments.next(), segments.next());
+        let rewrites =
+            matches!(place, (Some("storage_service"), Some("keyspace_scrub" | "keyspace_upgrade_sstables")));
+        call.method != "GET" || rewrites
+    }
 }
 
 /// Answers the metrics port of a node: metrics, and nothing else.

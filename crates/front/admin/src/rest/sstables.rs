@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use engine::{Granularity, Rewrite, RewriteReport, StopRequest, TaskKind};
-use replica::{ReplicaError, TableOperation};
+use replica::ReplicaError;
 use schema::TableId;
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Repo
     let only_read = how == Rewrite::Verify;
     if !only_read && !flag(call, "disable_snapshot", false)? {
         let name = format!("pre-scrub-{}", node.now_micros() / 1_000);
-        tables::operate(node, call, keyspace, TableOperation::Snapshot { name, is_sound: false }).await?;
+        tables::take_snapshot(node, tables::chosen(node, call, keyspace)?, name).await?;
     }
     Ok((rewrite(node, call, keyspace, how).await?, only_read))
 }

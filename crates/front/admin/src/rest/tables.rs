@@ -1,11 +1,12 @@
 //! Tables over REST: maintenance, figures, and snapshots.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use coordinator::{ViewBuildStatus, ViewNode};
 use engine::{SnapshotRecord, TableStats};
-use replica::{ReplicaError, TableOperation};
+use replica::{ReplicaError, SnapshotError, TableOperation};
 use schema::{Schema, Table, TableId};
 use serde_json::{Value, json};
 
@@ -166,24 +167,66 @@ fn check_tag(name: &str) -> Result<(), Answer> {
     Err(Answer::error(400, "a snapshot needs a tag that can be a directory's name"))
 }
 
+/// Makes a snapshot of tables, all or none.
+pub(super) async fn take_snapshot(
+    node: &Rc<dyn Node>,
+    tables: Vec<Arc<Table>>,
+    name: String,
+) -> Result<(), Answer> {
+    let made = node.take_snapshot(tables, name).await;
+    made.map_err(|error| {
+        let status = if matches!(error, SnapshotError::Exists { .. }) { 409 } else { 500 };
+        Answer::error(status, error.to_string())
+    })
+}
+
 pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
     let name = call.parameter("tag").unwrap_or_default();
     check_tag(name)?;
+    let mut tables = Vec::new();
     for keyspace in named_keyspaces(node, call) {
-        operate(node, call, &keyspace, TableOperation::Snapshot { name: name.to_owned(), is_sound: false })
-            .await?;
+        tables.extend(chosen(node, call, &keyspace)?);
     }
+    take_snapshot(node, tables, name.to_owned()).await?;
     Ok(Answer::json(&Value::Null))
 }
 
+/// Removes snapshots by the names of the call. They are chosen from the directories: those of dropped tables are removed, too.
 pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    let name = call.parameter("tag").filter(|name| !name.is_empty()).map(str::to_owned);
-    if let Some(name) = &name {
-        check_tag(name)?;
+    let given = |name: &str| call.parameter(name).filter(|text| !text.is_empty());
+    let tag = given("tag");
+    tag.map_or(Ok(()), check_tag)?;
+    let (schema, mut records) = (node.schema(), snapshot_records(node).await?);
+    match given("kn") {
+        Some(names) => {
+            let names: BTreeSet<&str> = names.split(',').collect();
+            let stored = |name: &str| records.iter().any(|record| record.keyspace == name);
+            if let Some(unknown) = names.iter().find(|name| schema.keyspace(name).is_none() && !stored(name))
+            {
+                return Err(Answer::error(404, format!("Can't find a keyspace {unknown}")));
+            }
+            records.retain(|record| names.contains(&*record.keyspace));
+        }
+        None => {
+            let is_system = |name: &str| schema.keyspace(name).is_some_and(|keyspace| keyspace.system);
+            records.retain(|record| !is_system(&record.keyspace));
+        }
     }
-    for keyspace in named_keyspaces(node, call) {
-        operate(node, call, &keyspace, TableOperation::ClearSnapshot { name: name.clone() }).await?;
+    if let Some(names) = given("cf") {
+        let names: BTreeSet<&str> = names.split(',').collect();
+        let stored = |name: &str| records.iter().any(|record| record.table == name);
+        let known = |name: &str| {
+            stored(name)
+                || named_keyspaces(node, call).iter().any(|keyspace| schema.table(keyspace, name).is_some())
+        };
+        if let Some(unknown) = names.iter().find(|name| !known(name)) {
+            return Err(Answer::error(400, format!("Can't find a column family {unknown}")));
+        }
+        records.retain(|record| names.contains(&*record.table));
     }
+    records.retain(|record| tag.is_none_or(|tag| record.name == tag));
+    let removed = node.remove_snapshots(records).await;
+    removed.map_err(|error| Answer::error(500, error.to_string()))?;
     Ok(Answer::json(&Value::Null))
 }
 

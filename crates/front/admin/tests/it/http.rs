@@ -1,5 +1,6 @@
 //! The HTTP ports against clients that are slow, many or sent by a web page, over the simulated network.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,18 +9,30 @@ use admin::{Answer, Call, HttpServer, HttpServerConfig, Service};
 use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
 use rt_sim::{Config, NodeConfig, Simulation};
 
-/// Answers with the path; `/slow` after an hour.
+thread_local! {
+    /// Requests that were carried out to their end. A test is one thread.
+    static ENDED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Answers with the path; `/slow` after almost an hour, `/slower` after more than one. A POST outlives its client.
 struct Echo(Rt);
 
 impl Service for Echo {
     fn call(&self, call: Call) -> LocalBoxFuture<Answer> {
         let rt = self.0.clone();
         Box::pin(async move {
-            if call.path == "/slow" {
-                rt.sleep(Duration::from_secs(3_000)).await;
+            match call.path.as_str() {
+                "/slow" => rt.sleep(Duration::from_secs(3_000)).await,
+                "/slower" => rt.sleep(Duration::from_secs(10_000)).await,
+                _ => {}
             }
+            ENDED.with_borrow_mut(|ended| ended.push(format!("{} {}", call.method, call.path)));
             Answer { status: 200, content_type: "text/plain", body: format!("{} {}", call.method, call.path) }
         })
+    }
+
+    fn outlives_client(&self, call: &Call) -> bool {
+        call.method == "POST"
     }
 }
 
@@ -33,7 +46,8 @@ fn run<F: Future<Output = ()> + 'static>(connections_max: usize, clients: fn(Rt)
     let node = sim.add_node(NodeConfig { ip: Some(SERVER.ip()), ..NodeConfig::default() }, move |_| {
         let main = move |rt: Rt| -> LocalBoxFuture<()> {
             Box::pin(async move {
-                let config = HttpServerConfig { connections_max, ..HttpServerConfig::default() };
+                let config =
+                    HttpServerConfig { connections_max, operations_max: 3, ..HttpServerConfig::default() };
                 let service = Rc::new(Echo(rt.clone()));
                 let server = HttpServer::start(&rt, SERVER, config, service).await;
                 clients(rt.clone()).await;
@@ -123,6 +137,58 @@ fn time_is_limited_at_every_step_but_the_service() {
         assert!(is_closed(&rt, &idle).await);
         rt.sleep(Duration::from_secs(2_950)).await;
         assert!(rest(&rt, &serving).await.ends_with("GET /slow"));
+    });
+}
+
+#[test]
+fn a_request_that_takes_longer_than_a_connection_lives_is_answered() {
+    run(256, |rt| async move {
+        let last = connect(&rt).await;
+        last.write_all(GOOD.replace("connection: close\r\n", "").replace("/metrics", "/slower").as_bytes())
+            .await
+            .unwrap();
+        rt.sleep(Duration::from_secs(9_999)).await;
+        let answer = rest(&rt, &last).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("GET /slower"), "{answer}");
+        assert!(answer.contains("connection: close") && is_closed(&rt, &last).await, "{answer}");
+        // One that keeps asking lives no longer than an hour.
+        let asking = connect(&rt).await;
+        let keep = GOOD.replace("connection: close\r\n", "");
+        for _ in 0..59 {
+            asking.write_all(keep.as_bytes()).await.unwrap();
+            let answer = rest(&rt, &asking).await;
+            assert!(answer.ends_with("GET /metrics"), "{answer}");
+            rt.sleep(Duration::from_secs(58)).await;
+        }
+        rt.sleep(Duration::from_secs(61)).await;
+        assert!(is_closed(&rt, &asking).await);
+    });
+}
+
+#[test]
+fn operations_end_without_their_clients_and_questions_do_not() {
+    run(256, |rt| async move {
+        let begin = |method: &'static str| {
+            let rt = rt.clone();
+            async move {
+                let stream = connect(&rt).await;
+                let request = GOOD.replace("GET /metrics", &format!("{method} /slow"));
+                stream.write_all(request.as_bytes()).await.unwrap();
+                rt.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        for _ in 0..3 {
+            begin("POST").await;
+            begin("GET").await;
+        }
+        let post = GOOD.replace("GET /metrics", "POST /quick");
+        let refused = ask(&rt, &post).await;
+        assert!(refused.starts_with("HTTP/1.1 503"), "there are three already: {refused}");
+        assert!(ask(&rt, GOOD).await.starts_with("HTTP/1.1 200"));
+        rt.sleep(Duration::from_secs(3_010)).await;
+        let ended = ENDED.take();
+        assert_eq!(ended, ["GET /metrics", "POST /slow", "POST /slow", "POST /slow"]);
+        assert!(ask(&rt, &post).await.starts_with("HTTP/1.1 200"));
     });
 }
 

@@ -22,7 +22,7 @@ use coordinator::{ClusterView, HintFigures, Phase, ViewNode};
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
-use replica::{Imported, ReplicaError, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
 use schema::{Cidr, CidrGroup, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use serde_json::{Value, json};
@@ -258,16 +258,40 @@ impl Node for Fake {
         Box::pin(std::future::ready(Err(ReplicaError::Storage("the disk is full".to_owned()))))
     }
 
+    fn take_snapshot(
+        &self,
+        tables: Vec<Arc<Table>>,
+        name: String,
+    ) -> LocalBoxFuture<Result<(), SnapshotError>> {
+        let names: Vec<String> = tables.iter().map(|table| table.full_name()).collect();
+        self.calls.borrow_mut().push(format!("snapshot {name} of {}", names.join(", ")));
+        let exists = SnapshotError::Exists { table: "ks.t".to_owned(), name: name.clone() };
+        Box::pin(std::future::ready(if name == "a" { Err(exists) } else { Ok(()) }))
+    }
+
+    fn remove_snapshots(&self, records: Vec<SnapshotRecord>) -> LocalBoxFuture<Result<u64, ReplicaError>> {
+        let mut calls = self.calls.borrow_mut();
+        calls.extend(
+            records.iter().map(|record| format!("{} {}.{}", record.name, record.keyspace, record.table)),
+        );
+        Box::pin(std::future::ready(Ok(records.len() as u64)))
+    }
+
     fn snapshots(&self) -> LocalBoxFuture<Result<Vec<SnapshotRecord>, DiskError>> {
-        let record = |name: &str, table: &str, true_bytes| SnapshotRecord {
+        let of = |keyspace: &str, name: &str, table: &str, true_bytes| SnapshotRecord {
             name: name.to_owned(),
-            keyspace: "ks".to_owned(),
+            keyspace: keyspace.to_owned(),
             table: table.to_owned(),
             true_bytes,
             disk_bytes: 50,
             created_micros: Some(7_000),
         };
-        let records = vec![record("a", "pair", 0), record("a", "t", 40), record("b", "t", 2)];
+        let record = |name: &str, table: &str, true_bytes| of("ks", name, table, true_bytes);
+        let mut records = vec![record("a", "pair", 0), record("a", "t", 40), record("b", "t", 2)];
+        if self.alone {
+            // Of a table and of a keyspace that were dropped.
+            records.extend([record("dropped-7-old", "old", 9), of("gone", "b", "t", 3)]);
+        }
         Box::pin(std::future::ready(Ok(records)))
     }
 

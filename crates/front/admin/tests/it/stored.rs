@@ -6,9 +6,13 @@ use crate::{Fake, Rc, RestService, ask, call, fake, get, refused};
 
 /// The status of a request that changes something, and the calls that the node got.
 fn change(method: &str, path: &str) -> (u16, Vec<String>) {
+    change_of(false, method, path)
+}
+
+fn change_of(alone: bool, method: &str, path: &str) -> (u16, Vec<String>) {
     let calls = Rc::default();
-    let info = fake(false).info().clone();
-    let node = Fake { info, alone: false, stops: Rc::default(), calls: Rc::clone(&calls) };
+    let info = fake(alone).info().clone();
+    let node = Fake { info, alone, stops: Rc::default(), calls: Rc::clone(&calls) };
     let answer = call(&RestService::new(Rc::new(node)), method, path);
     (answer.status, calls.take())
 }
@@ -129,7 +133,7 @@ fn sstables_are_written_anew_or_verified() {
     let (_, number, calls) = scrub("skip_corrupted=true&disable_snapshot=true");
     assert_eq!((number, calls), (json!(0), vec!["7 Scrub { skip: true }".to_owned()]));
     let (_, _, calls) = scrub("");
-    assert!(calls[0].starts_with("7 Snapshot { name: \"pre-scrub-"), "{calls:?}");
+    assert!(calls[0].starts_with("snapshot pre-scrub-") && calls[0].ends_with(" of ks.t"), "{calls:?}");
     assert_eq!(calls[1], "7 Scrub { skip: false }");
     for (query, why) in [
         ("scrub_mode=SEGREGATE", "no mode SEGREGATE"),
@@ -209,4 +213,34 @@ fn groups_of_addresses() {
     assert_eq!(change("DELETE", "/torc/cidr_groups/nope"), (404, Vec::new()));
     assert_eq!(change("POST", "/torc/cidr_groups/home?cidrs=x"), (400, Vec::new()));
     assert_eq!(change("POST", "/torc/cidr_groups/home"), (400, Vec::new()));
+}
+
+#[test]
+fn snapshots_are_made_of_all_tables_at_once() {
+    let calls = |calls: &[&str]| calls.iter().map(|call| (*call).to_owned()).collect::<Vec<_>>();
+    let path = "/storage_service/snapshots?tag=c&kn=ks";
+    assert_eq!(change("POST", path), (200, calls(&["snapshot c of ks.pair, ks.t"])));
+    assert_eq!(change("POST", &format!("{path}&cf=t")), (200, calls(&["snapshot c of ks.t"])));
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=a&kn=ks&cf=t").0, 409, "it exists");
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=.a&kn=ks"), (400, Vec::new()));
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=c&kn=ks,nope"), (404, Vec::new()));
+    assert_eq!(change("POST", &format!("{path}&cf=t,nope")), (400, Vec::new()));
+}
+
+#[test]
+fn snapshots_of_dropped_tables_and_keyspaces_are_removed() {
+    let clear = |query: &str| {
+        let (status, calls) = change_of(true, "DELETE", &format!("/storage_service/snapshots?{query}"));
+        (status, calls.join(", "))
+    };
+    let done = |removed: &str| (200, removed.to_owned());
+    assert_eq!(clear("tag=b"), done("b ks.t, b gone.t"));
+    assert_eq!(clear("tag=&kn=ks"), done("a ks.pair, a ks.t, b ks.t, dropped-7-old ks.old"));
+    assert_eq!(clear("tag=&kn=gone"), done("b gone.t"));
+    assert_eq!(clear("kn=ks&cf=old"), done("dropped-7-old ks.old"));
+    assert_eq!(clear("tag=a&kn=ks&cf=t"), done("a ks.t"));
+    assert_eq!(clear("tag=z&kn=ks&cf=t"), done(""));
+    assert_eq!(clear("kn=nope").0, 404);
+    assert_eq!(clear("kn=ks&cf=nope").0, 400);
+    assert_eq!(clear("tag=..").0, 400);
 }
