@@ -83,13 +83,16 @@ impl Coordinator {
         }
     }
 
-    /// Builds the views that are not built.
+    /// Builds the views that are not built. One that cannot be built does not keep the others waiting; the first failure is returned.
     async fn build_all(&self) -> Result<(), Stop> {
+        // Before the builds are read: a truncation after that takes rows out of views that they say are built, or half built.
+        let restarts = self.operations().build_requests.restarts();
         let schema = self.schema();
         let views: Vec<&Arc<Table>> = schema.tables().filter(|table| table.is_view()).collect();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
         let mut builds = rows.read().await?;
         rows.forget_stale(&mut builds).await?;
+        let mut outcome = Ok(());
         for table in views {
             if builds.built.contains(&table.id) {
                 continue;
@@ -97,24 +100,31 @@ impl Coordinator {
             let base = table.derivation.as_ref().and_then(|derivation| schema.table_by_id(derivation.base()));
             let Some(base) = base else { continue };
             match View::new(base, table.clone()) {
-                Ok(view) => self.build(&schema, &view, base, &builds).await?,
+                Ok(view) => match self.build(&schema, &view, base, &builds, restarts).await {
+                    Err(Stop::Failed(error)) => outcome = outcome.and(Err(Stop::Failed(error))),
+                    Err(Stop::Outdated) => return Err(Stop::Outdated),
+                    Ok(()) => {}
+                },
                 Err(error) => tracing::error!("a materialized view cannot be built: {error}"),
             }
         }
-        Ok(())
+        outcome
     }
 
-    /// Builds one view.
+    /// Builds one view, as `builds` say, which were read when views had been built anew so many times.
     async fn build(
         &self,
         schema: &Arc<Schema>,
         view: &View,
         base: &Arc<Table>,
         builds: &Builds,
+        restarts: u64,
     ) -> Result<(), Stop> {
         let (rt, table) = (self.context().rt(), view.table());
         let requests = &self.operations().build_requests;
-        let restarts = requests.restarts();
+        if requests.restarts() != restarts {
+            return Err(Stop::Outdated);
+        }
         let rows = BuildRows::new(rt, self.replica(), schema);
         let mut progress = builds.begun.get(&table.id).copied().unwrap_or_default();
         tracing::info!("building the materialized view {} of {}", table.full_name(), base.full_name());

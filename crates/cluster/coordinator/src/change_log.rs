@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cdc::{Log, StreamId, stream_of};
+use cdc::{Log, Naming, StreamId, stream_of};
+use cluster::state::STATE_VERSION_OF_CDC_NAMES;
 use mutation::{PartitionUpdate, Timestamp};
 use replica::{Derivation, Derived, Engine, Origin, TakenOver, WriteError, WriteObserver};
 use rt::preempt::Pace;
@@ -94,8 +95,14 @@ impl ChangeObserver {
             true => &without_row_deletions(update),
             false => update,
         };
+        // A node that has another name for the write logs its changes again.
+        let naming = match context.view().oldest_version() < STATE_VERSION_OF_CDC_NAMES {
+            true => Naming::Encoded,
+            false => Naming::Canonical,
+        };
         let token = update.key.token;
-        let changes = log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token));
+        let changes =
+            log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token), naming);
         let is_here = |change: &PartitionUpdate| {
             context.maps().takes_token(&change.table, change.key.token)
                 && context.replica().shard_of(change.table.id, change.key.token) == context.shard()

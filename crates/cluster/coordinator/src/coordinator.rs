@@ -374,7 +374,7 @@ impl Coordinator {
     /// called on every shard when all are open and no client is let in yet.
     ///
     /// # Errors
-    /// When the batches cannot be read, or this node alone has them and they cannot be applied.
+    /// When the batches cannot be read.
     pub async fn replay_batches(&self) -> Result<u64, ReplicaError> {
         self.operations.batchlog.load().await?;
         if !self.context.view().is_alone() {

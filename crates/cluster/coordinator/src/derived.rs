@@ -313,8 +313,11 @@ pub(crate) async fn read_before(
     while let Some(fragment) = reader.next().await.map_err(|error| failed(&error))? {
         bytes += fragment.memory_size();
         if bytes > READ_BYTES_MAX {
-            return Err(WriteError::Read(format!(
-                "the write changes more rows of a table with {followers} than can be read at once"
+            return Err(WriteError::TooMuchToRead(format!(
+                "the write changes more rows of {} than can be read at once ({} MiB), and {followers} follow from them; \
+                 delete or change fewer rows by one statement",
+                update.table.full_name(),
+                READ_BYTES_MAX >> 20
             )));
         }
         match fragment {

@@ -224,17 +224,24 @@ impl<'a> Batches<'a> {
         Ok(())
     }
 
-    /// Completes all batches that this shard keeps, but those whose updates cannot be decoded: they stay. How many were applied.
+    /// Completes all batches that this shard keeps, but those whose updates cannot be decoded, and those that cannot be applied now: they stay,
+    /// the latter to be tried again. How many were applied.
     ///
     /// # Errors
-    /// When `system.batches` cannot be read, or a batch cannot be applied.
+    /// When `system.batches` cannot be read.
     pub(crate) async fn complete_all(&self) -> Result<u64, ReplicaError> {
         let mut completed = 0;
         for key in self.log.left(Duration::ZERO) {
             let Some(batch) = self.log.find(&key).await? else { continue };
-            let done = self.replay_left(batch, COMPLETION_TIMEOUT).await;
-            let done = done.map_err(|error| ReplicaError::Storage(error.to_string()))?;
-            completed += u64::from(done == Completion::Applied);
+            let id = batch.id();
+            match self.replay_left(batch, COMPLETION_TIMEOUT).await {
+                Ok(done) => completed += u64::from(done == Completion::Applied),
+                Err(error) => {
+                    tracing::error!(
+                        "the logged batch {id} could not be completed and will be tried again: {error}"
+                    );
+                }
+            }
         }
         Ok(completed)
     }
@@ -289,11 +296,7 @@ impl<'a> Batches<'a> {
         let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < at_micros;
         let (here, elsewhere) = self.split(updates.into_iter().filter(later).collect());
         if !here.is_empty() {
-            let _under_way = self.context.fence().enter();
-            let write = Write::all(Origin::Batchlog, here);
-            let write = write.with_truncation(Truncation::LeavesOut(at_micros));
-            let applied = self.context.replica().apply(write).await;
-            applied.map_err(|error| RequestError::Overloaded(error.to_string()))?;
+            self.write_here(here, at_micros).await?;
         }
         // One that cannot be written now does not keep the others waiting.
         let write = |update| self.write_left(update, at_micros, timeout);
@@ -301,13 +304,33 @@ impl<'a> Batches<'a> {
         let mut outcome = Ok(());
         while let Some(written) = writes.next().await {
             match written {
-                Err(RequestError::Invalid(why)) => {
-                    tracing::warn!("a part of a logged batch is left out, for it cannot be written: {why}");
-                }
+                Err(RequestError::Invalid(why)) => left_out(&why),
                 written => outcome = outcome.and(written),
             }
         }
         outcome
+    }
+
+    /// Writes updates that this node alone keeps: those of a shard as one or, where some cannot be written at all, each by itself.
+    async fn write_here(&self, updates: Vec<PartitionUpdate>, at_micros: i64) -> Result<(), RequestError> {
+        let _under_way = self.context.fence().enter();
+        let apply = async |updates: Vec<PartitionUpdate>| {
+            let write = Write::all(Origin::Batchlog, updates);
+            let write = write.with_truncation(Truncation::LeavesOut(at_micros));
+            self.context.replica().apply(write).await.map_err(PeerError::from)
+        };
+        let failed = |error: PeerError| RequestError::Overloaded(error.message().to_owned());
+        match apply(updates.clone()).await {
+            Err(PeerError::Invalid(_)) => {}
+            applied => return applied.map_err(failed),
+        }
+        for update in updates {
+            match apply(vec![update]).await {
+                Err(PeerError::Invalid(why)) => left_out(&why),
+                applied => applied.map_err(failed)?,
+            }
+        }
+        Ok(())
     }
 
     /// Splits updates into those of tables that this node alone keeps, and those that have replicas on several.
@@ -343,6 +366,11 @@ impl<'a> Batches<'a> {
             _ => Consistency::Quorum,
         }
     }
+}
+
+/// An update of a batch cannot be written, now or later.
+fn left_out(why: &str) {
+    tracing::warn!("a part of a logged batch is left out, for it cannot be written: {why}");
 }
 
 /// Waits until one more of the queried nodes has stored a batch. Fails when none is left, with the reason of one that refused it.

@@ -81,7 +81,7 @@ impl From<ReplicaError> for PeerError {
                 Self::Failed { reason: ReplicaFailure::INDEX_NOT_AVAILABLE, message }
             }
             ReplicaError::UnknownTable(_) => Self::Invalid("unconfigured table".to_owned()),
-            ReplicaError::MutationTooLarge { .. } => Self::Invalid(message),
+            ReplicaError::MutationTooLarge { .. } | ReplicaError::TooMuchToRead(_) => Self::Invalid(message),
             ReplicaError::Storage(_) | ReplicaError::Stopped | ReplicaError::Truncated(_) => {
                 Self::Failed { reason: ReplicaFailure::UNKNOWN, message }
             }
@@ -128,7 +128,7 @@ pub(crate) fn refusal(error: &ReplicaError) -> Refusal {
         ReplicaError::TooManyTombstones { .. } => code::TOO_MANY_TOMBSTONES,
         ReplicaError::UnknownTable(_) => code::UNKNOWN_TABLE,
         ReplicaError::IndexUnavailable(_) => code::INDEX_UNAVAILABLE,
-        ReplicaError::MutationTooLarge { .. } => code::TOO_LARGE,
+        ReplicaError::MutationTooLarge { .. } | ReplicaError::TooMuchToRead(_) => code::TOO_LARGE,
         ReplicaError::Storage(_) => code::STORAGE,
         // Only requests that carry the time of their write receive it, as an answer.
         ReplicaError::Stopped | ReplicaError::Truncated(_) => code::STOPPED,

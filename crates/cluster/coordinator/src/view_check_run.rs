@@ -28,6 +28,10 @@ use crate::{Consistency, Coordinator, RequestError};
 
 /// Rows that are read at once, and bytes.
 const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
+/// Places whose rows, of the base and of the view, are held and compared at once.
+const COMPARED_AT_ONCE: usize = 64;
+/// One read of such rows.
+const ROWS: Limits = Limits { rows: COMPARED_AT_ONCE as u64, rows_per_partition: u64::MAX, bytes: 1 << 20 };
 /// Partitions whose rows are read at once.
 const PARTITIONS_AT_ONCE: usize = 8;
 /// The time that the replicas have for a page, and those of the view for the repairing updates.
@@ -165,7 +169,9 @@ impl CheckRun {
             let page = self.read(&command).await?;
             let places = self.places(table, &page);
             let count = places.len();
-            self.compare(table, places).await?;
+            for places in places.chunks(COMPARED_AT_ONCE) {
+                self.compare(table, places.to_vec()).await?;
+            }
             self.count_rows(table, count as u64);
             // At most so many rows in a second.
             let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
@@ -329,21 +335,32 @@ impl CheckRun {
             .map(|(key, ranges)| {
                 let keys = Partitions::Keys(Keys::from_elem(key.clone(), 1));
                 let all = ReadCommand::all_of(table.clone(), keys, now);
-                ReadCommand { slices: Slices::new(ranges), bypass_cache: true, ..all }
+                ReadCommand { slices: Slices::new(ranges), limits: ROWS, bypass_cache: true, ..all }
             })
             .collect();
-        let reads = commands.iter().map(|command| self.read(command));
+        let reads = commands.into_iter().map(|command| self.pages(command));
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(PARTITIONS_AT_ONCE);
         let mut rows = BTreeMap::new();
-        while let Some(page) = reads.next().await {
-            for partition in page?.partitions {
+        while let Some(found) = reads.next().await {
+            rows.extend(found?);
+        }
+        Ok(rows)
+    }
+
+    /// The rows of a command, read in pages.
+    async fn pages(&self, mut command: ReadCommand) -> Result<Vec<(Place, Row)>, Stop> {
+        let mut rows = Vec::new();
+        loop {
+            let page = self.read(&command).await?;
+            for partition in page.partitions {
                 let key = partition.key;
                 rows.extend(
                     partition.rows.into_iter().map(|row| ((key.clone(), row.clustering.clone()), row)),
                 );
             }
+            let Some(more) = page.more else { return Ok(rows) };
+            command.resume = Some(more);
         }
-        Ok(rows)
     }
 
     /// Reads from all replicas.

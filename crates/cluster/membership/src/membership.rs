@@ -567,6 +567,9 @@ fn with_log(view: ClusterView, state: &ClusterState, is_here: impl Fn(HostId) ->
     // One whose replacement is gone again may come back.
     let replaced = state.members.iter().filter(|(host, _)| is_here(**host));
     let replaced = replaced.filter_map(|(_, member)| member.replaces).collect();
+    let present = state.members.values().filter(|member| member.status != MemberStatus::Left);
+    let oldest = present.map(|member| member.info.state_version).min().unwrap_or(u32::MAX);
     let view = view.numbered(state.topology_version, state.fence).with_declared_dead(replaced);
+    let view = view.with_oldest_version(oldest);
     view.replicating(replications(state))
 }

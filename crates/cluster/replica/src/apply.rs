@@ -7,9 +7,6 @@ use mutation::{ColumnData, Complex, PartitionUpdate, RangeTombstones, Row};
 
 use crate::{Replica, ReplicaError, TraceLog, Write, message};
 
-/// In memory, bytes. Less than this fits every commit log.
-const SMALL_BYTES: usize = 8 << 10;
-
 impl Replica {
     pub(crate) async fn apply_with_care(&self, mut write: Write<'_>) -> Result<(), ReplicaError> {
         let updates = std::mem::take(&mut write.updates);
@@ -55,7 +52,7 @@ impl Replica {
         try_join_all(writes).await.map(|_| ())
     }
 
-    /// Applies updates in one entry of the commit log where they fit, and otherwise in parts.
+    /// Applies updates in one entry of the commit log where they fit and their previous state can be read at once, and otherwise in parts.
     async fn apply_in_parts(
         &self,
         write: &Write<'_>,
@@ -64,13 +61,9 @@ impl Replica {
     ) -> Result<(), ReplicaError> {
         let mut parts = vec![(updates, encoded)];
         while let Some((part, encoded)) = parts.pop() {
-            if part.iter().map(PartitionUpdate::memory_size).sum::<usize>() <= SMALL_BYTES {
-                self.apply_whole(write, part, encoded).await?;
-                continue;
-            }
             match self.apply_whole(write, part.clone(), encoded).await {
                 Ok(()) => {}
-                Err(error @ ReplicaError::MutationTooLarge { .. }) => {
+                Err(error @ (ReplicaError::MutationTooLarge { .. } | ReplicaError::TooMuchToRead(_))) => {
                     let (one, other) = halves(part).ok_or(error)?;
                     parts.extend([(other, None), (one, None)]);
                 }

@@ -26,6 +26,9 @@ pub enum ReplicaError {
         /// The limit, bytes.
         size_max: usize,
     },
+    /// A write that changes more rows of a table with views or CDC than can be read at once.
+    #[error("{0}")]
+    TooMuchToRead(String),
     /// The table is not there (dropped meanwhile).
     #[error("there is no table with id {0}")]
     UnknownTable(TableId),
@@ -60,6 +63,7 @@ impl From<engine::WriteError> for ReplicaError {
             engine::WriteError::MutationTooLarge { size, size_max } => {
                 Self::MutationTooLarge { size, size_max }
             }
+            engine::WriteError::TooMuchToRead(reason) => Self::TooMuchToRead(reason),
             engine::WriteError::UnknownTable(id) => Self::UnknownTable(id),
             engine::WriteError::Stopped => Self::Stopped,
             engine::WriteError::Truncated(at_micros) => Self::Truncated(at_micros),

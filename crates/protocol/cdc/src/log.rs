@@ -19,7 +19,7 @@ use crate::change::{Changes, RowChange, RowChanges, changes};
 use crate::image::{Place, row_of};
 use crate::log_table::{END_OF_BATCH, OPERATION, TTL, deleted, deleted_elements};
 use crate::operation::Operation;
-use crate::time::{Life, fingerprint, seconds, time_uuid};
+use crate::time::{Life, Naming, fingerprint, seconds, time_uuid};
 
 /// A pair of tables that is no base table and log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +126,7 @@ impl Log {
 
     /// The updates of the log that follow from an update of the base, one for each stream. `before` is the replica's state of the rows of
     /// [`Log::rows_read`], and of the static row, with all deletions in them; none when no images are wanted. `stream` gives
-    /// the stream of a timestamp for the partition.
+    /// the stream of a timestamp for the partition; `naming` is that of all replicas.
     ///
     /// # Panics
     /// When the two are not of one partition.
@@ -135,9 +135,10 @@ impl Log {
         before: Option<&PartitionUpdate>,
         update: &PartitionUpdate,
         stream: &mut dyn FnMut(Timestamp) -> StreamId,
+        naming: Naming,
     ) -> Vec<PartitionUpdate> {
         assert!(before.is_none_or(|before| before.key == update.key), "updates of one partition");
-        let fingerprint = fingerprint(update);
+        let fingerprint = fingerprint(update, naming);
         let mut updates: BTreeMap<StreamId, PartitionUpdate> = BTreeMap::new();
         for (timestamp, changes) in changes(update) {
             let mut batch = Batch {

@@ -3,12 +3,29 @@
 use mutation::{Cell, LivenessInfo, NO_DELETION, PartitionUpdate, Seconds, Timestamp};
 use types::uuid;
 
+use crate::canonical;
+
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
+/// How a write gets the name by which its changes differ from those of another write with the same timestamp. All replicas have to use the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// By its encoding, which differs between replicas whose ids of columns are in different orders: for clusters with a node that knows nothing else.
+    Encoded,
+    /// By its content alone.
+    Canonical,
+}
+
 /// Names a write: the same wherever and whenever the write is looked at, and another one for another write.
-pub(crate) fn fingerprint(update: &PartitionUpdate) -> u64 {
-    let mut bytes = Vec::new();
-    mutation::codec::encode_update(update, &mut bytes);
+pub(crate) fn fingerprint(update: &PartitionUpdate, naming: Naming) -> u64 {
+    let bytes = match naming {
+        Naming::Canonical => canonical::bytes_of(update),
+        Naming::Encoded => {
+            let mut bytes = Vec::new();
+            mutation::codec::encode_update(update, &mut bytes);
+            bytes
+        }
+    };
     stdx::murmur3::hash128(&bytes, 0)[0]
 }
 

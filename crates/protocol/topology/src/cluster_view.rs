@@ -119,6 +119,8 @@ pub struct ClusterView {
     /// The ring's number, and the least one by which replicas may still be chosen.
     topology_version: u64,
     fence: u64,
+    /// The least version of the cluster's state that a node of it reads and writes.
+    oldest_version: u32,
     /// How keyspaces are replicated by the entry of the log that this view is of. Placement follows from one entry: the schema may be a
     /// moment behind or ahead.
     keyspaces: Arc<BTreeMap<String, Replicated>>,
@@ -198,6 +200,7 @@ impl ClusterView {
             generations: Arc::default(),
             topology_version: 0,
             fence: 0,
+            oldest_version: u32::MAX,
             keyspaces: Arc::default(),
             tablets: TabletMaps::default(),
         })
@@ -239,6 +242,7 @@ impl ClusterView {
             generations: Arc::default(),
             topology_version: 0,
             fence: 0,
+            oldest_version: u32::MAX,
             keyspaces: Arc::default(),
             tablets: before.tablets.clone(),
         })
@@ -326,6 +330,18 @@ impl ClusterView {
     pub fn is_declared_dead(&self, index: NodeIndex) -> bool {
         let node = self.node(index);
         node.phase == Phase::Removing || self.declared_dead.contains(&node.host)
+    }
+
+    /// The same with the least version of the cluster's state that a node reads and writes; without it, all nodes are as this one.
+    #[must_use]
+    pub fn with_oldest_version(self, oldest_version: u32) -> Self {
+        Self { oldest_version, ..self }
+    }
+
+    /// The least version of the cluster's state that a node reads and writes: nodes that must act alike act as
+    /// nodes of this version do. The greatest number where no log says it.
+    pub fn oldest_version(&self) -> u32 {
+        self.oldest_version
     }
 
     /// The same with the number of its ring, which rises with every change, and the least one by which replicas may still be

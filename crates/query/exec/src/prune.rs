@@ -27,6 +27,10 @@ use crate::where_clause::bounds;
 
 /// Rows of the view that are looked at together, and their bytes.
 const PAGE: Limits = Limits { rows: 1_000, rows_per_partition: u64::MAX, bytes: 1 << 20 };
+/// Bytes of base rows that are held at once, unless that is less than the least page for each partition that is read.
+const BASE_BYTES_MAX: usize = 8 << 20;
+/// The least and the greatest page of a base partition, bytes.
+const BASE_PAGE_BYTES: (usize, usize) = (16 << 10, 1 << 20);
 /// The most base partitions that may be read at once.
 const CONCURRENCY_MAX: i32 = 1_024;
 
@@ -143,6 +147,9 @@ pub(crate) async fn run<C: Coordinator>(
     }
 }
 
+/// Rows of the view, each with its key, by the place of the base row that they would follow from.
+type Origins<'a> = BTreeMap<Clustering, Vec<(&'a DecoratedKey, &'a Row)>>;
+
 /// Deletions of the rows of a page that the base has no row for.
 async fn ghosts<C: Coordinator>(
     plan: &PrunePlan,
@@ -151,47 +158,68 @@ async fn ghosts<C: Coordinator>(
     (page, concurrency): (&ReadPage, usize),
 ) -> Result<Vec<PartitionUpdate>> {
     let (view, base, now) = (&plan.view, &plan.base, request.now);
-    let mut places: Vec<(&DecoratedKey, &Row, (DecoratedKey, Clustering))> = Vec::new();
+    let mut origins: BTreeMap<DecoratedKey, Origins<'_>> = BTreeMap::new();
     for partition in &page.partitions {
-        let present = partition.rows.iter().filter(|row| view.is_present(&partition.key, row, now));
-        places.extend(present.filter_map(|row| {
-            let origin = view.origin(base, &partition.key, &row.clustering)?;
-            Some((&partition.key, row, origin))
-        }));
-    }
-    let mut ranges: BTreeMap<&DecoratedKey, Vec<RowRange>> = BTreeMap::new();
-    for (_, _, (key, clustering)) in &places {
-        ranges.entry(key).or_default().push(RowRange {
-            start: Bound::before_row(base, clustering),
-            end: Bound::after_row(base, clustering),
-        });
-    }
-    let command = |(key, ranges): (&DecoratedKey, Vec<RowRange>)| {
-        let keys = Partitions::Keys(Keys::from_elem(key.clone(), 1));
-        let all = ReadCommand::all_of(base.clone(), keys, now);
-        ReadCommand { slices: Slices::new(ranges), bypass_cache: true, ..all }
-    };
-    let commands: Vec<ReadCommand> = ranges.into_iter().map(command).collect();
-    let deadline = request.deadline(TimeoutKind::Range);
-    let reads = commands.iter().map(|command| coordinator.read(command, Consistency::All, deadline));
-    let mut reads = futures_util::stream::iter(reads).buffer_unordered(concurrency);
-    let mut bases: BTreeMap<(DecoratedKey, Clustering), Row> = BTreeMap::new();
-    while let Some(page) = reads.next().await {
-        for partition in page?.partitions {
-            let key = partition.key;
-            bases.extend(partition.rows.into_iter().map(|row| ((key.clone(), row.clustering.clone()), row)));
+        for row in partition.rows.iter().filter(|row| view.is_present(&partition.key, row, now)) {
+            if let Some((key, clustering)) = view.origin(base, &partition.key, &row.clustering) {
+                let of_base = origins.entry(key).or_default();
+                of_base.entry(clustering).or_default().push((&partition.key, row));
+            }
         }
     }
+    let bytes = (BASE_BYTES_MAX / concurrency).clamp(BASE_PAGE_BYTES.0, BASE_PAGE_BYTES.1);
+    let reads = origins.into_iter().map(|of_base| ghosts_of(plan, coordinator, request, of_base, bytes));
+    let mut reads = futures_util::stream::iter(reads).buffer_unordered(concurrency);
     let mut updates: BTreeMap<&DecoratedKey, PartitionUpdate> = BTreeMap::new();
-    for (key, row, origin) in &places {
-        let expected = bases.get(origin).and_then(|base| view.expected(&origin.0, base, now));
-        let expected = expected.filter(|(at, image)| at == *key && image.clustering == row.clustering);
-        let expected = expected.map(|(_, image)| image);
-        if view.compare(key, expected.as_ref(), Some(row), now) == Some(Difference::Ghost) {
-            let gone = view.repair(&row.clustering, None, Some(row), i64::MIN, now);
-            let empty = || PartitionUpdate::new(plan.view().clone(), (*key).clone());
+    while let Some(ghosts) = reads.next().await {
+        for (key, gone) in ghosts? {
+            let empty = || PartitionUpdate::new(plan.view().clone(), key.clone());
             updates.entry(key).or_insert_with(empty).add_row(gone);
         }
     }
     Ok(updates.into_values().collect())
+}
+
+/// Deletions of those of these rows that do not follow from the base partition. Its rows are read in pages of so many bytes, and each is
+/// dropped when it was compared.
+async fn ghosts_of<'a, C: Coordinator>(
+    plan: &PrunePlan,
+    coordinator: &C,
+    request: &Request<'_>,
+    (key, mut rows): (DecoratedKey, Origins<'a>),
+    bytes: usize,
+) -> Result<Vec<(&'a DecoratedKey, Row)>> {
+    let (view, base, now) = (&plan.view, &plan.base, request.now);
+    let range = |clustering: &Clustering| RowRange {
+        start: Bound::before_row(base, clustering),
+        end: Bound::after_row(base, clustering),
+    };
+    let keys = Partitions::Keys(Keys::from_elem(key.clone(), 1));
+    let mut command = ReadCommand {
+        slices: Slices::new(rows.keys().map(range).collect()),
+        limits: Limits { bytes, ..Limits::NONE },
+        bypass_cache: true,
+        ..ReadCommand::all_of(base.clone(), keys, now)
+    };
+    let deletion = |expected: Option<&(DecoratedKey, Row)>, (at, row): (&'a DecoratedKey, &Row)| {
+        let expected = expected.filter(|(key, image)| key == at && image.clustering == row.clustering);
+        let expected = expected.map(|(_, image)| image);
+        let is_ghost = view.compare(at, expected, Some(row), now) == Some(Difference::Ghost);
+        is_ghost.then(|| (at, view.repair(&row.clustering, None, Some(row), i64::MIN, now)))
+    };
+    let mut ghosts = Vec::new();
+    loop {
+        let deadline = request.deadline(TimeoutKind::Range);
+        let page = coordinator.read(&command, Consistency::All, deadline).await?;
+        for row in page.partitions.iter().flat_map(|partition| &partition.rows) {
+            let Some(of_row) = rows.remove(&row.clustering) else { continue };
+            let expected = view.expected(&key, row, now);
+            ghosts.extend(of_row.into_iter().filter_map(|one| deletion(expected.as_ref(), one)));
+        }
+        let Some(more) = page.more else { break };
+        command.resume = Some(more);
+    }
+    // The base has no row for the others.
+    ghosts.extend(rows.into_values().flatten().filter_map(|one| deletion(None, one)));
+    Ok(ghosts)
 }

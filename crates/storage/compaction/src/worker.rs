@@ -139,6 +139,14 @@ impl Throttle {
             rt.sleep_until(from).await;
         }
     }
+
+    /// Waits until one more step of an SSTable's scan may be read, that has come to `position` (bytes before compression); `read` is where
+    /// the step before ended. A step at a time, so that others that read wait for a step and not for a file.
+    pub async fn take_step(&self, rt: &Rt, sstable: &Sstable, read: &mut u64, position: u64) {
+        let bytes = position.saturating_sub(*read);
+        *read += bytes;
+        self.take(rt, on_disk(sstable, bytes)).await;
+    }
 }
 
 /// Merges. `open_output` begins a new SSTable; `max_purgeable` gives the smallest timestamp of data for a key outside

@@ -16,6 +16,7 @@ use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
 use crate::files::Wanted;
+use crate::indexes::Speed;
 use crate::live::LiveSstable;
 use crate::store::Store;
 use crate::{Engine, MaintenanceError};
@@ -100,7 +101,8 @@ impl Engine {
                 return Err(error);
             }
         };
-        crate::indexes::build_new(inner, store, &added).await;
+        let is_stopped = || inner.health.is_stopped();
+        crate::indexes::build_new(inner, store, &added, Speed::Limited(&is_stopped)).await;
         let committed = crate::commit::commit(inner, store, edit, &[]).await?;
         let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
         let adopted = Adopted { sstables: added.len() as u64, bytes };

@@ -20,6 +20,7 @@ use crate::edit::Edit;
 use crate::edits::Moment;
 use crate::engine::Inner;
 use crate::error::disk_or_source;
+use crate::indexes::Speed;
 use crate::live::{LiveSstable, covers_all};
 use crate::sharding::mark_of;
 use crate::stats::{CompactionRecord, TaskKind};
@@ -372,7 +373,12 @@ pub(crate) async fn compact(
             let names: Vec<Descriptor> =
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             inner.rt.buggify("compaction: merged, not committed").await;
-            crate::indexes::build_new(inner, store, &added).await;
+            let stop = || is_stopped(inner, store, &kind);
+            crate::indexes::build_new(inner, store, &added, Speed::Limited(&stop)).await;
+            if stop() {
+                crate::indexes::discard(inner, &added).await;
+                return abandon(edit, &kind, MaintenanceError::Cancelled).await;
+            }
             let committed = crate::commit::commit(inner, store, edit, &names).await?;
             inner.rt.buggify("compaction: committed, readers go by the inputs").await;
             let covered_by = covers_all(&inputs);
@@ -384,13 +390,30 @@ pub(crate) async fn compact(
             inner.compactions.check.notify_one();
             Ok(())
         }
-        Err(error) => {
-            // The next start tries again by the edit's log when this fails.
-            let _ = edit.abort().await;
-            let is_interrupted = matches!(error, MaintenanceError::Cancelled) && kind.operation.is_stopped();
-            Err(if is_interrupted { MaintenanceError::Interrupted } else { error })
-        }
+        Err(error) => abandon(edit, &kind, error).await,
     }
+}
+
+/// Undoes a compaction that did not come to its end.
+async fn abandon(
+    edit: Edit,
+    kind: &CompactionType<'_>,
+    error: MaintenanceError,
+) -> Result<(), MaintenanceError> {
+    // The next start tries again by the edit's log when this fails.
+    let _ = edit.abort().await;
+    let is_interrupted = matches!(error, MaintenanceError::Cancelled) && kind.operation.is_stopped();
+    Err(if is_interrupted { MaintenanceError::Interrupted } else { error })
+}
+
+/// Whether a compaction is to end before it is done.
+fn is_stopped(inner: &Inner, store: &Store, kind: &CompactionType<'_>) -> bool {
+    let for_major = !kind.is_major() && store.edits.makes_way_since(kind.begun);
+    for_major
+        || kind.operation.is_stopped()
+        || store.edits.is_stopped_since(kind.begun)
+        || store.dropped.get()
+        || inner.health.is_stopped()
 }
 
 fn record(
@@ -454,14 +477,7 @@ async fn merge(
         output_bytes_max: choice.output_bytes_max,
         shards: choice.shards,
     };
-    let stop = || {
-        let for_major = !kind.is_major() && store.edits.makes_way_since(kind.begun);
-        for_major
-            || kind.operation.is_stopped()
-            || store.edits.is_stopped_since(kind.begun)
-            || store.dropped.get()
-            || inner.health.is_stopped()
-    };
+    let stop = || is_stopped(inner, store, kind);
     let max_purgeable = |key: &DecoratedKey| max_purgeable(inner, store, inputs, key);
     let edit = Cell::new(Some(edit));
     let open_output = async || {

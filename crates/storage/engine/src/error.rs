@@ -29,6 +29,9 @@ pub enum WriteError {
     CommitLog(String),
     /// Reading the previous state failed: a counter's value, or rows that a view follows.
     Read(String),
+    /// The updates derived from it follow from more of the previous state than can be read at once; nothing was written, nor will it be
+    /// when the write is tried again.
+    TooMuchToRead(String),
     /// The write is stored; derived updates elsewhere, which were to be there before the write is acknowledged, are not there in time.
     FollowUp(String),
     /// The engine has stopped, on request or because the disk failed and the policy asks for it.
@@ -48,6 +51,7 @@ impl fmt::Display for WriteError {
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
             Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
             Self::Read(reason) => write!(f, "what the write changes cannot be read: {reason}"),
+            Self::TooMuchToRead(reason) => f.write_str(reason),
             Self::FollowUp(reason) => {
                 write!(f, "the write is stored, and what follows from it is not there yet: {reason}")
             }

@@ -163,7 +163,8 @@ async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>
         if incremental_backups(inner, store) {
             crate::links::link_backup(inner, &live, &store.dir.join("backups")).await?;
         }
-        crate::indexes::build_new(inner, store, std::slice::from_ref(&live)).await;
+        let speed = crate::indexes::Speed::Unlimited;
+        crate::indexes::build_new(inner, store, std::slice::from_ref(&live), speed).await;
         inner.cache.next_epoch(store.id);
         store.counters.flushed(live.sstable.data_len());
         store.sstables.change(vec![live.clone()], &[]);

@@ -289,9 +289,8 @@ impl<'a> Staging<'a> {
             if self.store.dropped.get() {
                 return Err(MaintenanceError::UnknownTable(self.store.id));
             }
-            let bytes = source.position().saturating_sub(read);
-            read += bytes;
-            self.inner.compactions.throttle.take(&self.inner.rt, bytes).await;
+            let throttle = &self.inner.compactions.throttle;
+            throttle.take_step(&self.inner.rt, sstable, &mut read, source.position()).await;
             while let Some(mut fragment) = fragments.pop_front() {
                 if let Fragment::PartitionStart { key, .. } = &fragment {
                     if !self.owned.contains(key.token) {

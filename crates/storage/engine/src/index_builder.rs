@@ -7,7 +7,7 @@ use index::{Definition, IndexFile};
 use sstable::SstableError;
 
 use crate::engine::Inner;
-use crate::indexes::{build_index, index_failed, path};
+use crate::indexes::{Speed, build_index, index_failed, path};
 use crate::live::LiveSstable;
 use crate::store::Store;
 
@@ -39,6 +39,7 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
         // Its rows are indexed in the SSTable that they come to be in.
         crate::flush::start(inner, store, None);
     }
+    let is_stopped = || inner.health.is_stopped();
     let mut has_failed = false;
     for definition in definitions.iter() {
         let lacking: Vec<Rc<LiveSstable>> = store
@@ -72,7 +73,8 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
                     bytes >> 20
                 );
             }
-            if let Err(error) = build_index(inner, store, live, definition).await {
+            if let Err(error) = build_index(inner, store, live, definition, Speed::Limited(&is_stopped)).await
+            {
                 if matches!(error, SstableError::Corrupt(_)) {
                     // It is left out from now on, and repaired like one that a read found damaged.
                     store.met_damage(live, &error);

@@ -112,16 +112,41 @@ pub(crate) async fn rebuild(inner: &Inner, store: &Store, names: &[String]) -> R
     }
 }
 
+/// How fast an SSTable is indexed.
+#[derive(Clone, Copy)]
+pub(crate) enum Speed<'a> {
+    /// At once: a memtable's memory is free again only after that, and writes wait for it.
+    Unlimited,
+    /// No faster than compactions may read, step by step, until this is true.
+    Limited(&'a dyn Fn() -> bool),
+}
+
+impl Speed<'_> {
+    fn is_stopped(self) -> bool {
+        matches!(self, Self::Limited(stop) if stop())
+    }
+}
+
 /// Indexes SSTables that are about to enter the set. Failures are left to the builder: rows are not to wait for their indexes.
-pub(crate) async fn build_new(inner: &Inner, store: &Store, added: &[Rc<LiveSstable>]) {
+pub(crate) async fn build_new(inner: &Inner, store: &Store, added: &[Rc<LiveSstable>], speed: Speed<'_>) {
     for definition in store.memtables.definitions().iter() {
         for live in added {
-            if store.dropped.get() {
+            if store.dropped.get() || speed.is_stopped() {
                 return;
             }
-            if let Err(error) = build_index(inner, store, live, definition).await {
+            if let Err(error) = build_index(inner, store, live, definition, speed).await {
                 index_failed(store, definition, &error);
             }
+        }
+    }
+}
+
+/// Removes the index files of SSTables that did not enter the set.
+pub(crate) async fn discard(inner: &Inner, added: &[Rc<LiveSstable>]) {
+    for live in added {
+        for file in live.indexes.take() {
+            // The next start removes those that stay.
+            let _ = inner.rt.disk().remove(file.path().to_owned()).await;
         }
     }
 }
@@ -170,11 +195,13 @@ async fn identity(inner: &Inner, live: &LiveSstable) -> Result<SstableIdentity, 
     Ok(SstableIdentity { len: live.sstable.data_len(), checksum })
 }
 
+/// Makes an index of an SSTable, unless the table is dropped or `speed` ends it meanwhile.
 pub(crate) async fn build_index(
     inner: &Inner,
     store: &Store,
     live: &Rc<LiveSstable>,
     definition: &Arc<Definition>,
+    speed: Speed<'_>,
 ) -> Result<(), SstableError> {
     if live.index(definition).is_some() {
         return Ok(());
@@ -185,10 +212,16 @@ pub(crate) async fn build_index(
     let identity = identity(inner, live).await?;
     let of = (store.table(), definition.clone());
     let mut builder = IndexBuilder::create(disk, path.clone(), identity, of).await?;
-    inner.compactions.throttle.take(&inner.rt, live.sstable.data_len()).await;
     let mut source = live.sstable.scan(&PartitionRange::all());
-    let (mut fragments, mut rows) = (FragmentBuffer::new(), 0_u64);
+    let (mut fragments, mut rows, mut read) = (FragmentBuffer::new(), 0_u64, 0);
     while source.fill_next(&mut fragments).await? {
+        if let Speed::Limited(_) = speed {
+            inner
+                .compactions
+                .throttle
+                .take_step(&inner.rt, &live.sstable, &mut read, source.position())
+                .await;
+        }
         while let Some(fragment) = fragments.pop_front() {
             if inner.config.canaries.lost_places && matches!(&fragment, Fragment::Row(_)) {
                 rows += 1;
@@ -198,7 +231,10 @@ pub(crate) async fn build_index(
             }
             builder.push(fragment).await?;
         }
-        if store.dropped.get() {
+        if store.dropped.get() || speed.is_stopped() {
+            drop(builder);
+            // The next attempt, or the next start, replaces one that stays.
+            let _ = disk.remove(path).await;
             return Ok(());
         }
     }

@@ -345,9 +345,16 @@ async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, M
         let task = inner.compactions.show(crate::commit::unique_id(inner), &operation, 1);
         let bytes = live.sstable.uncompressed_len();
         task.progress.bytes_total.set(bytes);
-        inner.compactions.throttle.take(&inner.rt, live.sstable.data_len()).await;
-        let found = sstable::verify::verify(&inner.rt, live.sstable.descriptor()).await;
+        let may_go_on = async |bytes| {
+            inner.compactions.throttle.take(&inner.rt, bytes).await;
+            !operation.is_stopped() && !inner.health.is_stopped() && !store.dropped.get()
+        };
+        let found = sstable::verify::verify_in_steps(&inner.rt, live.sstable.descriptor(), may_go_on).await;
         let found = found.map_err(|error| store.read_failed(&live, error))?;
+        refuse_stopped(&operation)?;
+        if inner.health.is_stopped() {
+            return Err(MaintenanceError::Stopped);
+        }
         task.progress.bytes_read.set(bytes);
         report.sstables += 1;
         for problem in found.problems {

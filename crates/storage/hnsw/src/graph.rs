@@ -1,7 +1,6 @@
-//! The graph: inserting and searching.
+//! The graph: its nodes, and how close they are.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 
 use crate::quantised::View;
 use crate::{BEAM_MAX, CONNECTIONS_MAX, DIMENSIONS_MAX, Quantised, Similarity};
@@ -122,48 +121,9 @@ impl Graph {
         (node, level)
     }
 
-    /// The nodes nearest to a vector, nearest first: at most `count`, among as many candidates as `beam` but at least `count`.
-    ///
-    /// # Panics
-    /// When the vector has another count of dimensions.
-    pub fn search(&self, vector: &Quantised, count: usize, beam: usize) -> Vec<Found> {
-        assert_eq!(vector.dimensions(), self.dimensions, "vectors of one index have one length");
-        if self.is_empty() || count == 0 {
-            return Vec::new();
-        }
-        let near = self.descend(vector.view(), 1);
-        let mut found = self.search_level(vector.view(), &[near], beam.max(count), 0);
-        found.truncate(count);
-        found
-    }
-
-    /// Goes from the entry to the nearest node that a greedy walk finds above `level`.
-    fn descend(&self, vector: View<'_>, level: usize) -> Found {
-        let mut near = self.found(vector, self.entry);
-        for at in (level..self.levels()).rev() {
-            while let Some(nearer) = self.nearer(vector, near, at) {
-                near = nearer;
-            }
-        }
-        near
-    }
-
     /// Levels of the graph.
     pub(crate) fn levels(&self) -> usize {
         self.neighbours[self.entry as usize].len()
-    }
-
-    /// The nearest of a node's neighbours on a level, if it is nearer than the node.
-    pub(crate) fn nearer(&self, vector: View<'_>, near: Found, level: usize) -> Option<Found> {
-        let neighbours = self.neighbours[near.node as usize][level].iter();
-        neighbours.map(|node| self.found(vector, *node)).max().filter(|found| *found > near)
-    }
-
-    /// The nodes of a level that a best-first search with so many candidates finds, nearest first.
-    fn search_level(&self, vector: View<'_>, from: &[Found], beam: usize, level: usize) -> Vec<Found> {
-        let mut search = LevelSearch::new(self, from, beam, level);
-        while search.visit(self, vector).is_some() {}
-        search.into_found()
     }
 
     /// The most neighbours of a node on a level.
@@ -200,76 +160,4 @@ fn mix(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
-}
-
-/// A best-first search on one level, node by node.
-#[derive(Debug)]
-pub(crate) struct LevelSearch {
-    seen: Bits,
-    open: BinaryHeap<Found>,
-    best: BinaryHeap<Reverse<Found>>,
-    beam: usize,
-    level: usize,
-}
-
-impl LevelSearch {
-    pub(crate) fn new(graph: &Graph, from: &[Found], beam: usize, level: usize) -> Self {
-        let mut seen = Bits::new(graph.len());
-        from.iter().for_each(|found| {
-            seen.set(found.node);
-        });
-        let open = from.iter().copied().collect();
-        let best = from.iter().copied().map(Reverse).collect();
-        Self { seen, open, best, beam, level }
-    }
-
-    /// Looks at the neighbours of the nearest node that is left, and gives how many were compared; none when the search has ended.
-    pub(crate) fn visit(&mut self, graph: &Graph, vector: View<'_>) -> Option<usize> {
-        let next = self.open.pop()?;
-        let is_full = self.best.len() >= self.beam;
-        if is_full && self.best.peek().is_some_and(|Reverse(worst)| next < *worst) {
-            return None;
-        }
-        let mut compared = 0;
-        for node in &graph.neighbours[next.node as usize][self.level] {
-            if !self.seen.set(*node) {
-                continue;
-            }
-            compared += 1;
-            let found = graph.found(vector, *node);
-            if self.best.len() < self.beam {
-                self.best.push(Reverse(found));
-                self.open.push(found);
-            } else if self.best.peek().is_some_and(|Reverse(worst)| found > *worst) {
-                self.best.pop();
-                self.best.push(Reverse(found));
-                self.open.push(found);
-            }
-        }
-        Some(compared)
-    }
-
-    /// The nodes found so far, nearest first.
-    pub(crate) fn into_found(self) -> Vec<Found> {
-        // The least of the reversed order is the nearest.
-        self.best.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect()
-    }
-}
-
-/// The nodes that a search has looked at.
-#[derive(Debug)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn new(count: usize) -> Self {
-        Self(vec![0; count.div_ceil(64)])
-    }
-
-    /// Sets a bit; false when it was set.
-    fn set(&mut self, at: u32) -> bool {
-        let (word, bit) = (&mut self.0[at as usize / 64], 1 << (at % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
-    }
 }

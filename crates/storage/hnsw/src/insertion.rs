@@ -1,11 +1,9 @@
 //! One insertion in steps: with thousands of dimensions and a wide beam it takes many milliseconds, and other tasks of the thread run in
 //! between.
 
-use crate::graph::{Found, LevelSearch};
+use crate::graph::Found;
+use crate::walk::{Descent, LevelSearch, comparisons_a_step};
 use crate::{Graph, Quantised};
-
-/// Products of components that one step makes, unless a single comparison has more.
-const PRODUCTS_A_STEP: usize = 1 << 18;
 
 /// An insertion under way. The graph must not be searched, nor another vector be inserted, before it has ended.
 #[derive(Debug)]
@@ -19,7 +17,7 @@ pub struct Insertion {
 #[derive(Debug)]
 enum Stage {
     /// Goes down from the graph's entry, on a level that the node is not on.
-    Descend { near: Found, to: usize },
+    Descend { descent: Descent, to: usize },
     /// Looks for the nearest nodes of a level.
     Search(LevelSearch),
     /// Chooses neighbours among them.
@@ -55,7 +53,7 @@ impl Insertion {
         }
         let top = graph.levels() - 1;
         let near = graph.found(graph.view(node), graph.entry);
-        Self { node, level: top, stage: Stage::Descend { near, to: own.min(top) } }
+        Self { node, level: top, stage: Stage::Descend { descent: Descent::from(near), to: own.min(top) } }
     }
 
     /// The number of the node.
@@ -65,7 +63,7 @@ impl Insertion {
 
     /// Works for some ten microseconds; true when the node is in the graph.
     pub fn step(&mut self, graph: &mut Graph) -> bool {
-        let mut left = (PRODUCTS_A_STEP / graph.dimensions()).max(1);
+        let mut left = comparisons_a_step(graph);
         while left > 0 && !matches!(self.stage, Stage::Ended) {
             let compared = self.advance(graph, left);
             left = left.saturating_sub(compared.max(1));
@@ -77,18 +75,17 @@ impl Insertion {
     fn advance(&mut self, graph: &mut Graph, budget: usize) -> usize {
         let level = self.level;
         match &mut self.stage {
-            Stage::Descend { near, to } if level > *to => {
-                match graph.nearer(graph.view(self.node), *near, level) {
-                    Some(nearer) => *near = nearer,
-                    None => self.level -= 1,
-                }
-                graph.most(level)
+            Stage::Descend { descent, to } if level > *to => {
+                let (compared, is_nearest) = descent.advance(graph, graph.view(self.node), level, budget);
+                self.level -= usize::from(is_nearest);
+                compared
             }
-            Stage::Descend { near, .. } => {
-                self.stage = Stage::Search(LevelSearch::new(graph, &[*near], graph.options.beam, level));
+            Stage::Descend { descent, .. } => {
+                let from = [descent.near()];
+                self.stage = Stage::Search(LevelSearch::new(graph, &from, graph.options.beam, level));
                 1
             }
-            Stage::Search(search) => match search.visit(graph, graph.view(self.node)) {
+            Stage::Search(search) => match search.visit(graph, graph.view(self.node), budget) {
                 Some(compared) => compared,
                 None => {
                     let Stage::Search(search) = std::mem::replace(&mut self.stage, Stage::Ended) else {
@@ -120,7 +117,7 @@ impl Insertion {
                 match level.checked_sub(1) {
                     Some(below) => {
                         self.level = below;
-                        self.stage = Stage::Descend { near, to: below };
+                        self.stage = Stage::Descend { descent: Descent::from(near), to: below };
                     }
                     None => {
                         if graph.neighbours[self.node as usize].len() > graph.levels() {

@@ -9,12 +9,15 @@ mod codec;
 mod graph;
 mod insertion;
 mod quantised;
+mod search;
 mod similarity;
+mod walk;
 
 pub use codec::Decoder;
 pub use graph::{Found, Graph, Options};
 pub use insertion::Insertion;
 pub use quantised::Quantised;
+pub use search::Search;
 pub use similarity::Similarity;
 
 /// The most neighbours that a node may have on an upper level; twice as many on the lowest.

@@ -40,11 +40,24 @@ pub struct Verification {
 /// # Errors
 /// [`SstableError::Disk`] when the disk fails. Damage and missing files are in the list of problems.
 pub async fn verify(rt: &Rt, descriptor: &Descriptor) -> Result<Verification, SstableError> {
+    verify_in_steps(rt, descriptor, async |_| true).await
+}
+
+/// [`verify`] in steps: after each, `may_go_on` gets the number of bytes of the data file that it read. The check ends early, with the
+/// problems found so far, when that is false.
+///
+/// # Errors
+/// [`SstableError::Disk`] when the disk fails. Damage and missing files are in the list of problems.
+pub async fn verify_in_steps(
+    rt: &Rt,
+    descriptor: &Descriptor,
+    may_go_on: impl AsyncFn(u64) -> bool,
+) -> Result<Verification, SstableError> {
     let mut found = Verification::default();
     for checked in [
         integrity(rt, descriptor, &mut found).await,
-        digest(rt, descriptor).await,
-        content(rt, descriptor, &mut found).await,
+        digest(rt, descriptor, &may_go_on).await,
+        content(rt, descriptor, &mut found, &may_go_on).await,
     ] {
         match checked {
             Err(SstableError::Disk(error)) if !error.is_not_found() => return Err(error.into()),
@@ -73,8 +86,12 @@ async fn integrity(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -
 }
 
 /// Compares the data file with the checksum of it as a whole.
-async fn digest(rt: &Rt, descriptor: &Descriptor) -> Result<(), SstableError> {
-    verify_digest(rt, descriptor.path(Component::Data), descriptor.path(Component::Digest)).await
+async fn digest(
+    rt: &Rt,
+    descriptor: &Descriptor,
+    may_go_on: impl AsyncFn(u64) -> bool,
+) -> Result<(), SstableError> {
+    check_digest(rt, descriptor.path(Component::Data), descriptor.path(Component::Digest), may_go_on).await
 }
 
 /// The checksum of a data file out of its `Digest.crc32`; none where that is not there.
@@ -96,6 +113,15 @@ pub async fn read_digest(rt: &Rt, path: PathBuf) -> Result<Option<u32>, SstableE
 /// [`SstableError::Corrupt`] when the checksums differ or the digest is damaged, [`SstableError::Missing`] when the
 /// data file is not there, [`SstableError::Disk`].
 pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), SstableError> {
+    check_digest(rt, data, path, async |_| true).await
+}
+
+async fn check_digest(
+    rt: &Rt,
+    data: PathBuf,
+    path: PathBuf,
+    may_go_on: impl AsyncFn(u64) -> bool,
+) -> Result<(), SstableError> {
     let Some(expected) = read_digest(rt, path).await? else { return Ok(()) };
     let file = rt.disk().open(&data, OpenOptions::READ).await;
     let file = file.map_err(|error| SstableError::of_component(&data, error))?;
@@ -108,6 +134,9 @@ pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), 
         }
         crc.update(&part);
         at += part.len() as u64;
+        if !may_go_on(part.len() as u64).await {
+            return Ok(());
+        }
         rt.maybe_yield().await;
     }
     match crc.finalize() {
@@ -118,11 +147,18 @@ pub async fn verify_digest(rt: &Rt, data: PathBuf, path: PathBuf) -> Result<(), 
     }
 }
 
-async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> Result<(), SstableError> {
+async fn content(
+    rt: &Rt,
+    descriptor: &Descriptor,
+    found: &mut Verification,
+    may_go_on: impl AsyncFn(u64) -> bool,
+) -> Result<(), SstableError> {
     let metadata = read_metadata(rt.disk(), descriptor).await?;
     let (mut scan, table) = open_raw(rt, descriptor).await?;
     let mut indexes = IndexCheck::open(rt, descriptor, &metadata.header, &table).await?;
     let mut partition: Option<ReadPartition> = None;
+    // Up to where the steps have come, before compression.
+    let mut told = 0;
     while let Some(item) = scan.next().await? {
         let end = scan.position();
         match item {
@@ -155,10 +191,17 @@ async fn content(rt: &Rt, descriptor: &Descriptor, found: &mut Verification) -> 
         }
         assert!(end > found.bytes, "a scan goes forward");
         found.bytes = end;
+        if end - told >= READ_LEN as u64 {
+            if !may_go_on(scan.on_disk(end - told)).await {
+                return Ok(());
+            }
+            told = end;
+        }
         if found.problems.len() >= PROBLEMS_MAX {
             return Ok(());
         }
     }
+    may_go_on(scan.on_disk(found.bytes - told)).await;
     found.problems.extend(indexes.finish().await?);
     if metadata.stats.total_rows != found.rows {
         let (expected, rows) = (metadata.stats.total_rows, found.rows);

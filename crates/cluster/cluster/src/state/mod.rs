@@ -30,8 +30,9 @@ pub use topology_change::{ChangeStep, TopologyChange};
 /// The version of commands and state that this node writes and reads. Since 3 statements propose edits of roles, since 4 of the capture of
 /// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions, TTL
 /// columns and local indexes, since 7 of identities of certificates, since 8 of indexes with analyzers of words and of groups of addresses,
-/// since 9 of indexes on the vectors of attributes, which older versions cannot all decode: a node with such a version is not let in.
-pub const STATE_VERSION: u32 = 9;
+/// since 9 of indexes on the vectors of attributes, which older versions cannot all decode: a node with such a version is not let in. Since 10
+/// nodes name logged changes in a way that no id of a column enters.
+pub const STATE_VERSION: u32 = 10;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
@@ -65,6 +66,10 @@ pub const STATE_VERSION_OF_CIDR_GROUPS: u32 = 8;
 
 /// The first version whose nodes make indexes on the vectors of an attribute of the DynamoDB API.
 pub const STATE_VERSION_OF_ATTRIBUTE_VECTORS: u32 = 9;
+
+/// The first version whose nodes name the changes in a log of CDC by the content of their write. Until every node runs it, all of them
+/// name changes by the encoding of their write, as earlier versions do.
+pub const STATE_VERSION_OF_CDC_NAMES: u32 = 10;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

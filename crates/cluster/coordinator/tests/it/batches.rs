@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use mutation::{
-    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row,
-    codec,
+    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, Row, codec,
 };
 use replica::{Origin, Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use rt_sim::{Begun, Config, DiskFault, LinkConfig};
 use schema::Table;
 
 use crate::world::{
-    SECOND, World, begin, coordinator, everything, join, partition, row, seconds, table, texts,
+    SECOND, World, begin, coordinator, everything, join, key, partition, row, seconds, table, texts,
 };
 
 const SHARDS: [u16; 3] = [1, 2, 3];
@@ -267,13 +267,16 @@ fn a_batch_is_there_wholly_or_not_at_all() {
     assert!(all > 5 && none > 0 && replays > 3, "{all} all, {none} none, {replays} replayed");
 }
 
-/// The row of a batch with one update in this encoding.
-fn batch_row(id: u8, at_micros: i64, encoded: Vec<u8>) -> PartitionUpdate {
+/// The row of a batch with updates in these encodings.
+fn batch_row(id: u8, at_micros: i64, encoded: &[Vec<u8>]) -> PartitionUpdate {
     let batches = table("system", "batches");
     let mut row = Row::new(Clustering::empty());
     row.liveness = LivenessInfo::forever(at_micros);
-    let cell = Cell::live(at_micros, Bytes::from(encoded));
-    let cells = vec![ComplexCell { path: Bytes::copy_from_slice(&[id; 16]), cell }];
+    let cell = |(at, encoded): (usize, &Vec<u8>)| ComplexCell {
+        path: Bytes::copy_from_slice(&[id + at as u8; 16]),
+        cell: Cell::live(at_micros, Bytes::copy_from_slice(encoded)),
+    };
+    let cells = encoded.iter().enumerate().map(cell).collect();
     let mutations = ColumnData::Complex(Complex { cells, ..Complex::empty() });
     row.set(batches.column("mutations").expect("it has them").id, mutations);
     let mut update = PartitionUpdate::new(batches, DecoratedKey::new(Bytes::copy_from_slice(&[id; 16])));
@@ -289,7 +292,7 @@ fn a_batch_that_cannot_be_decoded_stays_and_is_not_counted() {
     let mut good = Vec::new();
     codec::encode_update(&row(&t, 1, 1, "a", at_micros), &mut good);
     let torn = good[..good.len() - 3].to_vec();
-    let rows = [batch_row(0x11, at_micros, good), batch_row(0x12, at_micros, torn)];
+    let rows = [batch_row(0x11, at_micros, &[good]), batch_row(0x12, at_micros, &[torn])];
     let replayed = world.on(0, 0, |_, coordinator| async move {
         for row in rows {
             coordinator.replica().apply(Write::one(Origin::System, row)).await.expect("the disk is well");
@@ -302,4 +305,29 @@ fn a_batch_that_cannot_be_decoded_stays_and_is_not_counted() {
     assert_eq!(world.kept(0, partition(&t, 1, now)), [(1, "a".to_owned())]);
     // Nor is it tried again and again: the next start does.
     assert_eq!(coordinator(0, 0).batchlog_stats().kept, 0);
+}
+
+/// A deletion of more rows than a view's changes can be derived from at once is left out; the rest of its batch is written, and the next start
+/// does not stumble over it.
+#[test]
+fn a_batch_with_a_deletion_that_is_refused_is_completed_without_it() {
+    let world = World::new(6, &[1], Config::default());
+    let (t, now) = (table("one", "t"), seconds(&world.sim, 0));
+    let wide = crate::derived::fill_wide(&world, "one", Consistency::One);
+    let at_micros = i64::from(now) * 1_000_000;
+    let mut deletion = PartitionUpdate::new(wide, key(1));
+    deletion.deletion = DeletionTime::new(at_micros, now);
+    let encoded = [deletion, row(&t, 1, 1, "a", at_micros)].map(|update| {
+        let mut bytes = Vec::new();
+        codec::encode_update(&update, &mut bytes);
+        bytes
+    });
+    let batch = batch_row(0x11, at_micros, &encoded);
+    let replayed = world.on(0, 0, |_, coordinator| async move {
+        coordinator.replica().apply(Write::one(Origin::System, batch)).await.expect("the disk is well");
+        coordinator.replay_batches().await
+    });
+    assert_eq!(replayed, Ok(1));
+    assert_eq!(world.kept(0, partition(&t, 1, now)), [(1, "a".to_owned())]);
+    assert_eq!((batches(&world, 0), coordinator(0, 0).batchlog_stats().kept), (0, 0), "it is taken out");
 }

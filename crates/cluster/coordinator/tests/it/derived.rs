@@ -18,7 +18,7 @@ use topology::TokenRange;
 use views::View;
 
 use crate::world::{
-    SECOND, World, begin, command, coordinator, deleted, everything, join, row, seconds, table, write,
+    SECOND, World, begin, command, coordinator, deleted, everything, join, key, row, seconds, table, write,
 };
 
 const SHARDS: [u16; 3] = [1, 2, 3];
@@ -232,6 +232,35 @@ fn every_node_says_how_far_it_is_with_a_view() {
     assert_eq!(statuses(&world, 0, &view), [Success, Unknown, Unknown]);
 }
 
+/// The first view cannot be built, for a replica of it is down; the other one is built nonetheless, and the first one later.
+#[test]
+fn a_view_that_cannot_be_built_does_not_keep_others_unbuilt() {
+    let world = World::with_batches(3, &[1, 1, 1], Config::default(), true);
+    let (base, by_c, by_v) = (table("one", "viewed"), table("one", "by_c"), table("one", "by_v"));
+    assert!(by_c.name < by_v.name, "they are built in the order of their names");
+    let placement = coordinator(0, 0).view().place(&schema::Replication::Simple { factor: 1 });
+    let is_on = |node: usize, key: &[u8]| {
+        let token = DecoratedKey::new(Bytes::copy_from_slice(key)).token;
+        let view = coordinator(0, 0).view();
+        placement.replicas(token).iter().all(|replica| view.node(*replica).host == crate::world::host(node))
+    };
+    let k = (0..200_i32).find(|k| is_on(0, &k.to_be_bytes())).expect("one of three");
+    let c = (0..200_i32).find(|c| is_on(2, &c.to_be_bytes())).expect("one of three");
+    let text = (0..200).map(|nth| format!("v{nth}")).find(|text| is_on(0, text.as_bytes()));
+    let text = text.expect("one of three");
+    assert_eq!(world.write(0, row(&base, k, c, &text, 10), Consistency::One), Ok(()));
+    world.sim.isolate(world.sim.node(2));
+    world.believe(&[0, 1]);
+    world.on(0, 0, |_, coordinator| async move { coordinator.build_views().detach() });
+    world.sim.run_for(20 * SECOND);
+    assert_ne!(statuses(&world, 0, &by_c)[0], ViewBuildStatus::Success, "its replica is down");
+    assert_eq!(statuses(&world, 0, &by_v)[0], ViewBuildStatus::Success);
+    world.sim.heal_all();
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(statuses(&world, 0, &by_c)[0], ViewBuildStatus::Success);
+}
+
 /// Runs a check of a view on a node until it ends.
 fn verified(
     world: &World,
@@ -438,4 +467,34 @@ fn views_whose_replica_is_this_node_are_up_to_date_with_the_write() {
     }
     assert_eq!(coordinator(0, 0).batchlog_stats().logged, 0, "no intent is stored");
     compare(&world, "one");
+}
+
+/// Fills partition 1 of `wide` with more than a write may read before it; the table.
+pub fn fill_wide(world: &World, keyspace: &str, consistency: Consistency) -> Arc<Table> {
+    let (wide, text) = (table(keyspace, "wide"), "x".repeat(1 << 20));
+    for c in 0..18 {
+        assert_eq!(world.write(0, row(&wide, 1, c, &text, 10), consistency), Ok(()));
+    }
+    wide
+}
+
+/// It would be refused each time, and hints behind it would wait for it.
+#[test]
+fn a_deletion_that_is_refused_leaves_no_hints() {
+    let world = World::with_batches(4, &[1, 1, 1], Config::default(), true);
+    let wide = fill_wide(&world, "ks", Consistency::All);
+    let now = seconds(&world.sim, 0);
+    let mut deletion = PartitionUpdate::new(wide.clone(), key(1));
+    deletion.deletion = DeletionTime::new(20, now);
+    let refused = world.write(0, deletion, Consistency::Quorum).unwrap_err();
+    let RequestError::Invalid(why) = &refused else { panic!("{refused:?}") };
+    assert!(
+        why.contains("the write changes more rows of ks.wide than can be read at once (16 MiB)"),
+        "{why}"
+    );
+    assert_eq!(crate::world::kept_hints(&world, 0), [].into());
+    // Of parts of it that can be read, views follow.
+    for c in 0..18 {
+        assert_eq!(world.write(0, deleted(&wide, 1, c, 20, now), Consistency::Quorum), Ok(()));
+    }
 }

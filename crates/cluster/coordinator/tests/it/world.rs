@@ -158,7 +158,8 @@ fn one_more(nth: u8) -> Keyspace {
     keyspace
 }
 
-/// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it; and `awaited`, whose view is waited for.
+/// Adds `viewed` with the views `by_v`, whose key has its regular column, and `by_c`, which hides it; `awaited`, whose view is waited for; and
+/// `wide`, whose view hides a column for large texts.
 fn add_views(keyspace: &mut Keyspace) {
     let id = |id: u8| TableId([if keyspace.name == "ks" { id } else { id + 10 }; 16]);
     let base = TableBuilder::new(&keyspace.name, "viewed", id(31))
@@ -194,7 +195,22 @@ fn add_views(keyspace: &mut Keyspace) {
     awaited_by_v.derivation =
         Some(Derivation::View { base: awaited.id, all_columns: false, where_clause, conditions });
     awaited_by_v.options.synchronous_updates = true;
-    for table in [base, by_v.build_known(), by_c.build_known(), awaited, awaited_by_v.build_known()] {
+    let wide = TableBuilder::new(&keyspace.name, "wide", id(36))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text)
+        .build_known();
+    let mut wide_by_c = TableBuilder::new(&keyspace.name, "wide_by_c", id(37))
+        .partition_key("c", CqlType::Int)
+        .clustering("k", CqlType::Int, true)
+        .regular(HIDDEN, CqlType::map(CqlType::Blob, CqlType::Blob, false));
+    let (where_clause, conditions) = (String::new(), Vec::new());
+    wide_by_c.derivation =
+        Some(Derivation::View { base: wide.id, all_columns: false, where_clause, conditions });
+    let viewed = [base, by_v.build_known(), by_c.build_known()];
+    for table in
+        viewed.into_iter().chain([awaited, awaited_by_v.build_known(), wide, wide_by_c.build_known()])
+    {
         keyspace.tables.insert(table.name.clone(), table);
     }
 }

@@ -1,7 +1,7 @@
 //! The image of a column that a write sets as a whole, which deletes the old cells just below the write's own timestamp.
 
 use bytes::Bytes;
-use cdc::StreamId;
+use cdc::{Naming, StreamId};
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
     PartitionUpdate, Row,
@@ -43,7 +43,9 @@ fn image(log: &cdc::Log, rows: &PartitionUpdate) -> Option<Vec<Vec<u8>>> {
 fn an_image_has_the_replaced_cells_also_when_the_write_comes_again() {
     let log = log(options(true));
     let derived = |before: &PartitionUpdate, update: &PartitionUpdate| {
-        log.changes(Some(before), update, &mut |_| StreamId([1; 16])).pop().expect("rows of the log")
+        log.changes(Some(before), update, &mut |_| StreamId([1; 16]), Naming::Canonical)
+            .pop()
+            .expect("rows of the log")
     };
     for second in [set(20, b"b", Some(b"2")), set(20, b"a", None), set(11, b"a", Some(b"2"))] {
         let mut before = set(10, b"a", Some(b"1"));

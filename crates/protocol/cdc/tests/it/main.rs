@@ -1,6 +1,7 @@
 //! Tests of logs of changes: tables replayed from them, and rows derived by replicas with different data.
 
 mod images;
+mod names;
 mod replayed;
 mod streams;
 mod tables;

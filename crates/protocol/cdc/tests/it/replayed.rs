@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cdc::{Log, StreamId};
+use cdc::{Log, Naming, StreamId};
 use mutation::{ColumnData, DecoratedKey, PartitionUpdate, Row, Side};
 use proptest::prelude::*;
 use testkit::updates::update;
@@ -13,7 +13,7 @@ use crate::tables::{log, options};
 const STREAM: StreamId = StreamId([1; 16]);
 
 fn rows_of(log: &Log, before: Option<&PartitionUpdate>, update: &PartitionUpdate) -> Option<PartitionUpdate> {
-    let mut updates = log.changes(before, update, &mut |_| STREAM);
+    let mut updates = log.changes(before, update, &mut |_| STREAM, Naming::Canonical);
     assert!(updates.len() <= 1, "there is one stream");
     updates.pop()
 }

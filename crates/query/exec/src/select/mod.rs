@@ -235,6 +235,12 @@ impl SelectPlan {
         self.fragments_of.as_ref().unwrap_or(&self.table)
     }
 
+    /// Whether the first row of a partition that passes the filters stands for the partition, which may not be its first row: a view has rows in
+    /// sight behind others.
+    fn takes_first_that_passes(&self) -> bool {
+        self.distinct && self.filters.iter().any(|filter| filter.is_of_row())
+    }
+
     /// Whether a secondary index finds its rows.
     pub fn uses_index(&self) -> bool {
         matches!(self.access, AccessPath::Index(_))

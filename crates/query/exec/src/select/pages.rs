@@ -108,6 +108,13 @@ impl<'a, C: Coordinator> Pages<'a, C> {
 }
 
 impl<C> Pages<'_, C> {
+    /// The next page begins behind the partition in which the last one ended.
+    pub(super) fn skip_partition(&mut self) {
+        if let Some(resume) = &mut self.command.resume {
+            resume.clustering = None;
+        }
+    }
+
     /// Tombstones that were read so far.
     pub(super) fn tombstones(&self) -> u64 {
         self.tombstones

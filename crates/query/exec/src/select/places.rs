@@ -48,7 +48,7 @@ pub(super) struct Places {
     spots: Spots,
     /// Reads rows, with partitions and slices put in.
     rows: ReadCommand,
-    /// Where the result resumes.
+    /// Where the result resumes; then the last place that an index gave.
     resume: Option<Resume>,
     /// Rows that the result still takes.
     wanted: u64,
@@ -156,6 +156,10 @@ impl Places {
             (Err(error), _) => return Err(error),
         };
         self.exhausted = is_over;
+        // When the index is unavailable next, the partition is read from here on.
+        if let Some(Spot { key, clustering }) = spots.last() {
+            self.resume = Some(Resume { clustering: clustering.clone(), ..behind(key) });
+        }
         for Spot { key, clustering } in spots {
             let Some(row) = clustering else {
                 self.queue.push_back(Place { key, rows: None, resume: None });

@@ -70,8 +70,8 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         return Ok(bytes);
     };
     let counts_here = !filters.is_empty() || plan.group_width.is_some() || plan.uses_index();
-    let command =
-        command(plan, request, partitions, slices, state, if counts_here { u64::MAX } else { per_partition });
+    let (per_partition, sent) = rows_per_partition(plan, per_partition, counts_here);
+    let command = command(plan, request, partitions, slices, state, sent);
     let left = state.map_or(limit, |state| state.left.min(limit));
     let wanted = (filters.as_slice(), left, &command);
     let mut found = Nearest::of_plan(plan, coordinator, request, env, wanted).await?;
@@ -88,6 +88,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         page_left: request.page_size.map_or(u64::MAX, u64::from),
         per_partition,
         counts_here,
+        first_that_passes: plan.takes_first_that_passes(),
         paged_table: paged_table(plan, coordinator),
         place: state.map(|state| state.resume.clone()),
         pace: Pace::new(),
@@ -239,6 +240,15 @@ pub(crate) fn partitions(
     Ok(if keys.is_empty() { None } else { Some(Partitions::Keys(keys)) })
 }
 
+/// Rows of a partition that the result takes, and those that replicas send of it.
+fn rows_per_partition(plan: &SelectPlan, limit: u64, counts_here: bool) -> (u64, u64) {
+    match plan.distinct {
+        true if plan.takes_first_that_passes() => (1, u64::MAX),
+        true => (limit, 1),
+        false => (limit, if counts_here { u64::MAX } else { limit }),
+    }
+}
+
 fn limit_value(limit: Option<&Expr>, env: &Env<'_>) -> Result<u64> {
     let Some(limit) = limit else { return Ok(u64::MAX) };
     match limit.eval(env)? {
@@ -266,11 +276,7 @@ fn command(
         slices,
         columns: plan.fetch.clone(),
         reversed: plan.reversed,
-        limits: Limits {
-            rows: u64::MAX,
-            rows_per_partition: if plan.distinct { 1 } else { per_partition },
-            bytes: READ_BYTES_MAX,
-        },
+        limits: Limits { rows: u64::MAX, rows_per_partition: per_partition, bytes: READ_BYTES_MAX },
         resume: state.map(|state| state.resume.clone()),
         now: request.now,
         bypass_cache: plan.bypass_cache,
@@ -363,6 +369,8 @@ struct Emitter<'a, R> {
     per_partition: u64,
     /// Whether PER PARTITION LIMIT is counted here: rows that do not pass the filters do not count.
     counts_here: bool,
+    /// Whether the first row of a partition that passes the filters stands for it.
+    first_that_passes: bool,
     /// The table that its paging state names.
     paged_table: TableId,
     /// The last row (or last row of the last group) that was returned.
@@ -484,7 +492,11 @@ impl<R: RowSink> Emitter<'_, R> {
             }
             match more {
                 None => break,
-                Some(resume) => {
+                Some(mut resume) => {
+                    if self.first_that_passes && self.has_all_of(&resume.key) {
+                        pages.skip_partition();
+                        resume.clustering = None;
+                    }
                     self.advance(resume);
                     if self.page_left == 0 {
                         self.set_paging_state();
@@ -529,6 +541,13 @@ impl<R: RowSink> Emitter<'_, R> {
         };
         let rows_in_partition = if self.counts_here { returned } else { resume.rows_in_partition };
         self.place = Some(Resume { rows_in_partition, ..resume });
+    }
+
+    /// Whether the result has as many rows of a partition as it takes.
+    fn has_all_of(&self, key: &DecoratedKey) -> bool {
+        self.place
+            .as_ref()
+            .is_some_and(|place| place.key == *key && place.rows_in_partition >= self.per_partition)
     }
 
     /// Writes the rows of a page. True when it had to stop inside of it because the result's page is full.
@@ -806,7 +825,15 @@ impl<R: RowSink> Emitter<'_, R> {
             return Ok(Admitted::Skip);
         }
         let plan = self.plan;
-        let Some(width) = plan.group_width else { return Ok(Admitted::Add) };
+        if self.first_that_passes && group.partition.as_ref() == Some(&partition.key) {
+            return Ok(Admitted::PartitionDone);
+        }
+        let Some(width) = plan.group_width else {
+            if self.first_that_passes {
+                group.partition = Some(partition.key.clone());
+            }
+            return Ok(Admitted::Add);
+        };
         let clustered = width - plan.table.partition_key().len();
         let mut prefix: Vec<Option<Bytes>> =
             (0..clustered).map(|at| view.clustering(at).map(Bytes::copy_from_slice)).collect();

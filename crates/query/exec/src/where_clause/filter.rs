@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cql::ast::ComparisonOperator;
+use schema::ColumnKind;
 use text::IndexText;
 use types::CqlType;
 use types::elements::Elements;
@@ -68,6 +69,13 @@ pub struct Filter {
     pub name: String,
     /// The condition.
     pub test: Test,
+}
+
+impl Filter {
+    /// Whether rows of one partition can differ in it.
+    pub fn is_of_row(&self) -> bool {
+        matches!(self.column.kind, ColumnKind::Clustering | ColumnKind::Regular)
+    }
 }
 
 /// A filter with its values, ready for many rows.

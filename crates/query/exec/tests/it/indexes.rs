@@ -183,6 +183,29 @@ fn partitions_that_are_read_as_a_whole() {
     assert_eq!(memory.index_reads(), 0, "a serial read");
 }
 
+/// The rows of a partition, when the index is unavailable from the second or third page of places on.
+#[test]
+fn an_index_that_becomes_unavailable_midway_returns_no_row_twice() {
+    let memory = Memory::new();
+    let node = Node::of(memory.clone());
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, c int, v int, PRIMARY KEY (k, c))");
+    node.run("CREATE INDEX ON ks.t (v) USING 'sai'");
+    for c in 0..2_500 {
+        node.run(&format!("INSERT INTO ks.t (k, c, v) VALUES (1, {c}, {})", i32::from(c % 50 == 0)));
+    }
+    let text = "SELECT c FROM ks.t WHERE k = 1 AND v = 0";
+    let expected = node.rows(text);
+    assert_eq!(expected.len(), 2_450);
+    for reads in 0..4 {
+        memory.index_reads_left.set(reads);
+        assert_eq!(node.rows(text), expected, "after {reads} pages of places");
+        memory.index_reads_left.set(reads);
+        assert_eq!(paged(&node, text, 700), expected, "in pages, after {reads} pages of places");
+    }
+    memory.index_reads_left.set(u64::MAX);
+}
+
 #[test]
 fn distinct_partitions_by_way_of_an_index() {
     let (node, memory) = filled(9);

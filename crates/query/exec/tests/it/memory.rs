@@ -101,6 +101,8 @@ pub struct Memory {
     index_reads: Rc<StdCell<u64>>,
     /// Whether indexes are not built yet.
     pub indexes_building: Rc<StdCell<bool>>,
+    /// So many more reads of an index succeed; it is unavailable then.
+    pub index_reads_left: Rc<StdCell<u64>>,
     /// A write of another client that comes just before the next conditional one.
     pub between: Rc<RefCell<Option<PartitionUpdate>>>,
     /// Bytes that each row counts for in the size of its table.
@@ -147,6 +149,7 @@ impl Memory {
             behind: 0,
             index_reads: Rc::default(),
             indexes_building: Rc::default(),
+            index_reads_left: Rc::new(StdCell::new(u64::MAX)),
             between: Rc::default(),
             row_bytes: Rc::new(StdCell::new(100)),
             is_cached: Rc::default(),
@@ -200,11 +203,17 @@ impl Memory {
         let log = Log::new(&update.table, log.clone()).expect("a log fits its base");
         let held = tables.get(&update.table.id).and_then(|table| table.get(&update.key));
         let generations = schema.cdc_generations();
-        log.changes(held, update, &mut |timestamp| {
-            let begun = generations.iter().rev().find(|generation| generation.start_micros() <= timestamp);
-            let generation = begun.or(generations.first()).expect("a log comes with a generation");
-            cdc::stream_of(generation, update.key.token)
-        })
+        log.changes(
+            held,
+            update,
+            &mut |timestamp| {
+                let begun =
+                    generations.iter().rev().find(|generation| generation.start_micros() <= timestamp);
+                let generation = begun.or(generations.first()).expect("a log comes with a generation");
+                cdc::stream_of(generation, update.key.token)
+            },
+            cdc::Naming::Canonical,
+        )
     }
 
     /// Has streams of logs follow another ring from a time on.
@@ -239,8 +248,8 @@ impl Memory {
         };
         let keep = |row: &Row| {
             let mut row = row.clone();
-            row.retain(|id, _| command.columns.contains(id) && command.table.column_by_id(id).is_some());
-            row
+            row.retain(|id, _| command.table.column_by_id(id).is_some());
+            without_values(&row, |id| !command.columns.contains(id))
         };
         let mut out =
             vec![Fragment::PartitionStart { key: partition.key.clone(), deletion: partition.deletion }];
@@ -262,6 +271,22 @@ impl Memory {
         out.push(Fragment::PartitionEnd);
         out
     }
+}
+
+/// A row whose cells of these columns have no values: an engine keeps those that nobody asked for, because the row lives by them.
+fn without_values(row: &Row, is_unasked: impl Fn(schema::ColumnId) -> bool) -> Row {
+    let mut columns = row.columns().to_vec();
+    for (_, data) in columns.iter_mut().filter(|(id, _)| is_unasked(*id)) {
+        match data {
+            ColumnData::Simple(cell) => cell.value = Bytes::new(),
+            ColumnData::Complex(complex) => {
+                complex.cells.iter_mut().for_each(|element| element.cell.value = Bytes::new());
+            }
+        }
+    }
+    let mut kept = Row::from_columns(row.clustering.clone(), columns);
+    (kept.liveness, kept.deletion) = (row.liveness, row.deletion);
+    kept
 }
 
 /// Everything that a partition holds, in order.
@@ -479,9 +504,11 @@ impl Coordinator for Memory {
             None => table,
             Some(query) => {
                 assert!(!command.reversed, "places come in ring order");
-                if self.indexes_building.get() {
+                let left = self.index_reads_left.get();
+                if self.indexes_building.get() || left == 0 {
                     return Err(unavailable_index());
                 }
+                self.index_reads_left.set(left - 1);
                 let places = table.values().filter_map(|held| places(&command.table, query, held));
                 found = places.map(|update| (update.key.clone(), update)).collect();
                 self.index_reads.set(self.index_reads.get() + 1);

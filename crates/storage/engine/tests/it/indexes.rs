@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, IndexQuery, Origin, Predicate, Read, ReadError, SyncMode, Write};
+use engine::{
+    Engine, EngineConfig, IndexQuery, Origin, Predicate, Read, ReadError, StopRequest, SyncMode, TaskKind,
+    Write,
+};
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
     PartitionRange, PartitionUpdate, RingPosition, Row, Seconds, Slices,
 };
-use rt::{Instant, Rt, shard_mains};
+use rt::{Group, Instant, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
 use schema::{Index, IndexTarget, IndexedPart, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -542,5 +545,86 @@ fn a_query_of_something_else_is_refused() {
         assert!(ask("i6", entry).await.unwrap().is_empty());
         let empty = Predicate::Range { from: Some((int(3), false)), to: Some((int(3), true)) };
         assert!(ask("i2", empty).await.unwrap().is_empty());
+    });
+}
+
+/// An engine whose compactions may read so many bytes a second, and `count` partitions of about 2,000 bytes each that do not compress, in as
+/// many SSTables as `files`.
+async fn limited(rt: &Rt, rate: u64, files: u64, count: u64) -> (Engine, Arc<Table>) {
+    let mut config = config();
+    config.auto_compaction = false;
+    config.memtable_bytes_max = 64 << 20;
+    config.settings.compaction_bytes_per_second = rate;
+    let (engine, table) = (Engine::open(rt.clone(), config, schema(2)).await.unwrap(), table(2));
+    for file in 0..files {
+        for pk in 0..count {
+            write_long(rt, &engine, &table, file * count + pk).await;
+        }
+        let began = rt.now();
+        engine.flush(table.id).await.unwrap();
+        assert!(rt.now() - began < Duration::from_secs(1), "a flush waits for nobody");
+    }
+    (engine, table)
+}
+
+async fn write_long(rt: &Rt, engine: &Engine, table: &Arc<Table>, pk: u64) {
+    let mut value = vec![0; 2_000];
+    rt.fill_random(&mut value);
+    let mut row = Row::new(Clustering::empty());
+    row.set(
+        table.column("s").expect("it is there").id,
+        ColumnData::Simple(Cell::live(1, Bytes::from(value))),
+    );
+    let mut update = PartitionUpdate::new(table.clone(), partition(pk));
+    update.add_static(row);
+    engine.apply(Write::one(Origin::Client, update)).await.expect("the disk is well");
+}
+
+#[test]
+fn the_builder_is_limited_and_flushes_are_not() {
+    on_a_node(7, |rt| async move {
+        let (engine, table) = limited(&rt, 64 << 10, 1, 300).await;
+        let (building, id, began) = (engine.clone(), table.id, rt.now());
+        let rebuilt = rt.spawn(Group::Maintenance, async move { building.rebuild_indexes(id, &[]).await });
+        let mut flushed = 0;
+        while engine.built_indexes().len() < 2 {
+            write_long(&rt, &engine, &table, flushed).await;
+            let began = rt.now();
+            engine.flush(table.id).await.unwrap();
+            assert!(rt.now() - began < Duration::from_secs(1), "a flush waits for the builder");
+            flushed += 1;
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        rebuilt.await.unwrap();
+        // 600 KiB twice.
+        let took = rt.now() - began;
+        assert!((12..30).contains(&took.as_secs()), "{took:?} for two indexes, {flushed} flushes");
+        engine.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_compaction_can_be_stopped_while_it_indexes() {
+    on_a_node(8, |rt| async move {
+        let (engine, table) = limited(&rt, 64 << 10, 2, 150).await;
+        let files = async || {
+            let (path, _) = index_file(&rt).await;
+            rt.disk().list(path.parent().expect("the folder of indexes")).await.unwrap().len()
+        };
+        assert_eq!(files().await, 4);
+        let (working, id) = (engine.clone(), table.id);
+        let work = rt.spawn(Group::Maintenance, async move { working.compact(id).await });
+        // Reading all of it takes 9 seconds: the merge is over, and the first index is being made.
+        rt.sleep(Duration::from_secs(14)).await;
+        let asked = rt.now();
+        assert_eq!(engine.stop_operations(&StopRequest::Kind(TaskKind::Compaction, None)), 1);
+        let failed = work.await.unwrap_err();
+        assert!(failed.to_string().contains("an operator stopped it"), "{failed}");
+        assert!(rt.now() - asked < Duration::from_secs(6), "it ends with the step");
+        assert_eq!((engine.sstable_count(table.id), engine.built_indexes().len()), (2, 2));
+        assert_eq!(files().await, 4, "nothing is left of the index that was begun");
+        engine.compact(table.id).await.unwrap();
+        assert_eq!((engine.sstable_count(table.id), engine.built_indexes().len()), (1, 2));
+        engine.stop().await.unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! Graphs against an exhaustive search, and as bytes.
 
-use hnsw::{Decoder, Found, Graph, Insertion, Options, Quantised, Similarity};
+use hnsw::{Decoder, Found, Graph, Insertion, Options, Quantised, Search, Similarity};
 use proptest::prelude::*;
 use stdx::Reader;
 
@@ -161,5 +161,24 @@ fn a_graph_is_a_function_of_its_vectors_and_made_in_steps() {
         };
         assert_eq!((sum(&graph), graph_of(&vectors, options)), (digest, graph));
         assert_eq!(most > 20, vectors[0].len() == 2_000, "{most} steps");
+    }
+}
+
+/// A search of wide vectors has several steps, and finds all of a graph in the order of their closeness.
+#[test]
+fn a_search_is_made_in_steps() {
+    let mut noise = Noise(6);
+    for (dimensions, least) in [(2_000, 2), (60_000, 50), (8, 1)] {
+        let vectors = noise.clustered(100, dimensions);
+        let graph = graph_of(&vectors, Options { connections: 64, beam: 300, ..OPTIONS });
+        let wanted = Quantised::new(&vectors[0]).expect("finite");
+        let mut search = Search::begin(&graph, &wanted, 100, 100);
+        let steps = (1..).find(|_| search.step()).expect("it ends");
+        assert!(steps >= least, "{steps} steps for {dimensions} dimensions");
+        let found = search.into_found();
+        let mut exact: Vec<(u32, f32)> =
+            (0..100).map(|node| (node, graph.closeness(&wanted, node))).collect();
+        exact.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        assert_eq!(found.iter().map(|one| (one.node, one.closeness)).collect::<Vec<_>>(), exact);
     }
 }

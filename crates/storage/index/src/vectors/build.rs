@@ -10,6 +10,7 @@ use stdx::HashMap;
 use stdx::vint::write_unsigned;
 
 use super::file::CHUNK_LEN;
+use super::nearest::STEPS;
 use crate::definition::Definition;
 use crate::file::{SstableIdentity, header, seal};
 
@@ -111,9 +112,6 @@ impl VectorsWriter {
         Ok(self.path)
     }
 }
-
-/// A step of an insertion in steps of [`Pace`].
-const STEPS: usize = 100;
 
 /// Appends a chunk with its length and checksum, and empties it.
 fn put_chunk(chunk: &mut Vec<u8>, out: &mut Vec<u8>) {

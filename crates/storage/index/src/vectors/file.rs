@@ -11,13 +11,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hnsw::{Decoder, Graph};
+use hnsw::{Decoder, Graph, Search};
 use rt::preempt::Pace;
 use rt::{Disk, DiskError, File, OpenOptions};
 use stdx::Reader;
 use stdx::vint::read_unsigned;
 
-use super::nearest::Nearest;
+use super::nearest::{Nearest, STEPS, steps_of_comparison};
 use crate::definition::Definition;
 use crate::file::{HEADER_LEN, IndexFileError, PART_LEN_MAX, SstableIdentity, header, unseal};
 
@@ -142,11 +142,15 @@ impl VectorsFile {
     #[expect(clippy::expect_used, reason = "graphs number their nodes with 32 bits")]
     pub(super) async fn offer(&self, nearest: &mut Nearest) {
         let wanted = nearest.count.min(self.graph.len());
-        let mut found = Vec::new();
+        let (mut found, mut pace) = (Vec::new(), Pace::new());
         if wanted < self.graph.len() {
-            found = self.graph.search(&nearest.vector, wanted, self.definition.search_beam());
+            let mut search =
+                Search::begin(&self.graph, &nearest.vector, wanted, self.definition.search_beam());
+            while !search.step() {
+                pace.steps(STEPS).await;
+            }
+            found = search.into_found();
         }
-        let mut pace = Pace::new();
         if found.len() == wanted {
             for one in found {
                 for place in self.places.of(one.node as usize) {
@@ -156,10 +160,12 @@ impl VectorsFile {
             }
             return;
         }
+        let compared = steps_of_comparison(self.graph.dimensions());
         // All of them, or some that no edge leads to.
         for node in 0..self.graph.len() {
             let node_number = u32::try_from(node).expect("nodes have 32 bits");
             let closeness = self.graph.closeness(&nearest.vector, node_number);
+            pace.steps(compared).await;
             for place in self.places.of(node) {
                 nearest.offer(place, closeness);
                 pace.step().await;

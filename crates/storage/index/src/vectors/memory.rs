@@ -8,7 +8,7 @@ use mutation::PartitionUpdate;
 use rt::preempt::Pace;
 use schema::Table;
 
-use super::nearest::Nearest;
+use super::nearest::{Nearest, steps_of_comparison};
 use crate::definition::Definition;
 use crate::place;
 
@@ -54,8 +54,8 @@ impl MemoryVectors {
 
     /// Offers the vectors that are nearest.
     pub(super) async fn offer(&self, nearest: &mut Nearest) {
-        let mut pace = Pace::new();
-        let mut at = 0;
+        let compared = steps_of_comparison(self.definition.dimensions());
+        let (mut pace, mut at) = (Pace::new(), 0);
         loop {
             {
                 // Those added meanwhile are looked at, too.
@@ -63,7 +63,7 @@ impl MemoryVectors {
                 while let Some((place, vector)) = vectors.get(at) {
                     nearest.offer(place, vector.closeness(&nearest.vector, nearest.similarity));
                     at += 1;
-                    pace.count(1);
+                    pace.count(compared);
                     if pace.is_due() {
                         break;
                     }

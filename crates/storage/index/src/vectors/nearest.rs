@@ -4,6 +4,16 @@ use hnsw::{Quantised, Similarity};
 
 use crate::best::Best;
 
+/// A step of an insertion into a graph, or of a search in it, in steps of [`rt::preempt::Pace`].
+pub(super) const STEPS: usize = 100;
+/// Products of components that take as long as such a step.
+const PRODUCTS: usize = 1 << 18;
+
+/// A comparison of two vectors in steps of [`rt::preempt::Pace`].
+pub(super) fn steps_of_comparison(dimensions: usize) -> usize {
+    (dimensions * STEPS).div_ceil(PRODUCTS)
+}
+
 /// The nearest places so far, each once with its nearest vector.
 #[derive(Debug)]
 pub(super) struct Nearest {

@@ -40,6 +40,12 @@ impl Cursor {
         }
     }
 
+    /// The size in the file of some bytes of its content.
+    pub(crate) fn on_disk(&self, bytes: u64) -> u64 {
+        let (file, content) = (u128::from(self.file.file_len()), u128::from(self.file.len().max(1)));
+        (u128::from(bytes) * file / content) as u64
+    }
+
     /// Whether it reads for a scan.
     pub(crate) fn is_scan(&self) -> bool {
         self.ahead.is_some()

@@ -59,6 +59,11 @@ impl RawScan {
         self.data.position()
     }
 
+    /// The size in its file of some bytes of the data.
+    pub(crate) fn on_disk(&self, bytes: u64) -> u64 {
+        self.data.on_disk(bytes)
+    }
+
     /// An error about the item that was just read.
     pub(crate) fn corrupt(&self, expected: impl Into<String>, found: impl Into<String>) -> SstableError {
         self.data.corrupt(expected, found)
