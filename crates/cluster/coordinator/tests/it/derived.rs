@@ -148,9 +148,9 @@ fn a_killed_base_replica_delivers_after_its_restart() {
 }
 
 /// How many of 40 rows a view does not show right after they were acknowledged, read at QUORUM through another node.
-fn late(base: &str, view: &str) -> usize {
+fn late(seed: u64, base: &str, view: &str) -> usize {
     // The replicas of the base are not those of the view, and of two messages of one moment either may come first.
-    let world = World::with_batches(5, &[1; 6], Config::default(), true);
+    let world = World::with_batches(seed, &[1; 6], Config::default(), true);
     let link = LinkConfig { latency_max: SECOND / 5, ..LinkConfig::default() };
     for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to)
     {
@@ -173,8 +173,12 @@ fn late(base: &str, view: &str) -> usize {
 
 #[test]
 fn a_synchronous_view_shows_a_write_when_it_is_acknowledged() {
-    assert_eq!(late("awaited", "awaited_by_v"), 0);
-    assert!(late("viewed", "by_v") > 0, "a view that nobody waits for may be late");
+    // About one of four hundred reads finds a view late that nobody waits for.
+    let first = (1..100).find(|seed| late(*seed, "viewed", "by_v") > 0);
+    let first = first.expect("a view that nobody waits for may be late");
+    for seed in [first, first + 1, first + 2] {
+        assert_eq!(late(seed, "awaited", "awaited_by_v"), 0, "seed {seed}");
+    }
 }
 
 /// One replica of everything: where that of the view is cut off, a write of the base on another node has to wait for it.
