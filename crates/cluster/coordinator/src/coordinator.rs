@@ -344,6 +344,7 @@ impl Coordinator {
         let (context, operations) = (&self.context, &self.operations);
         let Some(table) = update.as_ref().map(|update| update.table.id) else { return };
         if let Some(began) = Writes::new(context).write_now(update, consistency) {
+            assert!(update.is_none(), "an update that is counted was written");
             let now = context.rt().now();
             operations.writes.ended(now - began, &Ok(()));
             context.count_request(table, table_figures::Kind::Write, began, now);
