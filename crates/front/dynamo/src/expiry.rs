@@ -7,16 +7,16 @@ use coordinator::Consistency;
 use exec::backend::Coordinator;
 use futures_util::stream::{self, StreamExt};
 use items::{Item, Value};
-use mutation::ColumnSelection;
+use mutation::{ColumnSelection, Timestamp};
 use replica::ReadPage;
 use rt::preempt::Pace;
 use schema::{Schema, Table};
 
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::ranges::OwnPages;
 use crate::row_ttl::RowTtl;
 use crate::store::Store;
-use crate::table::{self, ApiTable, RowKey, RowWrite};
+use crate::table::{self, ApiTable, RowKey, RowWrite, State};
 
 /// Items that are deleted at once.
 const AT_ONCE: usize = 8;
@@ -97,32 +97,57 @@ impl<C: Coordinator> Store<'_, C> {
         failure.map_or(Ok(count), Err)
     }
 
+    /// A range that cannot be read, or a row that cannot be deleted, keeps no others from it: the next look would stop at the same place.
     async fn expire_table(&self, expiring: &Expiring, count: &mut u64) -> Result<()> {
         let mut pages = OwnPages::new(self, expiring.table().clone()).of_columns(expiring.columns());
-        let mut pace = Pace::default();
-        while let Some(page) = pages.next(self).await? {
-            let over = self.over(expiring, &page, &mut pace).await?;
+        let (mut pace, mut failure) = (Pace::default(), None);
+        loop {
+            let page = match pages.next(self).await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    if pages.skip() {
+                        continue;
+                    }
+                    break;
+                }
+            };
+            let over = self.over(expiring, &page, &mut pace, &mut failure).await;
             let mut ends = stream::iter(over.iter().map(|key| self.delete_over(expiring, key)))
                 .buffer_unordered(AT_ONCE);
             while let Some(result) = ends.next().await {
-                *count += u64::from(result?);
+                match result {
+                    Ok(deleted) => *count += u64::from(deleted),
+                    Err(error) => failure = Some(error),
+                }
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
-    /// The rows of a page whose time is over.
-    async fn over(&self, expiring: &Expiring, page: &ReadPage, pace: &mut Pace) -> Result<Vec<RowKey>> {
+    /// The rows of a page whose time is over; `failure` is that of a row that is no item.
+    async fn over(
+        &self,
+        expiring: &Expiring,
+        page: &ReadPage,
+        pace: &mut Pace,
+        failure: &mut Option<ApiError>,
+    ) -> Vec<RowKey> {
         let (now, mut over) = (self.now(), Vec::new());
         for partition in &page.partitions {
             for row in partition.rows.iter().filter(|row| row.is_live(now)) {
                 pace.step().await;
                 let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
                 let is_over = match expiring {
-                    Expiring::Items { table, attribute } => {
-                        let item = table.state(&key, row, now)?.item;
-                        item.is_some_and(|item| is_over(&item, attribute, self.seconds()))
-                    }
+                    Expiring::Items { table, attribute } => match table.state(&key, row, now) {
+                        Ok(State { item: Some(item), .. }) => is_over(&item, attribute, self.seconds()),
+                        Ok(_) => false,
+                        Err(error) => {
+                            *failure = Some(error);
+                            false
+                        }
+                    },
                     Expiring::Rows(ttl) => ttl.is_over(row, self.millis()),
                 };
                 if is_over {
@@ -130,7 +155,7 @@ impl<C: Coordinator> Store<'_, C> {
                 }
             }
         }
-        Ok(over)
+        over
     }
 
     /// Deletes a row unless it was given more time meanwhile; whether it was deleted.
@@ -147,6 +172,9 @@ impl<C: Coordinator> Store<'_, C> {
     }
 
     async fn delete_item(&self, table: &ApiTable, key: &RowKey, attribute: &str) -> Result<bool> {
+        if self.spans_datacenters(&table.table) {
+            return self.delete_item_everywhere(table, key, attribute).await;
+        }
         let now = self.seconds();
         let mut deleted = false;
         let mut decide = |item: Option<&Item>| {
@@ -154,6 +182,32 @@ impl<C: Coordinator> Store<'_, C> {
             Ok(deleted.then_some(RowWrite::Expire))
         };
         self.agree(table, key, &mut decide).await?;
+        Ok(deleted)
+    }
+
+    /// Writes of items are agreed on within the datacenter of their client, so an agreement here is ordered with none of those elsewhere. A
+    /// quorum of each datacenter has all acknowledged writes, and the deletion is as old as the question: it hides no write that
+    /// the answer may lack. While a datacenter does not answer, the item stays.
+    async fn delete_item_everywhere(&self, table: &ApiTable, key: &RowKey, attribute: &str) -> Result<bool> {
+        let asked = self.executor.timestamp();
+        let (now, seconds) = (self.now(), self.seconds());
+        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
+        let seen = table.state_of(&self.read(&command, Consistency::EachQuorum).await?, key, now)?;
+        if let Some(intent) = &seen.intent {
+            // Its outcome may be another time of the end; it is looked at the next time.
+            self.settle(table, key, intent).await?;
+            return Ok(false);
+        }
+        let ends = seen.item.as_ref().is_some_and(|item| is_over(item, attribute, seconds));
+        if !ends || seen.version >= asked {
+            return Ok(false);
+        }
+        let mut deleted = false;
+        let mut decide = |page: &ReadPage, _: Timestamp| {
+            deleted = table.state_of(page, key, now)? == seen;
+            Ok(deleted.then(|| table.update(key, &RowWrite::Expire, asked, now)))
+        };
+        self.transact_at(&command, Consistency::Serial, &mut decide).await?;
         Ok(deleted)
     }
 

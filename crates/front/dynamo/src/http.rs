@@ -7,14 +7,14 @@ use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use exec::backend::Coordinator;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use http1::{Activity, Io};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
@@ -31,6 +31,11 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
 
+/// Bytes of an answer that are given to hyper at once.
+const SENT_AT_ONCE: usize = 64 << 10;
+/// Answers of at most so many bytes are given however many bytes of others are not taken yet.
+pub(crate) const SMALL_ANSWER_BYTES: usize = 1 << 20;
+
 /// The content type of answers.
 const JSON: &str = "application/x-amz-json-1.0";
 
@@ -43,6 +48,11 @@ pub struct HttpLimits {
     pub body_bytes_max: usize,
     /// Bytes of the bodies of all requests under way; one client address may have half.
     pub bytes_in_flight_max: usize,
+    /// Bytes of the answers that their clients have not taken yet; one client address may have half. Answers up to
+    /// [`SMALL_ANSWER_BYTES`] are always given: those of writes, which are carried out.
+    pub answer_bytes_max: usize,
+    /// The bytes of an answer that its client takes in a second, at least: it has the idle timeout and so long for the whole of it.
+    pub answer_bytes_a_second_min: usize,
     /// How long the handshake of TLS may take.
     pub handshake_timeout: Duration,
     /// How long a body may take to arrive.
@@ -58,6 +68,8 @@ impl Default for HttpLimits {
             connections_max: 4096,
             body_bytes_max: 16 << 20,
             bytes_in_flight_max: 64 << 20,
+            answer_bytes_max: 256 << 20,
+            answer_bytes_a_second_min: 64 << 10,
             handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
@@ -65,7 +77,7 @@ impl Default for HttpLimits {
     }
 }
 
-/// The bytes of requests under way on this shard, in all and of each client address.
+/// The bytes of requests under way on this shard, or of answers, in all and of each client address.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     total: Cell<usize>,
@@ -78,19 +90,19 @@ impl InFlight {
     }
 
     /// Bytes that a request of this client may take, of which it has none yet.
-    fn book(&self, address: IpAddr) -> Booking<'_> {
-        Booking { of: self, address, bytes: 0 }
+    fn book(self: &Rc<Self>, address: IpAddr) -> Booking {
+        Booking { of: self.clone(), address, bytes: 0 }
     }
 }
 
-/// Bytes that a request has of them.
-struct Booking<'a> {
-    of: &'a InFlight,
+/// Bytes that a request or an answer has of them.
+struct Booking {
+    of: Rc<InFlight>,
     address: IpAddr,
     bytes: usize,
 }
 
-impl Booking<'_> {
+impl Booking {
     /// Takes so many bytes in all, unless there are too many. One address may have a half: bodies that do not end would keep all other
     /// clients out.
     fn raise(&mut self, bytes: usize, max: usize) -> bool {
@@ -98,30 +110,75 @@ impl Booking<'_> {
         if more == 0 {
             return true;
         }
-        let mut of_address = self.of.of_address.borrow_mut();
-        let own = of_address.get(&self.address).copied().unwrap_or(0);
+        let own = self.of.of_address.borrow().get(&self.address).copied().unwrap_or(0);
         // A single request of the largest size is always possible.
         let exceeds = |held: usize, max: usize| held > self.bytes && held.saturating_add(more) > max;
         if exceeds(self.of.total.get(), max) || exceeds(own, max / 2) {
             return false;
         }
-        of_address.insert(self.address, own + more);
-        self.of.total.set(self.of.total.get() + more);
-        self.bytes += more;
+        self.add(more);
         true
     }
-}
 
-impl Drop for Booking<'_> {
-    fn drop(&mut self) {
-        self.of.total.set(self.of.total.get() - self.bytes);
+    /// Gives back the bytes beyond so many.
+    fn lower(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.of.total.set(self.of.total.get() - less);
+        self.bytes -= less;
         let mut of_address = self.of.of_address.borrow_mut();
         if let Some(own) = of_address.get_mut(&self.address) {
-            *own -= self.bytes;
+            *own -= less;
             if *own == 0 {
                 of_address.remove(&self.address);
             }
         }
+    }
+
+    /// Takes so many bytes more, however many there are.
+    fn add(&mut self, more: usize) {
+        *self.of.of_address.borrow_mut().entry(self.address).or_default() += more;
+        self.of.total.set(self.of.total.get() + more);
+        self.bytes += more;
+    }
+}
+
+impl Drop for Booking {
+    fn drop(&mut self) {
+        self.lower(0);
+    }
+}
+
+/// The body of an answer that is being sent. Its bytes are booked until the last of them are on their way.
+struct Sent {
+    left: Bytes,
+    _booking: Booking,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(match self.left.len() {
+            0 => None,
+            1..=SENT_AT_ONCE => Some(Ok(Frame::data(std::mem::take(&mut self.left)))),
+            _ => {
+                // A copy: a part of the whole would keep all of it in memory for as long as the client does not take this part.
+                let part = self.left.split_to(SENT_AT_ONCE);
+                Some(Ok(Frame::data(Bytes::copy_from_slice(&part))))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left.len() as u64)
     }
 }
 
@@ -129,16 +186,24 @@ impl Drop for Booking<'_> {
 pub(crate) struct Progress {
     since: Cell<Instant>,
     serving: Cell<bool>,
+    /// When the client has to have taken the whole of the last answer.
+    taken_by: Cell<Option<Instant>>,
 }
 
 impl Progress {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { since: Cell::new(now), serving: Cell::new(false) }
+        Self { since: Cell::new(now), serving: Cell::new(false), taken_by: Cell::new(None) }
     }
 
     /// When it moved last.
     pub(crate) fn since(&self) -> Instant {
         self.since.get()
+    }
+
+    /// When the connection ends unless it moves, with this timeout. A client that takes an answer byte by byte does not keep it for long.
+    fn deadline(&self, idle: Duration) -> Instant {
+        let idle = self.since.get() + idle;
+        self.taken_by.get().map_or(idle, |taken_by| taken_by.min(idle))
     }
 
     /// Whether a request is being carried out.
@@ -161,7 +226,8 @@ pub(crate) struct Service<C> {
     pub(crate) rt: Rt,
     pub(crate) dynamo: Dynamo<C>,
     pub(crate) limits: HttpLimits,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Rc<InFlight>,
+    pub(crate) answers: Rc<InFlight>,
 }
 
 /// Serves a connection to its end, or until it stands still for too long.
@@ -181,9 +247,13 @@ pub(crate) async fn serve<C: Coordinator>(
         let (service, progress) = (service.clone(), counted.clone());
         async move {
             progress.serving.set(true);
+            progress.taken_by.set(None);
             let response = respond(&service, request, (transport, address)).await;
             progress.serving.set(false);
-            progress.since.set(service.rt.now());
+            let (now, limits) = (service.rt.now(), &service.limits);
+            let seconds = response.body().left.len() / limits.answer_bytes_a_second_min.max(1);
+            progress.since.set(now);
+            progress.taken_by.set(Some(now + limits.idle_timeout + Duration::from_secs(seconds as u64)));
             Ok::<_, Infallible>(response)
         }
     });
@@ -203,7 +273,7 @@ pub(crate) async fn serve<C: Coordinator>(
             return Poll::Ready(());
         }
         while Pin::new(&mut timer).poll(cx).is_ready() {
-            let deadline = progress.since.get() + idle;
+            let deadline = progress.deadline(idle);
             if !progress.is_serving() && rt.now() >= deadline {
                 return Poll::Ready(());
             }
@@ -218,23 +288,26 @@ async fn respond<C: Coordinator>(
     service: &Service<C>,
     request: Request<Incoming>,
     (transport, address): (Transport, SocketAddr),
-) -> Response<Full<Bytes>> {
+) -> Response<Sent> {
     let (head, body) = request.into_parts();
     if transport == Transport::Misdirected {
         let text = "This port takes TLS and nothing else: the endpoint's URL has to begin with https://";
         service.dynamo.metrics().count(|figures| figures.total_operations += 1);
         let answer = service.dynamo.refused(&ApiError::validation(text));
-        return response(service, (answer.status, JSON), answer.body.into_bytes(), false, true);
+        let body = (answer.body.into_bytes(), service.answers.book(address.ip()));
+        return response(service, (answer.status, JSON), body, false, true);
     }
     if let Err(error) = service.dynamo.check_page(&head) {
         service.dynamo.metrics().count(|figures| figures.total_operations += 1);
         let answer = service.dynamo.refused(&error);
-        return response(service, (403, JSON), answer.body.into_bytes(), false, true);
+        let body = (answer.body.into_bytes(), service.answers.book(address.ip()));
+        return response(service, (403, JSON), body, false, true);
     }
     if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
         // The health check of load balancers.
         let host = header(&head.headers, "host").unwrap_or_default();
         let body = format!("healthy: {host}").into_bytes();
+        let body = (body, service.answers.book(address.ip()));
         return response(service, (200, "text/plain"), body, false, false);
     }
     service.dynamo.metrics().count(|figures| figures.total_operations += 1);
@@ -251,11 +324,20 @@ async fn respond<C: Coordinator>(
             true,
         ),
     };
+    drop(booking);
+    // Before it is packed, which may take several turns.
+    let mut booking = service.answers.book(address.ip());
+    let len = answer.body.len();
+    let is_booked = booking.raise(len, service.limits.answer_bytes_max);
+    let answer = match is_booked || len <= SMALL_ANSWER_BYTES {
+        true => answer,
+        false => service.dynamo.refused(&busy(service)),
+    };
     let body = answer.body.into_bytes();
     let kind = (answer.status, JSON);
     match packed(&body, header(&head.headers, "accept-encoding")).await {
-        Some(packed) => response(service, kind, packed, true, closes),
-        None => response(service, kind, body, false, closes),
+        Some(packed) => response(service, kind, (packed, booking), true, closes),
+        None => response(service, kind, (body, booking), false, closes),
     }
 }
 
@@ -263,7 +345,7 @@ async fn carry_out<C: Coordinator>(
     service: &Service<C>,
     head: &Parts,
     (body, address): (Bytes, SocketAddr),
-    booking: &mut Booking<'_>,
+    booking: &mut Booking,
 ) -> Answer {
     let headers = &head.headers;
     let target = header(headers, "x-amz-target").and_then(of_target);
@@ -314,7 +396,7 @@ async fn unpacked<C: Coordinator>(
     service: &Service<C>,
     headers: &HeaderMap,
     body: Bytes,
-    booking: &mut Booking<'_>,
+    booking: &mut Booking,
 ) -> Result<Bytes, ApiError> {
     let (limits, packed) = (&service.limits, body.len());
     let encoding = Encoding::of_request(header(headers, "content-encoding"))?;
@@ -333,7 +415,7 @@ async fn unpacked<C: Coordinator>(
 async fn read_body<C: Coordinator>(
     service: &Service<C>,
     mut body: Incoming,
-    booking: &mut Booking<'_>,
+    booking: &mut Booking,
 ) -> Result<Bytes, ApiError> {
     let limits = &service.limits;
     let too_large = || too_large(limits);
@@ -367,10 +449,10 @@ async fn read_body<C: Coordinator>(
 fn response<C>(
     service: &Service<C>,
     (status, content_type): (u16, &'static str),
-    body: Vec<u8>,
+    (body, mut booking): (Vec<u8>, Booking),
     is_packed: bool,
     closes: bool,
-) -> Response<Full<Bytes>> {
+) -> Response<Sent> {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
     let mut random = [0; 52];
     service.rt.fill_random(&mut random);
@@ -387,5 +469,9 @@ fn response<C>(
     if closes {
         response = response.header(hyper::header::CONNECTION, "close");
     }
-    response.body(Full::new(Bytes::from(body))).expect("status and headers are valid")
+    // The bytes that are sent, which may be fewer or more than those that were booked.
+    booking.add(body.len().saturating_sub(booking.bytes));
+    booking.lower(body.len());
+    let body = Sent { left: Bytes::from(body), _booking: booking };
+    response.body(body).expect("status and headers are valid")
 }

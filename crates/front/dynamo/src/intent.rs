@@ -79,6 +79,11 @@ impl Intent {
         out
     }
 
+    /// Whether stored bytes are those of an intent. An attribute without a name, which could be written once, stands in the same place.
+    pub(crate) fn is_stored(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&PREPARED)
+    }
+
     /// The intent; none when the bytes are none, which a writer in CQL may have left.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (PREPARED, bytes) = bytes.split_first().map(|(kind, rest)| (*kind, rest))? else { return None };

@@ -21,6 +21,7 @@ mod pages;
 mod permissions;
 mod ranges;
 mod record;
+mod reply;
 mod request;
 mod row_ttl;
 mod secondary;

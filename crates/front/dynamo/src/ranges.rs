@@ -40,13 +40,28 @@ pub(crate) struct OwnPages {
 impl OwnPages {
     /// From the beginning, by the current topology version.
     pub(crate) fn new<C: Coordinator>(store: &Store<'_, C>, table: Arc<Table>) -> Self {
+        Self::by_first(store, table, false)
+    }
+
+    /// The pages of the rows of which this node is the first replica of its datacenter: each datacenter reads all rows.
+    pub(crate) fn of_datacenter<C: Coordinator>(store: &Store<'_, C>, table: Arc<Table>) -> Self {
+        Self::by_first(store, table, true)
+    }
+
+    /// Of the ranges where this node is the first of all replicas, or of those in its datacenter.
+    fn by_first<C: Coordinator>(store: &Store<'_, C>, table: Arc<Table>, in_datacenter: bool) -> Self {
         let coordinator = store.executor.coordinator();
         let (schema, view) = (coordinator.schema(), coordinator.view());
         let mut left = Vec::new();
         if let Some(keyspace) = schema.keyspace(&table.keyspace) {
             let placement = view.place_table(keyspace, &table);
-            let own = placement.now().primary_ranges_of(view.own());
-            left = own.flat_map(|range| ranges(range.after, range.upto)).collect();
+            let (own, here) = (view.own(), view.datacenter(view.own()));
+            for (range, replicas) in placement.now().ranges() {
+                let first = replicas.iter().find(|node| !in_datacenter || view.datacenter(**node) == here);
+                if first == Some(&own) {
+                    left.extend(ranges(range.after, range.upto));
+                }
+            }
         }
         Self { table, columns: ColumnSelection::All, left, resume: None }
     }
@@ -56,10 +71,17 @@ impl OwnPages {
         Self { columns, ..self }
     }
 
+    /// Leaves out the rest of the range whose page could not be read. True when there are more ranges.
+    pub(crate) fn skip(&mut self) -> bool {
+        self.resume = None;
+        self.left.pop();
+        !self.left.is_empty()
+    }
+
     /// The next page, read at LOCAL_QUORUM; none behind the last.
     ///
     /// # Errors
-    /// When it cannot be read. Asked again, the same page is tried again.
+    /// When it cannot be read. Asked again, the same page is tried again, unless [`OwnPages::skip`] leaves it out.
     pub(crate) async fn next<C: Coordinator>(&mut self, store: &Store<'_, C>) -> Result<Option<ReadPage>> {
         let Some(range) = self.left.last() else { return Ok(None) };
         let command = ReadCommand {

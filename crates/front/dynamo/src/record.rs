@@ -15,10 +15,8 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{Attempt, hex, unhex};
-use crate::store::Store;
+use crate::store::{Store, TRANSACTIONS_KEYSPACE};
 
-/// The keyspace: a table of the API has a name of three characters or more, so none has this one.
-const KEYSPACE: &str = "alternator_tx";
 const TABLE: &str = "transactions";
 const COLUMN: &str = "record";
 /// How long a record is kept whose transaction is over, seconds: so long AWS remembers a client's token.
@@ -69,6 +67,8 @@ pub(crate) struct Record {
     pub(crate) begun: i64,
     /// The items of the transaction: table and key.
     pub(crate) items: Vec<(String, Item)>,
+    /// The datacenter of its coordinator, in which its intents are; none in the records of nodes of before.
+    pub(crate) datacenter: Option<String>,
 }
 
 impl Record {
@@ -85,13 +85,16 @@ impl Record {
 
     fn encode(&self) -> Vec<u8> {
         let item = |(table, key): &(String, Item)| to_json!({ "table": table, "key": json::item(key) });
-        let json = to_json!({
+        let mut json = to_json!({
             "status": self.status.name(),
             "attempt": hex(self.attempt),
             "fingerprint": hex(self.fingerprint),
             "begun": self.begun,
             "items": self.items.iter().map(item).collect::<Vec<_>>(),
         });
+        if let (Some(datacenter), Some(members)) = (&self.datacenter, json.as_object_mut()) {
+            members.insert("datacenter".to_owned(), datacenter.clone().into());
+        }
         json.to_string().into_bytes()
     }
 
@@ -108,6 +111,7 @@ impl Record {
             fingerprint: unhex(text("fingerprint")?)?,
             begun: fields.get("begun")?.as_i64()?,
             items: fields.get("items")?.as_array()?.iter().map(item).collect::<Option<_>>()?,
+            datacenter: text("datacenter").map(str::to_owned),
         })
     }
 
@@ -123,7 +127,7 @@ impl Record {
 
 /// The table of records; none before the first transaction.
 pub(crate) fn table(schema: &Schema) -> Option<Arc<Table>> {
-    schema.table(KEYSPACE, TABLE).cloned()
+    schema.table(TRANSACTIONS_KEYSPACE, TABLE).cloned()
 }
 
 fn partition(key: &str) -> DecoratedKey {
@@ -149,45 +153,53 @@ fn update(table: &Arc<Table>, key: &str, record: &Record, at: Timestamp, now: Se
 }
 
 /// The records of a page, by key.
-pub(crate) fn records(table: &Table, page: &ReadPage, now: Seconds) -> Result<Vec<(String, Record)>> {
+pub(crate) fn records(
+    table: &Table,
+    page: &ReadPage,
+    now: Seconds,
+) -> impl Iterator<Item = Result<(String, Record)>> {
     let foreign = || {
-        let text = format!("{KEYSPACE}.{TABLE} has a row that is no record of a transaction");
+        let text = format!("{TRANSACTIONS_KEYSPACE}.{TABLE} has a row that is no record of a transaction");
         ApiError::new(ErrorKind::InternalServer, text)
     };
-    let mut out = Vec::new();
-    let Some(column) = table.column(COLUMN) else { return Err(foreign()) };
-    for partition in &page.partitions {
-        for row in &partition.rows {
-            let Some(ColumnData::Simple(cell)) = row.column(column.id) else { continue };
-            if !cell.is_live(now) {
-                continue;
-            }
-            let key = std::str::from_utf8(&partition.key.key).map_err(|_| foreign())?;
-            let record = Record::decode(&cell.value).ok_or_else(foreign)?;
-            out.push((key.to_owned(), record));
+    let column = table.column(COLUMN).map(|column| column.id);
+    let rows = page
+        .partitions
+        .iter()
+        .flat_map(|partition| partition.rows.iter().map(move |row| (&partition.key.key, row)));
+    rows.filter_map(move |(key, row)| {
+        let Some(column) = column else { return Some(Err(foreign())) };
+        let Some(ColumnData::Simple(cell)) = row.column(column) else { return None };
+        if !cell.is_live(now) {
+            return None;
         }
-    }
-    Ok(out)
+        let key = std::str::from_utf8(key).ok();
+        Some(match (key, Record::decode(&cell.value)) {
+            (Some(key), Some(record)) => Ok((key.to_owned(), record)),
+            _ => Err(foreign()),
+        })
+    })
 }
 
 impl<C: Coordinator> Store<'_, C> {
     /// The table of records, made when there is none.
     pub(crate) async fn records_table(&self) -> Result<Arc<Table>> {
-        self.own_table(KEYSPACE, TABLE, &[COLUMN]).await
+        self.own_table(TRANSACTIONS_KEYSPACE, TABLE, &[COLUMN]).await
     }
 
-    /// The record of a key, with all that was agreed on before.
+    /// The record of a key, with all that was agreed on before, in every datacenter: only so is a missing record one that was never written.
     pub(crate) async fn record(&self, key: &str) -> Result<Option<Record>> {
         let coordinator = self.executor.coordinator();
         // Without the table, nothing was ever committed.
         let Some(table) = table(&coordinator.schema()) else { return Ok(None) };
         let command = read_command(&table, key, self.now());
         let deadline = self.deadline(self.executor.limits().read_timeout);
-        let page = coordinator.read_serial(&command, Consistency::LocalSerial, deadline).await?;
-        Ok(records(&table, &page, command.now)?.into_iter().next().map(|(_, record)| record))
+        let page = coordinator.read_serial(&command, Consistency::Serial, deadline).await?;
+        let found = records(&table, &page, command.now).next().transpose()?;
+        Ok(found.map(|(_, record)| record))
     }
 
-    /// Changes a record with no other decision in between; returns the result of `change` on the previous record.
+    /// Changes a record with no other decision in between, in any datacenter; returns the result of `change` on the previous record.
     pub(crate) async fn change_record<T>(
         &self,
         table: &Arc<Table>,
@@ -197,12 +209,12 @@ impl<C: Coordinator> Store<'_, C> {
         let now = self.now();
         let mut decided = None;
         let mut decide = |page: &ReadPage, ballot: Timestamp| {
-            let found = records(table, page, now)?.into_iter().next().map(|(_, record)| record);
+            let found = records(table, page, now).next().transpose()?.map(|(_, record)| record);
             let (written, outcome) = change(found);
             decided = Some(outcome);
             Ok(written.map(|record| update(table, key, &record, ballot, now)))
         };
-        self.transact(&read_command(table, key, now), &mut decide).await?;
+        self.transact_at(&read_command(table, key, now), Consistency::Serial, &mut decide).await?;
         decided.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
     }
 }
@@ -238,6 +250,7 @@ mod tests {
                 fingerprint: u128::MAX,
                 begun: 1_700_000_000_000_000,
                 items: vec![("abc".to_owned(), key)],
+                datacenter: (status != Status::Pending).then(|| "dc1".to_owned()),
             };
             assert_eq!(Record::decode(&record.encode()), Some(record));
         }
@@ -247,7 +260,14 @@ mod tests {
 
     #[test]
     fn only_a_record_that_an_intent_may_need_is_kept_for_good() {
-        let record = |status| Record { status, attempt: 1, fingerprint: 1, begun: 0, items: Vec::new() };
+        let record = |status| Record {
+            status,
+            attempt: 1,
+            fingerprint: 1,
+            begun: 0,
+            items: Vec::new(),
+            datacenter: None,
+        };
         let lasting = Status::ALL.iter().filter(|(status, _)| record(*status).ttl().is_none());
         assert_eq!(lasting.map(|(status, _)| *status).collect::<Vec<_>>(), [Status::Committed]);
         assert!(record(Status::Pending).is_abandoned(ABANDONED_MICROS + 1));
@@ -258,7 +278,14 @@ mod tests {
     #[test]
     fn a_decision_is_final() {
         use Status::{Applied, Cancelled, Committed, Pending};
-        let of = |status, attempt| Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() };
+        let of = |status, attempt| Record {
+            status,
+            attempt,
+            fingerprint: 1,
+            begun: 0,
+            items: Vec::new(),
+            datacenter: None,
+        };
         for (found, wanted, after) in [
             (Pending, Committed, Committed),
             (Pending, Cancelled, Cancelled),

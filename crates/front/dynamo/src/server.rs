@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec::backend::Coordinator;
+use futures_util::FutureExt;
 use rt::mesh::{Endpoint, Mesh, Port};
 use rt::{DetachedStream, Group, ListenOptions, Listener, NetError, Rt, ShardId, Stream, Task};
 use tls::Credentials;
 
-use crate::http::{InFlight, Progress, Service, serve};
+use crate::http::{Progress, Service, serve};
 use crate::secure::{Transport, secure};
 use crate::{ApiFigures, Dynamo, HttpLimits};
 
@@ -69,7 +70,8 @@ impl<C: Coordinator> Server<C> {
         endpoint: HandOverEndpoint,
     ) -> Self {
         let port = endpoint.attach(rt);
-        let service = Service { rt: rt.clone(), dynamo, limits, in_flight: InFlight::default() };
+        let service =
+            Service { rt: rt.clone(), dynamo, limits, in_flight: Rc::default(), answers: Rc::default() };
         let inner = Rc::new(Inner {
             service: Rc::new(service),
             port: port.clone(),
@@ -255,11 +257,17 @@ async fn accept<C: Coordinator>(inner: Rc<Inner<C>>, listener: Listener, tls: Op
             inner.service.rt.sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        if target == own {
+        // A shard that is busy for long, and takes no connections, gets no more of them: the others go on.
+        let has_room = |shard: &ShardId| *shard == own || inner.port.has_room(*shard);
+        let in_turn = (0..shards).map(|step| ShardId((target.0 + step) % shards));
+        let taker = in_turn.into_iter().find(has_room).unwrap_or(own);
+        if taker == own {
             inner.own(stream, tls.clone());
         } else if let Ok(detached) = stream.detach() {
-            inner.port.call(target, HandOver { stream: detached, tls: tls.clone() }).await;
+            // On its way once it is polled; nothing here depends on the answer.
+            let given = inner.port.call(taker, HandOver { stream: detached, tls: tls.clone() });
+            let _ = given.now_or_never();
         }
-        target = ShardId((target.0 + 1) % shards.max(1));
+        target = ShardId((taker.0 + 1) % shards.max(1));
     }
 }

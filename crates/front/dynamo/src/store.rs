@@ -1,5 +1,6 @@
 //! Reads and writes of rows through the shard's coordinator.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ use crate::metrics::Metrics;
 
 /// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
 const REPLICAS: usize = 3;
+
+/// The keyspaces of the API's own: records of transactions and of backups. A table of the API has a name of three characters or more, so
+/// none has one of these.
+const OWN_KEYSPACES: [&str; 2] = [TRANSACTIONS_KEYSPACE, BACKUPS_KEYSPACE];
+pub(crate) const TRANSACTIONS_KEYSPACE: &str = "alternator_tx";
+pub(crate) const BACKUPS_KEYSPACE: &str = "alternator_bk";
 
 /// How writes of a table are kept apart, by ScyllaDB's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +85,31 @@ impl<C: Coordinator> Store<'_, C> {
         };
         let deadline = self.deadline(timeout);
         Ok(self.executor.coordinator().read(command, consistency, deadline).await?)
+    }
+
+    /// The name of this node's datacenter.
+    pub(crate) fn datacenter(&self) -> String {
+        let view = self.executor.coordinator().view();
+        view.datacenter_name(view.datacenter(view.own())).to_owned()
+    }
+
+    /// Whether rows of a table have replicas in more than one datacenter.
+    pub(crate) fn spans_datacenters(&self, table: &Table) -> bool {
+        let coordinator = self.executor.coordinator();
+        match coordinator.schema().keyspace(&table.keyspace).map(|keyspace| &keyspace.replication) {
+            Some(Replication::NetworkTopology { factors }) => {
+                factors.values().filter(|copies| **copies > 0).count() > 1
+            }
+            _ => coordinator.view().datacenter_sizes().len() > 1,
+        }
+    }
+
+    /// The replicas that the keyspaces of the API's own lack ([`lacks_copies`]).
+    pub(crate) fn own_keyspaces_lacking(&self) -> Vec<String> {
+        let coordinator = self.executor.coordinator();
+        let (schema, wanted) = (coordinator.schema(), replication(&coordinator.view()));
+        let own = OWN_KEYSPACES.iter().filter_map(|name| schema.keyspace(name));
+        own.filter_map(|keyspace| lacks_copies(keyspace, &wanted)).collect()
     }
 
     /// A table of the API's own in a keyspace of its own, of rows by the text `id` with columns of text; made when there is none.
@@ -156,10 +188,49 @@ impl<C: Coordinator> Store<'_, C> {
     }
 }
 
+/// The replicas that a keyspace of the API's own lacks: it has the replication of the cluster in which it was made, and copies are not raised by
+/// themselves, as new replicas have none of the rows until a repair and a quorum of them would miss earlier decisions.
+pub(crate) fn lacks_copies(keyspace: &Keyspace, wanted: &Replication) -> Option<String> {
+    let factors = |replication: &Replication| match replication {
+        Replication::NetworkTopology { factors } => factors.clone(),
+        _ => BTreeMap::new(),
+    };
+    let has = factors(&keyspace.replication);
+    let wanted = factors(wanted).into_iter().filter(|(name, copies)| has.get(name).unwrap_or(&0) < copies);
+    let missing: Vec<String> = wanted.map(|(name, copies)| format!("'{name}': {copies}")).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "keyspace {} has fewer replicas than this cluster could keep: raise them by ALTER KEYSPACE ({}), one replica at a time, with \
+             a repair of the keyspace on every node after each",
+            keyspace.name,
+            missing.join(", ")
+        )
+    })
+}
+
 /// The replication of a keyspace of the API that is created now.
 pub(crate) fn replication(view: &ClusterView) -> Replication {
     let sizes = view.datacenter_sizes();
     let factor = |nodes: usize| if nodes >= REPLICAS { REPLICAS as u32 } else { 1 };
     let factors = sizes.into_iter().map(|(name, nodes)| (name.to_owned(), factor(nodes)));
     Replication::NetworkTopology { factors: factors.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keyspace_of_a_smaller_cluster_lacks_copies() {
+        let of = |factors: &[(&str, u32)]| Replication::NetworkTopology {
+            factors: factors.iter().map(|(name, copies)| ((*name).to_owned(), *copies)).collect(),
+        };
+        let lacks = |has: &[(&str, u32)], wanted: &[(&str, u32)]| {
+            lacks_copies(&Keyspace::new("alternator_tx".to_owned(), of(has)), &of(wanted))
+        };
+        assert_eq!(lacks(&[("dc1", 3)], &[("dc1", 3)]), None);
+        assert_eq!(lacks(&[("dc1", 5)], &[("dc1", 3)]), None, "an operator may have chosen more");
+        let more = lacks(&[("dc1", 1)], &[("dc1", 3), ("dc2", 1)]).expect("it lacks some");
+        assert!(more.contains("alternator_tx") && more.contains("'dc1': 3, 'dc2': 1"), "{more}");
+    }
 }

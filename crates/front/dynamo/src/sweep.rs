@@ -1,5 +1,6 @@
 //! The sweep: transactions whose coordinator has died are finished although nobody meets their intents. Each node looks at the records
-//! of which it is the first replica.
+//! of coordinators of its datacenter of which it is the first replica there: elsewhere intents may be missing that are on their way, and
+//! the transaction would seem to be carried out.
 
 use std::time::Duration;
 
@@ -19,14 +20,39 @@ impl<C: Coordinator> Store<'_, C> {
     /// Finishes abandoned transactions of others; returns their number.
     pub(crate) async fn sweep(&self) -> Result<u64> {
         let Some(table) = record::table(&self.executor.coordinator().schema()) else { return Ok(0) };
-        let mut pages = OwnPages::new(self, table.clone());
-        let mut count = 0;
-        while let Some(page) = pages.next(self).await? {
-            for (key, record) in record::records(&table, &page, self.now())? {
-                count += u64::from(self.finish_abandoned(&key, record).await);
+        let mut pages = OwnPages::of_datacenter(self, table.clone());
+        let (mut count, mut failure) = (0, None);
+        loop {
+            let page = match pages.next(self).await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                // The next look would stop at the same range: those behind it are looked at now.
+                Err(error) => {
+                    failure = Some(error);
+                    if pages.skip() {
+                        continue;
+                    }
+                    break;
+                }
+            };
+            for found in record::records(&table, &page, self.now()) {
+                match found {
+                    Ok((key, record)) if self.is_of_datacenter(&record) => {
+                        count += u64::from(self.finish_abandoned(&key, record).await);
+                    }
+                    Ok(_) => {}
+                    Err(error) => failure = Some(error),
+                }
             }
         }
-        Ok(count)
+        failure.map_or(Ok(count), Err)
+    }
+
+    /// Whether a record is swept in this datacenter: that of its coordinator, where its intents are; any where that is gone.
+    fn is_of_datacenter(&self, record: &Record) -> bool {
+        let Some(name) = &record.datacenter else { return true };
+        let view = self.executor.coordinator().view();
+        *name == self.datacenter() || !view.datacenter_sizes().contains_key(name.as_str())
     }
 
     /// Whether there was something to finish.

@@ -407,6 +407,10 @@ impl ApiTable {
                 }
                 let value = &element.cell.value;
                 if element.path.is_empty() {
+                    // An attribute without a name is left out; a write of the item as a whole takes it away.
+                    if !Intent::is_stored(value) {
+                        continue;
+                    }
                     intent = Some(Intent::decode(value).ok_or_else(|| self.foreign("an attribute"))?);
                     continue;
                 }

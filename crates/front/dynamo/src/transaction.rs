@@ -73,6 +73,7 @@ impl<C: Coordinator> Store<'_, C> {
             fingerprint: origin.fingerprint,
             begun: self.executor.clock().wall_micros(),
             items: participants.iter().map(item).collect(),
+            datacenter: Some(self.datacenter()),
         };
         match self.change_record(&records, &key, |found| begin(found, &fresh)).await? {
             Begun::Started => {}
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     fn record(status: Status, attempt: Attempt) -> Record {
-        Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new() }
+        Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new(), datacenter: None }
     }
 
     #[test]

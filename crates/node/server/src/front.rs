@@ -308,6 +308,7 @@ fn alternator_limits(rt: &Rt, config: &Config) -> dynamo::HttpLimits {
             .min(defaults.connections_max),
         // A body is parsed into several times its bytes.
         bytes_in_flight_max: (memory / 64 / shards).max(defaults.body_bytes_max),
+        answer_bytes_max: (memory / 32 / shards).max(64 << 20),
         ..defaults
     }
 }

@@ -227,6 +227,65 @@ pub fn item(item: &Item) -> Json {
     Json::Object(item.iter().map(|(name, one)| (name.clone(), value(one))).collect())
 }
 
+/// Appends the text of [`item`] without its tree, which may take hundreds of times the bytes of the item.
+pub fn write_item(item: &Item, out: &mut String) {
+    write_all(item, ('{', '}'), out, |(name, one), out| {
+        write_text(name, out);
+        out.push(':');
+        write_value(one, out);
+    });
+}
+
+/// Appends the text of [`value`].
+fn write_value(value: &Value, out: &mut String) {
+    out.push_str("{\"");
+    out.push_str(value.type_name());
+    out.push_str("\":");
+    let list = ('[', ']');
+    let base64 = |bytes: &Vec<u8>, out: &mut String| write_text(&base64::encode(bytes), out);
+    match value {
+        Value::S(text) => write_text(text, out),
+        Value::N(number) => write_text(&number.to_string(), out),
+        Value::B(bytes) => base64(bytes, out),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Bool(true) | Value::Null => out.push_str("true"),
+        Value::Ss(all) => write_all(all, list, out, |text, out| write_text(text, out)),
+        Value::Ns(all) => write_all(all, list, out, |number, out| write_text(&number.to_string(), out)),
+        Value::Bs(all) => write_all(all, list, out, base64),
+        Value::L(all) => write_all(all, list, out, write_value),
+        Value::M(all) => write_item(all, out),
+    }
+    out.push('}');
+}
+
+fn write_all<T>(
+    all: impl IntoIterator<Item = T>,
+    (open, close): (char, char),
+    out: &mut String,
+    write: impl Fn(T, &mut String),
+) {
+    out.push(open);
+    for (at, one) in all.into_iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        write(one, out);
+    }
+    out.push(close);
+}
+
+/// Appends a string of JSON.
+fn write_text(text: &str, out: &mut String) {
+    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Json::from(text).to_string());
+    }
+}
+
 impl Value {
     /// How messages show it.
     pub fn shown(&self) -> String {

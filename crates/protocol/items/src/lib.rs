@@ -27,7 +27,7 @@ pub use condition::Condition;
 pub use expression::Substitutions;
 pub use number::Number;
 pub use path::{Element, Path, Projection};
-pub use update::{ITEM_BYTES_MAX, Update};
+pub use update::{EMPTY_NAME, ITEM_BYTES_MAX, Update};
 pub use value::{Item, NESTING_MAX, Value, item_size};
 
 /// Why a request is refused.

@@ -48,6 +48,9 @@ const WRONG_PATH: &str = "The document path provided in the update expression is
 
 /// An item has at most this many bytes, with the names of its attributes (400 KB).
 pub const ITEM_BYTES_MAX: usize = 400 * 1024;
+/// The refusal of an attribute whose name is empty: no item has one.
+pub const EMPTY_NAME: &str =
+    "One or more parameter values were invalid: The name of an attribute has at least one character";
 const TOO_LARGE: &str = "Item size to update has exceeded the maximum allowed size";
 
 fn fail(text: &str) -> Error {
@@ -73,11 +76,14 @@ impl Update {
             || (self.set.is_empty() && !self.remove.is_empty())
     }
 
-    /// Refuses changes of attributes of the key.
+    /// Refuses changes of attributes of the key, and of one without a name.
     ///
     /// # Errors
     /// With the attribute.
     pub fn check_keys(&self, keys: &[&str]) -> Result<()> {
+        if self.paths().any(|path| path.root.is_empty()) {
+            return invalid!("{EMPTY_NAME}");
+        }
         match self.paths().find(|path| keys.contains(&path.root.as_str())) {
             Some(path) => invalid!(
                 "One or more parameter values were invalid: Cannot update attribute {}. This attribute is part of the key",
@@ -106,7 +112,13 @@ impl Update {
         for one in &self.add {
             values.push((&one.path, count(add(one.path.find(old), &one.value)?)?));
         }
-        let mut removed: Vec<&Path> = self.remove.iter().collect();
+        // REMOVE refers to the item as it was: an index behind the end of a list means nothing, also where SET appends to this list.
+        let mut removed: Vec<&Path> = Vec::with_capacity(self.remove.len());
+        for path in &self.remove {
+            if has_place(old, path)? {
+                removed.push(path);
+            }
+        }
         for one in &self.delete {
             match one.path.find(old).map(|old| subtract(old, &one.value)).transpose()? {
                 Some(Some(left)) => values.push((&one.path, left)),
@@ -205,6 +217,17 @@ fn parent<'a>(item: &'a mut Item, path: &Path) -> Result<Option<(&'a mut Value, 
         value = next.ok_or_else(|| fail(WRONG_PATH))?;
     }
     Ok(Some((value, last.clone())))
+}
+
+/// Whether an item has the place from which REMOVE takes the last step of a path; a member of a map may be missing.
+fn has_place(item: &Item, path: &Path) -> Result<bool> {
+    let Some((last, before)) = path.rest.split_last() else { return Ok(true) };
+    let parent = Path { root: path.root.clone(), rest: before.to_vec() };
+    match (parent.find(item), last) {
+        (Some(Value::M(_)), Element::Name(_)) => Ok(true),
+        (Some(Value::L(values)), Element::Index(index)) => Ok((*index as usize) < values.len()),
+        _ => Err(fail(WRONG_PATH)),
+    }
 }
 
 fn set(item: &mut Item, path: &Path, value: Value) -> Result<()> {

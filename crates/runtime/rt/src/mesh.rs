@@ -247,6 +247,12 @@ impl<Req: Send + 'static, Resp: Send + 'static> Port<Req, Resp> {
         self.inner.fabric.queue_max - self.inner.limits[shard.index()].available()
     }
 
+    /// Whether a call to `shard` would find a place in the queue, and be on its way as soon as its future is polled.
+    pub fn has_room(&self, shard: ShardId) -> bool {
+        let limit = &self.inner.limits[shard.index()];
+        limit.available() > 0 && limit.waiting() == 0
+    }
+
     /// Callers that wait for a place in the queue to `shard`.
     pub fn waiting(&self, shard: ShardId) -> usize {
         self.inner.limits[shard.index()].waiting()

@@ -17,10 +17,8 @@ use serde_json::{Value as Json, json as to_json};
 use super::parts::Parts;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{hex, unhex};
-use crate::store::Store;
+use crate::store::{BACKUPS_KEYSPACE, Store};
 
-/// The keyspace: a table of the API has a name of three characters or more, so none has this one.
-const KEYSPACE: &str = "alternator_bk";
 const TABLE: &str = "backups";
 /// The part that changes.
 const STATE: &str = "state";
@@ -114,7 +112,7 @@ pub(crate) enum Change {
 
 /// The table of records; none before the first backup.
 pub(crate) fn table(schema: &Schema) -> Option<Arc<Table>> {
-    schema.table(KEYSPACE, TABLE).cloned()
+    schema.table(BACKUPS_KEYSPACE, TABLE).cloned()
 }
 
 fn partition(id: &str) -> DecoratedKey {
@@ -145,7 +143,7 @@ fn update(
 }
 
 fn foreign() -> ApiError {
-    let text = format!("{KEYSPACE}.{TABLE} has a row that is no record of a backup");
+    let text = format!("{BACKUPS_KEYSPACE}.{TABLE} has a row that is no record of a backup");
     ApiError::new(ErrorKind::InternalServer, text)
 }
 
@@ -171,7 +169,7 @@ fn records(table: &Table, page: &ReadPage, now: Seconds) -> Result<Vec<Backup>> 
 impl<C: Coordinator> Store<'_, C> {
     /// The table of records, made when there is none.
     pub(crate) async fn backups_table(&self) -> Result<Arc<Table>> {
-        self.own_table(KEYSPACE, TABLE, &[STATE, DESCRIPTION]).await
+        self.own_table(BACKUPS_KEYSPACE, TABLE, &[STATE, DESCRIPTION]).await
     }
 
     /// Writes the record of a new backup, with the description of its table.

@@ -10,7 +10,8 @@ use super::partiql::StatementWrite;
 use super::size::read_units;
 use super::transact_write_items::check_twice;
 use super::{Dynamo, capacity, statement};
-use crate::error::{ApiError, Result, invalid};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request, constraint};
 use crate::table;
 
@@ -21,7 +22,7 @@ const STATEMENTS_MAX: usize = 25;
 type Outcome = Result<(String, Option<Item>, f64)>;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn batch_execute_statement(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn batch_execute_statement(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let list = json::read_list(request.required("Statements")?)?;
         let bound = match list.len() {
@@ -50,10 +51,18 @@ impl<C: Coordinator> Dynamo<C> {
             join_all(reads).await
         };
         let mut consumed: Vec<(String, f64)> = Vec::new();
-        let mut responses = Vec::with_capacity(outcomes.len());
+        let mut responses = Texts::default();
         for outcome in outcomes {
             let mut response = Map::new();
+            // Writes are carried out, and few have their item in the answer.
+            let is_full = !some && responses.bytes() >= ANSWER_TEXT_BYTES;
             match outcome {
+                Ok(_) if is_full => {
+                    let text = format!("The answer has more than {ANSWER_TEXT_BYTES} bytes");
+                    let error = ApiError::new(ErrorKind::RequestLimitExceeded, text);
+                    let shown = to_json!({ "Code": error.batch_code(), "Message": error.message });
+                    response.insert("Error".to_owned(), shown);
+                }
                 Ok((table, item, units)) => {
                     match consumed.iter_mut().find(|(name, _)| *name == table) {
                         Some((_, sum)) => *sum += units,
@@ -61,7 +70,8 @@ impl<C: Coordinator> Dynamo<C> {
                     }
                     response.insert("TableName".to_owned(), table.into());
                     if let Some(item) = item {
-                        response.insert("Item".to_owned(), json::item(&item));
+                        responses.push_object("Item", &item, response);
+                        continue;
                     }
                 }
                 Err(error) => {
@@ -72,14 +82,14 @@ impl<C: Coordinator> Dynamo<C> {
                     response.insert("Error".to_owned(), shown);
                 }
             }
-            responses.push(Json::Object(response));
+            responses.push_text(Json::Object(response).to_string());
         }
-        let mut answer = to_json!({ "Responses": responses });
-        if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
+        let mut answer = Map::new();
+        if asked != Capacity::None {
             let consumed = consumed.iter().map(|(name, units)| capacity(name, asked, *units));
-            members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
+            answer.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
-        Ok(answer)
+        Ok(Reply::of_list("Responses", &responses, answer))
     }
 
     async fn batch_of_writes(

@@ -3,11 +3,12 @@
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
 use items::{Item, Projection, Substitutions, item_size, json};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, Value as Json};
 
 use super::size::read_units;
 use super::{Dynamo, capacity};
 use crate::error::{Result, invalid};
+use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey};
 
@@ -28,20 +29,20 @@ struct Part<'a> {
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn batch_get_item(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn batch_get_item(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let parts = self.parts_to_get(request)?;
         let keys: usize = parts.iter().map(|part| part.keys.len()).sum();
         self.metrics.count(|figures| *figures.batch_items.entry("BatchGetItem").or_default() += keys as u64);
-        let (mut responses, mut left, mut consumed) = (Map::new(), Map::new(), Vec::new());
-        let mut bytes = 0;
+        let (mut responses, mut left, mut consumed) = (String::new(), Map::new(), Vec::new());
+        let (mut bytes, mut text_bytes) = (0, 0);
         let (mut has_read, mut failed) = (false, None);
         for part in &parts {
-            let (mut found, mut units) = (Vec::new(), 0.0);
+            let (mut found, mut units) = (Texts::default(), 0.0);
             let mut keys = part.keys.chunks(KEYS_AT_ONCE);
             let mut unread: Vec<Json> = Vec::new();
             for chunk in keys.by_ref() {
-                if bytes >= ANSWER_BYTES {
+                if bytes >= ANSWER_BYTES || text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
                     unread.extend(chunk.iter().map(|(key, _)| json::item(key)));
                     continue;
                 }
@@ -58,18 +59,25 @@ impl<C: Coordinator> Dynamo<C> {
                         }
                     };
                     has_read = true;
+                    if text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
+                        unread.push(json::item(key));
+                        continue;
+                    }
                     let size = item.as_ref().map_or(0, item_size);
                     bytes += size;
                     units += read_units(size, part.consistent);
                     if let Some(item) = item {
-                        let shown =
-                            part.projection.as_ref().map_or_else(|| item.clone(), |one| one.apply(&item));
-                        found.push(json::item(&shown));
+                        match &part.projection {
+                            Some(projection) => found.push(&projection.apply(&item)),
+                            None => found.push(&item),
+                        }
                     }
                 }
             }
             let name = part.table.name();
-            responses.insert(name.to_owned(), Json::Array(found));
+            text_bytes += found.bytes();
+            let comma = if responses.is_empty() { "" } else { "," };
+            responses += &format!("{comma}{}:{}", Json::from(name), found.list());
             if !unread.is_empty() {
                 let mut rest = part.json.clone();
                 if let Some(members) = rest.as_object_mut() {
@@ -83,11 +91,12 @@ impl<C: Coordinator> Dynamo<C> {
         if let (Some(error), false) = (failed, has_read) {
             return Err(error);
         }
-        let mut answer = to_json!({ "Responses": responses, "UnprocessedKeys": left });
-        if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
-            members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed));
+        let mut answer = Map::new();
+        answer.insert("UnprocessedKeys".to_owned(), Json::Object(left));
+        if asked != Capacity::None {
+            answer.insert("ConsumedCapacity".to_owned(), Json::Array(consumed));
         }
-        Ok(answer)
+        Ok(Reply::of_text("Responses", &format!("{{{responses}}}"), answer))
     }
 
     fn parts_to_get<'a>(&self, request: &'a Request) -> Result<Vec<Part<'a>>> {
@@ -130,6 +139,10 @@ impl<C: Coordinator> Dynamo<C> {
             names.check_used()?;
             let consistent = field("ConsistentRead").map(json::read_bool).transpose()?.unwrap_or(false);
             let table = table::find(&schema, &table_name(name)?)?;
+            if parts.iter().any(|part: &Part<'_>| part.table.table.id == table.table.id) {
+                // By its name and by its ARN; the answer has one list of a table.
+                return invalid!("Table {} is named twice in the request", table.name());
+            }
             let mut read: Vec<(Item, RowKey)> = Vec::with_capacity(keys.len());
             for key in keys {
                 let item = json::read_item(key)?;

@@ -6,7 +6,7 @@ use items::{Item, item_size, json};
 use mutation::PartitionUpdate;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::size::{check_size, write_units};
+use super::size::{check_item, write_units};
 use super::{Dynamo, capacity};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
@@ -171,7 +171,7 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
     let (key, key_item, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?)
     {
         (Some(item), None) => {
-            check_size(&item, "Item size has exceeded the maximum allowed size")?;
+            check_item(&item, "Item size has exceeded the maximum allowed size")?;
             let bytes = item_size(&item);
             let key = table.key_of_item(&item)?;
             vectors::check(table, None, &item)?;

@@ -6,11 +6,12 @@ use items::partiql::{Access, Select, Statement, access};
 use items::{Item, base64, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::page::{PAGE_BYTES, Page, PageRequest, start_of};
+use super::page::{PAGE_BYTES, PAGE_TEXT_BYTES, Page, PageRequest, start_of, start_of_scan};
 use super::query::keys;
 use super::size::read_units;
 use super::{Dynamo, add_capacity, add_read_capacity, statement};
 use crate::error::{Result, invalid};
+use crate::reply::{Reply, Texts};
 use crate::request::{Capacity, Request};
 use crate::table::{self, ApiTable};
 
@@ -102,7 +103,7 @@ fn order(
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn execute_statement(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn execute_statement(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let shows_old = request.returns_old_on_failure()?;
         let limit = request.integer("Limit", 1, i64::from(i32::MAX))?.map(|limit| limit as usize);
@@ -116,11 +117,10 @@ impl<C: Coordinator> Dynamo<C> {
             statement => {
                 let of = self.statement_write(statement, shows_old)?;
                 let (shown, units) = self.write_statement(&of).await?;
-                let items: Vec<Json> = shown.iter().map(json::item).collect();
-                let mut answer = Map::new();
-                answer.insert("Items".to_owned(), Json::Array(items));
+                let (mut items, mut answer) = (Texts::default(), Map::new());
+                shown.iter().for_each(|item| items.push(item));
                 add_capacity(&mut answer, &of.write.table, asked, units);
-                Ok(Json::Object(answer))
+                Ok(Reply::of_list("Items", &items, answer))
             }
         }
     }
@@ -130,7 +130,7 @@ impl<C: Coordinator> Dynamo<C> {
         select: Select,
         mut next: NextPage,
         (limit, consistent, asked): (Option<usize>, bool, Capacity),
-    ) -> Result<Json> {
+    ) -> Result<Reply> {
         let table = table::find(&self.schema(), &select.table)?;
         let (condition, projection) = (select.condition.clone(), select.projection.clone());
         let mut request = PageRequest::of_statement((condition, projection), limit, consistent, asked)
@@ -142,10 +142,10 @@ impl<C: Coordinator> Dynamo<C> {
             Access::Queries(queries) => queries.into_iter().map(Some).collect(),
             Access::Scan => vec![None],
         };
-        let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
+        let (mut items, mut bytes, mut last) = (Texts::default(), 0, None);
         while let Some(query) = queries.get(next.query) {
             let page = self.part(&table, query.as_ref(), next.key.take(), reversed, &request).await?;
-            items.extend(page.items);
+            items.append(page.items);
             bytes += page.bytes;
             request.limit -= page.scanned;
             if let Some(key) = page.last {
@@ -154,12 +154,11 @@ impl<C: Coordinator> Dynamo<C> {
                 break;
             }
             next.query += 1;
-            if request.limit == 0 || bytes >= PAGE_BYTES {
+            if request.limit == 0 || bytes >= PAGE_BYTES || items.bytes() >= PAGE_TEXT_BYTES {
                 break;
             }
         }
         let mut answer = Map::new();
-        answer.insert("Items".to_owned(), Json::Array(items));
         if next.query < queries.len() {
             answer.insert("NextToken".to_owned(), next.encode().into());
         }
@@ -169,7 +168,7 @@ impl<C: Coordinator> Dynamo<C> {
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
         add_read_capacity(&mut answer, &table, request.index(), (asked, units));
-        Ok(Json::Object(answer))
+        Ok(Reply::of_list("Items", &items, answer))
     }
 
     /// A page of one of the queries of a statement, or of its scan.
@@ -181,7 +180,11 @@ impl<C: Coordinator> Dynamo<C> {
         reversed: bool,
         request: &PageRequest,
     ) -> Result<Page> {
-        if start.as_ref().is_some_and(|key| start_of(key, table, request.index()).is_err()) {
+        let place = |key: &Item| match query {
+            Some(_) => start_of(key, table, request.index()),
+            None => start_of_scan(key, table, request.index()),
+        };
+        if start.as_ref().is_some_and(|key| place(key).is_err()) {
             return invalid!("Invalid NextToken");
         }
         match query {

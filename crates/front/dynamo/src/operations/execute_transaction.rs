@@ -9,6 +9,7 @@ use super::transact_get_items::Get;
 use super::transact_write_items::{ITEMS_MAX, token, unless_cancelled};
 use super::{Dynamo, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::reply::Reply;
 use crate::request::{Request, constraint, fingerprint};
 use crate::table;
 use crate::transaction::Origin;
@@ -25,7 +26,7 @@ fn of_statement(at: usize, error: ApiError) -> ApiError {
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn execute_transaction(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn execute_transaction(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let token = token(request)?;
         let list = json::read_list(request.required("TransactStatements")?)?;
@@ -71,7 +72,7 @@ impl<C: Coordinator> Dynamo<C> {
         if let Some(consumed) = consumed {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
         }
-        Ok(Json::Object(answer))
+        Ok(Json::Object(answer).into())
     }
 
     fn get_of(&self, at: usize, statement: Statement) -> Result<Get> {

@@ -165,8 +165,8 @@ impl<C: Coordinator> Dynamo<C> {
         loop {
             let read = || Box::pin(self.scan_page(table, (0, 1), start.clone(), &request));
             let page = transfers.retrying(read).await?;
-            items += page.items.len() as u64;
-            for item in &page.items {
+            items += page.items.iter().len() as u64;
+            for item in page.items.iter() {
                 let before = file.bytes();
                 file.add(item).map_err(|error| Failure::new("InternalServerError", error.to_string()))?;
                 pace.steps(1 + ((file.bytes() - before) / 1024) as usize).await;

@@ -7,10 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::size::read_units;
 use super::{Dynamo, add_capacity};
 use crate::error::Result;
+use crate::reply::Reply;
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn get_item(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn get_item(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let key = request.item("Key")?;
         request.check_mixed(&["AttributesToGet"], &["ProjectionExpression"])?;
@@ -24,13 +25,15 @@ impl<C: Coordinator> Dynamo<C> {
         let item = self.store().get(&table, &row, consistent).await?;
         let bytes = item.as_ref().map_or(0, item_size);
         let mut answer = Map::new();
-        if let Some(item) = item {
-            let item = projection.map_or_else(|| item.clone(), |projection| projection.apply(&item));
-            answer.insert("Item".to_owned(), json::item(&item));
-        }
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
         add_capacity(&mut answer, &table, capacity, units);
-        Ok(Json::Object(answer))
+        let Some(item) = item else { return Ok(Json::Object(answer).into()) };
+        let mut text = String::new();
+        match projection {
+            Some(projection) => json::write_item(&projection.apply(&item), &mut text),
+            None => json::write_item(&item, &mut text),
+        }
+        Ok(Reply::of_text("Item", &text, answer))
     }
 }

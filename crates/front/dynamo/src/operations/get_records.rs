@@ -1,11 +1,12 @@
 //! GetRecords.
 
 use exec::backend::Coordinator;
-use serde_json::{Map, Value as Json};
+use serde_json::Map;
 
 use super::Dynamo;
 use super::get_shard_iterator::trimmed;
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::reply::{Reply, Texts};
 use crate::request::Request;
 use crate::streams::definition::stored_since;
 use crate::streams::position::{Position, ShardIterator};
@@ -15,7 +16,7 @@ use crate::streams::reader::ShardRead;
 const RECORDS_MAX: i64 = 1000;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn get_records(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn get_records(&self, request: &Request) -> Result<Reply> {
         let text = items::json::read_string(request.required("ShardIterator")?)?;
         let limit = request.integer("Limit", 1, RECORDS_MAX)?.unwrap_or(RECORDS_MAX) as usize;
         let iterator = ShardIterator::decode(text)?;
@@ -48,15 +49,14 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let _turn = self.streams.readers.acquire(1).await;
         let records = read.records(&self.store(), from).await?;
-        let mut answer = Map::new();
-        let shown = records.shown.into_iter().map(|record| record.json).collect();
-        answer.insert("Records".to_owned(), Json::Array(shown));
+        let (mut shown, mut answer) = (Texts::default(), Map::new());
+        records.shown.into_iter().for_each(|record| shown.push_text(record.text));
         // A closed shard ends with its last record.
         if stream.end_micros.is_none_or(|end| records.next.micros < end) {
             let next = ShardIterator { position: records.next, issued_micros: now, ..iterator };
             let next = next.encode(&stream.arn(table.name()));
             answer.insert("NextShardIterator".to_owned(), next.into());
         }
-        Ok(Json::Object(answer))
+        Ok(Reply::of_list("Records", &shown, answer))
     }
 }

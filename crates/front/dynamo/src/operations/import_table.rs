@@ -10,7 +10,7 @@ use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
-use super::size::check_size;
+use super::size::check_item;
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Request, constraint};
 use crate::table::{self, ApiTable, RowWrite};
@@ -412,7 +412,7 @@ impl<C: Coordinator> Dynamo<C> {
     /// # Errors
     /// As PutItem refuses it.
     fn update_of(&self, table: &ApiTable, item: Item) -> Result<(PartitionUpdate, usize)> {
-        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        check_item(&item, "Item size has exceeded the maximum allowed size")?;
         let bytes = item_size(&item);
         let key = table.key_of_item(&item)?;
         vectors::check(table, None, &item)?;

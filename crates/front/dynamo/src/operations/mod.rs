@@ -82,6 +82,7 @@ use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
 use crate::permissions;
+use crate::reply::Reply;
 use crate::request::{Capacity, Request};
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
@@ -308,7 +309,7 @@ impl<C: Coordinator> Dynamo<C> {
             Box::pin(self.audit((operation, body), Principal { role, address }, outcome)).await;
         }
         match result {
-            Ok(body) => Answer { status: 200, body: body.to_string() },
+            Ok(reply) => Answer { status: 200, body: reply.into_text() },
             Err(error) => self.refused(&error),
         }
     }
@@ -424,8 +425,14 @@ impl<C: Coordinator> Dynamo<C> {
 
     /// [`Dynamo::finish_abandoned`] now and then, for ever.
     pub(crate) async fn sweep(&self, rt: &Rt) {
+        let mut warned = Vec::new();
         loop {
             rt.sleep(SWEEP_INTERVAL).await;
+            let lacks = self.store().own_keyspaces_lacking();
+            if lacks != warned {
+                lacks.iter().for_each(|lack| tracing::warn!("{lack}"));
+                warned = lacks;
+            }
             match self.finish_abandoned().await {
                 Ok(0) => {}
                 Ok(count) => {
@@ -441,7 +448,7 @@ impl<C: Coordinator> Dynamo<C> {
         }
     }
 
-    async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Json> {
+    async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Reply> {
         if !OPERATIONS.contains(&operation) {
             self.metrics.count(|figures| figures.unsupported_operations += 1);
             return match UNSUPPORTED.contains(&operation) {
@@ -470,10 +477,30 @@ impl<C: Coordinator> Dynamo<C> {
         (operation, request): (&str, &Request),
         host: &str,
         role: Option<&str>,
-    ) -> Result<Json> {
+    ) -> Result<Reply> {
         match operation {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
+            "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
+            "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
+            "GetItem" => Box::pin(self.get_item(request)).await,
+            "GetRecords" => Box::pin(self.get_records(request)).await,
+            "Query" => Box::pin(self.query(request)).await,
+            "Scan" => Box::pin(self.scan(request)).await,
+            "SearchVectors" => Box::pin(self.search_vectors(request)).await,
+            "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
+            _ => self.carry_out_small((operation, request), host, role).await.map(Reply::from),
+        }
+    }
+
+    /// Carries out an operation that reads one item, or none.
+    async fn carry_out_small(
+        &self,
+        (operation, request): (&str, &Request),
+        host: &str,
+        role: Option<&str>,
+    ) -> Result<Json> {
+        match operation {
             "BatchWriteItem" => Box::pin(self.batch_write_item(request)).await,
             "CreateBackup" => Box::pin(self.create_backup(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
@@ -497,19 +524,11 @@ impl<C: Coordinator> Dynamo<C> {
             "DescribeStream" => self.describe_stream(request),
             "DescribeTable" => self.describe_table(request).await,
             "DescribeTimeToLive" => self.describe_time_to_live(request),
-            "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
-            "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
-            "GetItem" => Box::pin(self.get_item(request)).await,
-            "GetRecords" => Box::pin(self.get_records(request)).await,
             "GetShardIterator" => self.get_shard_iterator(request),
             "ListStreams" => self.list_streams(request),
             "ListTables" => self.list_tables(request),
             "ListTagsOfResource" => self.list_tags_of_resource(request),
             "PutItem" => Box::pin(self.put_item(request)).await,
-            "Query" => Box::pin(self.query(request)).await,
-            "Scan" => Box::pin(self.scan(request)).await,
-            "SearchVectors" => Box::pin(self.search_vectors(request)).await,
-            "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
             "TransactWriteItems" => Box::pin(self.transact_write_items(request)).await,
             "TagResource" => Box::pin(self.tag_resource(request)).await,
             "UpdateTimeToLive" => Box::pin(self.update_time_to_live(request)).await,

@@ -12,12 +12,21 @@ use super::size::read_units;
 use super::{Dynamo, add_read_capacity};
 use crate::error::{ApiError, Result, invalid};
 use crate::index_definition::{Projected, SecondaryIndex};
+use crate::reply::{Reply, Texts};
 use crate::request::{Capacity, Request};
 use crate::store::read_consistency;
 use crate::table::{ApiTable, RowKey};
 
 /// The bytes of items after which a page ends.
 pub(super) const PAGE_BYTES: usize = 1 << 20;
+
+/// The bytes of an answer's items after which a page ends, as they are sent: a short number or a list may be sent in tens of times the
+/// bytes that it counts for.
+pub(super) const PAGE_TEXT_BYTES: usize = 8 << 20;
+/// Rows that an index does not have after which a page of its Scan ends.
+const LEFT_OUT_MAX: usize = 10_000;
+/// Rows that a Scan of an index reads at once, however few items are asked for: most may be left out.
+const INDEX_ROWS: usize = 1_000;
 
 /// The parameters of a page of a Query or Scan.
 pub(super) struct PageRequest {
@@ -222,11 +231,17 @@ pub(super) fn start_of(key: &Item, table: &ApiTable, index: Option<&SecondaryInd
     })
 }
 
+/// [`start_of`] a Scan, whose page may have ended at an item that the index does not have: with the table's own key alone.
+pub(super) fn start_of_scan(key: &Item, table: &ApiTable, index: Option<&SecondaryIndex>) -> Result<RowKey> {
+    let is_of_table = table.key_attributes(key) == *key;
+    start_of(key, table, index.filter(|_| !is_of_table))
+}
+
 /// Items that were read, as far as a page goes.
 #[derive(Default)]
 pub(super) struct Page {
     /// The items that are shown.
-    pub(super) items: Vec<Json>,
+    pub(super) items: Texts,
     /// The items that the filter let through.
     pub(super) count: usize,
     /// The items that were read.
@@ -235,13 +250,21 @@ pub(super) struct Page {
     pub(super) bytes: usize,
     /// The key behind which the next page begins; none behind the last.
     pub(super) last: Option<Item>,
+    /// Rows that were read and that the index does not have.
+    left_out: usize,
 }
 
 impl Page {
     /// Adds an item; whether the page ends with it.
     pub(super) fn take(&mut self, table: &ApiTable, request: &PageRequest, item: Item) -> bool {
         if request.index.as_ref().is_some_and(|index| !index.has(&item)) {
-            return false;
+            // An index that has few of the table's items would keep the client waiting until its timeout, each time anew.
+            self.left_out += 1;
+            let is_full = self.left_out >= LEFT_OUT_MAX;
+            if is_full {
+                self.last = Some(table.key_attributes(&item));
+            }
+            return is_full;
         }
         let item = request.visible(table, item);
         self.scanned += 1;
@@ -249,14 +272,15 @@ impl Page {
         if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
-                let shown = match &request.projection {
-                    Some(projection) => json::item(&projection.apply(&item)),
-                    None => json::item(&item),
-                };
-                self.items.push(shown);
+                match &request.projection {
+                    Some(projection) => self.items.push(&projection.apply(&item)),
+                    None => self.items.push(&item),
+                }
             }
         }
-        let is_full = self.scanned >= request.limit || self.bytes >= PAGE_BYTES;
+        let is_full = self.scanned >= request.limit
+            || self.bytes >= PAGE_BYTES
+            || self.items.bytes() >= PAGE_TEXT_BYTES;
         if is_full {
             self.last = Some(request.keys(table, &item));
         }
@@ -269,19 +293,19 @@ impl Page {
     }
 
     /// The answer to a Query or Scan.
-    pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Json {
+    pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Reply {
         let units = self.units(request);
         let mut answer = Map::new();
-        if !request.counts {
-            answer.insert("Items".to_owned(), Json::Array(self.items));
-        }
         answer.insert("Count".to_owned(), to_json!(self.count));
         answer.insert("ScannedCount".to_owned(), to_json!(self.scanned));
         if let Some(last) = self.last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
         add_read_capacity(&mut answer, table, request.index(), (request.capacity, units));
-        Json::Object(answer)
+        match request.counts {
+            true => Json::Object(answer).into(),
+            false => Reply::of_list("Items", &self.items, answer),
+        }
     }
 }
 
@@ -309,7 +333,8 @@ impl<C: Coordinator> Dynamo<C> {
         let mut decided = BTreeMap::new();
         let mut pace = Pace::default();
         loop {
-            let left = request.limit - out.scanned;
+            let least = if request.index.is_some() { INDEX_ROWS } else { 0 };
+            let left = (request.limit - out.scanned).max(least);
             command.limits = Limits { rows: left as u64, bytes: PAGE_BYTES, ..Limits::NONE };
             let read = store.read(&command, read_consistency(request.consistent)).await?;
             for partition in &read.partitions {

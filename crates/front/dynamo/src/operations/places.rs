@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::RequestError;
 use exec::backend::Coordinator;
 use futures_util::future::try_join_all;
 use items::Item;
@@ -105,7 +104,7 @@ impl<C: Coordinator> Dynamo<C> {
         loop {
             let deadline = self.store().deadline(self.executor.limits().range_timeout);
             let page = match self.executor.coordinator().read(&places, consistency, deadline).await {
-                Err(RequestError::ReadFailure { .. }) => return Ok(false),
+                Err(error) if error.is_index_unavailable() => return Ok(false),
                 page => page?,
             };
             let rows = page.partitions.into_iter().map(|partition| {

@@ -6,12 +6,12 @@ use items::key_condition::{KeyAttribute, KeyCondition, RangeCondition};
 use items::{Item, Value};
 use mutation::{Bound, RowRange, Side, Slices};
 use replica::{Keys, Partitions, ReadCommand};
-use serde_json::Value as Json;
 
 use super::Dynamo;
 use super::page::{Page, PageRequest, start_key, start_of};
 use crate::error::{Result, invalid};
 use crate::index_definition::{IndexKey, SecondaryIndex};
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::table::{ApiTable, RowKey, key_bytes};
 
@@ -89,7 +89,7 @@ fn behind(table: &ApiTable, range: RowRange, start: &RowKey, reversed: bool) -> 
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn query(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn query(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let expressions = ["FilterExpression", "KeyConditionExpression"];
         request.check_mixed(

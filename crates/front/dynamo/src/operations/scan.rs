@@ -4,11 +4,11 @@ use exec::backend::Coordinator;
 use items::Item;
 use mutation::{PartitionRange, RingPosition};
 use replica::{Partitions, ReadCommand, Resume};
-use serde_json::Value as Json;
 
 use super::Dynamo;
-use super::page::{Page, PageRequest, start_key, start_of};
+use super::page::{Page, PageRequest, start_key, start_of_scan};
 use crate::error::{Result, invalid};
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::table::ApiTable;
 
@@ -50,7 +50,7 @@ fn segment(request: &Request) -> Result<(i64, i64)> {
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn scan(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn scan(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let (segment, total) = segment(request)?;
         request.check_mixed(
@@ -77,7 +77,7 @@ impl<C: Coordinator> Dynamo<C> {
         page: &PageRequest,
     ) -> Result<Page> {
         let range = segment_range(segment, total);
-        let start = start.map(|key| start_of(&key, table, page.index())).transpose()?;
+        let start = start.map(|key| start_of_scan(&key, table, page.index())).transpose()?;
         let resume = match start {
             None => None,
             Some(start) if range.contains(&start.partition) => Some(Resume {

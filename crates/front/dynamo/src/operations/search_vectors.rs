@@ -7,17 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use coordinator::RequestError;
 use exec::backend::Coordinator;
 use items::condition::{Comparison, Operand};
 use items::{Condition, Item, Projection, Value, item_size, json, vector};
 use mutation::{DecoratedKey, PartitionRange};
 use replica::{Candidates, Keys, NearestQuery, NearestTo, Partitions, Place};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, json as to_json};
 
 use super::Dynamo;
 use super::places::{Reading, Sink};
 use crate::error::{Result, invalid};
+use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request, constraint};
 use crate::secondary;
 use crate::store::read_consistency;
@@ -45,12 +45,31 @@ struct Search<'a> {
     vector: &'a [f32],
     conditions: &'a [(String, Value)],
     limit: usize,
+    table: &'a ApiTable,
+    projection: Option<&'a Projection>,
     /// By rank, and by the key among equals.
-    nearest: BTreeMap<Position, (f64, Item)>,
+    nearest: BTreeMap<Position, Found>,
+    /// Bytes of the texts of the nearest items.
+    text_bytes: usize,
     /// Items that passed.
     passed: usize,
     /// Bytes of the vectors that were compared.
     bytes: usize,
+}
+
+/// An item among the nearest, as it is shown.
+struct Found {
+    score: f64,
+    /// As an item counts, in bytes.
+    size: usize,
+    /// None where nearer ones have more bytes than an answer: no such answer is given, unless yet nearer ones are smaller.
+    text: Option<String>,
+}
+
+impl Found {
+    fn text_bytes(&self) -> usize {
+        self.text.as_ref().map_or(0, String::len)
+    }
 }
 
 /// The place of an item among the results.
@@ -85,12 +104,40 @@ impl Sink for Search<'_> {
             Position { rank: self.index.distance.rank(score), key: (key.partition, key.clustering) };
         let is_nearer = self.nearest.last_key_value().is_none_or(|(last, _)| position < *last);
         if is_nearer || self.nearest.len() < self.limit {
-            self.nearest.insert(position, (score, item));
-            if self.nearest.len() > self.limit {
-                self.nearest.pop_last();
-            }
+            self.keep(position, score, item);
         }
         1 + vector.len() / 64
+    }
+}
+
+impl Search<'_> {
+    /// Adds one of the nearest items: its text, as a hundred items take much memory.
+    fn keep(&mut self, position: Position, score: f64, item: Item) {
+        let item = shown(self.table, self.index, self.projection, item);
+        let mut text = String::new();
+        json::write_item(&item, &mut text);
+        let found = Found { score, size: item_size(&item), text: Some(text) };
+        self.text_bytes += found.text_bytes();
+        if let Some(known) = self.nearest.insert(position, found) {
+            self.text_bytes -= known.text_bytes();
+        }
+        if self.nearest.len() > self.limit
+            && let Some((_, farthest)) = self.nearest.pop_last()
+        {
+            self.text_bytes -= farthest.text_bytes();
+        }
+        let mut farthest = self.nearest.values_mut().rev();
+        while self.text_bytes > ANSWER_TEXT_BYTES
+            && let Some(found) = farthest.next()
+        {
+            self.text_bytes -= found.text_bytes();
+            found.text = None;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.nearest.clear();
+        self.text_bytes = 0;
     }
 }
 
@@ -185,7 +232,7 @@ fn shown(table: &ApiTable, index: &VectorIndex, projection: Option<&Projection>,
 }
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn search_vectors(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn search_vectors(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let Some(name) = request.string("IndexName")? else {
             return constraint("null", "indexName", "Member must not be null");
@@ -218,14 +265,24 @@ impl<C: Coordinator> Dynamo<C> {
         }
         check_conditions(index, &conditions)?;
         let (vector, conditions) = (&vector[..], &conditions[..]);
-        let search =
-            Search { index, vector, conditions, limit, nearest: BTreeMap::new(), passed: 0, bytes: 0 };
+        let search = Search {
+            index,
+            vector,
+            conditions,
+            limit,
+            table: &table,
+            projection: projection.as_ref(),
+            nearest: BTreeMap::new(),
+            text_bytes: 0,
+            passed: 0,
+            bytes: 0,
+        };
         let mut reading = Reading::new(&table, false, search);
         if !self.by_candidates(&mut reading).await? {
-            reading.sink.nearest.clear();
+            reading.sink.clear();
             self.among_all(&mut reading).await?;
         }
-        self.found(reading, projection.as_ref(), asked).await
+        self.found(reading, asked).await
     }
 
     /// Compares candidates of the index of storage, more each time, until enough have passed; false when too many would be needed.
@@ -261,7 +318,7 @@ impl<C: Coordinator> Dynamo<C> {
         let deadline = self.store().deadline(self.executor.limits().range_timeout);
         let (coordinator, consistency) = (self.executor.coordinator(), read_consistency(reading.consistent));
         match coordinator.nearest(&reading.table.table, &query, consistency, deadline).await {
-            Err(RequestError::ReadFailure { .. }) => {
+            Err(error) if error.is_index_unavailable() => {
                 invalid!("Cannot search backfilling vector index: {}", index.name)
             }
             found => Ok(found?),
@@ -283,7 +340,7 @@ impl<C: Coordinator> Dynamo<C> {
                     if self.look_at_places(query, reading).await? {
                         return Ok(());
                     }
-                    reading.sink.nearest.clear();
+                    reading.sink.clear();
                 }
             }
         }
@@ -291,37 +348,29 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// The answer.
-    async fn found(
-        &self,
-        mut reading: Reading<'_, Search<'_>>,
-        projection: Option<&Projection>,
-        asked: Capacity,
-    ) -> Result<Json> {
-        let (table, index) = (reading.table, reading.sink.index);
-        let (mut results, mut bytes) = (Vec::new(), 0);
-        for (score, item) in std::mem::take(&mut reading.sink.nearest).into_values() {
+    async fn found(&self, mut reading: Reading<'_, Search<'_>>, asked: Capacity) -> Result<Reply> {
+        let (mut results, mut bytes) = (Texts::default(), 0);
+        for Found { score, size, text } in std::mem::take(&mut reading.sink.nearest).into_values() {
             reading.pace.step().await;
-            let item = shown(table, index, projection, item);
-            let size = item_size(&item);
             reading.pace.count(size / 4096);
             bytes += size;
-            if bytes > ANSWER_BYTES_MAX {
+            let Some(text) = text.filter(|_| bytes <= ANSWER_BYTES_MAX) else {
                 return invalid!(
-                    "The results have more than {ANSWER_BYTES_MAX} bytes: ask for fewer by TopK, or for less of them by \
-                     ProjectionExpression"
+                    "The results have more than {ANSWER_BYTES_MAX} bytes, or {ANSWER_TEXT_BYTES} as they are sent: ask for \
+                     fewer by TopK, or for less of them by ProjectionExpression"
                 );
-            }
+            };
             // The index compares in single precision.
-            results.push(to_json!({ "Item": json::item(&item), "Score": score as f32 }));
+            let score = Map::from_iter([("Score".to_owned(), to_json!(score as f32))]);
+            results.push_text(Reply::of_text("Item", &text, score).into_text());
         }
         let consumed = (reading.sink.bytes + bytes).max(SEARCH_BYTES_MIN);
         self.metrics.read(super::size::read_units(consumed, false));
         let mut answer = Map::new();
-        answer.insert("SearchResults".to_owned(), Json::Array(results));
         if asked != Capacity::None {
             let capacity = to_json!({ "VectorSearchRequestBytes": consumed as f64 });
             answer.insert("ConsumedCapacity".to_owned(), capacity);
         }
-        Ok(Json::Object(answer))
+        Ok(Reply::of_list("SearchResults", &results, answer))
     }
 }

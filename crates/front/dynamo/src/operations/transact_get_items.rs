@@ -8,15 +8,16 @@ use std::cell::RefCell;
 
 use exec::backend::Coordinator;
 use futures_util::future::try_join_all;
-use items::{Condition, Item, Projection, item_size, json};
+use items::{Condition, Item, Projection, item_size};
 use mutation::Timestamp;
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
 use super::size::read_units;
 use super::transact_write_items::{CAPACITY_FACTOR, check_twice, consumed, parts, unless_cancelled};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
+use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request};
 use crate::settle::conflict;
 use crate::table::{self, ApiTable, RowKey};
@@ -24,6 +25,8 @@ use crate::transaction::{Origin, Participant, Verdict};
 
 /// How often items are read again that have changed meanwhile.
 const READS_MAX: usize = 4;
+/// Items that are read at once: those beyond the bytes of an answer are not.
+const READS_AT_ONCE: usize = 10;
 /// Bytes of the items of an answer.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -37,11 +40,15 @@ pub(super) struct Get {
     pub(super) projection: Option<Projection>,
 }
 
+fn too_large<T>() -> Result<T> {
+    invalid!("Transaction request size exceeds the maximum allowed size of 4 MB")
+}
+
 /// A reading of all items: each with its version.
 type Reading = Vec<(Option<Item>, Timestamp)>;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn transact_get_items(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn transact_get_items(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let list = parts(request)?;
         let gets = list.iter().map(|part| self.part_to_get(part)).collect::<Result<Vec<_>>>()?;
@@ -49,20 +56,25 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// The answer with the items as they were at one moment.
-    pub(super) async fn get_at_once(&self, gets: &[Get], asked: Capacity) -> Result<Json> {
+    pub(super) async fn get_at_once(&self, gets: &[Get], asked: Capacity) -> Result<Reply> {
         check_twice(gets.iter().map(|get| (get.table.name(), &get.key)))?;
         let items = self.read_at_once(gets).await?;
         if items.iter().flatten().map(item_size).sum::<usize>() > BYTES_MAX {
-            return invalid!("Transaction request size exceeds the maximum allowed size of 4 MB");
+            return too_large();
         }
-        let shown = |(get, item): (&Get, &Option<Item>)| match (item, &get.projection) {
-            (None, _) => to_json!({}),
-            (Some(item), _) if get.filter.as_ref().is_some_and(|filter| !filter.holds(item)) => to_json!({}),
-            (Some(item), None) => to_json!({ "Item": json::item(item) }),
-            (Some(item), Some(projection)) => to_json!({ "Item": json::item(&projection.apply(item)) }),
-        };
+        let mut shown = Texts::default();
+        for (get, item) in gets.iter().zip(&items) {
+            let item = item.as_ref().filter(|item| get.filter.as_ref().is_none_or(|one| one.holds(item)));
+            match (item, &get.projection) {
+                (None, _) => shown.push_text("{}".to_owned()),
+                (Some(item), None) => shown.push_object("Item", item, Map::new()),
+                (Some(item), Some(one)) => shown.push_object("Item", &one.apply(item), Map::new()),
+            }
+            if shown.bytes() > ANSWER_TEXT_BYTES {
+                return invalid!("The answer has more than {ANSWER_TEXT_BYTES} bytes: ask for fewer items");
+            }
+        }
         let mut answer = Map::new();
-        answer.insert("Responses".to_owned(), gets.iter().zip(&items).map(shown).collect());
         let units = gets
             .iter()
             .zip(&items)
@@ -71,7 +83,7 @@ impl<C: Coordinator> Dynamo<C> {
         if let Some(consumed) = consumed(units, "ReadCapacityUnits", asked) {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
         }
-        Ok(Json::Object(answer))
+        Ok(Reply::of_list("Responses", &shown, answer))
     }
 
     fn part_to_get(&self, part: &Json) -> Result<Result<Get>> {
@@ -108,7 +120,15 @@ impl<C: Coordinator> Dynamo<C> {
     /// Reads all items; none when a transaction held one of them.
     async fn read_all(&self, gets: &[Get]) -> Result<Option<Reading>> {
         let store = self.store();
-        let states = try_join_all(gets.iter().map(|get| store.state(&get.table, &get.key, true))).await?;
+        let (mut states, mut bytes) = (Vec::with_capacity(gets.len()), 0);
+        for chunk in gets.chunks(READS_AT_ONCE) {
+            let read = try_join_all(chunk.iter().map(|get| store.state(&get.table, &get.key, true))).await?;
+            bytes += read.iter().filter_map(|state| state.item.as_ref()).map(item_size).sum::<usize>();
+            if bytes > BYTES_MAX {
+                return too_large();
+            }
+            states.extend(read);
+        }
         let mut is_free = true;
         for (get, state) in gets.iter().zip(&states) {
             let Some(intent) = &state.intent else { continue };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::{Consistency, RequestError};
+use coordinator::Consistency;
 use exec::backend::Coordinator;
 use items::json;
 use items::vector::DIMENSIONS_MAX;
@@ -269,7 +269,7 @@ impl<C: Coordinator> Dynamo<C> {
             let coordinator = self.executor.coordinator();
             match coordinator.nearest(&table.table, &query, consistency, deadline).await {
                 Ok(_) => return false,
-                Err(RequestError::ReadFailure { .. }) => return true,
+                Err(error) if error.is_index_unavailable() => return true,
                 Err(_) => {}
             }
         }

@@ -3,7 +3,7 @@
 use items::update::SetValue;
 use items::{Condition, Item, Path, Substitutions, Update, item_size, json};
 
-use super::size::{check_size, write_units};
+use super::size::{check_item, write_units};
 use crate::error::{ApiError, Result};
 use crate::intent::Effect;
 use crate::request::Request;
@@ -61,7 +61,7 @@ impl ItemWrite {
     pub(super) fn put(request: &Request, find: impl FnOnce() -> Result<ApiTable>) -> Result<Self> {
         let item = request.item("Item")?;
         let (condition, shows_old) = condition(request)?;
-        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        check_item(&item, "Item size has exceeded the maximum allowed size")?;
         let table = find()?;
         let key = table.key_of_item(&item)?;
         vectors::check(&table, None, &item)?;
@@ -126,7 +126,7 @@ impl ItemWrite {
 
     /// The write of an item that is not there yet.
     pub(super) fn insert(table: ApiTable, item: Item, shows_old: bool) -> Result<Self> {
-        check_size(&item, "Item size has exceeded the maximum allowed size")?;
+        check_item(&item, "Item size has exceeded the maximum allowed size")?;
         let key = table.key_of_item(&item)?;
         vectors::check(&table, None, &item)?;
         let key_item = table.key_attributes(&item);
@@ -172,7 +172,7 @@ impl ItemWrite {
                 let base = old.unwrap_or(&self.key_item);
                 let new = update.apply(base)?;
                 vectors::check(&self.table, Some(base), &new)?;
-                check_size(&new, "Item size to update has exceeded the maximum allowed size")?;
+                check_item(&new, "Item size to update has exceeded the maximum allowed size")?;
                 // A REMOVE alone makes no item of none.
                 let makes = old.is_some()
                     || new.len() > self.key_item.len()

@@ -56,7 +56,7 @@ impl Content {
     fn of_image(attributes: BTreeMap<Bytes, Bytes>) -> Self {
         let exists = match attributes.get(INTENT.as_bytes()) {
             // An intent may stand on an item that has its keys alone, and where there is none.
-            Some(bytes) if attributes.len() == 1 => {
+            Some(bytes) if attributes.len() == 1 && Intent::is_stored(bytes) => {
                 Intent::decode(bytes).is_some_and(|intent| intent.on_item)
             }
             _ => true,

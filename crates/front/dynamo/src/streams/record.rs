@@ -1,7 +1,7 @@
 //! Records: changes of items as GetRecords shows them.
 
 use items::{Item, item_size, json};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, json as to_json};
 use stdx::murmur3;
 
 use crate::names::REGION;
@@ -13,7 +13,9 @@ const SERVICE: &str = "dynamodb.amazonaws.com";
 
 /// A record and its size.
 pub(crate) struct Record {
-    pub(crate) json: Json,
+    /// Its JSON: a tree may have hundreds of times the bytes of the items.
+    pub(crate) text: String,
+    /// As its items count.
     pub(crate) bytes: usize,
 }
 
@@ -56,5 +58,5 @@ pub(crate) fn record(change: &Change, view: ViewType, arn: &str) -> Option<Recor
     {
         members.insert("userIdentity".to_owned(), to_json!({ "Type": "Service", "PrincipalId": SERVICE }));
     }
-    Some(Record { json, bytes })
+    Some(Record { text: json.to_string(), bytes })
 }

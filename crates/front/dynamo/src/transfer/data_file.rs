@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use items::base64;
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 /// Packed bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
@@ -61,12 +61,12 @@ impl DataFile {
         Ok(Self { file, name, encoder, md5: md5::Context::new(), written: 0, items: 0, bytes: 0 })
     }
 
-    /// Adds an item. Nothing is written yet.
+    /// Adds an item by its text. Nothing is written yet.
     ///
     /// # Errors
     /// Never, as it takes memory only.
-    pub(crate) fn add(&mut self, item: &Json) -> std::io::Result<()> {
-        let line = format!("{}\n", json!({ "Item": item }));
+    pub(crate) fn add(&mut self, item: &str) -> std::io::Result<()> {
+        let line = format!("{{\"Item\":{item}}}\n");
         self.items += 1;
         self.bytes += line.len() as u64;
         self.encoder.write_all(line.as_bytes())

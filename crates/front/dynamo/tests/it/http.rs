@@ -43,6 +43,8 @@ fn run<F: Future<Output = ()> + 'static>(clients: Clients<F>) {
 #[derive(Clone, Default)]
 struct Setting {
     enforces_authorization: bool,
+    /// A shard that takes no connections for minutes.
+    busy: Option<u16>,
     limits: HttpLimits,
 }
 
@@ -72,6 +74,9 @@ async fn shard<F: Future<Output = ()> + 'static>(
     clients: Clients<F>,
 ) {
     let day = Duration::from_secs(86_400);
+    if setting.busy == Some(rt.shard().0) {
+        rt.sleep(Duration::from_secs(300)).await;
+    }
     let api = api(Isolation::Always).enforcing_authorization(setting.enforces_authorization);
     let server = Rc::new(Server::new(&rt, api, setting.limits, day, endpoint));
     if rt.shard().0 == 0 {
@@ -303,5 +308,70 @@ fn bodies_of_one_client_keep_no_other_out() {
         drop(endless);
         rt.sleep(Duration::from_secs(1)).await;
         assert_eq!(server.figures().requests_bytes, 0);
+    });
+}
+
+/// A request of an operation with this body.
+fn request(operation: &str, body: &str) -> Vec<u8> {
+    let target = format!("x-amz-target: DynamoDB_20120810.{operation}\r\n");
+    let head =
+        format!("POST / HTTP/1.1\r\nconnection: close\r\n{target}content-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+/// An answer that its client takes byte by byte is counted, and does not stay for ever.
+#[test]
+fn answers_that_are_not_taken_are_bounded() {
+    let limits = HttpLimits { answer_bytes_max: 4_000_000, ..HttpLimits::default() };
+    run_on(1, Setting { limits, ..Setting::default() }, |rt, server| async move {
+        let create = r#"{"TableName":"large","AttributeDefinitions":[{"AttributeName":"p","AttributeType":"S"}],
+            "KeySchema":[{"AttributeName":"p","KeyType":"HASH"}],"BillingMode":"PAY_PER_REQUEST"}"#;
+        let made = ask(&rt, &connect(&rt, PLAIN).await, &request("CreateTable", create)).await;
+        assert!(made.starts_with("HTTP/1.1 200"), "{made}");
+        for p in 0..3 {
+            let text = "x".repeat(390_000);
+            let put = format!(r#"{{"TableName":"large","Item":{{"p":{{"S":"{p}"}},"v":{{"S":"{text}"}}}}}}"#);
+            let put = ask(&rt, &connect(&rt, PLAIN).await, &request("PutItem", &put)).await;
+            assert!(put.starts_with("HTTP/1.1 200"), "{put}");
+        }
+        let scan = request("Scan", r#"{"TableName":"large"}"#);
+        let slow = connect(&rt, PLAIN).await;
+        slow.write_all(&scan).await.expect("the port reads");
+        let begun = rt.now();
+        rt.sleep(Duration::from_secs(1)).await;
+        // One address may have a half, which the first answer has more than the half of.
+        let refused = ask(&rt, &connect(&rt, PLAIN).await, &scan).await;
+        assert!(refused.contains("RequestLimitExceeded"), "{}", refused.len());
+        assert_eq!(server.figures().requests_shed, 1);
+        // A small one is always given.
+        let small = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;
+        assert!(small.contains("large"), "{small}");
+        let mut byte = [0; 1];
+        let mut ended = false;
+        // The rest of its bytes would take years so.
+        while !ended && rt.now().duration_since(begun) < Duration::from_secs(400) {
+            rt.sleep(Duration::from_secs(20)).await;
+            ended = server.figures().connections == 0 || !matches!(slow.read(&mut byte).await, Ok(1..));
+        }
+        assert!(ended, "the connection is ended");
+        let whole = ask(&rt, &connect(&rt, PLAIN).await, &scan).await;
+        assert!(whole.starts_with("HTTP/1.1 200") && whole.len() > 1_000_000, "{}", whole.len());
+    });
+}
+
+#[test]
+fn a_busy_shard_keeps_no_other_from_connections() {
+    let setting = Setting { busy: Some(1), ..Setting::default() };
+    run_on(SHARDS, setting, |rt, _| async move {
+        let mut answered = 0;
+        for _ in 0..3 * SHARDS {
+            let stream = connect(&rt, PLAIN).await;
+            stream.write_all(&list_tables(HOST)).await.expect("the connection is open");
+            let mut bytes = [0; 4096];
+            if let Ok(Ok(1..)) = rt.timeout(Duration::from_secs(5), stream.read(&mut bytes)).await {
+                answered += 1;
+            }
+        }
+        assert_eq!(answered, 2 * SHARDS, "those of the other shards");
     });
 }

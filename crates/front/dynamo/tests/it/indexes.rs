@@ -383,3 +383,43 @@ fn conditions_and_schemas_that_composite_keys_cannot_have_are_refused() {
         assert!(answer.status == 400 && answer.body.contains(error), "{keys:?}: {}", answer.body);
     }
 }
+
+/// A client asks with a timeout: a page that ends with the first item of the index may never come.
+#[test]
+fn a_scan_of_an_index_with_few_items_ends_its_pages() {
+    let api = api(Isolation::OnlyRmw);
+    create(&api);
+    let mut numbers = 0..10_100;
+    loop {
+        let put =
+            |r: i32| json!({ "PutRequest": { "Item": { "p": { "S": r.to_string() }, "r": { "N": "1" } } } });
+        let batch: Vec<Json> = numbers.by_ref().take(25).map(put).collect();
+        if batch.is_empty() {
+            break;
+        }
+        body_of(call(&api, "BatchWriteItem", &json!({ "RequestItems": { "indexed": batch } }).to_string()));
+    }
+    let mut scan = json!({ "TableName": "indexed", "IndexName": "by_g", "Limit": 1 });
+    let first = body_of(call(&api, "Scan", &scan.to_string()));
+    assert_eq!((&first["Count"], &first["ScannedCount"]), (&json!(0), &json!(0)));
+    let last = &first["LastEvaluatedKey"];
+    assert_eq!(last.as_object().expect("a key of the table").len(), 2);
+    scan["ExclusiveStartKey"] = last.clone();
+    let second = body_of(call(&api, "Scan", &scan.to_string()));
+    assert_eq!((&second["Count"], second.get("LastEvaluatedKey")), (&json!(0), None), "the last 100 rows");
+    let query = json!({
+        "TableName": "indexed", "IndexName": "by_g", "KeyConditionExpression": "g = :g",
+        "ExpressionAttributeValues": { ":g": { "S": "x" } }, "ExclusiveStartKey": last
+    });
+    assert_eq!(
+        call(&api, "Query", &query.to_string()).status,
+        400,
+        "a Query ends at items of the index alone"
+    );
+    let mut statement = json!({ "Statement": "SELECT * FROM \"indexed\".\"by_g\"" });
+    let first = body_of(call(&api, "ExecuteStatement", &statement.to_string()));
+    assert_eq!(first["Items"], json!([]));
+    statement["NextToken"] = first["NextToken"].clone();
+    let second = body_of(call(&api, "ExecuteStatement", &statement.to_string()));
+    assert_eq!((&second["Items"], second.get("NextToken")), (&json!([]), None));
+}

@@ -152,3 +152,57 @@ fn tables_and_indexes_show_what_they_hold() {
     // Two nodes of one datacenter with one replica: the first has nearly all of the ring.
     assert_eq!(sizes(Memory::with_nodes(&["datacenter1", "datacenter1"])), [3, 300, 3, 300]);
 }
+
+/// Three bytes of a number may be sent as more than a hundred.
+#[test]
+fn the_bytes_that_are_sent_end_a_page_and_a_batch() {
+    let api = api_over(Memory::new());
+    create(&api, "long", Some("N"));
+    let list = vec![json!({ "N": "1E125" }); 64_000];
+    for c in 0..6 {
+        let item = json!({ "p": { "S": "a" }, "c": { "N": c.to_string() }, "l": { "L": list } });
+        body_of(call(&api, "PutItem", &json!({ "TableName": "long", "Item": item }).to_string()));
+    }
+    let query = json!({
+        "TableName": "long", "KeyConditionExpression": "p = :p", "ExpressionAttributeValues": { ":p": { "S": "a" } }
+    });
+    let page = call(&api, "Query", &query.to_string());
+    assert!(page.body.len() < 9 << 20, "{}", page.body.len());
+    let page = body_of(page);
+    assert_eq!((&page["Count"], &page["LastEvaluatedKey"]["c"]), (&json!(1), &json!({ "N": "0" })));
+    let statement = json!({ "Statement": "SELECT * FROM \"long\" WHERE p = 'a' AND c IN [0, 1, 2]" });
+    let page = body_of(call(&api, "ExecuteStatement", &statement.to_string()));
+    assert_eq!(page["Items"].as_array().map(Vec::len), Some(1));
+    assert!(page.get("NextToken").is_some());
+    let key = |c: u32| json!({ "p": { "S": "a" }, "c": { "N": c.to_string() } });
+    let keys: Vec<Json> = (0..6).map(key).collect();
+    let batch = json!({ "RequestItems": { "long": { "Keys": keys } } });
+    let answer = call(&api, "BatchGetItem", &batch.to_string());
+    assert!(answer.body.len() < 42 << 20, "{}", answer.body.len());
+    let answer = body_of(answer);
+    assert_eq!(answer["Responses"]["long"].as_array().map(Vec::len), Some(4));
+    assert_eq!(answer["UnprocessedKeys"]["long"]["Keys"], json!([key(4), key(5)]));
+    let get = |c: u32| json!({ "Get": { "TableName": "long", "Key": key(c) } });
+    let transaction = |count: u32| json!({ "TransactItems": (0..count).map(get).collect::<Vec<_>>() });
+    assert_eq!(call(&api, "TransactGetItems", &transaction(2).to_string()).status, 200);
+    let refused = call(&api, "TransactGetItems", &transaction(6).to_string());
+    assert!(refused.body.contains("ask for fewer items"), "{}", refused.body.len());
+}
+
+/// The items beyond the bytes of an answer are not even read.
+#[test]
+fn a_transaction_reads_no_more_items_than_it_may_give() {
+    let memory = Memory::new();
+    let api = api_over(memory.clone());
+    create(&api, "large", Some("N"));
+    for c in 0..30 {
+        let item =
+            json!({ "p": { "S": "a" }, "c": { "N": c.to_string() }, "v": { "S": "x".repeat(390_000) } });
+        body_of(call(&api, "PutItem", &json!({ "TableName": "large", "Item": item }).to_string()));
+    }
+    let get = |c: u32| json!({ "Get": { "TableName": "large", "Key": { "p": { "S": "a" }, "c": { "N": c.to_string() } } } });
+    let transaction = |count: u32| json!({ "TransactItems": (0..count).map(get).collect::<Vec<_>>() });
+    assert_eq!(call(&api, "TransactGetItems", &transaction(10).to_string()).status, 200);
+    let refused = call(&api, "TransactGetItems", &transaction(30).to_string());
+    assert!(refused.body.contains("exceeds the maximum allowed size of 4 MB"), "{}", refused.body.len());
+}

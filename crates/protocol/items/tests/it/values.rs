@@ -1,6 +1,6 @@
 //! Numbers and values: reading, refusal and storage.
 
-use items::{Error, Number, Value, json, stored};
+use items::{Error, Item, Number, Value, json, stored};
 
 fn number(text: &str) -> Number {
     Number::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -180,4 +180,35 @@ fn nesting_has_a_limit() {
     };
     assert_eq!(nested(32).unwrap().depth(), 32);
     assert_eq!(nested(33).unwrap_err().to_string(), "Nesting Levels have exceeded supported limits");
+}
+
+#[test]
+fn the_text_of_an_item_is_that_of_its_tree() {
+    let item = serde_json::json!({
+        "plain": { "S": "text" }, "esc\"aped\\\n\u{1}\u{7f}\u{2028}é": { "S": "\t\"\\/\u{8}\u{c}\r\u{1f}" }, "empty": { "S": "" },
+        "n": { "N": "-1.5E-100" }, "large": { "N": "1E125" }, "b": { "B": "AAEC/w==" }, "t": { "BOOL": true }, "f": { "BOOL": false },
+        "null": { "NULL": true }, "ss": { "SS": ["a\"", "b"] }, "ns": { "NS": ["1", "2E10"] }, "bs": { "BS": ["AA==", "AQ=="] },
+        "l": { "L": [{ "L": [] }, { "M": { "": { "S": "x" }, "k": { "NULL": true } } }, { "N": "0" }] }, "m": { "M": {} }
+    });
+    let item = json::read_item(&item).expect("an item");
+    let mut text = String::new();
+    json::write_item(&item, &mut text);
+    assert_eq!(text, json::item(&item).to_string());
+}
+
+/// As many as an expression may have, of the largest item: when each took a product of both lengths, this took minutes.
+#[test]
+fn bytes_are_found_in_bytes_in_linear_time() {
+    let item = Item::from([("b".to_owned(), Value::B(vec![0; 390_000]))]);
+    let mut part = vec![0; 195_000];
+    part.push(1);
+    let values = serde_json::json!({ ":b": { "B": items::base64::encode(&part) } });
+    let text = vec!["contains(b, :b)"; 100].join(" OR ");
+    let given = [("ConditionExpression", true)];
+    let names =
+        items::Substitutions::read(None, Some(&values), &given, &["ConditionExpression"]).expect("values");
+    let condition = items::Condition::parse(&text, "ConditionExpression", &names).expect("a condition");
+    let begun = std::time::Instant::now();
+    assert!(!condition.holds(&item));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }
