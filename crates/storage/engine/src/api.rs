@@ -248,6 +248,11 @@ impl Engine {
         crate::truncation::truncate(&self.0, &store, at_micros, expires).await
     }
 
+    /// The largest entry of the commit log, bytes: a larger write is refused with [`WriteError::MutationTooLarge`](crate::WriteError::MutationTooLarge).
+    pub fn entry_len_max(&self) -> usize {
+        self.0.log.entry_len_max()
+    }
+
     /// When this shard truncated a table last, microseconds since the epoch; [`i64::MIN`] for never.
     pub fn truncated_at(&self, table: TableId) -> i64 {
         self.0.store(table).map_or(i64::MIN, |store| store.truncated.get())

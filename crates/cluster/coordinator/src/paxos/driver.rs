@@ -17,6 +17,7 @@ use super::codec::{Place, Value};
 use super::lwt::Lwt;
 use super::node_locks::NodeLock;
 use super::options::{CasOptions, serial_quorum};
+use super::size;
 use crate::admission::Admission;
 use crate::peer_error::PeerError;
 use crate::replication_map::{EffectiveReplicationMap, targets};
@@ -166,8 +167,10 @@ impl<'a> Driver<'a> {
                 Action::Wait => {
                     let heard = rt.timeout_at(self.options.deadline, asked.next()).await;
                     match heard {
+                        // One voter refuses it for good; others may have accepted it.
                         Ok(Some((_, _, Err(PeerError::Invalid(why))))) => {
-                            return Err(Failure::Request(RequestError::Invalid(why)));
+                            let error = RequestError::Invalid(why);
+                            return Err(Failure::Request(self.or_uncertain(&mut proposer, error)));
                         }
                         Ok(Some((sending, voter, reply))) => {
                             if matches!(reply, Err(PeerError::StaleTopology(_))) {
@@ -182,14 +185,12 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Action::Decide(ballot) => {
-                    found = match self.read().await {
-                        Ok(page) => page,
-                        Err(error) => return Err(Failure::Request(self.or_uncertain(&mut proposer, error))),
-                    };
-                    match decide(&found, ballot.micros) {
-                        Ok(update) => proposer.decided(update.map(Value::new)),
-                        Err(error) => return Err(Failure::Decide(error)),
-                    }
+                    let read = self.read().await;
+                    found =
+                        read.map_err(|error| Failure::Request(self.or_uncertain(&mut proposer, error)))?;
+                    let update = decide(&found, ballot.micros).map_err(Failure::Decide)?;
+                    self.check_size(update.as_ref(), &mut proposer).map_err(Failure::Request)?;
+                    proposer.decided(update.map(Value::new))
                 }
                 Action::Again { above, contended } => {
                     if contended {
@@ -264,6 +265,18 @@ impl<'a> Driver<'a> {
         let limit = PAUSE_FIRST.saturating_mul(1 << contentions.min(8)).min(PAUSE_MAX);
         let micros = self.lwt.context.rt().random_u64() % limit.as_micros() as u64;
         Duration::from_micros(micros)
+    }
+
+    /// Refuses a write whose commit could not be stored, by this node's limit: voters look at theirs.
+    fn check_size(
+        &self,
+        update: Option<&PartitionUpdate>,
+        proposer: &mut Proposer<Value>,
+    ) -> Result<(), RequestError> {
+        let Some(update) = update else { return Ok(()) };
+        let context = &self.lwt.context;
+        let checked = size::check(&context.schema(), update, context.replica().engine().entry_len_max());
+        checked.map_err(|error| self.or_uncertain(proposer, RequestError::Invalid(error.to_string())))
     }
 
     /// An error of a read between rounds, unless an earlier round's write may be chosen yet.

@@ -16,8 +16,8 @@ use topology::{Replicas, TableSharder, TokenRange};
 use super::codec::Value;
 use super::lwt::Lwt;
 use super::messages::MigratedVote;
-use super::store::{VoteStore, memory_seconds};
-use super::vote::truncation_floor;
+use super::store::{Remembered, VoteStore, memory_seconds};
+use super::vote::{ENTRY_SHARED_MAX, truncation_floor};
 use crate::holders::partition_ranges;
 use crate::message;
 use crate::peer_error::PeerError;
@@ -150,6 +150,9 @@ impl Lwt {
         }
         let now = self.context.rt().wall_micros();
         let change = store.change(&remembered, &both, now);
+        if change.memory_size() > ENTRY_SHARED_MAX {
+            return self.remember_large(&store, &remembered, &both).await;
+        }
         // A voter that has seen a commit is taken to have its writes: both go into one entry of the log. The rows of the range
         // may have been read, or streamed, before the commit reached the node of the vote. Rows that a truncation under way
         // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
@@ -163,6 +166,28 @@ impl Lwt {
             }
             None => self.context.replica().apply(Write::one(Origin::System, change).synced()).await,
         }
+    }
+
+    /// [`Lwt::remember_vote`] of large values, each in an entry of the log of its own: the write before the vote by which it counts as stored,
+    /// and the commit before the proposal that is open.
+    async fn remember_large(
+        &self,
+        store: &VoteStore<'_>,
+        remembered: &Remembered,
+        both: &AcceptorState<Value>,
+    ) -> Result<(), ReplicaError> {
+        let (replica, now) = (self.context.replica(), self.context.rt().wall_micros());
+        let value = committed_value(&remembered.state, both, now, memory_seconds(store.table));
+        if let Some((value, written)) = value {
+            let write = Write::one(Origin::PaxosCommit, value).synced();
+            replica.apply(write.with_truncation(Truncation::LeavesOut(written.micros))).await?;
+        }
+        let committed = AcceptorState { accepted: remembered.state.accepted.clone(), ..both.clone() };
+        let change = store.change(remembered, &committed, now);
+        replica.apply(Write::one(Origin::System, change).synced()).await?;
+        let between = store.load(replica, self.seconds()).await?;
+        let change = store.change(&between, both, now);
+        replica.apply(Write::one(Origin::System, change).synced()).await
     }
 }
 

@@ -14,6 +14,7 @@ mod migrate;
 mod node_locks;
 mod options;
 mod requests;
+mod size;
 pub(crate) mod state;
 mod stats;
 mod store;

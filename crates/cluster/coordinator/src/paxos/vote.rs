@@ -7,18 +7,22 @@ use paxos::{AcceptorState, Ballot, Proposal, Reply, Request, Step, step};
 use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::{Instant, ShardId};
-use schema::TableId;
+use schema::{Schema, TableId};
 use topology::{ClusterView, NodeIndex};
 
 use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::lwt::Lwt;
 use super::messages::{Ballotage, Vote};
+use super::size;
 use super::store::{VoteStore, memory_seconds};
 use crate::admission::Admission;
 use crate::canaries;
 use crate::message;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
+
+/// A committed write of more bytes does not share its entry of the commit log with the vote, of which it is a part, too.
+pub(super) const ENTRY_SHARED_MAX: usize = 64 << 10;
 
 fn verb_of(request: &Request<Value>) -> Verb {
     match request {
@@ -55,14 +59,8 @@ impl Lwt {
         if let Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) = &request {
             self.state.note_voted(*ballot);
         }
-        match &request {
-            // It would be dropped at once: the proposer has to be notified.
-            Request::Propose(proposal) | Request::Commit(proposal) | Request::Repair(proposal)
-                if proposal.id <= floor =>
-            {
-                return Ok(Reply::Refused { promised: known.promised });
-            }
-            _ => {}
+        if self.is_over(&request, floor, &schema)? {
+            return Ok(Reply::Refused { promised: known.promised });
         }
         let memory = i64::from(memory_seconds(table)) * 1_000_000;
         // A write that is lost with its commit is still known to be accepted, and is found and committed again.
@@ -80,14 +78,18 @@ impl Lwt {
             changes.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
         }
         if let (Some(update), Some(written)) = (apply, written) {
+            // A large one has an entry of its own. The vote follows when it is on disk: without the vote the write is still known to be
+            // accepted, and a vote without the write would take it for stored.
+            let is_large = update.memory_size() > ENTRY_SHARED_MAX;
             let mut updates = vec![update];
-            if !durable {
+            if !durable && !is_large {
                 updates.append(&mut changes);
             }
             // A truncation may be under way, which ends with a time behind this round, and must not leave rows that are written meanwhile.
             let since =
                 if self.context.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
             let write = Write::all(Origin::PaxosCommit, updates);
+            let write = if is_large { write.synced() } else { write };
             self.context.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
             let floor = self.truncation_floor(table.id);
             if written <= floor {
@@ -102,6 +104,27 @@ impl Lwt {
             (false, false) => self.context.replica().apply(Write::all(Origin::System, changes)).await?,
         }
         Ok(step.reply)
+    }
+
+    /// Whether a request's round ended with a truncation at `floor`: it would be dropped at once, and the proposer has to be notified. Nobody is to
+    /// accept a write whose commit cannot be stored.
+    fn is_over(
+        &self,
+        request: &Request<Value>,
+        floor: Ballot,
+        schema: &Schema,
+    ) -> Result<bool, ReplicaError> {
+        let proposal = match request {
+            Request::Prepare(_) => return Ok(false),
+            Request::Propose(proposal) | Request::Commit(proposal) | Request::Repair(proposal) => proposal,
+        };
+        if proposal.id <= floor {
+            return Ok(true);
+        }
+        if let (Request::Propose(_), Some(value)) = (request, &proposal.value) {
+            size::check(schema, value, self.context.replica().engine().entry_len_max())?;
+        }
+        Ok(false)
     }
 
     /// One shard votes on a partition, so that no two votes on it overlap.

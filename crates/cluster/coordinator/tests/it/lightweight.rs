@@ -12,7 +12,7 @@ use replica::ReadPage;
 use rt::Rt;
 use rt_sim::{Config, Sim};
 
-use crate::world::{SECOND, World, begin, join, partition, row, seconds, table, texts};
+use crate::world::{SECOND, SEGMENT_BYTES, World, begin, join, partition, row, seconds, table, texts};
 
 const KEYS: i32 = 2;
 
@@ -299,4 +299,55 @@ fn too_few_replicas_are_reported_before_anything_is_tried() {
     let unavailable = |consistency| RequestError::Unavailable { consistency, required: 2, alive: 1 };
     assert_eq!(refused.0.err(), Some(unavailable(Consistency::Quorum)));
     assert_eq!(refused.1.err(), Some(unavailable(Consistency::Quorum)));
+}
+
+/// The text of a row as a serial read finds it, after it was written under the condition that there was another one, or none.
+async fn replace(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    now: u32,
+    (expected, text): (Option<String>, String),
+) -> Result<Option<String>, RequestError> {
+    let table = table("ks", "t");
+    let command = partition(&table, 1, now);
+    let options = CasOptions {
+        serial: Consistency::Serial,
+        commit: Consistency::Quorum,
+        deadline: rt.now() + 2 * SECOND,
+        contention_deadline: rt.now() + SECOND,
+    };
+    let mut decide = |page: &ReadPage, at: Timestamp| {
+        let found = texts(page).pop().map(|(_, text)| text);
+        Ok::<_, RequestError>((found == expected).then(|| row(&table, 1, 0, &text, at)))
+    };
+    coordinator.cas(&command, options, &mut decide).await?;
+    let page = coordinator.read_serial(&command, Consistency::Serial, rt.now() + 2 * SECOND).await?;
+    Ok(texts(&page).pop().map(|(_, text)| text))
+}
+
+/// The commit of a write of more than half an entry of the log has the write and the vote in entries of their own; a write that takes more than
+/// an entry is refused before anybody has accepted it, and the partition takes others.
+#[test]
+fn a_large_conditional_write_is_committed_or_refused() {
+    SEGMENT_BYTES.set(Some(512 << 10));
+    let world = World::new(1, &[1, 1, 1], Config::default());
+    let now = seconds(&world.sim, 0);
+    let texts = ["a".repeat(160 << 10), "b".repeat(200 << 10), "small".to_owned()];
+    let mut before = None;
+    for (node, text) in texts.iter().enumerate() {
+        let wanted = (before.replace(text.clone()), text.clone());
+        let found = world
+            .on(node, 0, move |rt, coordinator| async move { replace(&rt, &coordinator, now, wanted).await });
+        assert_eq!(found.as_ref().map(|found| found.as_ref().map(String::len)), Ok(Some(text.len())));
+        assert_eq!(found.unwrap().as_deref(), Some(text.as_str()));
+    }
+    let too_large = (before.clone(), "c".repeat(300 << 10));
+    let refused = world
+        .on(0, 0, move |rt, coordinator| async move { replace(&rt, &coordinator, now, too_large).await });
+    assert!(matches!(refused, Err(RequestError::Invalid(_))), "{refused:?}");
+    let next = (before, "next".to_owned());
+    let found =
+        world.on(1, 0, move |rt, coordinator| async move { replace(&rt, &coordinator, now, next).await });
+    assert_eq!(found, Ok(Some("next".to_owned())));
+    SEGMENT_BYTES.set(None);
 }
