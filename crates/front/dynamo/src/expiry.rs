@@ -101,18 +101,7 @@ impl<C: Coordinator> Store<'_, C> {
     async fn expire_table(&self, expiring: &Expiring, count: &mut u64) -> Result<()> {
         let mut pages = OwnPages::new(self, expiring.table().clone()).of_columns(expiring.columns());
         let (mut pace, mut failure) = (Pace::default(), None);
-        loop {
-            let page = match pages.next(self).await {
-                Ok(Some(page)) => page,
-                Ok(None) => break,
-                Err(error) => {
-                    failure = Some(error);
-                    if pages.skip() {
-                        continue;
-                    }
-                    break;
-                }
-            };
+        while let Some(page) = pages.next_readable(self, &mut failure).await {
             let over = self.over(expiring, &page, &mut pace, &mut failure).await;
             let mut ends = stream::iter(over.iter().map(|key| self.delete_over(expiring, key)))
                 .buffer_unordered(AT_ONCE);

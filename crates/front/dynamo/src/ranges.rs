@@ -8,7 +8,7 @@ use mutation::{ColumnSelection, PartitionRange, RingPosition};
 use replica::{Limits, Partitions, ReadCommand, ReadPage};
 use schema::Table;
 
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::store::Store;
 
 /// Rows that are read at once.
@@ -71,17 +71,29 @@ impl OwnPages {
         Self { columns, ..self }
     }
 
-    /// Leaves out the rest of the range whose page could not be read. True when there are more ranges.
-    pub(crate) fn skip(&mut self) -> bool {
-        self.resume = None;
-        self.left.pop();
-        !self.left.is_empty()
+    /// The next page that can be read; none behind the last. The rest of a range whose page cannot be read is left out, and `failure` is
+    /// its error: the next look begins with the same range, which is to keep no others from it.
+    pub(crate) async fn next_readable<C: Coordinator>(
+        &mut self,
+        store: &Store<'_, C>,
+        failure: &mut Option<ApiError>,
+    ) -> Option<ReadPage> {
+        loop {
+            match self.next(store).await {
+                Ok(page) => return page,
+                Err(error) => {
+                    *failure = Some(error);
+                    self.resume = None;
+                    self.left.pop();
+                }
+            }
+        }
     }
 
     /// The next page, read at LOCAL_QUORUM; none behind the last.
     ///
     /// # Errors
-    /// When it cannot be read. Asked again, the same page is tried again, unless [`OwnPages::skip`] leaves it out.
+    /// When it cannot be read. Asked again, the same page is tried again.
     pub(crate) async fn next<C: Coordinator>(&mut self, store: &Store<'_, C>) -> Result<Option<ReadPage>> {
         let Some(range) = self.left.last() else { return Ok(None) };
         let command = ReadCommand {

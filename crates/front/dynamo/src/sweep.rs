@@ -22,19 +22,7 @@ impl<C: Coordinator> Store<'_, C> {
         let Some(table) = record::table(&self.executor.coordinator().schema()) else { return Ok(0) };
         let mut pages = OwnPages::of_datacenter(self, table.clone());
         let (mut count, mut failure) = (0, None);
-        loop {
-            let page = match pages.next(self).await {
-                Ok(Some(page)) => page,
-                Ok(None) => break,
-                // The next look would stop at the same range: those behind it are looked at now.
-                Err(error) => {
-                    failure = Some(error);
-                    if pages.skip() {
-                        continue;
-                    }
-                    break;
-                }
-            };
+        while let Some(page) = pages.next_readable(self, &mut failure).await {
             for found in record::records(&table, &page, self.now()) {
                 match found {
                     Ok((key, record)) if self.is_of_datacenter(&record) => {
