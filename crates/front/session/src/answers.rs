@@ -45,6 +45,12 @@ impl Answers {
     pub(crate) fn new(admission: &Rc<Admission>, usage: &Rc<Usage>) -> Self {
         Self { admission: Rc::clone(admission), usage: Rc::clone(usage), turn: Rc::default() }
     }
+
+    /// Whether there is room for one more answer, and no other waits for room.
+    pub(crate) fn have_room(&self) -> bool {
+        !self.admission.is_waited_for()
+            && !self.admission.is_overloaded(&self.usage, ANSWER_BYTES, Kind::Short)
+    }
 }
 
 impl fmt::Debug for Answers {
@@ -78,8 +84,7 @@ impl AnswerBooking {
             if let Some(queued) = &mut self.queued {
                 ready!(Pin::new(queued).poll(cx));
                 self.queued = None;
-            } else if !admission.is_waited_for() && !admission.is_overloaded(usage, ANSWER_BYTES, Kind::Short)
-            {
+            } else if answers.have_room() {
                 self.booked = Some(admission.charge(usage, ANSWER_BYTES, Kind::Short));
                 continue;
             }

@@ -62,6 +62,11 @@ impl Client {
         self.answers.as_ref().map_or(Poll::Ready(()), |answers| booking.poll(answers, cx))
     }
 
+    /// Whether there is room for an answer of this client that is made at once, and nobody waits for it.
+    pub(crate) fn has_answer_room(&self) -> bool {
+        self.answers.as_ref().is_none_or(Answers::have_room)
+    }
+
     /// The keyspace of unqualified names.
     pub fn keyspace(&self) -> Option<Rc<str>> {
         self.keyspace.borrow().clone()

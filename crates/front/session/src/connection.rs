@@ -803,12 +803,29 @@ impl<P: StatementProcessor> Connection<P> {
             }
         };
         let statement = Statement { tracing, custom_payload, message };
-        self.begin(client, stream, statement, (bytes, booked), cx);
+        if !self.answer_now(&client, stream, &statement) {
+            self.begin(client, stream, statement, (bytes, booked), cx);
+        }
         if overloaded {
             // This one was still taken; the next has to wait until there is room.
             self.pause(0, Kind::Short);
             let _ = self.poll_room(cx);
         }
+    }
+
+    /// Answers a statement that has nothing to wait for; false when it is to be begun.
+    fn answer_now(&mut self, client: &Client, stream: i16, statement: &Statement) -> bool {
+        let StatementMessage::Execute(execute) = &statement.message else { return false };
+        if statement.tracing || !client.has_answer_room() {
+            return false;
+        }
+        let mut response = self.writer();
+        let is_answered = self.shard.processor.process_now(client, execute, &mut response);
+        match is_answered {
+            true => self.send(stream, response),
+            false => self.shard.buffers.return_answer(response.into_buffer()),
+        }
+        is_answered
     }
 
     /// Polls a statement once in place; it is stored only if it has to wait.

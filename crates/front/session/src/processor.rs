@@ -39,6 +39,12 @@ pub trait StatementProcessor: 'static {
     /// The execution of one statement.
     type Processing: Future<Output = ResponseWriter> + 'static;
 
+    /// Carries out a statement that has nothing to wait for, and writes its result or the error that it ends with into `response`. False when
+    /// it is to be carried out by [`StatementProcessor::process`]: nothing was done then. Called when there is room for an answer.
+    fn process_now(&self, _client: &Client, _execute: &Execute, _response: &mut ResponseWriter) -> bool {
+        false
+    }
+
     /// Carries out a statement and writes its result, or the error that it ends with, into `response`.
     ///
     /// The future is polled at once; one that does not wait costs neither a task nor an allocation.

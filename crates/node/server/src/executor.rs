@@ -15,7 +15,7 @@ use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
-use session::{AnswerBooking, Client, Statement, StatementMessage};
+use session::{AnswerBooking, Client, Statement, StatementMessage, StatementProcessor};
 use wire::ResponseWriter;
 
 use crate::Config;
@@ -28,8 +28,6 @@ const IDLE_WORKERS_MAX: usize = 64;
 /// Between two times that slow statements are named in the log.
 const SLOW_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The executor of statements.
-pub(crate) type Processor = Box<dyn Fn(Rc<Client>, Statement, ResponseWriter) -> Processing>;
 /// The front end of a shard for its sessions, over the executor of the shard.
 pub(crate) type ShardFrontend = Rc<NativeFrontend<Coordinator>>;
 
@@ -168,13 +166,41 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
 }
 
 /// Sessions' way to the executor.
-pub(crate) fn processor(executor: ShardFrontend) -> Processor {
-    let idle: Rc<RefCell<Vec<Worker>>> = Rc::default();
-    Box::new(move |client, statement, response| {
-        let worker = idle.borrow_mut().pop().unwrap_or_else(|| Worker::new(executor.clone()));
+pub(crate) struct Processor {
+    executor: ShardFrontend,
+    idle: Rc<RefCell<Vec<Worker>>>,
+}
+
+impl Processor {
+    /// The way to an executor.
+    pub(crate) fn new(executor: ShardFrontend) -> Self {
+        Self { executor, idle: Rc::default() }
+    }
+}
+
+impl StatementProcessor for Processor {
+    type Processing = Processing;
+
+    fn process_now(&self, client: &Client, execute: &wire::Execute, response: &mut ResponseWriter) -> bool {
+        let executor = self.executor.executor();
+        let of_role;
+        let service_level = match client.role() {
+            None => executor.default_service_level(),
+            role => {
+                of_role = executor.service_level(role);
+                &of_role
+            }
+        };
+        let principal = Principal { role: client.role(), address: client.address };
+        self.executor.execute_now(&Caller { principal, service_level }, execute, response)
+    }
+
+    fn process(&self, client: Rc<Client>, statement: Statement, response: ResponseWriter) -> Processing {
+        let idle = self.idle.borrow_mut().pop();
+        let worker = idle.unwrap_or_else(|| Worker::new(self.executor.clone()));
         *worker.slot.job.borrow_mut() = Some((client, statement, response));
-        Processing { worker: Some(worker), idle: idle.clone() }
-    })
+        Processing { worker: Some(worker), idle: self.idle.clone() }
+    }
 }
 
 /// A future that carries out one statement after another. The state of a statement under way takes some kilobytes:

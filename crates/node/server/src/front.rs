@@ -103,7 +103,7 @@ impl Front {
         let place = Rc::new(PlaceCheck::new(rt, &boot.config, &coordinator));
         let places = (place.clone(), directory.clone());
         let authenticator = crate::login::authenticator(rt, &boot.config, &coordinator, &audit, places);
-        let processor = executor::processor(executor.clone());
+        let processor = Processor::new(executor.clone());
         let sessions = Sessions::new(
             rt,
             SessionConfig {

@@ -219,6 +219,12 @@ impl<C: Coordinator> Executor<C> {
         Some(Trace::begin(&self.call, shard, asked, command, activity, parameters()))
     }
 
+    /// Whether requests are traced by chance.
+    #[inline]
+    pub fn traces_by_chance(&self) -> bool {
+        self.watch.draws_any()
+    }
+
     /// Records a step of a trace.
     #[inline]
     pub fn note(&self, trace: Option<&Trace>, activity: impl FnOnce() -> String) {
@@ -333,6 +339,45 @@ impl<C: Coordinator> Executor<C> {
                 Ok(Outcome::Void)
             }
             Plan::Other(statement) => self.other(statement, request, sink).await,
+        }
+    }
+
+    /// Runs a plan that has nothing to wait for: the lookup of a row in this shard's memory, or one update that this shard alone stores. None
+    /// when [`Executor::run`] is to be used: then nothing was written or counted, and the sink has taken nothing.
+    ///
+    /// # Errors
+    /// Those of [`Executor::run`].
+    #[inline]
+    pub fn run_now<S: Sink>(
+        &self,
+        plan: &Plan,
+        binds: &Binds,
+        request: &mut Request<'_>,
+        sink: &mut S,
+    ) -> Result<Option<Outcome>> {
+        if self.is_guarded.get() || !plan.calls().is_empty() {
+            return Ok(None);
+        }
+        if self.access.is_enabled() {
+            let (schema, principal) = (self.coordinator.schema(), &request.caller.principal);
+            self.access.check(plan, principal, request.keyspace, &schema)?;
+        }
+        let env = Env::new(binds, &self.call);
+        match plan {
+            Plan::Select(plan) if request.consistency != Consistency::Any => {
+                request.take_timeout(plan.timeout.as_ref(), &env)?;
+                let plan = self.seen(plan, request);
+                let read = select::run::run_now(plan, &self.coordinator, request, &env, sink)?;
+                Ok(read.map(|_| Outcome::Rows))
+            }
+            Plan::Modification(plan) if plan.conditions.is_empty() => {
+                let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
+                request.take_timeout(plan.timeout.as_ref(), &env)?;
+                let mut update = plan.update_now(request, &env, timestamp)?;
+                let is_written = update.is_some() && self.modify_now(&mut update, request, sink)?;
+                Ok(is_written.then_some(Outcome::Void))
+            }
+            _ => Ok(None),
         }
     }
 

@@ -66,6 +66,12 @@ impl Watch {
         drawn < probability
     }
 
+    /// Whether any request may be drawn.
+    #[inline]
+    pub(crate) fn draws_any(&self) -> bool {
+        self.trace_probability.get() > 0.0
+    }
+
     /// When a statement begins; none when nobody wants to know.
     pub(crate) fn begin(&self, clock: &dyn Clock) -> Option<Instant> {
         (!self.slow_after.get().is_zero()).then(|| clock.now())

@@ -1,10 +1,12 @@
 //! Results as RESULT messages: rows go cell by cell into the bytes that are sent.
 
-use wire::{Metadata, ResponseWriter, RowsWriter};
+use wire::{Metadata, QueryParameters, ResponseWriter, RowsWriter};
 
 use super::client::ClientState;
 use super::metadata::result_metadata;
 use super::paging;
+use super::prepared::Prepared;
+use crate::plan::Plan;
 use crate::sink::{
     ChangeType, Outcome, PagingState, RESULT_BYTES_MAX, ResultColumns, RowSink, SchemaChange, SchemaTarget,
     Sink,
@@ -28,6 +30,19 @@ impl<'a> ResultWriter<'a> {
     /// A result that describes its columns.
     pub fn new(out: &'a mut ResponseWriter) -> Self {
         Self { out, prepared: None, skip: false, known_id: None }
+    }
+
+    /// The result of a statement, which describes its columns as far as the client wants and needs to be told.
+    #[inline]
+    pub fn of_prepared(
+        prepared: &'a Prepared,
+        query: &QueryParameters,
+        known_id: Option<&'a [u8]>,
+        out: &'a mut ResponseWriter,
+    ) -> Self {
+        let skip = query.skip_metadata && (!prepared.result_changed || known_id.is_some());
+        let columns = matches!(prepared.plan, Plan::Select(_)).then_some(&prepared.metadata.result);
+        Self { out, prepared: columns, skip, known_id }
     }
 }
 

@@ -34,7 +34,8 @@ use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::plan::Plan;
 use crate::redact::redacted;
-use crate::sink::too_large;
+use crate::request::Caller;
+use crate::sink::{Outcome, too_large};
 use crate::trace::Trace;
 use encode::{ResultWriter, write_outcome};
 use parameters::{bind, parameters, set_checked, trace_parameters};
@@ -203,6 +204,42 @@ impl<C: Coordinator> NativeFrontend<C> {
     async fn prepare_anew(&self, old: &Prepared, schema: &Arc<Schema>) -> Result<Rc<Prepared>> {
         let anew = Prepared::new_in_steps(&old.text, old.keyspace.as_deref(), &Lookup { schema }).await?;
         Ok(self.prepared.put(anew, schema))
+    }
+
+    /// EXECUTE of a statement that has nothing to wait for: it is answered at once, without a future. False when [`Self::execute`] is to be
+    /// used: then nothing was written or counted. The client does not want it traced, and there is room for its answer.
+    #[inline]
+    pub fn execute_now(&self, caller: &Caller<'_>, execute: &wire::Execute, out: &mut ResponseWriter) -> bool {
+        let (executor, query) = (&*self.executor, &execute.parameters);
+        if executor.is_audited() || executor.traces_by_chance() {
+            return false;
+        }
+        if query.paging_state.is_some() || query.now_in_seconds.is_some() {
+            return false;
+        }
+        let schema = executor.coordinator().schema();
+        let Found::Current(prepared) = self.prepared.find(&execute.id, &schema) else { return false };
+        if !prepared.at_once.is_worth_a_try() {
+            return false;
+        }
+        let began = executor.begin();
+        // The usual way finds the error again.
+        let Ok(binds) = bind(&prepared.markers, &query.values) else { return false };
+        let parameters = parameters(query);
+        let mut request = executor.request(caller, &parameters, prepared.keyspace.as_deref(), None);
+        let mut result = ResultWriter::of_prepared(&prepared, query, execute.result_metadata_id.as_deref(), out);
+        match executor.run_now(&prepared.plan, &binds, &mut request, &mut result) {
+            Ok(None) => {
+                prepared.at_once.has_to_wait();
+                return false;
+            }
+            Ok(Some(Outcome::Void)) => out.void(),
+            Ok(Some(_)) if out.is_too_large() => out.error(&errors::cql_error(&too_large())),
+            Ok(Some(_)) => {}
+            Err(error) => out.error(&errors::cql_error(&error)),
+        }
+        executor.end(began, || redacted(&prepared.text).into_owned());
+        true
     }
 
     /// EXECUTE.
@@ -379,11 +416,8 @@ impl<C: Coordinator> NativeFrontend<C> {
         set_checked(&mut parameters, query, Some(&prepared.plan))?;
         let mut request =
             self.executor.request(&client.caller, &parameters, prepared.keyspace.as_deref(), trace);
-        let mut result = ResultWriter::new(out);
-        result.skip = query.skip_metadata && (!prepared.result_changed || known_metadata_id.is_some());
-        result.known_id = known_metadata_id;
+        let mut result = ResultWriter::of_prepared(prepared, query, known_metadata_id, out);
         if matches!(prepared.plan, Plan::Select(_)) {
-            result.prepared = Some(&prepared.metadata.result);
             poll_fn(|cx| (client.answer_room)(cx)).await;
         }
         let outcome = self.executor.run(&prepared.plan, &binds, &mut request, &mut result).await?;

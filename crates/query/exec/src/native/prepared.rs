@@ -1,5 +1,7 @@
 //! Prepared statements: a plan with its metadata for clients, under the id that the text determines.
 
+use std::cell::Cell;
+
 use wire::{Metadata, PreparedMetadata};
 
 use super::metadata::{bind_metadata, result_metadata};
@@ -27,6 +29,34 @@ pub struct Prepared {
     /// Under this id clients were told of other result columns before: rows must name theirs, unless the client says
     /// which it knows.
     pub result_changed: bool,
+    /// Whether it is tried without a future.
+    pub(super) at_once: AtOnce,
+}
+
+/// Executions of a statement for which [`NativeFrontend::execute_now`](super::NativeFrontend::execute_now) is left out after one had to wait:
+/// a statement of several replicas, other shards or rows on disk mostly has to, and the try costs as much as a part of the work.
+#[derive(Debug, Default)]
+pub(super) struct AtOnce {
+    left_out: Cell<u8>,
+}
+
+impl AtOnce {
+    /// As many tries less the next time.
+    const LEFT_OUT: u8 = 15;
+
+    /// Whether the next execution is tried; counts one that is left out.
+    #[inline]
+    pub(super) fn is_worth_a_try(&self) -> bool {
+        let left_out = self.left_out.get();
+        self.left_out.set(left_out.saturating_sub(1));
+        left_out == 0
+    }
+
+    /// A try was in vain.
+    #[inline]
+    pub(super) fn has_to_wait(&self) {
+        self.left_out.set(Self::LEFT_OUT);
+    }
 }
 
 impl Prepared {
@@ -75,6 +105,6 @@ impl Prepared {
             is_conditional: plan.is_conditional(),
         };
         let (text, keyspace) = (text.to_owned(), keyspace.map(str::to_owned));
-        Self { text, keyspace, plan, markers, metadata, result_changed: false }
+        Self { text, keyspace, plan, markers, metadata, result_changed: false, at_once: AtOnce::default() }
     }
 }

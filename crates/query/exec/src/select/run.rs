@@ -106,6 +106,27 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     Ok(bytes)
 }
 
+/// Runs a plan if it looks up one row, and that row is in this shard's memory; the bytes of the result, as the sink counts them. None when
+/// [`run`] is to be used: the sink has taken nothing then.
+///
+/// # Errors
+/// When values do not fit the statement, or an output cannot be computed.
+#[inline]
+pub fn run_now<C: Coordinator, S: Sink>(
+    plan: &SelectPlan,
+    coordinator: &C,
+    request: &Request<'_>,
+    env: &Env<'_>,
+    out: &mut S,
+) -> Result<Option<usize>> {
+    if !plan.is_row_lookup {
+        return Ok(None);
+    }
+    let Some(partitions) = partitions(plan, request, env)? else { return Ok(None) };
+    let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
+    run_here(plan, coordinator, request, env, (&partitions, &slices), out)
+}
+
 /// Runs a plan that looks up one row, if the row is in this shard's memory: from where it lies into the response, without a read command, a
 /// page or a wait; the bytes of the result, as the sink counts them. None when the row has to be
 /// read: the sink has taken nothing then.

@@ -145,6 +145,9 @@ impl Node {
         match &request.message {
             Message::Query(query) => self.frontend.query(&client, query, false, &mut response).await,
             Message::Prepare(prepare) => self.frontend.prepare(&client, prepare, false, &mut response).await,
+            // As a session does it.
+            Message::Execute(execute)
+                if self.frontend.execute_now(&client.caller, execute, &mut response) => {}
             Message::Execute(execute) => self.frontend.execute(&client, execute, false, &mut response).await,
             other => return Err(format!("no statement: {other:?}")),
         }
