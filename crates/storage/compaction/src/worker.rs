@@ -47,7 +47,7 @@ fn begins_shard(fragment: &Fragment, shards: u32, shard: &mut u128) -> bool {
 }
 
 /// The number of the one of `shards` equal parts of the ring that has a token.
-fn shard_of(token: i64, shards: u32) -> u128 {
+pub fn shard_of(token: i64, shards: u32) -> u128 {
     // From 0 for the least token to 2^64 - 1 for the greatest.
     let place = (token as u64) ^ (1 << 63);
     (u128::from(place) * u128::from(shards)) >> 64

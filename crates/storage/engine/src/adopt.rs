@@ -143,7 +143,9 @@ async fn take_in(
         if let Some(token) = sstable.sampled_tokens().chain(ends).find(|token| !wanted.contains(*token)) {
             return Err(MaintenanceError::NotWanted(format!("token {token}")));
         }
-        added.push(LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros()));
+        let live = LiveSstable::new(sstable, &inner.trash, inner.rt.wall_micros());
+        crate::links::back_up(inner, store, &live).await?;
+        added.push(live);
     }
     Ok(added)
 }

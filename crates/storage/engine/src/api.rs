@@ -1,6 +1,7 @@
 //! Queries of a shard's storage, apart from writes ([`crate::write`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use commitlog::SyncMode;
 use compaction::OwnedRanges;
@@ -20,6 +21,9 @@ use crate::{
     Candidates, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError,
     ReadError, Sampled, TableSize, TableStats, WriteError,
 };
+
+/// How long a table may take to be flushed of which writes are not in the commit log, when the engine stops.
+const UNLOGGED_FLUSH_MAX: Duration = Duration::from_secs(120);
 
 impl Engine {
     /// Opens this shard's part of the data directory: SSTables, then the commit log, which is replayed. With one
@@ -388,13 +392,38 @@ impl Engine {
         crate::figures::collect(&self.0)
     }
 
-    /// Ends background tasks, syncs and closes the commit log. Memtables are not flushed: the next start replays them.
+    /// Flushes what a replay of the commit log would not bring back (`durable_writes = false`): such writes may be lost in a crash, not in an
+    /// orderly stop. A disk that fails or is full keeps nobody from stopping.
+    async fn flush_unlogged(&self) {
+        let inner = &self.0;
+        for store in inner.stores_in_order() {
+            if !store.unlogged.get() || store.dropped.get() {
+                continue;
+            }
+            let name = store.table().full_name();
+            match inner.rt.timeout(UNLOGGED_FLUSH_MAX, crate::flush::flush(inner, &store)).await {
+                Ok(Ok(()) | Err(MaintenanceError::Stopped)) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(
+                        "{name} is not flushed, and its writes are not in the commit log (durable_writes): {error}"
+                    );
+                }
+                Err(_) => tracing::error!(
+                    "{name} is not flushed in {UNLOGGED_FLUSH_MAX:?}, and its writes are not in the commit log (durable_writes)"
+                ),
+            }
+        }
+    }
+
+    /// Flushes tables of which writes did not go to the commit log, ends background tasks, syncs and closes the log. Other memtables are not
+    /// flushed: the next start replays them.
     ///
     /// # Errors
     /// [`MaintenanceError::Source`] with the reason when the engine ended because the disk failed;
     /// [`MaintenanceError::Disk`] when the commit log cannot be synced. Writes may not survive a power failure then.
     pub async fn stop(&self) -> Result<(), MaintenanceError> {
         let inner = &self.0;
+        self.flush_unlogged().await;
         let failed_before = inner.health.stop();
         inner.memory.freed.notify_all();
         for task in inner.take_tasks() {

@@ -1,10 +1,11 @@
 //! Compaction of one shard's tables: when it runs, and how its result enters the set.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compaction::worker::{Outcome, run};
+use compaction::worker::{Outcome, run, shard_of};
 use compaction::{
     Candidate, Choice, Hiding, Job, OwnedRanges, Progress, Reason, Strategy, TableFigures, WorkerError,
 };
@@ -29,6 +30,11 @@ use crate::taken::Taken;
 
 /// Free space that compactions leave to others, bytes; on a small file system it is a twentieth.
 pub(crate) const ROOM_SPARED_MAX: u64 = 1 << 30;
+
+/// Partitions that an output of a merge by shards is made for in any case.
+const PARTITIONS_MIN: u64 = 10_000;
+/// Samples of an index that are counted between two looks at the other tasks.
+const SAMPLES_BETWEEN_YIELDS: usize = 256;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
@@ -466,7 +472,7 @@ async fn merge(
         .map(|sstable| sstable.metadata().header.encoding)
         .reduce(EncodingStats::merge)
         .unwrap_or(EncodingStats::NONE);
-    let partitions: u64 = sstables.iter().map(|sstable| sstable.estimated_partitions()).sum();
+    let partitions = partitions_of_output(inner, &sstables, choice).await;
     let job = Job {
         table: table.clone(),
         inputs: sstables.clone(),
@@ -508,10 +514,39 @@ async fn merge(
     Ok((added, bytes_out, outcome.merged))
 }
 
+/// How many partitions the largest output of a merge may have. Each output's filter is made for so many and folded when there are fewer: of
+/// all inputs' partitions, a merge into hundreds of outputs would have hundreds of times the filters that it needs.
+async fn partitions_of_output(inner: &Inner, inputs: &[Rc<Sstable>], choice: &Choice) -> u64 {
+    let all: u64 = inputs.iter().map(|sstable| sstable.estimated_partitions()).sum();
+    let bytes: u64 = inputs.iter().map(|sstable| sstable.data_len()).sum();
+    let outputs = choice.output_bytes_max.map_or(1, |max| bytes.div_ceil(max.max(1))).max(1);
+    // Small partitions may lie together.
+    let by_size = if outputs > 1 { (all / outputs).saturating_mul(2) } else { all };
+    if choice.shards < 2 {
+        return by_size.clamp(1, all.max(1));
+    }
+    let mut samples: BTreeMap<u128, u64> = BTreeMap::new();
+    for (number, token) in inputs.iter().flat_map(|sstable| sstable.sampled_tokens()).enumerate() {
+        *samples.entry(shard_of(token, choice.shards)).or_default() += 1;
+        if number % SAMPLES_BETWEEN_YIELDS == 0 {
+            inner.rt.maybe_yield().await;
+        }
+    }
+    let (largest, total) = (samples.values().max(), samples.values().sum::<u64>());
+    let share = largest.map_or(1.0, |largest| *largest as f64 / total as f64);
+    // Samples are few where SSTables are small.
+    let by_shard = (all as f64 * share * 1.25) as u64 + PARTITIONS_MIN;
+    by_size.min(by_shard).clamp(1, all.max(1))
+}
+
 /// The smallest timestamp of data for a key that takes no part in a merge of these.
 fn max_purgeable(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], key: &DecoratedKey) -> Timestamp {
     if inner.config.canaries.purge_too_soon {
         return Timestamp::MAX;
+    }
+    // What is awaited may be older than any deletion here; a merge that began before purges nothing from now on either.
+    if store.edits.awaits_files() {
+        return Timestamp::MIN;
     }
     let set = store.set();
     let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));

@@ -58,7 +58,7 @@ pub struct EngineSettings {
     pub compactors_max: usize,
     /// Snapshot before DROP and TRUNCATE (`auto_snapshot`); a table may opt out.
     pub auto_snapshot: bool,
-    /// Hard-link every flushed SSTable into `backups/` (`incremental_backups`); a table may say otherwise.
+    /// Hard-link every flushed SSTable into `backups/` (`incremental_backups`), but those of tables that say otherwise.
     pub incremental_backups: bool,
     /// Thresholds from which partitions, rows and cells are noted as large when SSTables are written.
     pub large: LargeThresholds,

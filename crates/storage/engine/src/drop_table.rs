@@ -2,17 +2,21 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rt::{Disk, DiskError};
 use sstable::Descriptor;
 
 use crate::edit::{Edit, finish_edits};
 use crate::engine::Inner;
-use crate::error::disk_or_source;
+use crate::error::{disk_or_source, is_shortage};
 use crate::links::{auto_snapshot, link_all, snapshot_name, wants_snapshot};
 use crate::live::LiveSstable;
 use crate::store::Store;
 use crate::{MaintenanceError, OpenError};
+
+/// Until the next attempt to drop a table on a full disk.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Takes SSTables out of a table's set by one edit; their files go when no reader needs them.
 async fn remove_sstables(
@@ -30,6 +34,30 @@ async fn remove_sstables(
     crate::commit::retire(inner, doomed, committed, true).await;
     inner.cache.forget_table(store.id);
     Ok(())
+}
+
+/// Takes all SSTables of a dropped table out of its set, into the automatic snapshot where it has one. On a full disk this is tried until there
+/// is room: a table is dropped to make some, and a start is not needed for it.
+async fn take_out_all(inner: &Rc<Inner>, store: &Rc<Store>, at_micros: i64) -> Result<(), MaintenanceError> {
+    let mut is_reported = false;
+    loop {
+        let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+        let done = match auto_snapshot(inner, store, &doomed, "dropped", at_micros).await {
+            Ok(()) => remove_sstables(inner, store, &doomed).await,
+            Err(error) => Err(error),
+        };
+        let error = match done {
+            Err(MaintenanceError::Disk(error)) if is_shortage(&error) && !inner.health.is_stopped() => error,
+            done => return done,
+        };
+        if !std::mem::replace(&mut is_reported, true) {
+            let name = store.table().full_name();
+            tracing::warn!(
+                "the files of {name}, which is dropped, are removed when the disk has room: {error}"
+            );
+        }
+        inner.rt.sleep(AGAIN).await;
+    }
 }
 
 /// See [`crate::Engine::drop_table`].
@@ -58,10 +86,7 @@ pub(crate) async fn drop_table(
         }
     }
     let _alone = store.edits.alone().await?;
-    let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
-    auto_snapshot(inner, store, &doomed, "dropped", at_micros).await?;
-    remove_sstables(inner, store, &doomed).await?;
-    drop(doomed);
+    take_out_all(inner, store, at_micros).await?;
     assert!(store.set().is_empty(), "a dropped table has no SSTables");
     assert!(store.memtables.is_one() && store.memtables.active().is_empty(), "a dropped table has no rows");
     let orphans = store.sstables.orphans();

@@ -307,6 +307,9 @@ impl Inner {
     pub(crate) fn apply_to(&self, store: &Store, update: PartitionUpdate, number: Option<u64>) {
         assert!(!store.dropped.get(), "a table that is dropped takes no writes");
         store.sample_write(&update.key);
+        if number.is_none() {
+            store.unlogged.set(true);
+        }
         let (before, after) = store.memtables.apply(update, number, || self.rt.now());
         self.memory.changed(before, after);
         count(&store.counters.writes, 1);

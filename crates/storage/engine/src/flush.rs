@@ -151,6 +151,10 @@ async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>
         None => write_and_open(inner, store, &flushing.memtable).await.map_err(disk_or_source)?,
     };
     *flushing.written.borrow_mut() = live.clone();
+    if let Some(live) = &live {
+        // Before the log forgets the rows: after a crash in between nothing would link the file.
+        crate::links::back_up(inner, store, live).await?;
+    }
     if let Some(first) = flushing.first {
         assert!(first < flushing.before, "what is recorded as flushed covers the memtable's first entry");
         inner.rt.buggify("flush: the file is written, its note is not").await;
@@ -160,9 +164,6 @@ async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>
     }
     inner.rt.buggify("flush: the note is written, readers go by the memtable").await;
     if let Some(live) = live {
-        if incremental_backups(inner, store) {
-            crate::links::link_backup(inner, &live, &store.dir.join("backups")).await?;
-        }
         let speed = crate::indexes::Speed::Unlimited;
         crate::indexes::build_new(inner, store, std::slice::from_ref(&live), speed).await;
         inner.cache.next_epoch(store.id);
@@ -173,12 +174,6 @@ async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>
         inner.compactions.check.notify_one();
     }
     Ok(())
-}
-
-fn incremental_backups(inner: &Inner, store: &Store) -> bool {
-    store
-        .of_table(|table| table.options.incremental_backups)
-        .unwrap_or(inner.settings.get().incremental_backups)
 }
 
 /// Writes a memtable to an SSTable; none when it holds nothing worth a file.

@@ -12,6 +12,11 @@ use crate::live::LiveSstable;
 use crate::snapshots::{record_time, snapshot_dir};
 use crate::store::Store;
 
+/// The directory of a table's incremental backups.
+pub(crate) const BACKUPS: &str = "backups";
+/// The longest file of a digest that is compared.
+const DIGEST_BYTES_MAX: usize = 64;
+
 /// The name of an automatic snapshot of a table. In microseconds, where Cassandra has milliseconds: behind a clock that was set back, two
 /// truncations are a microsecond apart.
 pub(crate) fn snapshot_name(why: &str, at_micros: i64, table: &str) -> String {
@@ -59,27 +64,77 @@ pub(crate) async fn auto_snapshot(
 pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> Result<(), MaintenanceError> {
     check_snapshot_name(name)?;
     let dir = snapshot_dir(&store.dir, name);
-    let set = store.set();
+    let (set, damaged) = (store.set(), store.damages.files());
+    if !damaged.is_empty() {
+        tracing::warn!(
+            "snapshot {name} of {} has {} SSTables that are out of service; they are linked as they are",
+            store.table().full_name(),
+            damaged.len()
+        );
+    }
     let all = set.iter().map(|live| live.sstable.descriptor());
-    match link_all(inner.rt.disk(), all, &dir, false).await {
+    match link_all(inner.rt.disk(), all.chain(&damaged), &dir, false).await {
         Err(error) if error.is_already_exists() => {
             return Err(MaintenanceError::SnapshotExists(name.to_owned()));
         }
         done => done?,
     }
-    if !set.is_empty() {
+    if !set.is_empty() || !damaged.is_empty() {
         record_time(inner.rt.disk(), &dir, inner.rt.shard().0, inner.rt.wall_micros()).await?;
     }
     Ok(())
 }
 
-/// Hard-links every file of an SSTable into the backups, where an attempt before may have left some.
-pub(crate) async fn link_backup(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
+/// Hard-links an SSTable that is new in its table into the backups, if there are incremental backups: the table's option can only switch
+/// off those of the node. A backup with files of another SSTable of its name is left as it is, with an error in the log: no write waits for that.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn back_up(inner: &Inner, store: &Store, live: &LiveSstable) -> Result<(), DiskError> {
+    let of_table = || store.of_table(|table| table.options.incremental_backups.unwrap_or(true));
+    if !inner.settings.get().incremental_backups || !of_table() {
+        return Ok(());
+    }
+    let dir = store.dir.join(BACKUPS);
+    match link_again(inner, live, &dir).await {
+        Err(error) if error.is_already_exists() => {
+            let (descriptor, name) = (live.sstable.descriptor(), store.table().full_name());
+            tracing::error!(
+                "{descriptor} of {name} is not backed up: {} has another SSTable of its name; move that away, and take a snapshot",
+                dir.display()
+            );
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// Hard-links every file of an SSTable into `dir`, where an attempt before may have left some.
+///
+/// # Errors
+/// When the disk fails, or a file of another SSTable has one of the names.
+pub(crate) async fn link_again(inner: &Inner, live: &LiveSstable, dir: &Path) -> Result<(), DiskError> {
     link_all(inner.rt.disk(), [live.sstable.descriptor()], dir, true).await
+}
+
+/// Whether two files of one name may be those of one SSTable: its data are as long, and its digest is the same. Statistics and summaries are
+/// replaced while an SSTable lives.
+async fn is_same_file(disk: &Disk, component: Component, paths: (&Path, &Path)) -> Result<bool, DiskError> {
+    match component {
+        Component::Data => Ok(disk.len(paths.0).await? == disk.len(paths.1).await?),
+        Component::Digest => {
+            let digest = disk.read_to_end(paths.0, DIGEST_BYTES_MAX).await?;
+            Ok(digest == disk.read_to_end(paths.1, DIGEST_BYTES_MAX).await?)
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Hard-links every file of these SSTables into `dir`, which is made when missing, durably; `again` when a part may have been linked
 /// before. Without SSTables nothing is made.
+///
+/// # Errors
+/// When the disk fails; [`DiskError::is_already_exists`] when a name is taken, `again` by another SSTable.
 pub(crate) async fn link_all(
     disk: &Disk,
     sstables: impl IntoIterator<Item = &Descriptor>,
@@ -94,10 +149,15 @@ pub(crate) async fn link_all(
     for from in sstables {
         let target = Descriptor { dir: dir.to_owned(), ..from.clone() };
         for component in Component::ALL {
-            match disk.hard_link(from.path(component), target.path(component)).await {
+            let (from, to) = (from.path(component), target.path(component));
+            match disk.hard_link(&from, &to).await {
                 // Which components there are depends on version and compression.
                 Err(error) if error.is_not_found() => {}
-                Err(error) if again && error.is_already_exists() => {}
+                Err(error) if again && error.is_already_exists() => {
+                    if !is_same_file(disk, component, (&from, &to)).await? {
+                        return Err(error);
+                    }
+                }
                 done => done?,
             }
         }

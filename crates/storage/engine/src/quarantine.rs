@@ -18,6 +18,8 @@ use sstable::{Component, Descriptor, Found, Owner, SstableError};
 use crate::OpenError;
 use crate::damage::{ALL_TOKENS, Damage};
 use crate::generation::generation_of_name;
+use crate::links::BACKUPS;
+use crate::snapshots::SNAPSHOTS;
 
 /// The folder in a table's directory with the files of SSTables that are not complete.
 pub(crate) const DIRECTORY: &str = "quarantine";
@@ -138,14 +140,20 @@ async fn free_name(disk: &Disk, target: &Path, from: &Path) -> Result<PathBuf, D
     Ok(path)
 }
 
-/// The largest generation in a table's directory and its quarantine folder: an SSTable that is put back must not meet another one
-/// of its number.
+/// The largest generation in a table's directory, its quarantine folder, its backups and its snapshots: an SSTable that is put back, or
+/// that is linked to those, must not meet another one of its number.
 ///
 /// # Errors
 /// When the disk fails.
 pub(crate) async fn generation_max(disk: &Disk, dir: &Path) -> Result<u64, DiskError> {
     let mut largest = 0;
-    for dir in [dir.to_owned(), dir.join(DIRECTORY)] {
+    let mut places = vec![dir.to_owned(), dir.join(DIRECTORY), dir.join(BACKUPS)];
+    let snapshots = dir.join(SNAPSHOTS);
+    if disk.exists(&snapshots).await? {
+        let entries = disk.list(&snapshots).await?;
+        places.extend(entries.iter().filter(|entry| entry.is_dir).map(|entry| snapshots.join(&entry.name)));
+    }
+    for dir in places {
         if disk.exists(&dir).await? {
             let entries = disk.list(&dir).await?;
             let found = entries.iter().filter_map(|entry| generation_of_name(&entry.name)).max();

@@ -24,7 +24,7 @@ use crate::chunks::Chunks;
 use crate::edit::Edit;
 use crate::edits::Moment;
 use crate::engine::Inner;
-use crate::links::link_backup;
+use crate::links::link_again;
 use crate::live::LiveSstable;
 use crate::salvaged::{Lost, Salvaged, TokenSpan};
 use crate::store::Store;
@@ -196,7 +196,7 @@ pub(crate) async fn set_aside(
     assert!(live.suspect.get() && live.salvaged.borrow().is_some(), "what is set aside was salvaged");
     let descriptor = live.sstable.descriptor().clone();
     let snapshot = store.dir.join("snapshots").join(format!("damaged-{}", descriptor.generation));
-    link_backup(inner, &live, &snapshot).await?;
+    link_again(inner, &live, &snapshot).await?;
     let edit =
         Edit::begin(inner.rt.disk(), &store.dir, "compaction", crate::commit::unique_id(inner)).await?;
     let committed = crate::commit::commit(inner, store, edit, std::slice::from_ref(&descriptor)).await?;

@@ -23,7 +23,7 @@ pub struct SnapshotRecord {
 }
 
 /// The directory of a table's snapshots, in that of the table.
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The name, without the number of the shard, of the file in a snapshot that says when it was made.
 const CREATED: &str = "created-at.";
 /// The digits of a time and the line's end.

@@ -57,6 +57,8 @@ pub(crate) struct Store {
     table: RefCell<Arc<Table>>,
     /// Whether writes go to the commit log.
     pub(crate) durable: Cell<bool>,
+    /// Some writes of this process did not go to the commit log.
+    pub(crate) unlogged: Cell<bool>,
     pub(crate) dropped: Cell<bool>,
     /// When the table was truncated last, microseconds of the wall clock; [`i64::MIN`] for never.
     pub(crate) truncated: Cell<i64>,
@@ -89,6 +91,7 @@ impl Store {
             memtables: Memtables::new(table.clone()),
             table: RefCell::new(table),
             durable: Cell::new(durable),
+            unlogged: Cell::new(false),
             dropped: Cell::new(false),
             truncated: Cell::new(i64::MIN),
             sstables: Sstables::default(),

@@ -45,21 +45,50 @@ pub struct Filter {
 /// Hash functions beyond this number are not believed.
 const HASHES_MAX: u32 = 64;
 const BITS_PER_KEY_MAX: u32 = 20;
+/// From these lengths on, in words, filters have lengths with many divisors, so that they can be folded.
+const SMALL_WORDS: usize = 1_200;
+const LARGE_WORDS: usize = 36_000;
 
 impl Filter {
     /// A filter for about `keys` keys that lets through a share of at most `fp_chance` of the absent ones; none when that
     /// share is all.
-    #[expect(clippy::expect_used, reason = "the number of keys is limited")]
     pub fn new(keys: u64, fp_chance: f64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
         }
         let (hashes, bits_per_key) = Self::shape(fp_chance);
-        let bits = keys.max(1).saturating_mul(u64::from(bits_per_key)).saturating_add(20);
-        let words = usize::try_from(bits.div_ceil(64)).expect("a filter fits the address space");
+        let words = Self::words_for(keys, bits_per_key);
+        let words = words.next_multiple_of(match words {
+            LARGE_WORDS.. => 720,
+            SMALL_WORDS.. => 24,
+            _ => 1,
+        });
         assert!((1..=HASHES_MAX).contains(&hashes), "a filter that can be read again");
         assert!(words > 0, "a filter has bits");
         Some(Self { hashes, words: vec![0; words] })
+    }
+
+    #[expect(clippy::expect_used, reason = "the number of keys is limited")]
+    fn words_for(keys: u64, bits_per_key: u32) -> usize {
+        let bits = keys.max(1).saturating_mul(u64::from(bits_per_key)).saturating_add(20);
+        usize::try_from(bits.div_ceil(64)).expect("a filter fits the address space")
+    }
+
+    /// Makes the filter as small as the keys need that were added, of which there were so many, where more had been expected. A probe is a
+    /// remainder by the number of bits, so a filter can be folded to any length that divides its own.
+    pub fn shrink_to(&mut self, keys: u64, fp_chance: f64) {
+        let (hashes, bits_per_key) = Self::shape(fp_chance);
+        assert_eq!(hashes, self.hashes, "a filter keeps its hash functions");
+        let len = self.words.len();
+        let times = len / Self::words_for(keys, bits_per_key);
+        let Some(times) = (2..=times).rev().find(|times| len.is_multiple_of(*times)) else { return };
+        let (kept, folded) = self.words.split_at_mut(len / times);
+        for part in folded.chunks(len / times) {
+            kept.iter_mut().zip(part).for_each(|(word, other)| *word |= other);
+        }
+        self.words.truncate(len / times);
+        self.words.shrink_to_fit();
+        assert!(!self.words.is_empty(), "a filter has bits");
     }
 
     /// The smallest number of bits a key that reaches the share, then the smallest number of hashes that still does.
@@ -182,6 +211,28 @@ mod tests {
         let let_through =
             (10_000u32..110_000).filter(|key| filter.may_contain(key_hash(&key.to_be_bytes()))).count();
         assert!(let_through < 1500, "{let_through} of 100000");
+    }
+
+    #[test]
+    fn a_filter_for_too_many_keys_is_folded() {
+        for (expected, keys) in [(100_000, 40_000), (1_000_000, 9_000), (3_000_000, 1), (20_000, 3_000)] {
+            let mut filter = Filter::new(expected, 0.01).unwrap();
+            let large = filter.memory_size();
+            (0..keys).for_each(|key: u32| filter.insert(key_hash(&key.to_be_bytes())));
+            filter.shrink_to(u64::from(keys), 0.01);
+            assert!((0..keys).all(|key| filter.may_contain(key_hash(&key.to_be_bytes()))), "all are found");
+            let exact = Filter::new(u64::from(keys), 0.01).unwrap().memory_size();
+            let size = filter.memory_size();
+            assert!(size <= large / 2 && size <= exact * 2 && size * 2 > exact, "{large} {size} {exact}");
+            let absent =
+                (keys..keys + 100_000).filter(|key| filter.may_contain(key_hash(&key.to_be_bytes())));
+            assert!(absent.count() < 1500);
+            assert_eq!(Filter::decode(&filter.encode(), Version::Nb).unwrap(), filter);
+        }
+        let mut fits = Filter::new(50_000, 0.01).unwrap();
+        let before = fits.memory_size();
+        fits.shrink_to(50_000, 0.01);
+        assert_eq!(fits.memory_size(), before);
     }
 
     proptest! {

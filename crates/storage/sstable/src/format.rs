@@ -224,6 +224,13 @@ impl IndexWriter {
         }
     }
 
+    /// How many bytes of the partition's rows a block of its row index is to have, where blocks of a small partition have `usual`.
+    pub(crate) fn block_len(&self, usual: u64) -> u64 {
+        match self {
+            Self::Big(writer) => writer.block_len(usual),
+        }
+    }
+
     /// The first and the last partition so far.
     pub(crate) fn bounds(&self) -> Option<(&DecoratedKey, &DecoratedKey)> {
         match self {

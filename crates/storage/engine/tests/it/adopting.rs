@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
-    Adopted, Canaries, Engine, EngineConfig, Incoming, MaintenanceError, Origin, OwnedRanges, Staged,
-    SyncMode, Wanted, Write,
+    Adopted, Canaries, Engine, EngineConfig, EngineSettings, Incoming, MaintenanceError, Origin, OwnedRanges,
+    Staged, SyncMode, Wanted, Write,
 };
 use mutation::PartitionRange;
 use rt::{Instant, OpenOptions, Rt, shard_mains};
@@ -121,8 +121,14 @@ fn wholly_wanted_sstables_are_sent_unchanged() {
         let awaited = target.await_files(table.id).unwrap();
         let (incoming, kinds) = send(&rt, &source, &table, &everything(), "/way").await;
         assert!(kinds[0] >= 3 && kinds[1] == 0, "{kinds:?}");
+        let of_target = settings("b", 1000).settings;
+        target.set_settings(EngineSettings { incremental_backups: true, ..of_target.clone() });
         let adopted = target.adopt(&awaited, &incoming, &everything()).await.unwrap();
+        target.set_settings(of_target);
         assert_eq!(adopted.sstables, kinds[0] as u64);
+        let backups = sstable::table_dir(&settings("b", 1000).data_directory, &table).join("backups");
+        let backed_up = sstable::list_complete(rt.disk(), &backups).await.unwrap();
+        assert_eq!(backed_up.len(), kinds[0], "incremental backups have adopted SSTables, too");
         let mut expected = content(&source, &table).await;
         assert_eq!(expected.len(), KEYS as usize);
         change(&rt, &source, &table, Change::Cell { pk: 3, ck: 1, b: true, ts: 7 }).await;

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod attached;
+mod backups;
 mod cleanup;
 mod compacting;
 mod cost;

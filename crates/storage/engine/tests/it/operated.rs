@@ -14,7 +14,7 @@ use mutation::{
     RingPosition, Row, Slices,
 };
 use rt::Rt;
-use schema::{Table, TableId};
+use schema::{Keyspace, Replication, Schema, Table, TableId};
 
 use crate::model::{key, read, schema, visible_of};
 use crate::world::{Plan, config, on_a_node};
@@ -106,6 +106,78 @@ async fn distributions(rt: Rt) {
 #[test]
 fn distributions_of_a_table() {
     on_a_node(2, distributions);
+}
+
+/// The rows that are there after a stop in good order, of a keyspace whose writes are not logged.
+async fn unlogged(rt: Rt) -> usize {
+    let keyspace = Keyspace { durable_writes: false, ..Keyspace::new("ks", Replication::Local) };
+    let table = (**schema(0).table("ks", "t1").unwrap()).clone();
+    let schema = Arc::new(Schema::default().with_keyspace(keyspace).with_table(table));
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let plan = Plan {
+        sync: SyncMode::Batch,
+        canaries: Canaries::default(),
+        gc_grace: 0,
+        sstables: true,
+        ops_max: 0,
+    };
+    let engine = Engine::open(rt.clone(), config(&plan), schema.clone()).await.unwrap();
+    for pk in 0..3 {
+        write(&engine, &table, pk, 1).await;
+    }
+    engine.stop().await.unwrap();
+    let engine = Engine::open(rt.clone(), config(&plan), schema).await.unwrap();
+    read(&engine, &table, &PartitionRange::all(), false).await.unwrap().len()
+}
+
+#[test]
+fn a_stop_keeps_writes_that_are_not_in_the_log() {
+    assert_eq!(on_a_node(5, unlogged), 3);
+}
+
+/// The bytes of filters after a compaction into many SSTables, and how many those are.
+async fn split(rt: Rt) -> (u64, usize) {
+    let (engine, _) = engine(&rt).await;
+    let mut table = (**schema(0).table("ks", "t1").unwrap()).clone();
+    let options = [("class", "LeveledCompactionStrategy"), ("sstable_size_in_mb", "1")];
+    table.options.compaction = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    table.options.compression = [("enabled".to_owned(), "false".to_owned())].into();
+    let keyspace = Keyspace::new("ks", Replication::Local);
+    let schema = Arc::new(Schema::default().with_keyspace(keyspace).with_table(table));
+    engine.set_schema(schema.clone()).await;
+    let table = schema.table("ks", "t1").unwrap().clone();
+    engine.set_auto_compaction(table.id, false).unwrap();
+    for timestamp in 1..=2 {
+        for pk in 0..60_000 {
+            write(&engine, &table, pk, timestamp).await;
+        }
+        engine.flush(table.id).await.unwrap();
+    }
+    engine.compact(table.id).await.unwrap();
+    let plan = Plan {
+        sync: SyncMode::Batch,
+        canaries: Canaries::default(),
+        gc_grace: 0,
+        sstables: true,
+        ops_max: 0,
+    };
+    let dir = engine::table_dir(&config(&plan).data_directory, &table);
+    // The files of the inputs go later.
+    let (mut bytes, count) = (0, engine.sstable_count(table.id));
+    let found = sstable::list_complete(rt.disk(), &dir).await.unwrap();
+    for sstable in &found[found.len() - count..] {
+        bytes += rt.disk().len(sstable.path(sstable::Component::Filter)).await.unwrap();
+    }
+    (bytes, count)
+}
+
+#[test]
+fn filters_are_as_large_as_their_sstable_needs() {
+    let (bytes, sstables) = on_a_node(6, split);
+    assert!(sstables >= 3, "{sstables} SSTables");
+    // Ten bits a key.
+    let needed = 60_000 * 10 / 8;
+    assert!(bytes >= needed && bytes < needed * 2, "{bytes} bytes of filters in {sstables} SSTables");
 }
 
 async fn snapshots(rt: Rt) {

@@ -83,6 +83,11 @@ pub(crate) fn write_copied_entry(key: &[u8], position: u64, row_index: &[u8], ou
     out.extend_from_slice(row_index);
 }
 
+/// Bytes of descriptions of blocks after which blocks become twice as long.
+const INFOS_BYTES_A_DOUBLING: usize = 16 << 20;
+/// Blocks do not become longer than this many doublings make them: four GiB of the usual four KiB.
+const BLOCK_DOUBLINGS_MAX: usize = 20;
+
 /// Collects the row index of the partition being written.
 #[derive(Debug, Default)]
 pub(crate) struct RowIndexBuilder {
@@ -104,9 +109,17 @@ impl RowIndexBuilder {
         self.offsets.is_empty()
     }
 
+    /// How many bytes of rows the next block is to have, where the first ones have `usual`: twice as many each time the descriptions of
+    /// blocks have grown by [`INFOS_BYTES_A_DOUBLING`]. They are in memory until the partition ends, and clients choose how long
+    /// clustering keys are.
+    pub(crate) fn block_len(&self, usual: u64) -> u64 {
+        let doublings = (self.infos.len() / INFOS_BYTES_A_DOUBLING).min(BLOCK_DOUBLINGS_MAX);
+        usual.saturating_mul(1 << doublings)
+    }
+
     /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force
     /// at its end.
-    #[expect(clippy::expect_used, reason = "the encoder cuts the row index into large blocks")]
+    #[expect(clippy::expect_used, reason = "blocks grow with the row index")]
     pub(crate) fn push(
         &mut self,
         types: &[ValueType],
@@ -226,6 +239,31 @@ mod tests {
             .clustering("d", CqlType::Text, true)
             .build()
             .unwrap()
+    }
+
+    #[test]
+    fn blocks_grow_where_a_row_index_does() {
+        let table = table();
+        let types: Vec<ValueType> =
+            table.clustering_types().iter().map(|(ty, _)| ValueType::new(ty)).collect();
+        let text = "x".repeat(60_000);
+        let row = Clustering::new(&table, &[Some(&1_i32.to_be_bytes()), Some(text.as_bytes())]);
+        let edge = Edge::Row(row);
+        let mut builder = RowIndexBuilder::default();
+        assert_eq!(builder.block_len(4096), 4096);
+        // As many rows as one partition gets of 8 GB with keys of 60 kB.
+        let (mut offset, mut blocks, mut in_block) = (0, 0, 0);
+        for row in 0..8_000_000_000_u64 / 60_000 {
+            in_block += 60_000;
+            if in_block >= builder.block_len(4096) {
+                builder.push(&types, &edge, &edge, offset, in_block, DeletionTime::LIVE);
+                (offset, blocks, in_block) = (offset + in_block, blocks + 1, 0);
+            }
+            assert!(builder.infos.len() < 256 << 20, "{} bytes after {row} rows", builder.infos.len());
+        }
+        assert!(blocks > 500, "{blocks} blocks");
+        builder.clear();
+        assert_eq!(builder.block_len(4096), 4096, "the next partition begins with small ones");
     }
 
     proptest! {

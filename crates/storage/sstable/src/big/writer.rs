@@ -60,6 +60,11 @@ impl IndexWriter {
         self.row_index.clear();
     }
 
+    /// See [`RowIndexBuilder::block_len`].
+    pub(crate) fn block_len(&self, usual: u64) -> u64 {
+        self.row_index.block_len(usual)
+    }
+
     /// Adds a block of `width` bytes that begins `offset` bytes into the partition; `open` is the range deletion in force at its end.
     pub(crate) fn block(
         &mut self,

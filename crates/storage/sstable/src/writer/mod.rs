@@ -257,6 +257,7 @@ impl SstableWriter {
 
     fn end_item(&mut self, edge: Edge, at: u64) {
         let end = self.data.position();
+        let block_len = self.index.block_len(self.options.column_index_len as u64);
         let partition = self.partition.as_mut().expect("items lie in a partition");
         if partition.first.is_none() {
             partition.first = Some(edge.clone());
@@ -264,7 +265,7 @@ impl SstableWriter {
         assert!(end > partition.start + at, "an item has bytes");
         let start = partition.block.get_or_insert_with(|| (edge.clone(), at)).1;
         partition.last = Some(edge);
-        if end - partition.start - start >= self.options.column_index_len as u64 {
+        if end - partition.start - start >= block_len {
             self.end_block();
         }
     }
@@ -354,7 +355,9 @@ impl SstableWriter {
             }
             Chunks::Plain(checksums) => files.push((Component::Crc, checksums.encode())),
         }
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &mut self.filter {
+            // A merge does not know before how many keys its inputs share, and how many go into each output.
+            filter.shrink_to(written.partitions, self.options.bloom_fp_chance);
             files.push((Component::Filter, filter.encode()));
         }
         files.extend(index.files);
