@@ -264,7 +264,13 @@ impl<C: Coordinator> Executor<C> {
 
     /// A timestamp that no statement of this shard had before.
     pub fn timestamp(&self) -> Timestamp {
-        let timestamp = self.clock.wall_micros().max(self.last_timestamp.get() + 1);
+        self.timestamp_at(self.clock.wall_micros())
+    }
+
+    /// The same at a time of the clock that was just read.
+    #[inline]
+    fn timestamp_at(&self, wall_micros: i64) -> Timestamp {
+        let timestamp = wall_micros.max(self.last_timestamp.get() + 1);
         self.last_timestamp.set(timestamp);
         self.clock.issued(timestamp)
     }
@@ -307,7 +313,8 @@ impl<C: Coordinator> Executor<C> {
                 let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
                 let env = Env::new(binds, &self.call);
                 request.take_timeout(plan.timeout.as_ref(), &env)?;
-                let mut update = plan.update_now(request, &env, timestamp)?;
+                let mut update = None;
+                plan.update_now(request, &env, timestamp, &mut update)?;
                 if update.is_some() && self.modify_now(&mut update, request, sink)? {
                     return Ok(Outcome::Void);
                 }
@@ -371,9 +378,10 @@ impl<C: Coordinator> Executor<C> {
                 Ok(read.map(|_| Outcome::Rows))
             }
             Plan::Modification(plan) if plan.conditions.is_empty() => {
-                let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
+                let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp_at(request.began_micros));
                 request.take_timeout(plan.timeout.as_ref(), &env)?;
-                let mut update = plan.update_now(request, &env, timestamp)?;
+                let mut update = None;
+                plan.update_now(request, &env, timestamp, &mut update)?;
                 let is_written = update.is_some() && self.modify_now(&mut update, request, sink)?;
                 Ok(is_written.then_some(Outcome::Void))
             }

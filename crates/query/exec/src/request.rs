@@ -187,6 +187,8 @@ pub struct Request<'a> {
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired.
     pub now: Seconds,
+    /// When it began, microseconds of the wall clock.
+    pub(crate) began_micros: i64,
     /// The timeout of each operation on the cluster that the statement or the service level gives; none for the node's.
     timeout: Option<Duration>,
     /// When nobody waits for the response any more.
@@ -209,7 +211,8 @@ impl<'a> Request<'a> {
         clock: &'a dyn Clock,
         limits: Rc<ExecLimits>,
     ) -> Self {
-        let present = || u32::try_from(clock.wall_micros().div_euclid(1_000_000)).unwrap_or(0);
+        let began_micros = clock.wall_micros();
+        let present = || u32::try_from(began_micros.div_euclid(1_000_000)).unwrap_or(0);
         Self {
             caller,
             keyspace,
@@ -219,6 +222,7 @@ impl<'a> Request<'a> {
             paging_state: parameters.paging_state.as_ref(),
             timestamp: parameters.timestamp,
             now: parameters.now.unwrap_or_else(present),
+            began_micros,
             timeout: caller.service_level.timeout,
             deadline: parameters.deadline,
             clock,

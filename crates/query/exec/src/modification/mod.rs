@@ -547,8 +547,8 @@ impl ModificationPlan {
         }
     }
 
-    /// The update of the only partition of a statement that reads nothing; none for other statements, which [`ModificationPlan::updates`]
-    /// makes the updates of. `timestamp` is that of a statement that gives none.
+    /// Makes the update of the only partition of a statement that reads nothing; none for other statements, which [`ModificationPlan::updates`]
+    /// makes the updates of. `timestamp` is that of a statement that gives none. In place: an update is large.
     ///
     /// # Errors
     /// As [`ModificationPlan::updates`].
@@ -557,16 +557,23 @@ impl ModificationPlan {
         request: &Request<'_>,
         env: &Env<'_>,
         timestamp: Timestamp,
-    ) -> Result<Option<PartitionUpdate>> {
+        out: &mut Option<PartitionUpdate>,
+    ) -> Result<()> {
         if !self.is_direct {
-            return Ok(None);
+            return Ok(());
         }
         let stamp = self.stamp(request, env, timestamp)?;
         let mut keys = bounds::partition_keys(&self.table, &self.access.keys, env)?;
         assert_eq!(keys.len(), 1, "one value for each column of the key makes one key");
-        let Some(key) = keys.pop() else { return Ok(None) };
+        let Some(key) = keys.pop() else { return Ok(()) };
         let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
-        self.update_of(key, &clusterings, &stamp, env, None).map(Some)
+        self.update_of(
+            out.insert(PartitionUpdate::new(self.table.clone(), key)),
+            &clusterings,
+            &stamp,
+            env,
+            None,
+        )
     }
 
     /// Timestamp and TTL of the written cells.
@@ -601,7 +608,8 @@ impl ModificationPlan {
         for key in keys {
             let existing = read.as_ref().and_then(|read| read.get(&key.key));
             let existing = existing.map(|(row, rows)| (row.as_ref(), rows.as_slice()));
-            let update = self.update_of(key, &clusterings, &stamp, &env, existing)?;
+            let mut update = PartitionUpdate::new(self.table.clone(), key);
+            self.update_of(&mut update, &clusterings, &stamp, &env, existing)?;
             if !update.is_empty() {
                 out.push(update);
             }
@@ -647,23 +655,24 @@ impl ModificationPlan {
         let ttl = self.ttl(env, request.now)?;
         let stamp = Stamp { timestamp, ttl, now: request.now, ordered_at: Some(timestamp) };
         let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
-        self.update_of(key, &clusterings, &stamp, env, existing)
+        let mut update = PartitionUpdate::new(self.table.clone(), key);
+        self.update_of(&mut update, &clusterings, &stamp, env, existing)?;
+        Ok(update)
     }
 
-    /// The update that the statement writes into one partition.
+    /// Adds to an empty update of a partition what the statement writes into that.
     fn update_of(
         &self,
-        key: DecoratedKey,
+        update: &mut PartitionUpdate,
         clusterings: &[Clustering],
         stamp: &Stamp,
         env: &Env<'_>,
         existing: Option<Existing<'_>>,
-    ) -> Result<PartitionUpdate> {
-        let mut update = PartitionUpdate::new(self.table.clone(), key);
+    ) -> Result<()> {
         if self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty() {
             let slices = bounds::slices(&self.table, &self.access.rows, env)?;
-            self.delete_ranges(&slices, stamp, env, &mut update)?;
-            return Ok(update);
+            self.delete_ranges(&slices, stamp, env, update)?;
+            return Ok(());
         }
         if let Some(checks) = &self.checks {
             checks.key(&self.table, &update.key.key)?;
@@ -685,7 +694,7 @@ impl ModificationPlan {
                 update.add_row(row);
             }
         }
-        Ok(update)
+        Ok(())
     }
 
     /// Whether single rows are written, beside or instead of the static row.

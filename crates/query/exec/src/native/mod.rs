@@ -209,7 +209,12 @@ impl<C: Coordinator> NativeFrontend<C> {
     /// EXECUTE of a statement that has nothing to wait for: it is answered at once, without a future. False when [`Self::execute`] is to be
     /// used: then nothing was written or counted. The client does not want it traced, and there is room for its answer.
     #[inline]
-    pub fn execute_now(&self, caller: &Caller<'_>, execute: &wire::Execute, out: &mut ResponseWriter) -> bool {
+    pub fn execute_now(
+        &self,
+        caller: &Caller<'_>,
+        execute: &wire::Execute,
+        out: &mut ResponseWriter,
+    ) -> bool {
         let (executor, query) = (&*self.executor, &execute.parameters);
         if executor.is_audited() || executor.traces_by_chance() {
             return false;
@@ -227,7 +232,8 @@ impl<C: Coordinator> NativeFrontend<C> {
         let Ok(binds) = bind(&prepared.markers, &query.values) else { return false };
         let parameters = parameters(query);
         let mut request = executor.request(caller, &parameters, prepared.keyspace.as_deref(), None);
-        let mut result = ResultWriter::of_prepared(&prepared, query, execute.result_metadata_id.as_deref(), out);
+        let mut result =
+            ResultWriter::of_prepared(&prepared, query, execute.result_metadata_id.as_deref(), out);
         match executor.run_now(&prepared.plan, &binds, &mut request, &mut result) {
             Ok(None) => {
                 prepared.at_once.has_to_wait();
