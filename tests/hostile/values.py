@@ -58,10 +58,10 @@ FUNCTIONS = {
         "min_timeuuid", "max_timeuuid", "to_date", "to_timestamp", "to_unix_timestamp", "dateof", "unixtimestampof", "abs", "exp", "log",
         "log10", "round", "sum", "avg", "min", "max", "count", "token", "writetime", "maxwritetime", "ttl", "to_json", "from_json",
         "map_keys", "map_values", "collection_count", "collection_min", "collection_max", "collection_sum", "collection_avg", "mask_null",
-        "mask_default", "mask_hash", *(f"{ty}_as_blob" for ty in TYPES if ty != "blob"), *(f"blob_as_{ty}" for ty in TYPES if ty != "blob"),
+        "mask_default", "mask_hash", "length", "octet_length", "format_bytes", "format_time", *(f"{ty}_as_blob" for ty in TYPES if ty != "blob"), *(f"blob_as_{ty}" for ty in TYPES if ty != "blob"),
     ),
-    2: ("floor", "similarity_cosine", "similarity_euclidean", "similarity_dot_product", "mask_replace", "mask_hash"),
-    3: ("floor", "mask_inner", "mask_outer"),
+    2: ("floor", "similarity_cosine", "similarity_euclidean", "similarity_dot_product", "mask_replace", "mask_hash", "format_bytes", "format_time"),
+    3: ("floor", "mask_inner", "mask_outer", "format_bytes", "format_time"),
     4: ("mask_inner", "mask_outer"),
 }  # fmt: skip
 # Expressions over the row of least or most values whose value is known: integers wrap around as Java's do, and NaN is that of IEEE.

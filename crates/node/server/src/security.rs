@@ -72,7 +72,7 @@ impl Security {
 
     /// How connections between nodes are encrypted.
     pub(crate) fn internode(&self, config: &Config) -> Option<Secure> {
-        let between = match config.server_encryption_options_internode_encryption.as_str() {
+        let between = match &*config.server_encryption_options_internode_encryption {
             "dc" => EncryptBetween::Datacenters,
             "rack" => EncryptBetween::Racks,
             // The configuration was checked; with `none` there are no files.

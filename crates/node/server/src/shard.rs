@@ -329,7 +329,7 @@ fn commitlog_share(config: &Config, rt: &Rt) -> u64 {
 }
 
 fn sync_mode(config: &Config) -> SyncMode {
-    match config.commitlog_sync.as_str() {
+    match &*config.commitlog_sync {
         "batch" => SyncMode::Batch,
         "group" => SyncMode::Group { window: config.commitlog_sync_group_window },
         _ => SyncMode::Periodic { period: config.commitlog_sync_period.max(Duration::from_millis(1)) },

@@ -177,6 +177,8 @@ keywords! {
     Select "SELECT" Reserved;
     SelectMasked "SELECT_MASKED" Unreserved;
     Service "SERVICE" Context;
+    ServiceLevel "SERVICE_LEVEL" Context;
+    ServiceLevels "SERVICE_LEVELS" Context;
     Set "SET" Reserved;
     Sfunc "SFUNC" Unreserved;
     Smallint "SMALLINT" Native(NativeType::Smallint);

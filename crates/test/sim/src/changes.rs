@@ -154,7 +154,7 @@ fn add_node(
             prometheus_port: 0,
             seeds: "10.0.0.1,10.0.0.2".to_owned(),
             rack: rack.clone(),
-            commitlog_sync: "batch".to_owned(),
+            commitlog_sync: "batch".into(),
             replace_address_first_boot: replace.unwrap_or_default(),
             datacenter: if empty { OTHER_DATACENTER } else { DATACENTER }.to_owned(),
             auto_bootstrap: !empty,

@@ -123,9 +123,9 @@ impl Plan {
         };
         match self.sync {
             Sync::Periodic(period) => config.commitlog_sync_period = period,
-            Sync::Batch => config.commitlog_sync = "batch".to_owned(),
+            Sync::Batch => config.commitlog_sync = "batch".into(),
             Sync::Group(window) => {
-                config.commitlog_sync = "group".to_owned();
+                config.commitlog_sync = "group".into();
                 config.commitlog_sync_group_window = window;
             }
         }

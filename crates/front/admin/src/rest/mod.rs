@@ -194,6 +194,7 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
             let schema = node.schema();
             json!(schema.tables().map(|t| format!("{}:{}", t.keyspace, t.name)).collect::<Vec<_>>())
         }
+        ["column_family", "name", "keyspace"] => tables::keyspaces(&node.schema(), None),
         ["column_family", "metrics", figure, name] => tables::table_figure(node, figure, name).await?,
         ["compaction_manager", "compaction_history"] => tables::compaction_history(node).await,
         ["compaction_manager", "compactions"] => tables::compactions(node).await,
@@ -235,7 +236,7 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["is_starting"] => json!(false),
         ["native_transport"] => json!(serves(node.mode()) && node.has_native_transport()),
         // A node alone gossips with nobody, and would if there were somebody.
-        ["gossiping"] => json!(true),
+        ["gossiping"] => json!(!matches!(node.mode(), Mode::Draining | Mode::Drained | Mode::Decommissioned)),
         ["hostid", "local"] => json!(uuid(&info.host_id)),
         ["host_id"] => ring::host_ids(node),
         ["tokens"] => ring::tokens_of(node, None)?,
@@ -276,7 +277,14 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
             Some(host) => json!(ring::location(node, host)?.rack),
             None => json!(info.rack),
         },
-        ["snitch", "name"] => json!("org.apache.cassandra.locator.GossipingPropertyFileSnitch"),
+        ["snitch", "name"] => {
+            let setting = node.setting("endpoint_snitch").map(|setting| setting.value);
+            let class = setting.unwrap_or_else(|| "GossipingPropertyFileSnitch".to_owned());
+            match class.contains('.') {
+                true => json!(class),
+                false => json!(format!("org.apache.cassandra.locator.{class}")),
+            }
+        }
         _ => return Err(unknown(call)),
     })
 }

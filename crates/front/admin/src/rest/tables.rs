@@ -7,19 +7,20 @@ use std::sync::Arc;
 use coordinator::{ViewBuildStatus, ViewNode};
 use engine::{SnapshotRecord, TableStats};
 use replica::{ReplicaError, SnapshotError, TableOperation};
-use schema::{Schema, Table, TableId};
+use schema::{Keyspace, Replication, Schema, Table, TableId};
 use serde_json::{Value, json};
 
 use super::ring;
 use crate::{Answer, Call, Node, uuid};
 
 pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>) -> Value {
-    let wanted = |system: bool| match kind {
-        Some("user") => !system,
-        Some("non_local_strategy" | "all") | None => true,
+    let wanted = |keyspace: &Keyspace| match kind {
+        Some("user") => !keyspace.system,
+        Some("non_local_strategy") => keyspace.replication != Replication::Local,
+        Some("all") | None => true,
         Some(_) => false,
     };
-    json!(schema.keyspaces().filter(|k| wanted(k.system)).map(|k| k.name.clone()).collect::<Vec<_>>())
+    json!(schema.keyspaces().filter(|k| wanted(k)).map(|k| k.name.clone()).collect::<Vec<_>>())
 }
 
 pub(super) fn tables(schema: &Schema) -> Value {

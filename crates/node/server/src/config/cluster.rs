@@ -28,9 +28,8 @@ impl Config {
 
     /// The compression of connections between nodes.
     pub(crate) fn packing(&self) -> (Packing, CompressBetween) {
-        let packing =
-            if self.internode_compressor.eq_ignore_ascii_case("zstd") { Packing::Zstd } else { Packing::Lz4 };
-        match self.internode_compression.as_str() {
+        let packing = if self.internode_compressor == "zstd" { Packing::Zstd } else { Packing::Lz4 };
+        match &*self.internode_compression {
             "none" => (Packing::None, CompressBetween::Datacenters),
             "all" => (packing, CompressBetween::Nodes),
             // The configuration was checked: the remaining value is `dc`.

@@ -19,11 +19,13 @@ pub(super) enum Standing {
     NotBuilt,
     /// It may have the only value that is supported (in any capitals, a class with or without its package); any other is refused.
     Only(&'static [&'static str]),
+    /// A group of options that is refused where its `enabled` is true, with the alternative: a node without it is not as safe.
+    UnlessEnabled(&'static str),
     /// It is refused, with the alternative.
     Refused(&'static str),
 }
 
-use Standing::{NoUse, NotBuilt, Only, Refused};
+use Standing::{NoUse, NotBuilt, Only, Refused, UnlessEnabled};
 
 /// The treatment of an option of that name; none when it is unknown.
 pub(super) fn standing(name: &str) -> Option<Standing> {
@@ -76,12 +78,16 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("cdc_enabled", Only(&["false"])),
     ("commitlog_compression", NotBuilt),
     ("default_compaction", NotBuilt),
+    ("enable_sasi_indexes", NotBuilt),
+    ("enable_tablets", NotBuilt),
+    ("enable_transient_replication", Only(&["false"])),
     ("full_query_logging_options", NotBuilt),
     ("hinted_handoff_disabled_datacenters", NotBuilt),
     ("ideal_consistency_level", NotBuilt),
     ("inter_dc_stream_throughput_outbound", NotBuilt),
     ("internode_authenticator", Only(&["AllowAllInternodeAuthenticator"])),
     ("listen_interface", Refused(ADDRESS)),
+    ("maintenance_socket", Only(&["ignore"])),
     ("max_value_size", NotBuilt),
     ("native_transport_allow_older_protocols", Only(&["true"])),
     ("native_transport_rate_limiting_enabled", Only(&["false"])),
@@ -96,7 +102,10 @@ const STANDINGS: &[(&str, Standing)] = &[
         Refused("give stream_throughput_outbound, as in 24MiB/s"),
     ),
     ("transient_replication_enabled", Only(&["false"])),
-    ("transparent_data_encryption_options", NotBuilt),
+    (
+        "transparent_data_encryption_options",
+        UnlessEnabled("files are not encrypted; encrypt their file system"),
+    ),
 ];
 
 /// Options of encryption for Java's stores; check names the PEM files that are needed instead.
@@ -175,11 +184,13 @@ const NO_USE: &[&str] = &[
     "drop_compact_storage_enabled",
     "dump_heap_on_uncaught_exception",
     "dynamic_snitch",
+    "enable_drop_compact_storage",
     "experimental_features",
     "file_cache_enabled",
     "file_cache_round_up",
     "file_cache_size",
     "flush_compression",
+    "force_schema_commit_log",
     "gc_log_threshold",
     "heap_dump_path",
     "hints_compression",
@@ -246,6 +257,7 @@ const NO_USE: &[&str] = &[
     "rpc_port",
     "rpc_server_type",
     "saved_caches_directory",
+    "schema_commitlog_segment_size",
     "snapshot_links_per_second",
     "ssl_storage_port",
     "sstable",
@@ -259,6 +271,7 @@ const NO_USE: &[&str] = &[
     "streaming_connections_per_host",
     "streaming_keep_alive_period",
     "streaming_socket_timeout",
+    "strict_is_not_null_in_views",
     "thrift_framed_transport_size",
     "thrift_max_message_length",
     "trace_type_query_ttl",

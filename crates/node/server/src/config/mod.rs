@@ -22,7 +22,7 @@ pub(crate) use auth::{Authentication, CertificateNaming, is_class};
 pub(crate) use encryption::EncryptionFiles;
 pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};
-pub use value::{OptionValue, Secret, Size};
+pub use value::{Keyword, OptionValue, Secret, Size};
 
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tls::ClientAuth;
 
-use super::value::{OptionValue, Secret, Size};
+use super::value::{Keyword, OptionValue, Secret, Size};
 use super::{ConfigError, nearest};
 
 /// An option's description in help texts and `system_views.settings`.
@@ -150,7 +150,7 @@ options! {
     native_transport_port: u16 = 9042, "Port for CQL clients.";
     native_shard_aware_transport_port: u16 = 19042, "Port for shard-aware CQL clients; 0 for none.";
     storage_port: u16 = 7000, "Port for other nodes.";
-    server_encryption_options_internode_encryption: String = "none".to_owned(), "Encryption of connections between nodes: none, all, dc (those that leave the datacenter) or rack (those that leave the rack).";
+    server_encryption_options_internode_encryption: Keyword = "none".into(), "Encryption of connections between nodes: none, all, dc (those that leave the datacenter) or rack (those that leave the rack).";
     server_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that this node shows to others, and of those between it and the authority.";
     server_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
     server_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates nodes must have.";
@@ -164,8 +164,8 @@ options! {
     client_encryption_options_require_client_auth: ClientAuth = ClientAuth::No, "Whether clients show a certificate: true, false, or optional, where one that is shown must be good.";
     native_transport_port_ssl: u16 = 0, "Port for CQL clients with TLS; 0 for native_transport_port, which then uses TLS.";
     native_shard_aware_transport_port_ssl: u16 = 0, "Port for shard-aware CQL clients with TLS; 0 for native_shard_aware_transport_port, which then uses TLS.";
-    internode_compression: String = "dc".to_owned(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
-    internode_compressor: String = "lz4".to_owned(), "How that is compressed: lz4, or zstd for fewer bytes and more work.";
+    internode_compression: Keyword = "dc".into(), "Compression of connections between nodes: all, dc (those that leave the datacenter) or none.";
+    internode_compressor: Keyword = "lz4".into(), "How that is compressed: lz4, or zstd for fewer bytes and more work.";
     phi_convict_threshold: f64 = 8.0, "How unlikely a node's silence must be (as -log10 of its chance) before the node counts as down, from 5 to 16.";
     hinted_handoff_enabled: bool = true, live "Keep writes for replicas that are down until they are back.";
     #[alias("max_hint_window_in_ms", "ms")]
@@ -217,7 +217,7 @@ options! {
     #[alias("row_cache_size", "")]
     #[alias("row_cache_size_in_mb", "MiB")]
     cache_size: Size = Size(0), "Limit of rows and chunks in the cache of all shards; 0 for a quarter of the memory.";
-    commitlog_sync: String = "periodic".to_owned(), "When writes are on disk: periodic, batch (before they are acknowledged) or group.";
+    commitlog_sync: Keyword = "periodic".into(), "When writes are on disk: periodic, batch (before they are acknowledged) or group.";
     #[alias("commitlog_sync_period_in_ms", "ms")]
     commitlog_sync_period: Duration = Duration::from_secs(10), "Time between syncs of the periodic mode.";
     #[alias("commitlog_sync_group_window_in_ms", "ms")]
@@ -228,8 +228,8 @@ options! {
     commitlog_total_space: Size = Size::mib(1024), "Limit of the commit logs of all shards, at which tables are flushed.";
     commitlog_archive: Option<PathBuf> = None, "Directory into which full commit log files are linked.";
     commitlog_ignore_errors: bool = false, "Start in spite of damage in the middle of a commit log; its entries are lost.";
-    commit_failure_policy: String = "stop".to_owned(), "When the commit log fails: stop (refuse reads and writes), stop_commit (refuse writes), ignore (fail the writes concerned) or die (end the process).";
-    disk_failure_policy: String = "stop".to_owned(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
+    commit_failure_policy: Keyword = "stop".into(), "When the commit log fails: stop (refuse reads and writes), stop_commit (refuse writes), ignore (fail the writes concerned) or die (end the process).";
+    disk_failure_policy: Keyword = "stop".into(), "When data files cannot be written: stop (refuse writes), ignore (try again) or die (end the process).";
     #[alias("compaction_throughput_mb_per_sec", "MiB")]
     compaction_throughput: Size = Size::mib(64), live "Bytes a second that compaction may write; 0 for no limit.";
     concurrent_compactors: u16 = 2, live "Compactions at once on a shard.";
@@ -340,6 +340,7 @@ options! {
     unlogged_batch_across_partitions_warn_threshold: u32 = 10, live "Partitions of an unlogged batch from which the client is warned.";
     #[alias("prepared_statements_cache_size_mb", "MiB")]
     prepared_statements_cache_size: Size = Size::mib(10), "Limit of prepared statements, on each shard.";
+    #[alias("enable_materialized_views", "")]
     materialized_views_enabled: bool = true, live "Allow materialized views to be created.";
     audit: String = "none".to_owned(), "ScyllaDB's audit log: none; table, rows of audit.audit_log; syslog; or both, separated by a comma. Not together with audit_logging_options.";
     audit_categories: String = "DCL,AUTH,ADMIN".to_owned(), live "Categories that `audit` writes, of QUERY, DML, DDL, DCL, AUTH, ADMIN.";
@@ -415,6 +416,9 @@ pub(super) fn refused(name: &str, value: impl Into<String>, expected: impl Into<
     ConfigError::Value { name: name.to_owned(), value: value.into(), expected: expected.into() }
 }
 
+/// Letters by which the name of an environment variable may differ from an option's to be taken for it misspelt.
+const MISSPELT_MAX: usize = 2;
+
 /// A shorter time would refuse every request.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
@@ -450,11 +454,15 @@ impl Config {
             }
             Err(refused(name, value, format!("expected {}", allowed.join(" or "))))
         };
-        one_of("commitlog_sync", &self.commitlog_sync, &["periodic", "batch", "group"])?;
+        let keyword = |name: &str, value: &Keyword, allowed: &[&str]| match allowed.contains(&&**value) {
+            true => Ok(()),
+            false => Err(refused(name, &**value, format!("expected {}", allowed.join(" or ")))),
+        };
+        keyword("commitlog_sync", &self.commitlog_sync, &["periodic", "batch", "group"])?;
         let policies = ["stop", "stop_commit", "ignore", "die"];
-        one_of("commit_failure_policy", &self.commit_failure_policy, &policies)?;
+        keyword("commit_failure_policy", &self.commit_failure_policy, &policies)?;
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
-        one_of("disk_failure_policy", &self.disk_failure_policy, &policies)?;
+        keyword("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
@@ -471,15 +479,15 @@ impl Config {
             &self.endpoint_snitch,
             &[super::snitch::READS_FILE, super::snitch::SIMPLE],
         )?;
-        one_of(
+        keyword(
             "server_encryption_options_internode_encryption",
             &self.server_encryption_options_internode_encryption,
             &["none", "all", "dc", "rack"],
         )?;
         self.check_encryption()?;
         self.check_alternator()?;
-        one_of("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
-        one_of("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;
+        keyword("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
+        keyword("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;
         self.check_cluster()?;
         self.guardrails()?;
         if self.commitlog_segment_size < Size::mib(1) || self.commitlog_segment_size > Size::mib(1024) {
@@ -624,10 +632,10 @@ impl Config {
         Ok(())
     }
 
-    /// Sets the options that environment variables name: `TORC_` and the option's name in capitals.
+    /// Sets the options that environment variables name: `TORC_` and the option's name, or an alias, in capitals.
     ///
     /// # Errors
-    /// As [`Config::set`].
+    /// As [`Config::set`], also of a variable whose name is nearly that of an option: it would be left out without a word.
     pub fn set_from_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
@@ -635,9 +643,15 @@ impl Config {
         for (variable, value) in variables {
             if let Some(name) = variable.strip_prefix("TORC_") {
                 let name = name.to_ascii_lowercase();
-                // Variables of the development scripts share the prefix.
-                if Self::OPTIONS.iter().any(|option| option.name == name) {
-                    self.set(&name, &value)?;
+                match Self::option(&name) {
+                    Ok(_) => self.set(&name, &value)?,
+                    // Other variables share the prefix: of the development scripts, or of a Kubernetes service named torc.
+                    Err(ConfigError::Unknown { nearest: Some(option), .. })
+                        if super::distance(&name, option) <= MISSPELT_MAX =>
+                    {
+                        return Err(Self::unknown(&name));
+                    }
+                    Err(_) => {}
                 }
             }
         }

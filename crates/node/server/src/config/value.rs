@@ -38,6 +38,40 @@ impl OptionValue for String {
     }
 }
 
+/// One of a few words, in small letters however it was written: the check and all who compare it see the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyword(String);
+
+impl From<&str> for Keyword {
+    fn from(word: &str) -> Self {
+        Self(word.to_ascii_lowercase())
+    }
+}
+
+impl std::ops::Deref for Keyword {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<&str> for Keyword {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl OptionValue for Keyword {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.trim().into())
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
 /// A text that is shown nowhere.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub String);
@@ -198,10 +232,10 @@ impl OptionValue for Duration {
     }
 
     fn show(&self) -> String {
-        if self.subsec_nanos() == 0 {
-            format!("{}s", self.as_secs())
-        } else {
-            format!("{}ms", self.as_millis())
+        match self.subsec_nanos() {
+            0 => format!("{}s", self.as_secs()),
+            nanos if nanos.is_multiple_of(1_000_000) => format!("{}ms", self.as_millis()),
+            _ => format!("{}us", self.as_micros()),
         }
     }
 }
@@ -226,5 +260,6 @@ mod tests {
         assert_eq!(Duration::parse("2h"), Ok(Duration::from_secs(7200)));
         assert!(Duration::parse("soon").is_err());
         assert_eq!(Duration::from_millis(1500).show(), "1500ms");
+        assert_eq!(Duration::from_micros(500).show(), "500us", "and not 0ms, which stands for never");
     }
 }

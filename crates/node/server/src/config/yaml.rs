@@ -65,6 +65,10 @@ impl Config {
                 self.set_value(name, value, left_out)?;
             }
         }
+        // ScyllaDB's file says so for its default.
+        if name.starts_with("commitlog_total_space") && value.as_i64() == Some(-1) {
+            return Ok(());
+        }
         if !self.has(name)
             && let Some(standing) = standing(name)
         {
@@ -103,6 +107,17 @@ fn leave_out(
                     "anything else is not built yet; expected {}",
                     allowed.join(" or ")
                 )));
+            }
+        }
+        Standing::UnlessEnabled(instead) => {
+            let is_enabled = value.get("enabled").is_some_and(|enabled| {
+                enabled
+                    .as_bool()
+                    .unwrap_or_else(|| flatten(name, enabled).ok().flatten().as_deref() == Some("true"))
+            });
+            if is_enabled {
+                let (name, value) = (format!("{name}_enabled"), "true".to_owned());
+                return Err(ConfigError::Value { name, value, expected: instead.to_owned() });
             }
         }
         Standing::Refused(instead) if !value.is_null() => return Err(refused(instead.to_owned())),
@@ -191,6 +206,75 @@ fn seeds(items: &[Value]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keywords_are_the_same_in_any_letters() {
+        let mut config = Config::default();
+        let text = "
+commitlog_sync: Batch
+commit_failure_policy: STOP_COMMIT
+disk_failure_policy: Die
+internode_compression: ALL
+internode_compressor: ZSTD
+server_encryption_options: {internode_encryption: None}
+";
+        config.set_from_yaml(text).unwrap();
+        config.check().unwrap();
+        assert_eq!(config.commitlog_sync, "batch");
+        assert_eq!((&*config.commit_failure_policy, &*config.disk_failure_policy), ("stop_commit", "die"));
+        assert_eq!((&*config.internode_compression, &*config.internode_compressor), ("all", "zstd"));
+        assert!(!config.encrypts_internode());
+        assert_eq!(config.value_of("commitlog_sync").as_deref(), Some("batch"));
+        for wrong in ["commitlog_sync: x.batch", "commitlog_sync: ''", "disk_failure_policy: org.die"] {
+            assert!(super::super::checked(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_of_stock_files_are_read() {
+        let text = "
+commitlog_total_space_in_mb: -1
+schema_commitlog_segment_size_in_mb: 128
+force_schema_commit_log: true
+strict_is_not_null_in_views: true
+maintenance_socket: ignore
+enable_tablets: true
+enable_materialized_views: false
+enable_sasi_indexes: false
+enable_transient_replication: false
+enable_drop_compact_storage: false
+";
+        let mut config = Config::default();
+        let left_out = config.set_from_yaml(text).unwrap();
+        assert_eq!(left_out.not_built, ["enable_tablets"]);
+        assert!(!config.materialized_views_enabled);
+        assert_eq!(config.commitlog_total_space, Config::default().commitlog_total_space);
+    }
+
+    #[test]
+    fn environment_variables_name_options_as_files_do() {
+        let set = |name: &str, value: &str| {
+            let mut config = Config::default();
+            let variables = [(name.to_owned(), value.to_owned())];
+            config.set_from_environment(variables.into_iter()).map(|()| config).map_err(|e| e.to_string())
+        };
+        let by_alias = set("TORC_READ_REQUEST_TIMEOUT_IN_MS", "700").unwrap();
+        assert_eq!(by_alias.read_request_timeout, std::time::Duration::from_millis(700));
+        assert!(set("TORC_AUTHENTICATER", "AllowAllAuthenticator").unwrap_err().contains("'authenticator'"));
+        for other in ["TORC_CACHE", "TORC_SERVICE_PORT", "TORC_PORT", "TORC_HOME", "PATH", "TORC_"] {
+            assert_eq!(set(other, "x"), Ok(Config::default()), "{other}");
+        }
+    }
+
+    #[test]
+    fn encryption_of_files_is_not_left_out_in_silence() {
+        let asks = super::super::checked("transparent_data_encryption_options: {enabled: true, cipher: AES}");
+        assert!(asks.unwrap_err().contains("transparent_data_encryption_options_enabled"));
+        let off = "transparent_data_encryption_options: {enabled: false, chunk_length_kb: 64}";
+        let mut config = Config::default();
+        let left_out = config.set_from_yaml(off).unwrap();
+        assert!(left_out.not_built.is_empty(), "{left_out:?}");
+    }
 
     #[test]
     fn reads_the_options_of_cassandra_users() {

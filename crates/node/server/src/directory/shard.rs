@@ -7,16 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use auth::password::Hash;
+use futures_util::stream::{self, StreamExt};
 use rt::sync::Semaphore;
 use rt::{Group, Instant, Rt, Task};
 
-use super::Directory;
 use super::connection::{DirectoryError, groups, verify};
+use super::{Directory, Source};
 use crate::cheap_hash::cheap_hash;
 
 /// Conversations of a shard at a time, and logins that wait for one; more are refused.
 const CONVERSATIONS_MAX: usize = 8;
 const WAITING_MAX: usize = 256;
+/// Users whose groups are looked up again at a time, so that logins get through meanwhile.
+const REFRESHED_AT_ONCE: usize = CONVERSATIONS_MAX / 2;
 /// Users of a shard whose password or groups are remembered; beyond that the least recently logged in are evicted.
 const USERS_MAX: usize = 4096;
 /// Groups that could not be looked up again count for this many times `ldap_cache_validity`.
@@ -29,6 +32,8 @@ pub(crate) type Groups = Box<dyn Fn(&str, Option<BTreeSet<String>>)>;
 struct Member {
     logged_in: Instant,
     looked_up: Instant,
+    /// They were not found for so long that they count no longer.
+    is_stale: bool,
 }
 
 /// The directory as a shard uses it.
@@ -134,7 +139,9 @@ impl ShardDirectory {
         let found = self.converse(groups(&self.rt, &self.directory, source, user)).await?;
         self.make_room(user);
         (self.take_over)(user, Some(found.into_iter().collect()));
-        self.members.borrow_mut().insert(user.to_owned(), Member { logged_in: now, looked_up: now });
+        self.members
+            .borrow_mut()
+            .insert(user.to_owned(), Member { logged_in: now, looked_up: now, is_stale: false });
         Ok(())
     }
 
@@ -151,30 +158,37 @@ impl ShardDirectory {
         }
     }
 
-    /// Looks the groups of all users up again. Those that are not found for long are no longer theirs.
+    /// Looks the groups of all users up again. Those that are not found for long are no longer theirs, until they are found again: drivers
+    /// keep their connections and do not log in once more.
     async fn refresh(&self) {
         let Some(source) = &self.directory.groups else { return };
+        self.forget_stale();
         let users: Vec<String> = self.members.borrow().keys().cloned().collect();
-        for user in users {
-            let now = self.rt.now();
-            let found = self.converse(groups(&self.rt, &self.directory, source, &user)).await;
-            let mut members = self.members.borrow_mut();
-            let Some(member) = members.get_mut(&user) else { continue };
-            match found {
-                Ok(found) => {
-                    member.looked_up = now;
-                    (self.take_over)(&user, Some(found.into_iter().collect()));
-                }
-                Err(_) => {
-                    let age = now.duration_since(member.looked_up);
-                    if age >= self.directory.validity * STALE_TIMES {
-                        tracing::warn!(
-                            "the groups of {user:?} were not looked up for {age:?} and count no longer"
-                        );
-                        members.remove(&user);
-                        (self.take_over)(&user, None);
-                    }
-                }
+        let look_ups = users.into_iter().map(|user| self.refresh_user(source, user));
+        // A directory that hangs must not make one user wait for the time limits of all others.
+        stream::iter(look_ups).for_each_concurrent(REFRESHED_AT_ONCE, |done| done).await;
+    }
+
+    async fn refresh_user(&self, source: &(Source, String), user: String) {
+        let found = self.converse(groups(&self.rt, &self.directory, source, &user)).await;
+        let now = self.rt.now();
+        let Ok(found) = found else { return self.forget_stale() };
+        // Another login may have taken its place.
+        if let Some(member) = self.members.borrow_mut().get_mut(&user) {
+            (member.looked_up, member.is_stale) = (now, false);
+            (self.take_over)(&user, Some(found.into_iter().collect()));
+        }
+    }
+
+    /// Takes the groups from users for whom they were not found for long.
+    fn forget_stale(&self) {
+        let now = self.rt.now();
+        for (user, member) in &mut *self.members.borrow_mut() {
+            let age = now.duration_since(member.looked_up);
+            if !member.is_stale && age >= self.directory.validity * STALE_TIMES {
+                tracing::warn!("the groups of {user:?} were not looked up for {age:?} and count no longer");
+                member.is_stale = true;
+                (self.take_over)(user, None);
             }
         }
     }

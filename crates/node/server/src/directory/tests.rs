@@ -294,6 +294,9 @@ fn groups_are_looked_up_again_and_end_when_they_are_old() {
     world.sim.run_for(Duration::from_secs(200));
     assert_eq!(taken(&world), ["ann: None"]);
     assert!(world.load().is_err());
+    *world.deeds.borrow_mut() = found(&["c"]);
+    world.sim.run_for(Duration::from_secs(65));
+    assert_eq!(taken(&world), ["ann: Some({\"c\"})"], "a client that stayed connected has them again");
     world.shard.stop();
     *world.deeds.borrow_mut() = found(&["a"]);
     assert_eq!(world.load(), Ok(()));

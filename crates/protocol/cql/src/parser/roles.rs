@@ -312,11 +312,14 @@ impl Parser<'_> {
                 let recursive = !self.eat_keyword(Keyword::Norecursive);
                 Ok(Statement::ListRoles(ListRoles { of, recursive }))
             }
-            Kind::Keyword(Keyword::Service | Keyword::Attached | Keyword::Effective) => {
-                Ok(Statement::ListServiceLevels(self.list_service_levels()?))
-            }
+            Kind::Keyword(
+                Keyword::Service | Keyword::ServiceLevel | Keyword::Attached | Keyword::Effective,
+            ) => Ok(Statement::ListServiceLevels(self.list_service_levels()?)),
             Kind::Keyword(Keyword::All)
-                if matches!(self.next_kind(), Kind::Keyword(Keyword::Service | Keyword::Attached)) =>
+                if matches!(
+                    self.next_kind(),
+                    Kind::Keyword(Keyword::Service | Keyword::ServiceLevels | Keyword::Attached)
+                ) =>
             {
                 Ok(Statement::ListServiceLevels(self.list_service_levels()?))
             }

@@ -57,6 +57,7 @@ impl Parser<'_> {
         }
         match self.kind() {
             Kind::Keyword(keyword) if words.contains(&keyword.text()) => Ok(keyword),
+            Kind::Keyword(Keyword::ServiceLevel) if words.contains(&"SERVICE") => Ok(Keyword::Service),
             _ => Err(self.unexpected()),
         }
     }

@@ -1,7 +1,5 @@
 //! Guardrails over writes.
 
-use std::collections::BTreeSet;
-
 use mutation::{ColumnData, PartitionUpdate, Row, Timestamp};
 use schema::{Column, Index, Table};
 use types::CqlType;
@@ -27,7 +25,9 @@ impl Guard<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let limits = self.limits;
-        let level = BTreeSet::from([request.consistency.name().to_owned()]);
+        // As in Cassandra, also of writes without a condition.
+        let level =
+            [request.consistency, request.serial_consistency].map(|level| level.name().to_owned()).into();
         let levels = &limits.write_consistency_levels;
         self.values("write_consistency_levels", levels, &level, "write consistency levels")?;
         if plan.has_timestamp() {

@@ -45,6 +45,9 @@ impl Guard<'_> {
                 _ => {}
             },
             Statement::CreateTable(ast) => self.properties(&ast.properties)?,
+            Statement::CopyTable(ast) => self.properties(&ast.properties)?,
+            Statement::CreateView(ast) => self.properties(&ast.properties)?,
+            Statement::AlterView(ast) => self.properties(&ast.properties)?,
             _ => {}
         }
         // Comments and labels of a keyspace change nothing that has a limit.

@@ -24,6 +24,11 @@ fn selections() {
 }
 
 #[test]
+fn natives() {
+    check("natives.txt");
+}
+
+#[test]
 fn rows_and_functions() {
     check("rows.txt");
 }

@@ -8,6 +8,7 @@ mod arithmetic;
 mod cast;
 mod collection;
 mod decimal_math;
+mod format;
 mod mask;
 mod math;
 mod number;
@@ -105,6 +106,10 @@ enum Body {
     CollectionAggregate(AggregateKind),
     Similarity(vector::Similarity),
     Mask(mask::Mask),
+    FormatBytes,
+    FormatTime,
+    Length,
+    OctetLength,
     ToJson,
     FromJson,
     Aggregate(AggregateKind),
@@ -125,6 +130,7 @@ impl Function {
             Body::Uuid => return Ok(Some(environment.random_uuid().to_vec())),
             Body::Mask(mask) => return self.mask(mask, arguments),
             Body::ToJson => return self.to_json(arguments),
+            Body::FormatBytes | Body::FormatTime => return self.format(arguments),
             _ => {}
         }
         let mut values = Vec::with_capacity(arguments.len());
@@ -159,6 +165,7 @@ impl Function {
             }
             Body::Similarity(similarity) => self.similarity(similarity, values),
             Body::FromJson => self.read_json(values),
+            Body::Length | Body::OctetLength => self.length(values),
             _ => Err(FunctionError::invalid(format!("{} is no scalar function", self.full_name()))),
         }
     }

@@ -99,12 +99,36 @@ pub(super) fn fixed(name: &str) -> Vec<Function> {
         "log" => per_number(name, Body::Math(MathFunction::Log)),
         "log10" => per_number(name, Body::Math(MathFunction::Log10)),
         "round" => per_number(name, Body::Math(MathFunction::Round)),
+        "length" => of(&[(&[Text], Int, Body::Length)]),
+        "octet_length" => natives().map(|ty| function(name, &[ty], Int, Body::OctetLength)).collect(),
+        "format_bytes" => amounts(name, Body::FormatBytes),
+        "format_time" => amounts(name, Body::FormatTime),
         "_negate" => per_number(name, Body::Negate),
         _ => match Operator::ALL.into_iter().find(|operator| operator.function_name() == name) {
             Some(operator) => operations(operator),
             None => conversions(name),
         },
     }
+}
+
+/// The native types, each once.
+fn natives() -> impl Iterator<Item = CqlType> {
+    let names = NATIVE_NAMES.iter().filter(|name| **name != "varchar");
+    names.filter_map(|name| CqlType::from_native_name(name))
+}
+
+/// The overloads of a function of an amount and up to two units.
+fn amounts(name: &str, body: Body) -> Vec<Function> {
+    use CqlType::{Ascii, Bigint, Int, Smallint, Text, Tinyint, Varint};
+    let mut overloads = Vec::new();
+    for units in 0..=2 {
+        for amount in [Int, Tinyint, Smallint, Bigint, Varint, Ascii, Text] {
+            let mut arguments = vec![amount];
+            arguments.extend(std::iter::repeat_n(Ascii, units));
+            overloads.push(function(name, &arguments, Text, body));
+        }
+    }
+    overloads
 }
 
 fn per_number(name: &str, body: Body) -> Vec<Function> {
