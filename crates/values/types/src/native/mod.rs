@@ -125,6 +125,8 @@ impl Function {
             Body::Uuid => return Ok(Some(environment.random_uuid().to_vec())),
             Body::Mask(mask) => return self.mask(mask, arguments),
             Body::ToJson => return self.to_json(arguments),
+            // The bytes of the empty value are none, and not null.
+            Body::ToBlob => return Ok(arguments.first().copied().flatten().map(<[u8]>::to_vec)),
             _ => {}
         }
         let mut values = Vec::with_capacity(arguments.len());
@@ -147,7 +149,6 @@ impl Function {
         match self.body {
             Body::MinTimeuuid | Body::MaxTimeuuid | Body::ToTime | Body::Floor => self.temporal(values),
             Body::Temporal(operator) => self.temporal_arithmetic(operator, values),
-            Body::ToBlob => Ok(values.first().map(|value| value.to_vec())),
             Body::FromBlob => self.read_blob(values),
             Body::Cast => self.cast(values),
             Body::Arithmetic(operator) => self.arithmetic(operator, values),
