@@ -657,9 +657,8 @@ impl<'a> Collector<'_, 'a> {
             let is_slice = singles.iter().any(Single::is_slice)
                 || multis.iter().any(|m| m.first == at && !matches!(m.kind, MultiKind::Choice(_)));
             if is_slice {
-                let (slice, width) = self.slice_at(key_len + at, &mut multis, at);
-                out.rows.push(slice);
-                sliced = Some(at + width - 1);
+                out.rows.push(self.slice_at(key_len + at, &mut multis, at));
+                sliced = Some(at);
                 break;
             }
             if let Some(index) = starting {
@@ -681,10 +680,9 @@ impl<'a> Collector<'_, 'a> {
         self.leftover_clustering(multis, sliced, at, scans)
     }
 
-    /// Takes the slice that begins at a clustering column, and how many columns it restricts.
-    fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> (RowRestriction, usize) {
+    /// Takes the slice that begins at a clustering column.
+    fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> RowRestriction {
         let (mut start, mut end, mut except) = (None, None, Vec::new());
-        let mut widest = 1;
         let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize| {
             let inclusive =
                 matches!(operator, ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual);
@@ -700,9 +698,6 @@ impl<'a> Collector<'_, 'a> {
         }
         let mut rest = Vec::new();
         for multi in multis.drain(..) {
-            if multi.first == first {
-                widest = widest.max(multi.width);
-            }
             match multi.kind {
                 MultiKind::Slice(operator, value) if multi.first == first => {
                     put(operator, value, multi.width)
@@ -714,7 +709,7 @@ impl<'a> Collector<'_, 'a> {
             }
         }
         *multis = rest;
-        (RowRestriction::Slice { start, end, except }, widest)
+        RowRestriction::Slice { start, end, except }
     }
 
     /// Restrictions behind a gap or a slice filter rows, where that is allowed.
