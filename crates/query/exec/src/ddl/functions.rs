@@ -7,7 +7,7 @@ use types::CqlType;
 
 use super::objects::{home, unfrozen};
 use super::{DdlContext, Outcome};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::calls::check_enabled;
 use crate::expr::constant::constant_of;
 use crate::sink::{ChangeType, SchemaTarget};
@@ -145,7 +145,8 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
     check_clauses(ast.or_replace, ast.if_not_exists)?;
     check_enabled(context.functions)?;
     check_size(keyspace, name, ast.args.len())?;
-    let home = existing_home(keyspace, home)?;
+    // Cassandra has other words for it than for functions.
+    let Some(home) = home else { return config(format!("Keyspace {keyspace} doesn't exist")) };
     let argument = |ty: &DataType| unfrozen("Argument", ty, keyspace, context);
     let arguments = ast.args.iter().map(argument).collect::<Result<Vec<_>>>()?;
     let state_type = unfrozen("State type", &ast.state_type, keyspace, context)?;
