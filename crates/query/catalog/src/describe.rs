@@ -189,10 +189,41 @@ pub fn create_view(view: &Table, base: &Table, internals: bool) -> String {
     )
 }
 
-/// `CREATE TABLE …;`, with id and dropped columns when `internals` are wanted. A computed table is described in a comment.
+/// The options of a table in their order, with those that stand before the ones of its storage.
+fn options_of(table: &Table, computed: bool, internals: bool) -> Vec<String> {
+    let mut options = Vec::new();
+    let id = (internals && !computed).then(|| format!("ID = {}", table.id));
+    if table.compact_storage {
+        options.push("COMPACT STORAGE".to_owned());
+        options.extend(id);
+        // Cassandra shows the column that it hides in such a table.
+        if table.clustering().is_empty() {
+            options.push("CLUSTERING ORDER BY (column1 ASC)".to_owned());
+        }
+    } else {
+        options.extend(id);
+    }
+    if !table.clustering().is_empty() {
+        options.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
+    }
+    match computed {
+        true => options.push(format!("comment = {}", quoted(&table.options.comment))),
+        false => options.extend(table_options(table)),
+    }
+    options
+}
+
+/// `CREATE TABLE …;`, with id and dropped columns when `internals` are wanted. A computed table is described in a comment,
+/// and so is a table with COMPACT STORAGE, as Cassandra does it.
 pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
     let mut out = String::new();
+    if table.compact_storage {
+        out.push_str(&format!(
+            "/*\nWarning: Table {name} omitted because it has constructs not compatible with CQL (was created via legacy \
+             API).\nApproximate structure, for reference:\n(this should not be used to reproduce this schema)\n\n"
+        ));
+    }
     if computed {
         out.push_str(&format!(
             "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\n\
@@ -203,22 +234,7 @@ pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     }
     columns(table, internals && !computed, &mut out);
     out.push_str(") WITH ");
-    let mut options = Vec::new();
-    if internals && !computed {
-        options.push(format!("ID = {}", table.id));
-    }
-    if table.compact_storage {
-        options.push("COMPACT STORAGE".to_owned());
-    }
-    if !table.clustering().is_empty() {
-        options.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
-    }
-    if computed {
-        options.push(format!("comment = {}", quoted(&table.options.comment)));
-    } else {
-        options.extend(table_options(table));
-    }
-    out.push_str(&options.join("\n    AND "));
+    out.push_str(&options_of(table, computed, internals).join("\n    AND "));
     out.push(';');
     if internals && !computed {
         dropped_columns(table, &name, &mut out);
@@ -226,7 +242,7 @@ pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     if !computed {
         descriptions(table, &name, &mut out);
     }
-    if computed {
+    if computed || table.compact_storage {
         out.push_str("\n*/");
     }
     out
@@ -292,7 +308,7 @@ fn checked(column: &Column) -> String {
 
 /// Columns in the order of storage: keys, static, then regular, of the last two the single-celled first.
 fn columns(table: &Table, with_dropped: bool, out: &mut String) {
-    let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
+    let alone = table.partition_key().len() == 1 && table.clustering().is_empty() && !table.compact_storage;
     let mut ordered: Vec<&Column> = table.columns().iter().collect();
     ordered.sort_by_key(|column| match column.kind {
         ColumnKind::PartitionKey | ColumnKind::Clustering => (column.kind, false),

@@ -7,7 +7,7 @@ use types::CqlType;
 
 use super::objects::{home, unfrozen};
 use super::{DdlContext, Outcome};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::calls::check_enabled;
 use crate::expr::constant::constant_of;
 use crate::sink::{ChangeType, SchemaTarget};
@@ -56,12 +56,12 @@ pub(super) fn create_function(ast: &CreateFunction, context: &DdlContext<'_>) ->
     let name = &ast.name.name;
     check_clauses(ast.or_replace, ast.if_not_exists)?;
     check_enabled(context.functions)?;
-    udf::language(&ast.language).map_err(|error| ExecError::Invalid(error.0))?;
     check_size(keyspace, name, ast.args.len())?;
     let names: Vec<&str> = ast.args.iter().map(|(name, _)| name.name.as_str()).collect();
     if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
         return invalid!(
-            "Duplicate argument names for given function {keyspace}.{name} with argument names [{}]",
+            "Duplicate argument names for given function {} with argument names [{}]",
+            if ast.name.keyspace.is_some() { format!("{keyspace}.{name}") } else { name.clone() },
             names.join(", ")
         );
     }
@@ -79,6 +79,7 @@ pub(super) fn create_function(ast: &CreateFunction, context: &DdlContext<'_>) ->
         language: ast.language.clone(),
         body: ast.body.clone(),
     };
+    udf::language(&ast.language).map_err(|error| ExecError::Invalid(error.0))?;
     let signature = function.signature();
     if home.aggregates.contains_key(&signature) {
         return invalid!("Function '{keyspace}.{name}' cannot replace an aggregate");
@@ -144,7 +145,8 @@ pub(super) fn create_aggregate(ast: &CreateAggregate, context: &DdlContext<'_>) 
     check_clauses(ast.or_replace, ast.if_not_exists)?;
     check_enabled(context.functions)?;
     check_size(keyspace, name, ast.args.len())?;
-    let home = existing_home(keyspace, home)?;
+    // Cassandra has other words for it than for functions.
+    let Some(home) = home else { return config(format!("Keyspace {keyspace} doesn't exist")) };
     let argument = |ty: &DataType| unfrozen("Argument", ty, keyspace, context);
     let arguments = ast.args.iter().map(argument).collect::<Result<Vec<_>>>()?;
     let state_type = unfrozen("State type", &ast.state_type, keyspace, context)?;

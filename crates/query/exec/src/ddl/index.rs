@@ -57,7 +57,11 @@ impl Implementation {
 }
 
 pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outcome> {
-    let implementation = Implementation::of(ast)?;
+    // An unknown class is reported after a missing table.
+    let implementation = match Implementation::of(ast) {
+        Err(ExecError::Config(text)) => Err(ExecError::Config(text)),
+        other => Ok(other?),
+    };
     let keyspace = keyspace_of(&ast.table, context.keyspace)?;
     check_not_system(context, keyspace)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
@@ -71,6 +75,7 @@ pub(super) fn create(ast: &CreateIndex, context: &DdlContext<'_>) -> Result<Outc
     {
         return exists(ast, format!("Index '{}' already exists", name.name));
     }
+    let implementation = implementation?;
     if table.is_counter() {
         return invalid!("Secondary indexes on counter tables aren't supported");
     }
@@ -375,7 +380,7 @@ fn check_options(options: &BTreeMap<String, String>, column: &Column, part: Inde
             (CqlType::Map { key, value, .. }, IndexedPart::Entries) => {
                 format!("'{}'", types::composite_class_name([&**key, &**value]))
             }
-            (ty, _) => ty.cql_name(),
+            (ty, part) => part.term_types(ty).first().map_or_else(String::new, |ty| ty.cql_name()),
         };
         return invalid!("CQL type {name} cannot be analyzed.");
     }

@@ -46,10 +46,23 @@ fn settings(
                     ));
                 }
             }
-            other => return Err(ExecError::Syntax(format!("Unknown property '{other}'"))),
+            other => return unknown(other),
         }
     }
     Ok(out)
+}
+
+fn unknown<T>(property: &str) -> Result<T> {
+    Err(ExecError::Syntax(format!("Unknown property '{property}'")))
+}
+
+/// Refuses unknown properties, which is done before the keyspace is looked for.
+fn check_known(properties: &[Property]) -> Result<()> {
+    let known = ["replication", "durable_writes", "tablets"];
+    match properties.iter().find(|property| !known.contains(&property.name.as_str())) {
+        Some(property) => unknown(&property.name),
+        None => Ok(()),
+    }
 }
 
 fn factor(text: &str) -> Result<u32> {
@@ -208,16 +221,18 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
         return invalid!("System keyspace '{name}' is not user-modifiable");
     }
     check_name(name, "Keyspace").map_err(ExecError::Invalid)?;
-    let settings = settings(name, &ast.properties, None, context)?;
-    let Some(replication) = settings.replication else {
+    check_known(&ast.properties)?;
+    if !ast.properties.iter().any(|property| property.name == "replication") {
         return invalid!("Missing mandatory option 'replication'");
-    };
+    }
     if context.lookup.keyspace(name).is_some() {
         if ast.if_not_exists {
             return Ok(Outcome::nothing());
         }
         return Err(ExecError::AlreadyExists { keyspace: name.clone(), table: String::new() });
     }
+    let settings = settings(name, &ast.properties, None, context)?;
+    let replication = settings.replication.expect("it is among the properties");
     let warnings = warnings(name, &replication, context);
     let mut keyspace = Keyspace::new(name.clone(), replication);
     keyspace.durable_writes = settings.durable_writes.unwrap_or(true);

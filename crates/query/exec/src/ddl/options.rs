@@ -44,6 +44,22 @@ pub fn apply(options: &mut TableOptions, properties: &[Property], is_counter: bo
     Ok(())
 }
 
+/// The options of a new table or view.
+///
+/// # Errors
+/// As [`apply`].
+pub fn of_new(properties: &[Property]) -> Result<TableOptions> {
+    let mut options = TableOptions::default();
+    apply(&mut options, properties, false)?;
+    let is_leveled =
+        options.compaction.get("class").is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
+    if is_leveled && !properties.iter().any(|property| property.name == "bloom_filter_fp_chance") {
+        // As in Cassandra: a read looks into few SSTables of such a table.
+        options.bloom_filter_fp_chance = 0.1;
+    }
+    Ok(options)
+}
+
 /// Whether and how changes are captured, in ScyllaDB's form. Cassandra's has files of the commit log for them, which this server does not have.
 fn cdc(property: &Property) -> Result<Cdc> {
     if let PropertyValue::Map(_) = &property.value {
@@ -97,7 +113,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "caching" => options.caching = caching(property)?,
         "cdc" => options.cdc = cdc(property)?,
         "compaction" => options.compaction = super::compaction::compaction(property)?,
-        "compression" => options.compression = compression(property)?,
+        "compression" => set_compression(options, property)?,
         "crc_check_chance" => options.crc_check_chance = chance(property)?,
         "default_time_to_live" => {
             let value = integer(property, 0)?;
@@ -291,17 +307,31 @@ fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
     Ok(BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]))
 }
 
+/// Sets the compression, and the option of the table that ScyllaDB counts to it.
+fn set_compression(options: &mut TableOptions, property: &Property) -> Result<()> {
+    options.compression = compression(property)?;
+    let chance = options.compression.remove("crc_check_chance");
+    if let Some(chance) = chance.and_then(|text| finite(&text)) {
+        options.crc_check_chance = chance;
+    }
+    Ok(())
+}
+
 fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
     let mut given = map(property)?;
     let disabled = given.get("enabled").is_some_and(|value| value.eq_ignore_ascii_case("false"));
-    let empty_class = given.get("class").or(given.get("sstable_compression")).is_some_and(String::is_empty);
-    if disabled || empty_class || given.is_empty() {
+    if given.get("class").is_some_and(String::is_empty) {
+        return config("The 'class' option must not be empty. To disable compression use 'enabled' : false");
+    }
+    let off = given.get("sstable_compression").is_some_and(String::is_empty);
+    if disabled || off || given.is_empty() {
         if disabled && given.len() > 1 {
             return config("If the 'enabled' option is set to false no other options must be specified");
         }
         return Ok(BTreeMap::from([("enabled".to_owned(), "false".to_owned())]));
     }
     given.remove("enabled");
+    let of_scylla = given.contains_key("sstable_compression") || given.contains_key("chunk_length_kb");
     if let Some(class) = given.remove("sstable_compression") {
         given.entry("class".to_owned()).or_insert(class);
     }
@@ -321,10 +351,11 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
             return config(format!("Could not create Compression for type {COMPRESSION_PACKAGE}{short}"));
         }
     };
-    let common =
-        ["class", "chunk_length_in_kb", "min_compress_ratio", "max_compressed_length", "crc_check_chance"];
-    let unknown: Vec<&str> =
-        given.keys().map(String::as_str).filter(|key| !common.contains(key) && !own.contains(key)).collect();
+    let common = ["class", "chunk_length_in_kb", "min_compress_ratio", "max_compressed_length"];
+    // ScyllaDB's option, beside another of its names.
+    let is_known =
+        |key: &&str| common.contains(key) || own.contains(key) || of_scylla && *key == "crc_check_chance";
+    let unknown: Vec<&str> = given.keys().map(String::as_str).filter(|key| !is_known(key)).collect();
     if !unknown.is_empty() {
         return config(format!("Unknown compression options {}", shown(&unknown.join(", "))));
     }
@@ -332,9 +363,7 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
     given.insert("class".to_owned(), full);
     let length = given.entry("chunk_length_in_kb".to_owned()).or_insert_with(|| "16".to_owned());
     match length.trim_end_matches("KiB").trim_end_matches("kb").parse::<i32>() {
-        Ok(value) if value <= 0 => {
-            return config(format!("Invalid negative or null chunk_length_in_kb: {value}"));
-        }
+        Ok(value) if value <= 0 => return config("Invalid negative or null chunk_length_in_kb"),
         Ok(value) if value.count_ones() != 1 => return config("chunk_length_in_kb must be a power of 2"),
         Ok(value) if value > CHUNK_KIB_MAX => {
             return config(format!(
@@ -342,7 +371,7 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
             ));
         }
         Ok(value) => *length = value.to_string(),
-        Err(_) => return config(format!("Invalid value for chunk_length_in_kb: {}", shown(length))),
+        Err(_) => return config("Invalid value for chunk_length_in_kb"),
     }
     check_compression(&given)?;
     Ok(given)
@@ -367,7 +396,11 @@ fn check_compression(given: &BTreeMap<String, String>) -> Result<()> {
     integer("lz4_high_compressor_level", LZ4_LEVELS)?;
     integer("max_compressed_length", 0..=i32::MAX)?;
     number("crc_check_chance", |value| (0.0..=1.0).contains(&value), "a number from 0.0 to 1.0")?;
-    number("min_compress_ratio", |value| value == 0.0 || value >= 1.0, "0, or a number of at least 1")?;
+    let is_ratio = |value: f64| value == 0.0 || value >= 1.0;
+    if given.get("min_compress_ratio").and_then(|text| finite(text)).is_some_and(|value| !is_ratio(value)) {
+        return config("min_compress_ratio can either be 0 or greater than or equal to 1");
+    }
+    number("min_compress_ratio", is_ratio, "0, or a number of at least 1")?;
     match given.get("lz4_compressor_type").map(String::as_str) {
         None | Some("fast" | "high") => Ok(()),
         Some(other) => refused("lz4_compressor_type", other, "fast or high"),

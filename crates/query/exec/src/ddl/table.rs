@@ -120,20 +120,19 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     let full = format!("{keyspace}.{name}");
     // Some messages name the table as the statement did.
     let written = if ast.name.keyspace.is_some() { full.as_str() } else { name };
+    let primary = check_written(ast, written)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
-    let exists = home.tables.contains_key(name);
-    if exists && ast.if_not_exists {
-        return Ok(Outcome::nothing());
+    if home.tables.contains_key(name) {
+        return match ast.if_not_exists {
+            true => Ok(Outcome::nothing()),
+            false => Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() }),
+        };
     }
     // Properties are checked before the name, as in Cassandra.
-    let mut table_options = schema::TableOptions::default();
-    options::apply(&mut table_options, &ast.properties, false)?;
+    let table_options = options::of_new(&ast.properties)?;
     options::check_table(&table_options)?;
-    if exists {
-        return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
-    }
     check_name(name, "Table").map_err(|text| ExecError::Config(format!("{full}: {text}")))?;
     if ast.columns.len() > COLUMNS_MAX {
         return invalid!(
@@ -142,11 +141,6 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         );
     }
     let columns = typed_columns(ast, (keyspace, written), context)?;
-    let primary = match ast.primary_keys.as_slice() {
-        [] => return invalid!("No PRIMARY KEY specifed for table '{written}' (exactly one required)"),
-        [one] => one,
-        _ => return invalid!("Multiple PRIMARY KEY specified for table '{written}' (exactly one required)"),
-    };
     let id = match options::table_id(&ast.properties)? {
         Some(id) => {
             if let Some(other) = context.lookup.schema.table_by_id(TableId(id)) {
@@ -182,6 +176,30 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     Ok(outcome)
 }
 
+/// Refuses a definition that no schema makes right; its primary key.
+fn check_written<'a>(ast: &'a CreateTable, written: &str) -> Result<&'a PrimaryKey> {
+    let mut names = HashSet::default();
+    for column in &ast.columns {
+        if !names.insert(column.name.name.as_str()) {
+            return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
+        }
+    }
+    let mut ordered = HashSet::default();
+    for (column, _) in &ast.clustering_order {
+        if !ordered.insert(column.name.as_str()) {
+            return invalid!(
+                "Duplicate column '{}' in CLUSTERING ORDER BY clause for table '{written}'",
+                column.name
+            );
+        }
+    }
+    match ast.primary_keys.as_slice() {
+        [] => invalid!("No PRIMARY KEY specifed for table '{written}' (exactly one required)"),
+        [one] => Ok(one),
+        _ => invalid!("Multiple PRIMARY KEY specified for table '{written}' (exactly one required)"),
+    }
+}
+
 /// The columns of a CREATE TABLE with their types.
 fn typed_columns<'a>(
     ast: &'a CreateTable,
@@ -189,16 +207,12 @@ fn typed_columns<'a>(
     context: &DdlContext<'_>,
 ) -> Result<Vec<(&'a ColumnDefinition, CqlType)>> {
     let mut columns = Vec::with_capacity(ast.columns.len());
-    let mut names = HashSet::default();
     let mut budget = TypeBudget::of_table();
     for column in &ast.columns {
         if column.mask.is_some() {
             check_masking(context)?;
         }
         check_column_name(&column.name.name)?;
-        if !names.insert(column.name.name.as_str()) {
-            return invalid!("Duplicate column '{}' declaration for table '{written}'", column.name.name);
-        }
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, keyspace)?;
         check_nesting(&ty)?;
         budget.take(&ty, written)?;
@@ -546,16 +560,16 @@ fn add(
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         check_nesting(&ty)?;
         budget.take(&ty, &table.name)?;
+        if column.is_static && table.clustering().is_empty() {
+            return invalid!(
+                "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+            );
+        }
         if !names.insert(name.clone()) {
             if if_not_exists {
                 continue;
             }
             return invalid!("Column with name '{name}' already exists");
-        }
-        if column.is_static && table.clustering().is_empty() {
-            return invalid!(
-                "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
-            );
         }
         if ty.is_counter() != table.is_counter() && !table.regular_columns().is_empty() {
             let full = table.full_name();
@@ -588,9 +602,13 @@ fn add(
 /// Refuses a column that reads the cells of a dropped one of its name otherwise.
 fn check_added_again(column: &ColumnDefinition, ty: &CqlType, dropped: &DroppedColumn) -> Result<()> {
     let name = &column.name.name;
-    let was_static = if dropped.is_static { "static" } else { "regular" };
     if dropped.is_static != column.is_static {
-        return invalid!("Cannot re-add previously dropped {was_static} column '{name}' of another kind");
+        let kind = |is_static: bool| if is_static { "STATIC" } else { "REGULAR" };
+        return invalid!(
+            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+            kind(column.is_static),
+            kind(dropped.is_static)
+        );
     }
     if dropped.ty.is_counter() {
         return invalid!("Cannot re-add previously dropped counter column {name}");

@@ -113,7 +113,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
         }
         AlterTypeOperation::Rename { if_exists, fields } => {
             for (from, to) in fields {
-                let Some(at) = ty.field_index(&from.name) else {
+                let Some(at) = old.field_index(&from.name) else {
                     if *if_exists {
                         continue;
                     }

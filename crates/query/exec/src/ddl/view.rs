@@ -45,10 +45,6 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     }
     check_not_system(context, keyspace)?;
     let (name, base_name) = (&ast.name.name, &ast.base.name);
-    let mut view_options = TableOptions::default();
-    options::apply(&mut view_options, &ast.properties, false)?;
-    cdc::check_view(&view_options)?;
-    check_rate_limit(&view_options)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
@@ -68,6 +64,9 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
             return Err(ExecError::AlreadyExists { keyspace: keyspace.to_owned(), table: name.clone() });
         }
     }
+    let view_options = options::of_new(&ast.properties)?;
+    cdc::check_view(&view_options)?;
+    check_rate_limit(&view_options)?;
     check_name(name, "Table").map_err(|text| ExecError::Config(format!("{keyspace}.{name}: {text}")))?;
     check_base(name, base)?;
     let selected = selected(ast, base)?;

@@ -38,6 +38,13 @@ impl Resolver<'_> {
         {
             return self.user_defined(keyspace, call, whole, receiver)?.ok_or_else(unknown);
         }
+        if self.columns {
+            for arg in &call.args {
+                if let SelectorKind::Column(name) = &arg.kind {
+                    self.column(&name.name)?;
+                }
+            }
+        }
         let name = call.name.name.to_lowercase();
         if name == "count"
             && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
@@ -216,9 +223,9 @@ impl Resolver<'_> {
             };
             return invalid!(
                 "Type error: cannot assign result of {what} (type {}) to {} (type {})",
-                ty.cql_name_unfrozen(),
+                ty.cql_name(),
                 receiver.name,
-                receiver.ty.cql_name_unfrozen()
+                receiver.ty.cql_name()
             );
         }
         Ok(Expr { ty, kind: Kind::Call(Rc::new(function), exprs) })

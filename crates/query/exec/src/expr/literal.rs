@@ -107,6 +107,13 @@ pub fn selector_of(term: &Term) -> Selector {
     Selector { kind, pos: term.pos }
 }
 
+/// `count(1)`, which is `count(*)`.
+fn is_count_of_constant(call: &cql::ast::FunctionCall<Selector>) -> bool {
+    call.name.keyspace.as_deref().is_none_or(|keyspace| keyspace == "system")
+        && call.name.name == "count"
+        && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
+}
+
 fn join(parts: &[Selector]) -> String {
     parts.iter().map(text).collect::<Vec<_>>().join(", ")
 }
@@ -123,6 +130,7 @@ pub fn text(selector: &Selector) -> String {
             marker.name.as_ref().map_or_else(|| "?".to_owned(), |name| format!(":{name}"))
         }
         SelectorKind::CountRows => "count".to_owned(),
+        SelectorKind::Function(call) if is_count_of_constant(call) => "count".to_owned(),
         SelectorKind::Metadata(what, inner) => {
             let name = match what {
                 cql::ast::CellMetadata::WriteTime => "writetime",

@@ -412,20 +412,26 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
             let element = |expr: &Expr| match eval(expr)? {
                 Value::Set(bytes) => Ok(bytes),
                 Value::Null => invalid!("null is not supported inside vectors"),
-                Value::Unset => invalid!("unset value is not supported inside vectors"),
+                Value::Unset => invalid!("null is not supported inside vectors"),
             };
             let parts = parts.iter().map(element).collect::<Result<Vec<_>>>()?;
             Ok(elements::build_vector(element_type, parts).into())
         }
-        CqlType::Tuple(_) | CqlType::Udt { .. } => {
+        CqlType::Tuple(_) => {
             let parts = parts
                 .iter()
-                .map(|part| match eval(part)? {
-                    Value::Unset => invalid!("Invalid unset value for tuple field number 0"),
+                .enumerate()
+                .map(|(at, part)| match eval(part)? {
+                    Value::Unset => invalid!("Invalid unset value for tuple field number {at}"),
                     value => Ok(value.into_bytes()),
                 })
                 .collect::<Result<Vec<_>>>()?;
             Ok(elements::build_tuple(parts).into())
+        }
+        // A field that is not set is null, as in Cassandra.
+        CqlType::Udt { .. } => {
+            let parts = parts.iter().map(|part| Ok(eval(part)?.into_bytes()));
+            Ok(elements::build_tuple(parts.collect::<Result<Vec<_>>>()?).into())
         }
         _ => panic!("values of {ty} are not made of parts"),
     }

@@ -161,7 +161,11 @@ impl<'a> Resolver<'a> {
     pub fn column(&self, name: &str) -> Result<&'a schema::Column> {
         match self.table.column(name) {
             Some(column) => Ok(column),
-            None => invalid!("Undefined column name {name} in table {}", self.table.full_name()),
+            None => invalid!(
+                "Undefined column name {} in table {}",
+                types::quote_identifier(name),
+                self.table.full_name()
+            ),
         }
     }
 
@@ -229,6 +233,15 @@ impl<'a> Resolver<'a> {
         Ok(Expr::constant(CqlType::clone(&receiver.ty), Some(value)))
     }
 
+    fn marker(&mut self, marker: &Marker, receiver: &Receiver<'_>) -> Expr {
+        // Keys of elements are named; other markers of a selection are not.
+        let is_key = receiver.name.starts_with("key(") || receiver.name.starts_with("value(");
+        let name = if self.columns && !is_key { "[selection]" } else { &*receiver.name };
+        let ty = CqlType::clone(&receiver.ty);
+        self.markers.record(marker, name, ty.clone());
+        Expr { ty, kind: Kind::Bind(marker.index) }
+    }
+
     fn resolve_anew(&mut self, selector: &Selector, receiver: Option<&Receiver<'_>>) -> Result<Expr> {
         match &selector.kind {
             SelectorKind::Column(name) => {
@@ -245,10 +258,7 @@ impl<'a> Resolver<'a> {
                 None => self.cannot_infer(selector),
             },
             SelectorKind::Marker(marker) => match receiver {
-                Some(receiver) => {
-                    self.markers.record(marker, &receiver.name, CqlType::clone(&receiver.ty));
-                    Ok(Expr { ty: CqlType::clone(&receiver.ty), kind: Kind::Bind(marker.index) })
-                }
+                Some(receiver) => Ok(self.marker(marker, receiver)),
                 None => self.cannot_infer(selector),
             },
             SelectorKind::CountRows => self.aggregate(Aggregate::CountRows, Vec::new(), CqlType::Bigint),
@@ -261,11 +271,16 @@ impl<'a> Resolver<'a> {
                     return invalid!(
                         "Invalid field selection: {} of type {} is not a user type",
                         text(inner),
-                        inner_expr.ty.cql_name_unfrozen()
+                        inner_expr.ty.cql_name()
                     );
                 };
                 let Some(at) = ty.field_index(&field.name) else {
-                    return invalid!("{} of type {} has no field {}", text(inner), ty.name, field.name);
+                    return invalid!(
+                        "{} of type {} has no field {}",
+                        text(inner),
+                        inner_expr.ty.cql_name(),
+                        field.name
+                    );
                 };
                 let field_type = ty.fields[at].1.clone();
                 let expr = Expr { ty: field_type, kind: Kind::Field(Box::new(inner_expr), at) };
@@ -307,9 +322,9 @@ impl<'a> Resolver<'a> {
             return invalid!(
                 "Type error: cannot assign result of {} (type {}) to {} (type {})",
                 text(selector),
-                expr.ty.cql_name_unfrozen(),
+                expr.ty.cql_name(),
                 receiver.name,
-                receiver.ty.cql_name_unfrozen()
+                receiver.ty.cql_name()
             );
         }
         Ok(expr)
@@ -359,29 +374,42 @@ impl<'a> Resolver<'a> {
         match &inner.kind {
             SelectorKind::Column(name) => Ok((self.column(&name.name)?, CellPart::Whole)),
             SelectorKind::Field(of, field) => {
-                let (column, _) = self.cell_part(of)?;
-                let CqlType::Udt { ty, .. } = &column.ty else {
+                let (column, part) = self.cell_part(of)?;
+                let of_type = match part {
+                    CellPart::Whole => column.ty.clone(),
+                    _ => self.resolve(of, None)?.ty,
+                };
+                let CqlType::Udt { ty, .. } = &of_type else {
                     return invalid!(
                         "Invalid field selection: {} of type {} is not a user type",
-                        column.name,
-                        column.ty.cql_name_unfrozen()
+                        text(of),
+                        of_type.cql_name()
                     );
                 };
-                match ty.field_index(&field.name) {
-                    Some(at) => Ok((column, CellPart::Field(at as u16))),
-                    None => invalid!("{} of type {} has no field {}", column.name, ty.name, field.name),
+                let Some(at) = ty.field_index(&field.name) else {
+                    return invalid!(
+                        "{} of type {} has no field {}",
+                        text(of),
+                        of_type.cql_name(),
+                        field.name
+                    );
+                };
+                // A field of a field is in the cell of the outer one.
+                match part {
+                    CellPart::Whole => Ok((column, CellPart::Field(at as u16))),
+                    part => Ok((column, part)),
                 }
             }
             SelectorKind::Element(of, key) => {
                 let (column, _) = self.cell_part(of)?;
-                let key_type = self.key_type(of, &column.ty)?.clone();
-                let receiver = Receiver::new(format!("key({})", column.name), &key_type);
+                let key_type = self.key_type("Element", of, &column.ty)?.clone();
+                let receiver = Receiver::new(key_name(&column.ty, &column.name), &key_type);
                 Ok((column, CellPart::Element(Box::new(self.term(key, &receiver)?))))
             }
             SelectorKind::Slice(of, from, to) => {
                 let (column, _) = self.cell_part(of)?;
-                let key_type = self.key_type(of, &column.ty)?.clone();
-                let receiver = Receiver::new(format!("key({})", column.name), &key_type);
+                let key_type = self.key_type("Slice", of, &column.ty)?.clone();
+                let receiver = Receiver::new(key_name(&column.ty, &column.name), &key_type);
                 let mut end = |term: &Option<Term>| {
                     term.as_ref().map(|term| self.term(term, &receiver).map(Box::new)).transpose()
                 };
@@ -396,25 +424,26 @@ impl<'a> Resolver<'a> {
     }
 
     /// The type of a set's elements or a map's keys.
-    fn key_type<'t>(&self, inner: &Selector, ty: &'t CqlType) -> Result<&'t CqlType> {
+    fn key_type<'t>(&self, what: &str, inner: &Selector, ty: &'t CqlType) -> Result<&'t CqlType> {
         match ty {
             CqlType::Map { key, .. } => Ok(key),
             CqlType::Set { element, .. } => Ok(element),
             CqlType::List { .. } => {
-                invalid!("Element selection is only allowed on sets and maps, but {} is a list", text(inner))
+                invalid!("{what} selection is only allowed on sets and maps, but {} is a list", text(inner))
             }
             _ => invalid!(
-                "Invalid element selection: {} is of type {} is not a collection",
+                "Invalid {} selection: {} is of type {} is not a collection",
+                what.to_lowercase(),
                 text(inner),
-                ty.cql_name_unfrozen()
+                ty.cql_name()
             ),
         }
     }
 
     fn element(&mut self, inner: &Selector, key: &Term) -> Result<Expr> {
         let expr = self.resolve(inner, None)?;
-        let key_type = self.key_type(inner, &expr.ty)?.clone();
-        let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
+        let key_type = self.key_type("Element", inner, &expr.ty)?.clone();
+        let receiver = Receiver::new(key_name(&expr.ty, &text(inner)), &key_type);
         let key = self.term(key, &receiver)?;
         let ty = match &expr.ty {
             CqlType::Map { value, .. } => CqlType::clone(value),
@@ -425,8 +454,8 @@ impl<'a> Resolver<'a> {
 
     fn slice(&mut self, inner: &Selector, from: Option<&Term>, to: Option<&Term>) -> Result<Expr> {
         let expr = self.resolve(inner, None)?;
-        let key_type = self.key_type(inner, &expr.ty)?.clone();
-        let receiver = Receiver::new(format!("key({})", text(inner)), &key_type);
+        let key_type = self.key_type("Slice", inner, &expr.ty)?.clone();
+        let receiver = Receiver::new(key_name(&expr.ty, &text(inner)), &key_type);
         let mut end =
             |term: Option<&Term>| term.map(|term| self.term(term, &receiver).map(Box::new)).transpose();
         let (from, to) = (end(from)?, end(to)?);
@@ -435,6 +464,11 @@ impl<'a> Resolver<'a> {
 
     fn cast(&mut self, inner: &Selector, ty: cql::ast::NativeType, whole: &Selector) -> Result<Expr> {
         let target = crate::type_name::native(ty);
+        if self.columns
+            && matches!(inner.kind, SelectorKind::Constant(_) | SelectorKind::Null | SelectorKind::Marker(_))
+        {
+            return self.cannot_infer(inner);
+        }
         let argument = self.argument(inner, self.probing);
         match native::resolve_cast(&argument, &target)? {
             Some(function) => self.call(Function::Native(function), &[inner], whole, None),
@@ -452,9 +486,14 @@ impl<'a> Resolver<'a> {
         let ty = crate::type_name::resolve(ty, self.schema, self.keyspace)?;
         let name = text(whole);
         if self.fit(inner, &ty) == Fit::None {
-            return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name_unfrozen());
+            return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name());
         }
-        let mut expr = self.resolve(inner, Some(&Receiver::new(name.as_str(), &ty)))?;
+        // A marker has the name of its receiver.
+        let inner_name = match (&inner.kind, receiver) {
+            (SelectorKind::Marker(_), Some(receiver)) => &*receiver.name,
+            _ => name.as_str(),
+        };
+        let mut expr = self.resolve(inner, Some(&Receiver::new(inner_name, &ty)))?;
         expr.ty = ty;
         if let Some(receiver) = receiver
             && fit_of_type(&receiver.ty, &expr.ty) == Fit::None
@@ -462,7 +501,7 @@ impl<'a> Resolver<'a> {
             return invalid!(
                 "Cannot assign value {name} to {} of type {}",
                 receiver.name,
-                receiver.ty.cql_name_unfrozen()
+                receiver.ty.cql_name()
             );
         }
         Ok(expr)
@@ -494,7 +533,7 @@ impl<'a> Resolver<'a> {
             return invalid!(
                 "Invalid tuple type literal for {} of type {}",
                 receiver.name,
-                receiver.ty.cql_name_unfrozen()
+                receiver.ty.cql_name()
             );
         };
         if parts.len() > fields.len() {
@@ -508,11 +547,12 @@ impl<'a> Resolver<'a> {
         }
         let mut exprs = Vec::with_capacity(parts.len());
         for (at, (part, ty)) in parts.iter().zip(fields.iter()).enumerate() {
+            self.check_array(part, ty)?;
             if self.fit(part, ty) == Fit::None {
                 return invalid!(
                     "Invalid tuple literal for {}: component {at} is not of type {}",
                     receiver.name,
-                    ty.cql_name_unfrozen()
+                    ty.cql_name()
                 );
             }
             exprs.push(self.resolve(part, Some(&Receiver::new(format!("{}[{at}]", receiver.name), ty)))?);
@@ -532,17 +572,31 @@ impl<'a> Resolver<'a> {
         let mut exprs = Vec::with_capacity(parts.len());
         for part in parts {
             self.no_marker_inside(what, part, receiver)?;
+            self.check_array(part, ty)?;
             if self.fit(part, ty) == Fit::None {
                 return invalid!(
                     "Invalid {what} literal for {}: value {} is not of type {}",
                     receiver.name,
                     text(part),
-                    ty.cql_name_unfrozen()
+                    ty.cql_name()
                 );
             }
             exprs.push(self.resolve(part, Some(&element))?);
         }
         Ok(exprs)
+    }
+
+    /// Refuses a list where neither a list nor a vector can stand.
+    fn check_array(&self, part: &Selector, ty: &CqlType) -> Result<()> {
+        match (&part.kind, ty) {
+            (SelectorKind::List(_), CqlType::List { .. } | CqlType::Vector { .. }) => Ok(()),
+            (SelectorKind::List(_), other) => self.no_array(other),
+            _ => Ok(()),
+        }
+    }
+
+    fn no_array<T>(&self, ty: &CqlType) -> Result<T> {
+        invalid!("Unexpected receiver type '{}'; only list and vector are expected", ty.cql_name())
     }
 
     /// Collections that are stored an element a cell take no markers inside, as in Cassandra.
@@ -563,7 +617,11 @@ impl<'a> Resolver<'a> {
         receiver: Option<&Receiver<'_>>,
     ) -> Result<Expr> {
         let Some(receiver) = receiver else {
-            let Some(element) = self.element_type(parts) else { return self.cannot_infer(selector) };
+            let element = self.element_type(parts);
+            // The first type decides, as in Cassandra.
+            let Some(element) = element.filter(|ty| self.fit_all(parts, ty) != Fit::None) else {
+                return self.cannot_infer(selector);
+            };
             let ty = CqlType::list(element, true);
             return self.list(parts, selector, Some(&Receiver::owned(text(selector), ty)));
         };
@@ -580,12 +638,7 @@ impl<'a> Resolver<'a> {
                 }
                 Kind::Build(self.elements("vector", parts, element, receiver)?)
             }
-            other => {
-                return invalid!(
-                    "Unexpected receiver type '{}'; only list and vector are expected",
-                    other.cql_name_unfrozen()
-                );
-            }
+            other => return self.no_array(other),
         };
         Ok(Expr { ty: CqlType::clone(&receiver.ty), kind })
     }
@@ -603,14 +656,10 @@ impl<'a> Resolver<'a> {
         };
         let kind = match &*receiver.ty {
             CqlType::Set { element, .. } => Kind::Build(self.elements("set", parts, element, receiver)?),
-            // `{}` is also the empty map and the user type without fields.
-            CqlType::Map { .. } | CqlType::Udt { .. } if parts.is_empty() => Kind::Build(Vec::new()),
+            // `{}` is also the empty map.
+            CqlType::Map { .. } if parts.is_empty() => Kind::Build(Vec::new()),
             other => {
-                return invalid!(
-                    "Invalid set literal for {} of type {}",
-                    receiver.name,
-                    other.cql_name_unfrozen()
-                );
+                return invalid!("Invalid set literal for {} of type {}", receiver.name, other.cql_name());
             }
         };
         Ok(Expr { ty: CqlType::clone(&receiver.ty), kind })
@@ -644,12 +693,13 @@ impl<'a> Resolver<'a> {
                         [("key", k, key, &key_receiver), ("value", v, value, &value_receiver)]
                     {
                         self.no_marker_inside("map", part, receiver)?;
+                        self.check_array(part, ty)?;
                         if self.fit(part, ty) == Fit::None {
                             return invalid!(
                                 "Invalid map literal for {}: {what} {} is not of type {}",
                                 receiver.name,
                                 text(part),
-                                ty.cql_name_unfrozen()
+                                ty.cql_name()
                             );
                         }
                         exprs.push(self.resolve(part, Some(receiver_of))?);
@@ -666,7 +716,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn wrong_literal<T>(&self, what: &str, receiver: &Receiver<'_>) -> Result<T> {
-        invalid!("Invalid {what} literal for {} of type {}", receiver.name, receiver.ty.cql_name_unfrozen())
+        invalid!("Invalid {what} literal for {} of type {}", receiver.name, receiver.ty.cql_name())
     }
 
     fn user_type(
@@ -678,23 +728,18 @@ impl<'a> Resolver<'a> {
         let mut fields: Vec<Expr> =
             ty.fields.iter().map(|(_, field)| Expr::constant(field.clone(), None)).collect();
         for (key, value) in entries {
-            let SelectorKind::Column(name) = &key.kind else {
-                return invalid!(
-                    "Invalid user type literal for {}: {} is no field",
-                    receiver.name,
-                    text(key)
-                );
-            };
+            let SelectorKind::Column(name) = &key.kind else { return self.wrong_literal("map", receiver) };
             let Some(at) = ty.field_index(&name.name) else {
                 return invalid!("Unknown field '{}' in value of user defined type {}", name.name, ty.name);
             };
             let field_type = &ty.fields[at].1;
+            self.check_array(value, field_type)?;
             if self.fit(value, field_type) == Fit::None {
                 return invalid!(
                     "Invalid user type literal for {}: field {} is not of type {}",
                     receiver.name,
                     name.name,
-                    field_type.cql_name_unfrozen()
+                    field_type.cql_name()
                 );
             }
             let of_field = Receiver::new(format!("{}.{}", receiver.name, name.name), field_type);
@@ -810,7 +855,7 @@ impl<'a> Resolver<'a> {
             },
             SelectorKind::Set(parts) => match ty {
                 CqlType::Set { element, .. } => self.fit_all(parts, element),
-                CqlType::Map { .. } | CqlType::Udt { .. } if parts.is_empty() => Fit::Exact,
+                CqlType::Map { .. } if parts.is_empty() => Fit::Exact,
                 _ => Fit::None,
             },
             SelectorKind::Map(entries) => match ty {
@@ -819,8 +864,17 @@ impl<'a> Resolver<'a> {
                     .map(|(k, v)| self.fit(k, key).min(self.fit(v, value)))
                     .min()
                     .unwrap_or(Fit::Exact),
-                // Fields that are missing or wrong have messages of their own.
-                CqlType::Udt { .. } => Fit::Weak,
+                // Fields that are missing have messages of their own.
+                CqlType::Udt { ty, .. } => {
+                    let fits = entries.iter().all(|(name, value)| match &name.kind {
+                        SelectorKind::Column(name) => match ty.field_index(&name.name) {
+                            Some(at) => self.fit(value, &ty.fields[at].1) != Fit::None,
+                            None => true,
+                        },
+                        _ => false,
+                    });
+                    if fits { Fit::Weak } else { Fit::None }
+                }
                 _ => Fit::None,
             },
             SelectorKind::Arithmetic(left, op, right) => {
@@ -844,6 +898,14 @@ impl<'a> Resolver<'a> {
 
     fn fit_all(&self, parts: &[Selector], ty: &CqlType) -> Fit {
         parts.iter().map(|part| self.fit(part, ty)).min().unwrap_or(Fit::Exact)
+    }
+}
+
+/// The name of a marker that stands for an element's key.
+fn key_name(ty: &CqlType, column: &str) -> String {
+    match ty {
+        CqlType::Set { .. } => format!("value({column})"),
+        _ => format!("key({column})"),
     }
 }
 

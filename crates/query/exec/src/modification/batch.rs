@@ -104,6 +104,9 @@ impl BatchPlan {
             if ast.kind == BatchKind::Counter {
                 return invalid!("Cannot provide custom timestamp for counter BATCH");
             }
+            if statements.iter().any(ModificationPlan::is_counter) {
+                return invalid!("Cannot provide custom timestamp for a BATCH containing counters");
+            }
             if statements.iter().any(ModificationPlan::has_timestamp) {
                 return invalid!("Timestamp must be set either on BATCH or individual statements");
             }

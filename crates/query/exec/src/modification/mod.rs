@@ -237,8 +237,22 @@ impl ModificationPlan {
                 plan.key_markers = vec![None; table.partition_key().len()];
             }
         }
+        plan.check_compact()?;
         plan.using(&ast.using, &mut resolver)?;
         plan.with_checks()
+    }
+
+    /// Refuses an INSERT without a value into a compact table that has values, whose rows live by them.
+    fn check_compact(&self) -> Result<()> {
+        let Some(value) = self.table.regular_columns().first() else { return Ok(()) };
+        if !self.table.compact_storage || !self.regulars.is_empty() {
+            return Ok(());
+        }
+        match self.table.clustering().is_empty() {
+            // The name of the column that Cassandra hides.
+            true => invalid!("Some clustering keys are missing: column1"),
+            false => invalid!("Column {} is mandatory for this COMPACT STORAGE table", value.name),
+        }
     }
 
     /// Finds the key's values among those of an INSERT.
@@ -459,9 +473,6 @@ impl ModificationPlan {
         }
         let full = restrictions.is_full_row(&self.table);
         if self.is_static_only() && restrictions.restricts_clustering {
-            if !full {
-                return invalid!("Range deletions are not supported for specific columns");
-            }
             return invalid!(
                 "Invalid restrictions on clustering columns since the DELETE statement modifies only static columns"
             );
@@ -714,7 +725,9 @@ impl ModificationPlan {
             checks.clustering(&row.clustering)?;
             checks.regulars(&row)?;
         }
-        if self.kind == ModificationKind::Insert {
+        // As in Cassandra, a row of a compact table with values lives by them alone.
+        let by_values = self.table.compact_storage && !self.table.regular_columns().is_empty();
+        if self.kind == ModificationKind::Insert && !by_values {
             row.liveness = match stamp.ttl {
                 0 => LivenessInfo::forever(stamp.timestamp),
                 ttl => LivenessInfo::expiring(stamp.timestamp, ttl, stamp.expires()),

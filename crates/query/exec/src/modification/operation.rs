@@ -192,7 +192,11 @@ fn add(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Chan
     if column.ty.is_counter() {
         return Ok(Change::Count(resolver.term(term, &Receiver::column(column))?, false));
     }
-    check_collection(column, &format!("{name} = {name} + {}", term_text(term)))?;
+    let shown = format!("{name} = {name} + {}", term_text(term));
+    if column.ty.is_tuple() || column.ty.is_udt() {
+        return invalid!("Invalid operation ({shown}) for tuple column {name}");
+    }
+    check_collection(column, &shown)?;
     let expr = resolver.term(term, &Receiver::column(column))?;
     Ok(if matches!(column.ty, CqlType::List { .. }) { Change::Append(expr) } else { Change::Add(expr) })
 }

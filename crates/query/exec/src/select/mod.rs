@@ -167,8 +167,8 @@ impl SelectPlan {
             check_distinct_filter(ast, &table)?;
         }
         let nearest = NearestPlan::prepare(ast, &mut resolver)?;
-        let statement =
-            StatementKind::Select { filtering: ast.allow_filtering || computed, nearest: nearest.is_some() };
+        let filtering = ast.allow_filtering || computed && is_virtual(&table.keyspace);
+        let statement = StatementKind::Select { filtering, nearest: nearest.is_some() };
         let mut restrictions = where_clause::resolve(&ast.filter, statement, &mut resolver)?;
         let nearest = NearestPlan::complete(nearest, restrictions.relevance.take(), &selection)?;
         restrictions.filters.extend(view_filter(&table, lookup));
@@ -384,6 +384,9 @@ fn group_by(
     if next < key_len && !(next..key_len).all(fixed) {
         return invalid!("Group by is not supported on only a part of the partition key");
     }
+    if ast.distinct && next > key_len {
+        return invalid!("Grouping on clustering columns is not allowed for SELECT DISTINCT queries");
+    }
     // The column itself may differ inside of a group.
     let width = if function.is_some() { next - 1 } else { next };
     Ok((Some(width.max(key_len)), function))
@@ -529,6 +532,11 @@ fn order_by(
 
 fn single_value(restrictions: &Restrictions, position: usize) -> bool {
     matches!(restrictions.rows.get(position), Some(RowRestriction::Single(choice)) if choice.is_one())
+}
+
+/// Whether the computed tables of a keyspace are virtual ones in Cassandra, which are filtered without asking.
+fn is_virtual(keyspace: &str) -> bool {
+    matches!(keyspace, "system_views" | "system_virtual_schema")
 }
 
 /// Refuses conditions of a SELECT DISTINCT on anything but the partition key and static columns.

@@ -48,7 +48,7 @@ pub struct Selection {
     pub all: bool,
     /// Whether static columns are selected, and no regular ones.
     pub only_static: bool,
-    /// Columns selected by name, for the rules of DISTINCT.
+    /// Columns selected by name and those of the key that are read, for the rules of DISTINCT.
     pub names: Vec<String>,
 }
 
@@ -94,9 +94,6 @@ impl Selection {
                     let expr = resolver.selector(&selector.selector, None)?;
                     let name = match (&selector.alias, &selector.selector.kind) {
                         (Some(alias), _) => alias.name.clone(),
-                        (None, SelectorKind::Function(call)) if is_count_of_constant(call) => {
-                            "count".to_owned()
-                        }
                         // A cast of a column to the type that it has is the column.
                         (None, SelectorKind::Cast(inner, _)) if matches!(expr.kind, Kind::Column(_)) => {
                             text(inner)
@@ -119,6 +116,7 @@ impl Selection {
         }
         let mut aggregates = std::mem::take(&mut resolver.aggregates);
         let (columns, statics, regulars) = columns_read(&named, &aggregates);
+        names.extend(keys_read(&named, &aggregates, table));
         let (mut row_calls, mut group_calls) = (Vec::new(), Vec::new());
         take_input_calls(&mut aggregates, &mut row_calls);
         let calls = if aggregated { &mut group_calls } else { &mut row_calls };
@@ -253,16 +251,28 @@ fn plain_len(row: &RowView<'_>, columns: &[ColumnRef]) -> usize {
     plain.map(|column| row.borrowed(column).map_or(0, <[u8]>::len)).sum()
 }
 
-fn is_count_of_constant(call: &cql::ast::FunctionCall<cql::ast::Selector>) -> bool {
-    call.name.name == "count"
-        && matches!(call.args.as_slice(), [one] if matches!(one.kind, SelectorKind::Constant(_)))
-}
-
 fn column_of(expr: Expr) -> Option<ColumnRef> {
     match expr.kind {
         Kind::Column(column) => Some(column),
         _ => None,
     }
+}
+
+/// The columns of the primary key that outputs read.
+fn keys_read(named: &[(String, Expr)], aggregates: &[AggregateCall], table: &Table) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut visit = |column: &ColumnRef| {
+        let columns = match column.kind {
+            ColumnKind::PartitionKey => table.partition_key(),
+            ColumnKind::Clustering => table.clustering(),
+            ColumnKind::Static | ColumnKind::Regular => return,
+        };
+        names.extend(columns.get(usize::from(column.position)).map(|column| column.name.clone()));
+    };
+    named.iter().for_each(|(_, expr)| expr.columns(&mut visit));
+    let inputs = aggregates.iter().flat_map(|aggregate| &aggregate.inputs);
+    inputs.for_each(|expr| expr.columns(&mut visit));
+    names
 }
 
 /// The columns that outputs read, and whether static and regular ones are among them.

@@ -283,25 +283,39 @@ fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result
     }))
 }
 
-/// The values of a tuple, one a column; `slice` when it is an end of a slice.
-fn tuple_parts(value: &TupleValue, names: &[&str], slice: bool, env: &Env<'_>) -> Result<Prefix> {
+/// The place of a tuple in a relation, which decides the words about its nulls, as in Cassandra.
+#[derive(Clone, Copy)]
+enum TuplePlace {
+    Equal,
+    In,
+    Slice,
+}
+
+/// The values of a tuple, one a column.
+fn tuple_parts(value: &TupleValue, names: &[&str], place: TuplePlace, env: &Env<'_>) -> Result<Prefix> {
     match value {
         TupleValue::Parts(exprs) => exprs
             .iter()
             .zip(names)
-            .map(|(expr, name)| match expr.eval(env)? {
-                Value::Set(bytes) => Ok(bytes),
-                // Cassandra's words for a whole tuple and for an end of a slice differ.
-                Value::Null if !slice => invalid!("Invalid null value for column {name}"),
-                other => key_refused(&other, name),
+            .enumerate()
+            .map(|(at, (expr, name))| match (expr.eval(env)?, place) {
+                (Value::Set(bytes), _) => Ok(bytes),
+                (Value::Null, TuplePlace::Equal) => invalid!("Invalid null value for column {name}"),
+                (Value::Null, TuplePlace::In) => null_in(names),
+                (Value::Null, TuplePlace::Slice) => key_refused(&Value::Null, name),
+                (Value::Unset, _) => invalid!("Invalid unset value for tuple field number {at}"),
             })
             .collect(),
         TupleValue::Whole(expr) => match expr.eval(env)? {
             Value::Set(bytes) => whole_tuple(&bytes, names),
             Value::Null => invalid!("Invalid null value for ({})", names.join(",")),
-            Value::Unset => invalid!("Invalid unset value for ({})", names.join(",")),
+            Value::Unset => invalid!("Invalid unset value for tuple ({})", names.join(",")),
         },
     }
+}
+
+fn null_in<T>(names: &[&str]) -> Result<T> {
+    invalid!("Invalid null value in condition for columns: [{}]", names.join(", "))
 }
 
 fn whole_tuple(bytes: &Bytes, names: &[&str]) -> Result<Prefix> {
@@ -317,19 +331,19 @@ fn whole_tuple(bytes: &Bytes, names: &[&str]) -> Result<Prefix> {
 
 fn tuples(choice: &TupleChoice, names: &[&str], env: &Env<'_>) -> Result<Vec<Prefix>> {
     match choice {
-        TupleChoice::One(value) => Ok(vec![tuple_parts(value, names, false, env)?]),
+        TupleChoice::One(value) => Ok(vec![tuple_parts(value, names, TuplePlace::Equal, env)?]),
         TupleChoice::List(values) => {
-            values.iter().map(|value| tuple_parts(value, names, false, env)).collect()
+            values.iter().map(|value| tuple_parts(value, names, TuplePlace::In, env)).collect()
         }
         TupleChoice::Marker(expr) => {
-            let Value::Set(list) = expr.eval(env)? else {
-                return invalid!("Invalid null value for IN restriction on ({})", names.join(","));
+            let list = match expr.eval(env)? {
+                Value::Set(list) => list,
+                Value::Null => return invalid!("Invalid null value for IN restriction"),
+                Value::Unset => return invalid!("Invalid unset value for in({})", names.join(",")),
             };
             let mut out = Vec::new();
             for element in Elements::of_list(&list)? {
-                let Some(element) = element? else {
-                    return invalid!("Invalid null value in condition for columns: ({})", names.join(", "));
-                };
+                let Some(element) = element? else { return null_in(names) };
                 out.push(whole_tuple(&list.slice_ref(element), names)?);
             }
             Ok(out)
@@ -364,7 +378,7 @@ fn slice_of(
             }
             return Ok(Vec::new());
         }
-        let parts = tuple_parts(&end.value, &names, true, env)?;
+        let parts = tuple_parts(&end.value, &names, TuplePlace::Slice, env)?;
         for part in &parts {
             check_component(part.len())?;
         }

@@ -57,6 +57,16 @@ impl<'a> Collector<'_, 'a> {
             }
             _ => return invalid!("Column {} cannot be used as a map", column.name),
         };
+        // Those on other operators are ScyllaDB's, which has no such limit.
+        if matches!(
+            (&column.ty, predicate),
+            (CqlType::Map { frozen: true, .. }, Predicate::Compare(ComparisonOperator::Equal, _))
+        ) {
+            return invalid!(
+                "Map-entry equality predicates on frozen map column {} are not supported",
+                column.name
+            );
+        }
         let equal = matches!(predicate, Predicate::Compare(ComparisonOperator::Equal, _));
         if let Predicate::Compare(ComparisonOperator::NotEqual, term) = predicate {
             let (key, term) = (term_text(key), term_text(term));

@@ -60,6 +60,15 @@ pub fn required(expr: &Expr, column: &str, env: &Env<'_>) -> Result<Bytes> {
     }
 }
 
+/// Refuses a null or missing part of a map's entry, in Cassandra's words.
+fn check_entry(part: &str, expr: &Expr, column: &str, env: &Env<'_>) -> Result<()> {
+    match expr.eval(env)? {
+        Value::Set(_) => Ok(()),
+        Value::Null => invalid!("Unsupported null map {part} for column {column}"),
+        Value::Unset => invalid!("Unsupported unset map {part} for column {column}"),
+    }
+}
+
 /// A condition on one column.
 #[derive(Clone, Debug)]
 pub struct Filter {
@@ -118,6 +127,12 @@ impl Filter {
     /// # Errors
     /// As [`required`] of each value.
     pub fn bind(&self, env: &Env<'_>) -> Result<BoundFilter<'_>> {
+        if let (Test::Element { key, test, .. }, CqlType::Map { .. }) = (&self.test, &self.column.ty) {
+            check_entry("key", key, &self.name, env)?;
+            if let Test::Compare(_, value) = &**test {
+                check_entry("value", value, &self.name, env)?;
+            }
+        }
         let test = self.test.bind(&self.name, env)?.sorted(&self.column.ty);
         Ok(BoundFilter { column: &self.column, test })
     }

@@ -367,12 +367,26 @@ impl<'a> Collector<'_, 'a> {
         };
         if let Some(multi) = self.multis.iter().find(|m| m.names.contains(name)) {
             let is_one = matches!(multi.kind, MultiKind::Choice(TupleChoice::One(_)));
+            if matches!(multi.kind, MultiKind::Slice(..)) && !new.is_slice() {
+                return invalid!(
+                    "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
+                );
+            }
             if is_one || matches!(new, Single::Equal(_)) {
                 return more_than_one("an Equal");
             }
             let slices = matches!(multi.kind, MultiKind::Slice(..) | MultiKind::NotIn(_));
             if !(slices && new.is_slice()) {
                 return more_than_one("a IN");
+            }
+            if multi.first != usize::from(column.position) {
+                return not_starting_together(&[name]);
+            }
+            if let (MultiKind::Slice(held, _), Single::Slice(operator, _)) = (&multi.kind, &new)
+                && is_start(*held) == is_start(*operator)
+            {
+                let end = if is_start(*operator) { "start" } else { "end" };
+                return invalid!("More than one restriction was found for the {end} bound on {name}");
             }
         }
         let at = self.table.columns().iter().position(|c| c.id == column.id).expect("a column of the table");
@@ -405,10 +419,16 @@ impl<'a> Collector<'_, 'a> {
             self.resolver.column(name)?;
         }
         let key: Vec<&str> = self.table.partition_key().iter().map(|c| c.name.as_str()).collect();
-        if names.len() != key.len() || !names.iter().all(|name| key.contains(&name.as_str())) {
+        if !key.iter().all(|column| names.iter().any(|name| name == column)) {
             return invalid!(
                 "The token() function must be applied to all partition key components or none of them"
             );
+        }
+        if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
+            return invalid!("The token() function contains duplicate partition key components");
+        }
+        if names.len() != key.len() {
+            return invalid!("The token() function must contains only partition key components");
         }
         let key_text = key.join(", ");
         if names.iter().zip(&key).any(|(a, b)| a != b) {
@@ -435,12 +455,18 @@ impl<'a> Collector<'_, 'a> {
         let held = self.token.get_or_insert_default();
         let more = |end| invalid!("More than one restriction was found for the {end} bound on {key_text}");
         match operator {
-            ComparisonOperator::Equal if held.start.is_some() || held.end.is_some() => {
+            _ if held.equal => {
                 return invalid!(
                     "{key_text} cannot be restricted by more than one relation if it includes an Equal"
                 );
             }
+            ComparisonOperator::Equal if held.start.is_some() || held.end.is_some() => {
+                return invalid!(
+                    "Columns \"{key_text}\" cannot be restricted by both an equality and an inequality relation"
+                );
+            }
             ComparisonOperator::Equal => {
+                held.equal = true;
                 held.start = Some((expr.clone(), true));
                 held.end = Some((expr, true));
             }
@@ -631,9 +657,8 @@ impl<'a> Collector<'_, 'a> {
             let is_slice = singles.iter().any(Single::is_slice)
                 || multis.iter().any(|m| m.first == at && !matches!(m.kind, MultiKind::Choice(_)));
             if is_slice {
-                let (slice, width) = self.slice_at(key_len + at, &mut multis, at);
-                out.rows.push(slice);
-                sliced = Some(at + width - 1);
+                out.rows.push(self.slice_at(key_len + at, &mut multis, at));
+                sliced = Some(at);
                 break;
             }
             if let Some(index) = starting {
@@ -655,10 +680,9 @@ impl<'a> Collector<'_, 'a> {
         self.leftover_clustering(multis, sliced, at, scans)
     }
 
-    /// Takes the slice that begins at a clustering column, and how many columns it restricts.
-    fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> (RowRestriction, usize) {
+    /// Takes the slice that begins at a clustering column.
+    fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> RowRestriction {
         let (mut start, mut end, mut except) = (None, None, Vec::new());
-        let mut widest = 1;
         let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize| {
             let inclusive =
                 matches!(operator, ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual);
@@ -674,9 +698,6 @@ impl<'a> Collector<'_, 'a> {
         }
         let mut rest = Vec::new();
         for multi in multis.drain(..) {
-            if multi.first == first {
-                widest = widest.max(multi.width);
-            }
             match multi.kind {
                 MultiKind::Slice(operator, value) if multi.first == first => {
                     put(operator, value, multi.width)
@@ -688,7 +709,7 @@ impl<'a> Collector<'_, 'a> {
             }
         }
         *multis = rest;
-        (RowRestriction::Slice { start, end, except }, widest)
+        RowRestriction::Slice { start, end, except }
     }
 
     /// Restrictions behind a gap or a slice filter rows, where that is allowed.
@@ -725,14 +746,30 @@ impl<'a> Collector<'_, 'a> {
             }
             self.filter_singles(column, singles);
         }
-        match multis.first() {
-            Some(multi) => invalid!(
-                "A multi-column relation can only restrict columns that follow restricted ones, but ({}) comes behind a \
-                 gap",
-                multi.names.join(", ")
-            ),
-            None => Ok(()),
+        multis.into_iter().try_for_each(|multi| self.filter_multi(multi))
+    }
+
+    /// Several columns that filter rows.
+    fn filter_multi(&mut self, multi: Multi) -> Result<()> {
+        let columns = &self.table.clustering()[multi.first..][..multi.width];
+        let value = match multi.kind {
+            MultiKind::Choice(TupleChoice::One(value)) => value,
+            // The choice among values of one column is an IN of it.
+            MultiKind::Choice(TupleChoice::List(values)) if multi.width == 1 => {
+                let values = values.into_iter().map(|value| tuple_parts(value, columns));
+                let choice = Choice::List(values.flatten().collect());
+                self.filter_singles(&columns[0], vec![Single::In(choice)]);
+                return Ok(());
+            }
+            MultiKind::Choice(_) => return invalid!("Multicolumn IN filters are not supported"),
+            MultiKind::Slice(..) | MultiKind::NotIn(_) => {
+                return invalid!("Multi-column slice restrictions cannot be used for filtering.");
+            }
+        };
+        for (column, expr) in columns.iter().zip(tuple_parts(value, columns)) {
+            self.filter_singles(column, vec![Single::Equal(expr)]);
         }
+        Ok(())
     }
 
     fn values(&mut self) -> Result<()> {
@@ -744,6 +781,28 @@ impl<'a> Collector<'_, 'a> {
         }
         Ok(())
     }
+}
+
+/// The values of several columns, one by one.
+fn tuple_parts(value: TupleValue, columns: &[Column]) -> Vec<Expr> {
+    match value {
+        TupleValue::Parts(parts) => parts,
+        TupleValue::Whole(tuple) => {
+            let part = |(at, column): (usize, &Column)| Expr {
+                ty: column.ty.clone(),
+                kind: Kind::Field(Box::new(tuple.clone()), at),
+            };
+            columns.iter().enumerate().map(part).collect()
+        }
+    }
+}
+
+/// Refuses slices that overlap and begin at different columns.
+fn not_starting_together<T>(columns: &[&String]) -> Result<T> {
+    let columns = columns.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ,");
+    invalid!(
+        "Column \"{columns}\" cannot be restricted by two inequalities not starting with the same column"
+    )
 }
 
 fn check_same_end(held: &[Single], operator: ComparisonOperator, name: &str) -> Result<()> {

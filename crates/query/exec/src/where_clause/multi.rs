@@ -6,7 +6,7 @@ use types::CqlType;
 
 use super::choice::{TupleChoice, TupleValue};
 use super::relation::{Multi, MultiKind, Single, is_start};
-use super::{Collector, check_same_end};
+use super::{Collector, check_same_end, not_starting_together};
 use crate::error::{Result, invalid};
 use crate::expr::literal::term_text;
 use crate::expr::resolve::Receiver;
@@ -87,7 +87,12 @@ impl<'a> Collector<'_, 'a> {
         match values {
             InValues::List(terms) => {
                 let values = terms.iter().map(|term| self.tuple_value(columns, term));
-                Ok(TupleChoice::List(values.collect::<Result<_>>()?))
+                let mut values = values.collect::<Result<Vec<_>>>()?;
+                // A list of one is an equality.
+                Ok(match values.len() {
+                    1 => TupleChoice::One(values.remove(0)),
+                    _ => TupleChoice::List(values),
+                })
             }
             InValues::Marker(marker) => {
                 let ty = CqlType::list(CqlType::tuple(columns.iter().map(|c| c.ty.clone())), false);
@@ -127,6 +132,7 @@ impl<'a> Collector<'_, 'a> {
                 return more_than_one(name, "an Equal");
             }
             match &new.kind {
+                MultiKind::Slice(..) if held.is_slice() && at > 0 => return not_starting_together(&[name]),
                 MultiKind::Slice(operator, _) if held.is_slice() => check_same_end(singles, *operator, name)?,
                 MultiKind::NotIn(_) if held.is_slice() => {}
                 _ => return more_than_one(name, "a IN"),
@@ -135,6 +141,10 @@ impl<'a> Collector<'_, 'a> {
         for held in &self.multis {
             let Some(name) = held.names.iter().find(|name| new.names.contains(name)) else { continue };
             match (&held.kind, &new.kind) {
+                (MultiKind::Slice(..), MultiKind::Slice(..)) if held.first != new.first => {
+                    let common = new.names.iter().filter(|name| held.names.contains(name));
+                    return not_starting_together(&common.collect::<Vec<_>>());
+                }
                 (MultiKind::Slice(a, _), MultiKind::Slice(b, _)) if is_start(*a) != is_start(*b) => {}
                 (MultiKind::Slice(a, _), MultiKind::Slice(..)) => {
                     let end = if is_start(*a) { "start" } else { "end" };
@@ -145,6 +155,13 @@ impl<'a> Collector<'_, 'a> {
                 }
                 (MultiKind::NotIn(_), MultiKind::Slice(..) | MultiKind::NotIn(_)) => {}
                 (MultiKind::Slice(..), MultiKind::NotIn(_)) => {}
+                (MultiKind::Slice(..), MultiKind::Choice(_)) => {
+                    let common = new.names.iter().filter(|name| held.names.contains(name));
+                    let common = common.map(String::as_str).collect::<Vec<_>>().join(" ,");
+                    return invalid!(
+                        "Column \"{common}\" cannot be restricted by both an equality and an inequality relation"
+                    );
+                }
                 (a, b) if is_one(a) || is_one(b) => return more_than_one(name, "an Equal"),
                 _ => return more_than_one(name, "a IN"),
             }

@@ -39,4 +39,6 @@ pub struct TokenRange {
     pub start: Option<(Expr, bool)>,
     /// Less than, and whether equal belongs to it.
     pub end: Option<(Expr, bool)>,
+    /// Whether both are one value, by `=`.
+    pub equal: bool,
 }

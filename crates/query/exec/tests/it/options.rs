@@ -44,7 +44,6 @@ const ENTRIES: &[(&str, &str, &[&str])] = &[
         &[
             "chunk_length_in_kb",
             "chunk_length_kb",
-            "crc_check_chance",
             "enabled",
             "lz4_compressor_type",
             "lz4_high_compressor_level",
@@ -53,6 +52,7 @@ const ENTRIES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("compression", "'class': 'ZstdCompressor', ", &["compression_level"]),
+    ("compression", "'class': 'LZ4Compressor', 'chunk_length_kb': '16', ", &["crc_check_chance"]),
     ("compression", "", &["class", "sstable_compression", "enabled"]),
     ("compaction", "", &["class"]),
     (

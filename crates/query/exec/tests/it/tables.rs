@@ -34,6 +34,11 @@ fn rows_and_functions() {
 }
 
 #[test]
+fn combinations_that_differed_from_cassandra() {
+    check("corners.txt");
+}
+
+#[test]
 fn copies_of_tables() {
     check("copies.txt");
 }

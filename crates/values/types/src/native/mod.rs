@@ -131,6 +131,11 @@ impl Function {
             Body::Mask(mask) => return self.mask(mask, arguments),
             Body::ToJson => return self.to_json(arguments),
             Body::FormatBytes | Body::FormatTime => return self.format(arguments),
+            // The bytes of the empty value are none, and not null.
+            Body::ToBlob => return Ok(arguments.first().copied().flatten().map(<[u8]>::to_vec)),
+            Body::OctetLength => {
+                return arguments.first().copied().flatten().map_or(Ok(None), |value| self.length(&[value]));
+            }
             _ => {}
         }
         let mut values = Vec::with_capacity(arguments.len());
@@ -153,7 +158,6 @@ impl Function {
         match self.body {
             Body::MinTimeuuid | Body::MaxTimeuuid | Body::ToTime | Body::Floor => self.temporal(values),
             Body::Temporal(operator) => self.temporal_arithmetic(operator, values),
-            Body::ToBlob => Ok(values.first().map(|value| value.to_vec())),
             Body::FromBlob => self.read_blob(values),
             Body::Cast => self.cast(values),
             Body::Arithmetic(operator) => self.arithmetic(operator, values),
@@ -165,7 +169,7 @@ impl Function {
             }
             Body::Similarity(similarity) => self.similarity(similarity, values),
             Body::FromJson => self.read_json(values),
-            Body::Length | Body::OctetLength => self.length(values),
+            Body::Length => self.length(values),
             _ => Err(FunctionError::invalid(format!("{} is no scalar function", self.full_name()))),
         }
     }
