@@ -134,6 +134,23 @@ impl<V: Clone> Proposer<V> {
         }
     }
 
+    /// The last round that it began.
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Asks other voters from the next round on, because a newer topology version has others. Every quorum of theirs has to know of the values chosen by
+    /// those of before, as it has to for any other proposer. So a write of this request that they do not know never will be chosen.
+    ///
+    /// # Panics
+    /// When a round is under way.
+    pub fn ask_others(&mut self, voters: usize, required: usize) {
+        assert!(matches!(self.phase, Phase::Idle), "voters change between two rounds");
+        assert!(required > voters / 2 && required <= voters, "two quorums share a voter");
+        (self.voters, self.required) = (voters, required);
+        (self.promises, self.count) = (Vec::new(), Count::default());
+    }
+
     /// Begins a round.
     ///
     /// # Panics
@@ -292,8 +309,9 @@ impl<V: Clone> Proposer<V> {
         let open = |proposal: &Proposal<V>| proposal.value.is_some() && is_open(proposal, last);
         let is_clean = |promise: &Promise<V>| !promise.accepted.as_ref().is_some_and(open);
         let everybody = self.promises.iter().all(|promise| promise.as_ref().is_some_and(is_clean));
-        if value.is_none() && everybody {
-            // No write of an older round stands anywhere, and none can any more.
+        if value.is_none() && everybody && self.own.is_empty() {
+            // No write of an older round stands anywhere, and none can any more. One of this request's may stand at a replica of before, which may be
+            // a voter again some day: the empty proposal is above it.
             self.phase = Phase::Idle;
             return Action::Nothing;
         }

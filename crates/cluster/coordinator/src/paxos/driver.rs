@@ -60,6 +60,8 @@ pub(super) struct Driver<'a> {
     voters: Replicas,
     required: usize,
     is_read: bool,
+    /// Every replica is a voter, and not only those of one of several datacenters.
+    all_vote: bool,
     /// A voter has refused, for this uses a stale topology version.
     saw_newer_topology: Cell<bool>,
 }
@@ -83,29 +85,48 @@ impl<'a> Driver<'a> {
         let is_local = options.serial == Consistency::LocalSerial;
         let here = view.datacenter(view.own());
         let votes = |node: &NodeIndex| !is_local || view.datacenter(*node) == here;
-        let voters: Replicas = replicas.into_iter().filter(votes).collect();
+        let voters: Replicas = replicas.iter().copied().filter(votes).collect();
+        let all_vote = voters.len() == replicas.len();
         let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
         needs.check(quorum, view, &live)?;
         let required = needs.required_of(&voters);
         assert!(required <= voters.len(), "a quorum of the voters is no more than all of them");
         assert!(2 * required > voters.len(), "two quorums share a voter");
         let saw_newer_topology = Cell::new(false);
-        Ok(Self { lwt, erm, command, key, options, voters, required, is_read, saw_newer_topology })
+        Ok(Self { lwt, erm, command, key, options, voters, required, is_read, all_vote, saw_newer_topology })
     }
 
-    /// After an error: the same request with a newer topology version, when voters refused this one's and nothing of it may be chosen yet.
-    pub(super) async fn anew(&self, error: &RequestError) -> Result<Option<Self>, RequestError> {
+    /// The rules of its rounds.
+    pub(super) fn proposer(&self) -> Proposer<Value> {
+        Proposer::new(self.voters.len(), self.required)
+    }
+
+    /// After an error: the same request with a newer topology version, when voters refused this one's. A write of it that may be chosen by now is
+    /// looked for among the voters of that version, to which votes have been carried over; those of one datacenter of several need not have been.
+    pub(super) async fn anew(
+        &self,
+        error: &RequestError,
+        proposer: &mut Proposer<Value>,
+    ) -> Result<Option<Self>, RequestError> {
         let uncertain = matches!(error, RequestError::CasUncertain { .. });
         let (ring, deadline) = (self.erm.view.topology_version(), self.options.deadline);
-        if uncertain
-            || !self.saw_newer_topology.get()
-            || !Admission(&self.lwt.context).catch_up(ring, deadline).await
-        {
+        if !self.saw_newer_topology.get() || !Admission(&self.lwt.context).catch_up(ring, deadline).await {
             return Ok(None);
         }
+        match self.by_newer_topology().await {
+            Ok(driver) if !uncertain || self.all_vote && driver.all_vote => {
+                proposer.ask_others(driver.voters.len(), driver.required);
+                Ok(Some(driver))
+            }
+            Err(error) if !uncertain => Err(error),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    async fn by_newer_topology(&self) -> Result<Self, RequestError> {
         let driver = Self::new(self.lwt, self.command, self.options, self.is_read)?;
         driver.hold_lease().await?;
-        Ok(Some(driver))
+        Ok(driver)
     }
 
     /// Fails when too few replicas live to commit at a level.
@@ -143,16 +164,16 @@ impl<'a> Driver<'a> {
     /// Goes through rounds until one ends.
     pub(super) async fn run<E: From<RequestError>>(
         &self,
+        proposer: &mut Proposer<Value>,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<Decided, Failure<E>> {
         let rt = self.lwt.context.rt();
         // A topology change waits for rounds that are under way: refused between two of their steps they would end uncertain.
         let _under_way = self.lwt.context.fence().enter();
-        let mut proposer = Proposer::new(self.voters.len(), self.required);
         let mut asked: Asked<'_> = FuturesUnordered::new();
         let mut found = ReadPage::default();
         let mut contentions = 0;
-        let mut action = proposer.begin(self.ballot(Ballot::NONE));
+        let mut action = proposer.begin(self.ballot(proposer.ballot()));
         loop {
             self.trace_action(&action);
             action = match action {
@@ -170,7 +191,7 @@ impl<'a> Driver<'a> {
                         // One voter refuses it for good; others may have accepted it.
                         Ok(Some((_, _, Err(PeerError::Invalid(why))))) => {
                             let error = RequestError::Invalid(why);
-                            return Err(Failure::Request(self.or_uncertain(&mut proposer, error)));
+                            return Err(Failure::Request(self.or_uncertain(proposer, error)));
                         }
                         Ok(Some((sending, voter, reply))) => {
                             if matches!(reply, Err(PeerError::StaleTopology(_))) {
@@ -186,10 +207,10 @@ impl<'a> Driver<'a> {
                 }
                 Action::Decide(ballot) => {
                     let read = self.read().await;
-                    found =
-                        read.map_err(|error| Failure::Request(self.or_uncertain(&mut proposer, error)))?;
-                    let update = decide(&found, ballot.micros).map_err(Failure::Decide)?;
-                    self.check_size(update.as_ref(), &mut proposer).map_err(Failure::Request)?;
+                    found = read.map_err(|error| Failure::Request(self.or_uncertain(proposer, error)))?;
+                    let decided = decide(&found, ballot.micros);
+                    let update = decided.map_err(|error| self.undecided(proposer, error))?;
+                    self.check_size(update.as_ref(), proposer).map_err(Failure::Request)?;
                     proposer.decided(update.map(Value::new))
                 }
                 Action::Again { above, contended } => {
@@ -285,6 +306,12 @@ impl<'a> Driver<'a> {
         if failure.uncertain { self.expired(0, failure) } else { error }
     }
 
+    /// The same of an error of the deciding node.
+    fn undecided<E>(&self, proposer: &mut Proposer<Value>, error: E) -> Failure<E> {
+        let failure = proposer.expire();
+        if failure.uncertain { Failure::Request(self.expired(0, failure)) } else { Failure::Decide(error) }
+    }
+
     fn contended(&self, contentions: u32, failure: Expired) -> RequestError {
         self.lwt.state.count(|stats| stats.contended_out += 1);
         self.expired(contentions, failure)
@@ -297,7 +324,6 @@ impl<'a> Driver<'a> {
             return RequestError::ReadTimeout { consistency, received, required, data_present: false };
         }
         if failure.uncertain {
-            self.lwt.state.count(|stats| stats.uncertain += 1);
             return RequestError::CasUncertain { consistency, received, required };
         }
         RequestError::CasTimeout { consistency, received, required, contentions, kind: WriteKind::Cas }

@@ -45,14 +45,21 @@ impl Lwt {
         let mut driver = Driver::new(self, command, options, false).map_err(&mut fail)?;
         driver.check_commit(options.commit).map_err(&mut fail)?;
         let _lock = driver.lock().await.map_err(&mut fail)?;
+        let mut proposer = driver.proposer();
         let decided = loop {
-            match driver.run(decide).await {
+            match driver.run(&mut proposer, decide).await {
                 Ok(decided) => break decided,
                 Err(driver::Failure::Decide(error)) => return Err(error),
-                Err(driver::Failure::Request(error)) => match driver.anew(&error).await.map_err(&mut fail)? {
-                    Some(later) => driver = later,
-                    None => return Err(fail(error)),
-                },
+                Err(driver::Failure::Request(error)) => {
+                    match driver.anew(&error, &mut proposer).await.map_err(&mut fail)? {
+                        Some(later) => driver = later,
+                        None => {
+                            let uncertain = matches!(error, RequestError::CasUncertain { .. });
+                            self.state.count(|stats| stats.uncertain += u64::from(uncertain));
+                            return Err(fail(error));
+                        }
+                    }
+                }
             }
         };
         match decided {
@@ -102,13 +109,14 @@ impl Lwt {
         };
         let mut driver = Driver::new(self, command, options, true)?;
         let _lock = driver.lock().await?;
+        let mut proposer = driver.proposer();
         let mut nothing = |_: &ReadPage, _: Timestamp| Ok::<_, RequestError>(None);
         loop {
-            match driver.run(&mut nothing).await {
+            match driver.run(&mut proposer, &mut nothing).await {
                 Ok(Decided::Nothing(page)) => return Ok(page),
                 Ok(Decided::Chosen(_)) => panic!("a read proposes nothing"),
                 Err(driver::Failure::Request(error) | driver::Failure::Decide(error)) => {
-                    driver = driver.anew(&error).await?.ok_or(error)?;
+                    driver = driver.anew(&error, &mut proposer).await?.ok_or(error)?;
                 }
             }
         }

@@ -1,14 +1,16 @@
 //! Data that moves with its range: rows of a single replica are not lost by a topology change, and rows that a former replica still has, or is
 //! sent late, do not come back.
 
-use replica::{Origin, Write};
+use replica::{Origin, ReadPage, Write};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use coordinator::{
     Canaries, CasOptions, CasOutcome, ClusterView, Consistency, Phase, Replicated, RequestError,
 };
 use hints::HintsConfig;
-use rt_sim::Config;
+use rt_sim::{Config, LinkConfig};
 use schema::{Replication, Table};
 use topology::HostId;
 
@@ -199,7 +201,7 @@ fn insert_if_not_exists_into(world: &World, t: &Arc<Table>, node: usize, k: i32,
             deadline: end,
             contention_deadline: end,
         };
-        let mut decide = |page: &replica::ReadPage, at: i64| -> Result<_, RequestError> {
+        let mut decide = |page: &ReadPage, at: i64| -> Result<_, RequestError> {
             Ok(texts(page).is_empty().then(|| row(&t, k, 0, text, at)))
         };
         let outcome = coordinator.cas(&command, options, &mut decide).await.expect("all are well");
@@ -270,12 +272,16 @@ fn writes_while_replicas_move_are_read_by_both_replications() {
 
 /// The node that has a partition when there is one replica.
 fn replica_before(world: &World, k: i32) -> usize {
-    let only = world.on(0, 0, move |_, coordinator| async move {
+    let only = only_replica(world, k);
+    (0..3).find(|node| host(*node) == only).expect("it is one of them")
+}
+
+fn only_replica(world: &World, k: i32) -> HostId {
+    world.on(0, 0, move |_, coordinator| async move {
         let view = coordinator.view();
         let placement = view.place(&Replication::Simple { factor: 1 });
         view.node(placement.replicas(crate::world::key(k).token)[0]).host
-    });
-    (0..3).find(|node| host(*node) == only).expect("it is one of them")
+    })
 }
 
 /// Writes all keys while node 2 is cut off, for which hints are kept.
@@ -357,6 +363,54 @@ fn a_former_replica_refuses_writes_of_dropped_ranges() {
 fn a_former_replica_refuses_commits_of_dropped_ranges() {
     assert_eq!(late_writes(Canaries::default(), true), 0);
     assert!(late_writes(Canaries { owns_everything: true, ..Canaries::default() }, true) > 0);
+}
+
+/// A join ends between the promises and the proposal of a conditional write, which the new replica accepts and the former one refuses then.
+fn refused_between_two_steps(seed: u64) {
+    let far = LinkConfig { latency_min: SECOND / 200, latency_max: SECOND / 150, ..LinkConfig::default() };
+    let world = World::new(seed, &[1, 1, 1, 1], Config { link: far, ..Config::default() });
+    let t = table("one", "t");
+    tell(&world, &[0, 1, 2], Stage::Before);
+    let before: Vec<usize> = (0..KEYS).map(|k| replica_before(&world, k)).collect();
+    tell(&world, &[0, 1, 2, JOINS], Stage::Switched);
+    let k = (0..KEYS).find(|k| only_replica(&world, *k) == host(JOINS)).expect("the new node has ranges");
+    let (former, own) = (before[k as usize], (before[k as usize] + 1) % 3);
+    let decided = Rc::new(Cell::new(0));
+    let author = begin(&world.sim, own, 0, {
+        let (t, decided) = (t.clone(), decided.clone());
+        move |rt, coordinator| async move {
+            let (command, end) = (partition(&t, k, 0), rt.now() + 5 * SECOND);
+            let (serial, commit) = (Consistency::Serial, Consistency::Quorum);
+            let options = CasOptions { serial, commit, deadline: end, contention_deadline: end };
+            let mut decide = |page: &ReadPage, at: i64| {
+                decided.set(decided.get() + 1);
+                Ok::<_, RequestError>(texts(page).is_empty().then(|| row(&t, k, 0, "a", at)))
+            };
+            coordinator.cas(&command, options, &mut decide).await
+        }
+    });
+    let decides = |_| {
+        world.sim.run_for(SECOND / 100_000);
+        decided.get() == 1
+    };
+    assert!((0..100_000).any(decides), "it has promises");
+    let others: Vec<usize> = (0..=JOINS).filter(|node| *node != own).collect();
+    tell(&world, &others, Stage::Over);
+    world.sim.run_for(SECOND / 20);
+    assert!(!author.is_finished(), "the coordinator has not heard of the end");
+    tell(&world, &[own], Stage::Over);
+    let outcome = join(&world.sim, author);
+    assert!(matches!(outcome, Ok(CasOutcome::Applied)), "{outcome:?}");
+    let now = seconds(&world.sim, 0);
+    assert_eq!(world.kept(JOINS, partition(&t, k, now)), [(0, "a".to_owned())]);
+    assert_eq!(world.kept(former, partition(&t, k, now)), []);
+    assert!(!insert_if_not_exists_into(&world, &t, former, k, "b"));
+    assert_eq!(decided.get(), 1, "the write that the new replica accepted is finished");
+}
+
+#[test]
+fn an_author_that_a_former_replica_refuses_learns_whether_its_write_was_chosen() {
+    (0..5).for_each(refused_between_two_steps);
 }
 
 /// A node is removed while hints are stored for it; its successor lacks none of their writes, also when a write ends

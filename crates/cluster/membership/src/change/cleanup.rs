@@ -48,12 +48,14 @@ impl Inner {
     }
 
     async fn clean_after(&self, state: &ClusterState) -> Result<(), MembershipError> {
+        // A rebuild may hold it for hours, and this node's part in the next change must not wait that long. The next look tries again.
+        let Some(_alone) = self.data.try_acquire(1) else { return Ok(()) };
         // The shards know that the change has completed, and earlier requests have ended: later writes of dropped ranges are refused.
         self.membership.wait_for_itself().await?;
         if !self.coordinator.settle(self.write_time_max).await {
             return Err(MembershipError::Cluster("requests of before the change are under way".to_owned()));
         }
-        self.clean(tables_of(state), RetainedRanges::Taken).await?;
+        self.on_all(ShardTask::Cleanup(tables_of(state), RetainedRanges::Taken)).await?;
         self.note_cleaned(state.last_change()).await
     }
 
@@ -83,17 +85,16 @@ impl Inner {
         Ok(())
     }
 
-    async fn clean(&self, tables: Arc<[TableId]>, kept: RetainedRanges) -> Result<(), MembershipError> {
-        let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
-        self.on_all(ShardTask::Cleanup(tables, kept)).await
-    }
-
     /// An operator asks for it.
     pub(super) async fn cleanup_asked(&self, tables: &[TableId]) -> Result<(), String> {
         match self.status_in(&self.state()) {
             Some(MemberStatus::Normal | MemberStatus::Leaving) => {}
             _ => return Err("Cleanup cannot be run before node has joined the ring".to_owned()),
         }
-        self.clean(tables.into(), RetainedRanges::Taken).await.map_err(|error| error.to_string())
+        let clean = async {
+            let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
+            self.on_all(ShardTask::Cleanup(tables.into(), RetainedRanges::Taken)).await
+        };
+        clean.await.map_err(|error| error.to_string())
     }
 }

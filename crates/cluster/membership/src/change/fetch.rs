@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use coordinator::PullStats;
 use engine::OwnedRanges;
+use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt};
 use rt::Rt;
 use schema::{Replication, Table, TableId};
@@ -71,7 +72,12 @@ impl RangeStreamer {
         let pieces = self.pieces(rt, reason);
         let ranges_total = pieces.len() as u64;
         self.fetch.set(FetchFigures { active: true, ranges_total, ..self.fetch.get() });
-        let fetched = self.fetch_pieces(&pieces, reason, had).await;
+        let fetching = pin!(self.fetch_pieces(&pieces, reason, had));
+        // Received rows stay for another attempt.
+        let fetched = match select(fetching, pin!(self.given_up(rt, reason))).await {
+            Either::Left((fetched, _)) => fetched,
+            Either::Right((error, _)) => Err(error),
+        };
         self.fetch.set(FetchFigures { active: false, ..self.fetch.get() });
         let stats = fetched?;
         if stats.lost > 0 {
@@ -115,7 +121,6 @@ impl RangeStreamer {
     ) -> Result<PullStats, MembershipError> {
         let mut stats = PullStats::default();
         let pulls = stream::iter(pieces).map(|(table, range)| async move {
-            self.check_wanted(reason)?;
             let have = had_from(had, table.id, *range);
             let pulled = self.coordinator.pull_rest(table, *range, reason.from(), have).await;
             pulled.map_err(|error| {

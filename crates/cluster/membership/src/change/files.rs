@@ -108,7 +108,7 @@ impl RangeStreamer {
     }
 
     /// Waits until the stream is not wanted any more.
-    async fn given_up(&self, rt: &Rt, reason: &FetchReason) -> MembershipError {
+    pub(super) async fn given_up(&self, rt: &Rt, reason: &FetchReason) -> MembershipError {
         loop {
             if let Err(error) = self.check_wanted(reason) {
                 return error;
@@ -118,10 +118,11 @@ impl RangeStreamer {
     }
 
     /// Fails when the topology change for which this is fetched was given up.
-    pub(super) fn check_wanted(&self, reason: &FetchReason) -> Result<(), MembershipError> {
+    fn check_wanted(&self, reason: &FetchReason) -> Result<(), MembershipError> {
         match reason {
-            FetchReason::Change(number) if !self.coordinator.view().is_changing() => {
-                Err(MembershipError::Cluster(format!("change {number} of the ring was given up")))
+            FetchReason::Change(gain) if gain.is_given_up() || !self.coordinator.view().is_changing() => {
+                let number = gain.number();
+                Err(MembershipError::Cluster(format!("topology change {number} was given up")))
             }
             FetchReason::Rebuild(rebuild) if rebuild.is_cancelled() => {
                 Err(MembershipError::Cluster("the rebuild was cancelled".to_owned()))

@@ -17,6 +17,7 @@ mod streamer;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use crate::MembershipError;
 use crate::membership::Membership;
 use crate::{NodeShards, ShardTask};
 use decide::{Act, Context};
+use fetch_reason::Gain;
 pub use fetch_reason::{FetchReason, FetchedRanges};
 pub use rebuild::Rebuild;
 pub use requests::TopologyRequest;
@@ -323,12 +325,28 @@ impl Inner {
         }
         // All shards use a view with the pending replicas.
         self.membership.wait_for_itself().await?;
-        let _alone = self.data.acquire(1).await.map_err(|_| MembershipError::Stopped)?;
+        let is_over = |state: &ClusterState| state.change.as_ref().is_none_or(|now| now.number != change);
+        let over = pin!(self.wait_until(is_over));
+        // A rebuild or an operator's cleanup may take long, and another change need not need this node's ranges.
+        let Either::Left((alone, over)) = select(pin!(self.data.acquire(1)), over).await else {
+            return Ok(());
+        };
+        let _alone = alone.map_err(|_| MembershipError::Stopped)?;
         if !joins {
             self.drop_earlier(change).await?;
         }
         tracing::info!("streaming the pending ranges to this node");
-        self.fetch_all(FetchReason::Change(change)).await?;
+        let gain = Gain::new(change);
+        match select(pin!(self.fetch_all(FetchReason::Change(gain.clone()))), over).await {
+            Either::Left((fetched, _)) => fetched?,
+            Either::Right(((), fetching)) => {
+                gain.give_up();
+                // The shards end it before another one may begin.
+                let _ = fetching.await;
+                tracing::info!("streaming was given up: topology change {change} is not under way any more");
+                return Ok(());
+            }
+        }
         let host = self.own();
         self.membership.propose(Command::Fetched { change, host }).await
     }

@@ -1,4 +1,5 @@
 //! Topology changes of nodes of a simulation that have everything from their place in the cluster down to the disk, and no clients.
 
+mod interrupted;
 mod leftovers;
 mod world;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use cluster::SchemaEdit;
 use cluster::rollback::RollbackGuard;
+use cluster::state::ClusterState;
 use coordinator::{Canaries, Coordinator};
 use engine::{Engine, EngineConfig};
 use futures_util::future::LocalBoxFuture;
@@ -39,6 +40,8 @@ pub struct Node {
     pub rt: Rt,
     pub coordinator: Coordinator,
     pub changes: TopologyChanges,
+    pub membership: Membership,
+    pub streaming: Streaming,
 }
 
 thread_local! {
@@ -150,7 +153,8 @@ async fn run(rt: Rt, node: usize, canaries: Canaries) {
     coordinator.connect(&messenger);
     let streaming = StreamingConfig::new(PathBuf::from("/node/streaming"));
     let streaming = Streaming::open(&rt, host(node), &messenger, &engine, streaming).await;
-    let streamer = RangeStreamer::new(&coordinator, &engine, &streaming.expect("the disk is well"));
+    let streaming = streaming.expect("the disk is well");
+    let streamer = RangeStreamer::new(&coordinator, &engine, &streaming);
     membership.follow(&coordinator);
     let shards = Rc::new(OneShard { rt: rt.clone(), streamer });
     let changes = TopologyChanges::new(&rt, &membership, &coordinator, shards);
@@ -162,7 +166,7 @@ async fn run(rt: Rt, node: usize, canaries: Canaries) {
     }
     membership.set_ready(true);
     changes.start();
-    let running = Node { rt, coordinator, changes };
+    let running = Node { rt, coordinator, changes, membership, streaming };
     NODES.with(|nodes| nodes.borrow_mut().insert(node, running));
     std::future::pending::<()>().await;
 }
@@ -195,6 +199,28 @@ impl World {
     pub fn start(&self, node: usize) {
         self.sim.start(self.sim.node(node));
         self.wait_until(|| NODES.with(|nodes| nodes.borrow().contains_key(&node)));
+    }
+
+    /// Has every node in the ring send files at this rate, bytes a second, or at once.
+    pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
+        NODES.with(|nodes| {
+            nodes.borrow().values().for_each(|node| node.streaming.set_bandwidth(bytes_per_second));
+        });
+    }
+
+    /// The state of the cluster's log as a node knows it.
+    pub fn state(&self, node: usize) -> Arc<ClusterState> {
+        NODES.with(|nodes| nodes.borrow()[&node].membership.group().applied().state)
+    }
+
+    /// Changes how many replicas the keyspace has.
+    pub fn alter(&self, node: usize, factor: u32) {
+        let keyspace = Keyspace::new("ks", Replication::Simple { factor });
+        self.on(node, move |Node { coordinator, .. }| async move {
+            let base = coordinator.schema().version();
+            let edits = vec![SchemaEdit::PutKeyspace(keyspace)];
+            coordinator.change_schema(base, edits).await.expect("a majority is up");
+        });
     }
 
     /// Ends a node's process.

@@ -31,6 +31,8 @@ enum Bug {
     /// Node 3, which still has its old rows of the range, drops them and fetches at once: writes that it acknowledged since the change
     /// was announced are dropped too, and requests that counted it may end yet.
     DroppedWithoutWait,
+    /// An author that chooses anew by a newer topology version has forgotten that its write may be chosen already.
+    OwnForgotten,
 }
 
 /// Which topology change is under way.
@@ -44,6 +46,8 @@ enum Shape {
     Regains,
     /// Node 0 is the only replica; nodes 1 and 2 become replicas, too.
     Grows,
+    /// Node 1 takes the place of node 0, the only replica.
+    Moves,
 }
 
 /// A step of the change.
@@ -71,7 +75,8 @@ impl Shape {
         match (self, version) {
             (Self::Fixed, _) | (Self::Replaces | Self::Regains, 1 | 2) => &[0, 1, 2],
             (Self::Replaces | Self::Regains, _) => &[0, 1, 3],
-            (Self::Grows, 1 | 2) => &[0],
+            (Self::Grows | Self::Moves, 1 | 2) => &[0],
+            (Self::Moves, _) => &[1],
             (Self::Grows, _) => &[0, 1, 2],
         }
     }
@@ -81,6 +86,7 @@ impl Shape {
             Self::Fixed => &[],
             Self::Replaces | Self::Regains => &[3],
             Self::Grows => &[1, 2],
+            Self::Moves => &[1],
         }
     }
 
@@ -89,6 +95,7 @@ impl Shape {
         match (self, version) {
             (Self::Replaces | Self::Regains, 2) if bug != Bug::PendingNotAsked => (&[0, 1, 2, 3], 3),
             (Self::Grows, 2) if bug != Bug::PendingNotAsked => (&[0, 1, 2], 3),
+            (Self::Moves, 2) if bug != Bug::PendingNotAsked => (&[0, 1], 2),
             _ => {
                 let replicas = self.replicas(version);
                 (replicas, replicas.len() / 2 + 1)
@@ -103,6 +110,9 @@ impl Shape {
     fn ops(self, bug: Bug) -> Vec<Op> {
         let mut ops = match self {
             Self::Fixed => vec![],
+            Self::Moves => {
+                vec![Op::Announce, Op::Fence(0), Op::Stream(0, 1), Op::Votes(0, 1), Op::Switch]
+            }
             Self::Grows => vec![
                 Op::Announce,
                 Op::Fence(0),
@@ -146,6 +156,8 @@ struct Plan {
     shape: Shape,
     /// Rounds that each proposer may begin.
     rounds: [u8; 2],
+    /// A proposer that a voter refuses, for it uses a stale topology version, continues by the newer one, once.
+    continues: bool,
     power_failures: u8,
 }
 
@@ -216,16 +228,28 @@ enum Outcome {
     Failed,
 }
 
+/// A request on its way.
+#[derive(Clone, Debug, Hash)]
+struct Message {
+    /// The topology version by which its voter was chosen.
+    version: u8,
+    sending: u32,
+    /// Its place among the voters of that version.
+    voter: usize,
+    request: Request<Write>,
+}
+
 #[derive(Clone, Debug, Hash)]
 struct Client {
     outcome: Outcome,
     proposer: Option<Proposer<Write>>,
     version: u8,
     rounds: u8,
-    /// On their way: the sending, the voter by its place among the voters, and the request.
-    asked: Vec<(u32, usize, Request<Write>)>,
+    asked: Vec<Message>,
     decides: bool,
     again: Option<Ballot>,
+    /// It has continued by a newer topology version.
+    has_continued: bool,
 }
 
 impl Client {
@@ -258,6 +282,7 @@ impl State {
             asked: Vec::new(),
             decides: false,
             again: None,
+            has_continued: false,
         };
         let node = Node { fence: 1, ..Node::default() };
         Self {
@@ -330,6 +355,41 @@ impl State {
             next.deliver(plan, at, message);
             out.push(next);
         }
+        if plan.continues && self.is_refused(plan, client) {
+            let mut next = self.clone();
+            next.continue_anew(plan, at);
+            out.push(next);
+        }
+    }
+
+    /// Whether a voter refuses a client's requests, for they use a stale topology version, and it may continue by the newer one.
+    fn is_refused(&self, plan: &Plan, client: &Client) -> bool {
+        let all = plan.shape.voters(client.version.max(1), plan.bug).0;
+        client.outcome == Outcome::Running
+            && !client.has_continued
+            && client.version < self.version
+            && all.iter().any(|node| self.refuses(plan, *node, client.version))
+    }
+
+    /// Whether a node refuses votes of a topology version: by the last one it is no replica any more, or it is fenced.
+    fn refuses(&self, plan: &Plan, node: usize, version: u8) -> bool {
+        let is_former = self.version == 3 && !plan.shape.voters(3, plan.bug).0.contains(&node);
+        version < self.nodes[node].fence || plan.continues && version < self.version && is_former
+    }
+
+    /// Continues by the newer topology version. The author knows that its write may be chosen; its messages may arrive all the same.
+    fn continue_anew(&mut self, plan: &Plan, at: usize) {
+        let (version, client) = (self.version, &mut self.clients[at]);
+        let (all, quorum) = plan.shape.voters(version, plan.bug);
+        let proposer = client.proposer.as_mut().expect("it runs");
+        proposer.expire();
+        let last = proposer.ballot();
+        match plan.bug {
+            Bug::OwnForgotten => *proposer = new_proposer(all.len(), quorum),
+            _ => proposer.ask_others(all.len(), quorum),
+        }
+        (client.version, client.has_continued, client.decides, client.again) = (version, true, false, None);
+        self.begin(plan, at, last);
     }
 
     fn start(&mut self, plan: &Plan, at: usize) {
@@ -345,7 +405,7 @@ impl State {
         let client = &mut self.clients[at];
         client.rounds += 1;
         // Another's write that it has finished; those that were not notified find out.
-        client.asked.retain(|(_, _, request)| matches!(request, Request::Propose(_)));
+        client.asked.retain(|message| matches!(message.request, Request::Propose(_)));
         // The second one's first round is the higher; after that the one that begins later.
         let micros = (above.micros + 1).max(10 + at as i64);
         let action = client.proposer.as_mut().expect("it runs").begin(Ballot { micros, node: at as u64 });
@@ -353,16 +413,16 @@ impl State {
     }
 
     fn deliver(&mut self, plan: &Plan, at: usize, message: usize) {
-        let (sending, voter, request) = self.clients[at].asked.swap_remove(message);
+        let Message { version, sending, voter, request } = self.clients[at].asked.swap_remove(message);
         if sending == TELLING {
             // At most one voter receives the commit; the others find out.
-            self.clients[at].asked.retain(|(sending, _, _)| *sending != TELLING);
+            self.clients[at].asked.retain(|message| message.sending != TELLING);
         }
-        let client = &self.clients[at];
-        let place = plan.shape.voters(client.version, plan.bug).0[voter];
+        let is_late = version < self.clients[at].version;
+        let place = plan.shape.voters(version, plan.bug).0[voter];
+        assert!(!self.refuses(plan, place, version), "what is refused is not on its way any more");
         let node = &mut self.nodes[place];
         let may_fail = place == 0 && self.power_failures < plan.power_failures;
-        assert!(client.version >= node.fence, "what is refused is not on its way any more");
         let reply = Some(node.vote(plan, may_fail, request));
         self.sort_messages(at);
         let reply = match (plan.bug, reply) {
@@ -371,7 +431,8 @@ impl State {
             }
             (_, reply) => reply,
         };
-        if let Some(proposer) = &mut self.clients[at].proposer {
+        // Nobody waits for the answers to requests of an earlier topology version.
+        if let Some(proposer) = self.clients[at].proposer.as_mut().filter(|_| !is_late) {
             let action = proposer.reply(sending, voter, reply);
             self.carry_out(plan, at, action);
         }
@@ -379,7 +440,7 @@ impl State {
 
     /// The order of messages on their way means nothing.
     fn sort_messages(&mut self, at: usize) {
-        self.clients[at].asked.sort_by_key(|(sending, voter, _)| (*sending, *voter));
+        self.clients[at].asked.sort_by_key(|message| (message.sending, message.voter));
     }
 
     fn carry_out(&mut self, plan: &Plan, at: usize, action: Action<Write>) {
@@ -388,11 +449,13 @@ impl State {
             Action::Wait => {}
             Action::Send { sending, to, request } => {
                 // A promise that comes late changes only the refusals for others.
-                client.asked.retain(|(_, _, request)| !matches!(request, Request::Prepare(_)));
-                client.asked.extend(to.into_iter().map(|voter| (sending, voter, request.clone())));
+                client.asked.retain(|message| !matches!(message.request, Request::Prepare(_)));
+                let version = client.version;
+                let send = |voter| Message { version, sending, voter, request: request.clone() };
+                client.asked.extend(to.into_iter().map(send));
             }
             Action::Decide(_) => {
-                client.asked.retain(|(_, _, request)| !matches!(request, Request::Prepare(_)));
+                client.asked.retain(|message| !matches!(message.request, Request::Prepare(_)));
                 client.decides = true;
             }
             Action::Again { above, .. } if client.rounds < plan.rounds[at] => client.again = Some(above),
@@ -400,10 +463,11 @@ impl State {
             Action::Chosen(proposal) => {
                 client.outcome = Outcome::Applied;
                 client.proposer = None;
-                let all = plan.shape.voters(client.version, plan.bug).0.len();
-                client
-                    .asked
-                    .extend((0..all).map(|voter| (TELLING, voter, Request::Commit(proposal.clone()))));
+                let version = client.version;
+                let all = plan.shape.voters(version, plan.bug).0.len();
+                let request = Request::Commit(proposal);
+                let send = |voter| Message { version, sending: TELLING, voter, request: request.clone() };
+                client.asked.extend((0..all).map(send));
             }
             Action::Nothing => unreachable!("it always writes"),
             Action::Failed(_) => {
@@ -432,12 +496,19 @@ impl State {
 
     /// A request that a voter refuses now it refuses for ever, and nothing follows but that the author knows: as if it were lost.
     fn forget_refused(&mut self, plan: &Plan) {
-        for client in &mut self.clients {
-            let all = plan.shape.voters(client.version.max(1), plan.bug).0;
-            client.asked.retain(|(_, voter, _)| client.version >= self.nodes[all[*voter]].fence);
-            let may_go_on = client.decides || client.again.is_some() || !client.asked.is_empty();
-            if !may_go_on {
-                client.expire();
+        for at in 0..self.clients.len() {
+            let mut asked = std::mem::take(&mut self.clients[at].asked);
+            asked.retain(|message| {
+                let place = plan.shape.voters(message.version, plan.bug).0[message.voter];
+                !self.refuses(plan, place, message.version)
+            });
+            self.clients[at].asked = asked;
+            let client = &self.clients[at];
+            let is_asking = client.asked.iter().any(|message| message.version == client.version);
+            let continues = plan.continues && client.outcome == Outcome::Running && !client.has_continued;
+            let is_open = client.decides || client.again.is_some() || is_asking || continues;
+            if !is_open {
+                self.clients[at].expire();
             }
         }
     }
@@ -481,6 +552,9 @@ impl State {
             }
         }
         for (at, read) in rows.iter().enumerate().filter_map(|(at, read)| read.map(|read| (at, read))) {
+            if read >> at & 1 == 1 {
+                return Err(format!("write {at} was chosen twice"));
+            }
             if read & !found != 0 {
                 return Err(format!("what the author of write {at} had read is lost"));
             }
@@ -601,7 +675,7 @@ fn explore(plan: Plan) -> Explored {
     let mut first = State::new();
     // The one that begins first is number one; with a join it begins before that.
     first.start(&plan, 0);
-    if plan.shape != Shape::Fixed && plan.shape != Shape::Grows {
+    if matches!(plan.shape, Shape::Replaces | Shape::Regains) {
         // It has promises: the other one and the change interfere with its proposal.
         first.deliver(&plan, 0, 0);
         first.deliver(&plan, 0, 0);
@@ -631,7 +705,7 @@ fn explore(plan: Plan) -> Explored {
 
 fn plan(shape: Shape, bug: Bug) -> Plan {
     let power_failures = u8::from(shape == Shape::Fixed);
-    Plan { bug, shape, rounds: [1, 1], power_failures }
+    Plan { bug, shape, rounds: [1, 1], continues: false, power_failures }
 }
 
 fn sound(plan: Plan) {
@@ -671,6 +745,19 @@ fn a_second_round_loses_nothing_while_the_replication_factor_is_raised() {
 }
 
 #[test]
+fn an_author_that_continues_by_a_newer_topology_version_writes_once() {
+    sound(Plan { continues: true, rounds: [3, 2], ..plan(Shape::Moves, Bug::None) });
+}
+
+#[test]
+#[ignore = "takes minutes; `./dev test --long` runs it"]
+fn an_author_that_continues_while_a_replica_is_replaced_writes_once() {
+    for shape in [Shape::Replaces, Shape::Regains] {
+        sound(Plan { continues: true, rounds: [2, 1], ..plan(shape, Bug::None) });
+    }
+}
+
+#[test]
 #[ignore = "takes minutes; `./dev test --long` runs it"]
 fn a_second_round_loses_nothing() {
     for shape in [Shape::Fixed, Shape::Replaces, Shape::Regains] {
@@ -690,8 +777,9 @@ fn injected_bugs_are_found() {
         (Shape::Fixed, Bug::UnfinishedIgnored),
         (Shape::Fixed, Bug::RepairNotSynced),
     ];
-    for (shape, bug) in bugs {
-        let explored = explore(plan(shape, bug));
+    let continues = Plan { continues: true, rounds: [3, 2], ..plan(Shape::Moves, Bug::OwnForgotten) };
+    for plan in bugs.into_iter().map(|(shape, bug)| plan(shape, bug)).chain([continues]) {
+        let (bug, explored) = (plan.bug, explore(plan));
         let found =
             explored.found.unwrap_or_else(|| panic!("{bug:?}: not found in {} states", explored.states));
         let what = found.lines().next().unwrap_or_default();

@@ -170,6 +170,53 @@ fn a_write_that_another_overtook_is_tried_again() {
     assert!(!proposer.expire().uncertain, "what was overtaken is never chosen");
 }
 
+/// A proposer to a replica and a pending one whose write the first accepted before the second refused its topology version; the next Prepare's number
+/// by the newer version, by which the first one is a former replica.
+fn refused_by_a_newer_version() -> (Proposer<Write>, u32) {
+    let mut proposer = Proposer::new(2, 2);
+    let prepare = sent(proposer.begin(ballot(10)), &[0, 1], Request::Prepare(ballot(10)));
+    proposer.reply(prepare, 0, promised(None, None));
+    proposer.reply(prepare, 1, promised(None, None));
+    let propose = sent(proposer.decided(Some("mine")), &[0, 1], Request::Propose(proposal(10, Some("mine"))));
+    proposer.reply(propose, 0, Some(Reply::Accepted));
+    let failure = Failure { uncertain: true, received: 1, required: 2 };
+    assert_eq!(proposer.reply(propose, 1, None), Action::Failed(failure));
+    proposer.ask_others(3, 2);
+    assert_eq!(proposer.ballot(), ballot(10));
+    let prepare = sent(proposer.begin(ballot(20)), &[0, 1, 2], Request::Prepare(ballot(20)));
+    (proposer, prepare)
+}
+
+#[test]
+fn an_author_learns_its_write_s_fate_from_the_voters_of_a_newer_topology_version() {
+    let (proposer, prepare) = refused_by_a_newer_version();
+    let mut chosen = proposer.clone();
+    chosen.reply(prepare, 2, promised(None, None));
+    let action = chosen.reply(prepare, 1, promised(None, Some(proposal(10, Some("mine")))));
+    assert_eq!(action, Action::Chosen(proposal(10, Some("mine"))));
+    let mut open = proposer.clone();
+    open.reply(prepare, 2, promised(Some(proposal(10, Some("mine"))), None));
+    let again = Proposal { ballot: ballot(20), ..proposal(10, Some("mine")) };
+    let propose =
+        sent(open.reply(prepare, 0, promised(None, None)), &[0, 1, 2], Request::Propose(again.clone()));
+    open.reply(propose, 0, Some(Reply::Accepted));
+    assert_eq!(open.reply(propose, 1, Some(Reply::Accepted)), Action::Chosen(again));
+    assert!(!open.expire().uncertain);
+}
+
+#[test]
+fn a_refusal_after_a_write_of_its_author_is_proposed_though_all_voters_have_nothing_open() {
+    let (mut proposer, prepare) = refused_by_a_newer_version();
+    for voter in 0..3 {
+        proposer.reply(prepare, voter, promised(None, None));
+    }
+    // A former replica, which may be a voter again, has the write.
+    let propose = sent(proposer.decided(None), &[0, 1, 2], Request::Propose(proposal(20, None)));
+    proposer.reply(propose, 0, Some(Reply::Accepted));
+    assert_eq!(proposer.reply(propose, 1, Some(Reply::Accepted)), Action::Nothing);
+    assert!(!proposer.expire().uncertain);
+}
+
 #[test]
 fn whether_a_write_came_before_many_others_is_uncertain() {
     let (mut proposer, prepare) = half_accepted();
