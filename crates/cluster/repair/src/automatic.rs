@@ -146,7 +146,8 @@ impl Inner {
             }
             let placement = Placement::new(&members.ring, &keyspace.replication);
             for table in keyspace.tables.values() {
-                if matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. }) {
+                let waits = matches!(table.options.tombstone_gc, TombstoneGc::Repair { .. });
+                if waits || table.options.only_purges_repaired() {
                     self.take_down_alone(table, alone(&placement, members.own), now).await;
                 }
                 let interval = interval(table, interval_max);

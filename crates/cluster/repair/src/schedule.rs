@@ -16,6 +16,7 @@ pub fn interval(table: &Table, max: Seconds) -> Seconds {
     let wanted = match (table.options.tombstone_gc, table.options.gc_grace_seconds) {
         // Nothing is purged before a repair: deleted data takes space until then.
         (TombstoneGc::Repair { .. }, _) => DAY,
+        (TombstoneGc::Timeout | TombstoneGc::Immediate, _) if table.options.only_purges_repaired() => DAY,
         // Nothing depends on a repair in time.
         (TombstoneGc::Disabled | TombstoneGc::Immediate, _) | (TombstoneGc::Timeout, 0) => INTERVAL_MAX,
         (TombstoneGc::Timeout, grace) => grace / 4 * 3,

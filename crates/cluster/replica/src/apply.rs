@@ -7,6 +7,14 @@ use mutation::{ColumnData, Complex, PartitionUpdate, RangeTombstones, Row};
 
 use crate::{Replica, ReplicaError, TraceLog, Write, message};
 
+/// A part of a write that is applied in parts.
+struct Part {
+    updates: Updates,
+    encoded: Option<Box<EncodedUpdates>>,
+    /// Of a deletion that was divided by the rows that it hides.
+    is_slice: bool,
+}
+
 impl Replica {
     pub(crate) async fn apply_with_care(&self, mut write: Write<'_>) -> Result<(), ReplicaError> {
         let updates = std::mem::take(&mut write.updates);
@@ -59,13 +67,24 @@ impl Replica {
         updates: Updates,
         encoded: Option<Box<EncodedUpdates>>,
     ) -> Result<(), ReplicaError> {
-        let mut parts = vec![(updates, encoded)];
-        while let Some((part, encoded)) = parts.pop() {
-            match self.apply_whole(write, part.clone(), encoded).await {
+        let mut parts = vec![Part { updates, encoded, is_slice: false }];
+        while let Some(Part { updates, encoded, is_slice }) = parts.pop() {
+            match self.apply_whole(write, updates.clone(), encoded).await {
                 Ok(()) => {}
                 Err(error @ (ReplicaError::MutationTooLarge { .. } | ReplicaError::TooMuchToRead(_))) => {
-                    let (one, other) = halves(part).ok_or(error)?;
-                    parts.extend([(other, None), (one, None)]);
+                    // A slice hides little enough; the deletion of a partition, which comes last, hides nothing any more.
+                    let slices = match updates.as_slice() {
+                        [whole] if !is_slice => self.sliced(whole).await?,
+                        _ => None,
+                    };
+                    let is_slice = is_slice || slices.is_some();
+                    let smaller: Vec<Updates> = match slices {
+                        Some(slices) => slices.into_iter().map(|slice| vec![slice]).collect(),
+                        None => halves(updates).map(|(one, other)| vec![one, other]).ok_or(error)?,
+                    };
+                    assert!(smaller.len() > 1, "an update that is too large is divided");
+                    let part = |updates| Part { updates, encoded: None, is_slice };
+                    parts.extend(smaller.into_iter().rev().map(part));
                 }
                 Err(error) => return Err(error),
             }

@@ -21,6 +21,7 @@ mod request;
 mod scan;
 mod serve;
 mod shard;
+mod sliced;
 mod snapshots;
 pub mod steps;
 mod trace;

@@ -68,12 +68,13 @@ pub struct Limits {
     pub outgoing_count_max: usize,
     /// Bodies that wait to be written to all connections together, in bytes.
     pub outgoing_total_bytes_max: usize,
-    /// Requests of peers that are being served, of each class.
+    /// Requests of peers that are being served, of each class; those whose handlers wait for other nodes
+    /// ([`Verb::waits_for_others`](crate::Verb::waits_for_others)) are counted apart.
     pub serving_max: usize,
-    /// Requests of peers that wait to be served, of each class.
+    /// Requests of peers that wait to be served, counted in the same way.
     pub waiting_count_max: usize,
-    /// Bodies of requests of peers that clients wait for, waiting or being served, in bytes. Bulk transfer may have a
-    /// quarter of this beside it, urgent messages an eighth.
+    /// Bodies of requests of peers that clients wait for, waiting or being served, in bytes; half of it for those whose handlers wait for other
+    /// nodes. Bulk transfer may have a quarter of this beside it, urgent messages an eighth.
     pub inbound_bytes_max: usize,
     /// Long frames that have begun to come in, in bytes; at least one may always come in.
     pub partial_bytes_max: usize,

@@ -9,6 +9,7 @@ use rt::sync::Notify;
 use rt::{Port, Rt};
 use stdx::HashMap;
 
+use crate::RpcConfig;
 use crate::acceptor::Acceptor;
 use crate::forwarding::{ForwardedRequest, Forwarding, InTransit, SharedCallMessage};
 use crate::handover::{Handover, HandoverEndpoint, HandoverReply, LocalCall, LocalOutcome};
@@ -18,7 +19,6 @@ use crate::request::ForwardedOutcome;
 use crate::served::Served;
 use crate::serving::Serving;
 use crate::shard::Shard;
-use crate::{Class, RpcConfig};
 
 /// One shard's part of the protocol.
 pub(crate) struct Connections {
@@ -75,10 +75,10 @@ impl Connections {
     }
 
     /// Releases the counted bytes of a request of a connection.
-    pub(crate) fn done(&self, class: Class, served: &Served) {
+    pub(crate) fn done(&self, served: &Served) {
         match served.forwarded {
-            true => self.forwarding.done(class, served.bytes),
-            false => self.serving.done(class, served.bytes),
+            true => self.forwarding.done(served.verb, served.bytes),
+            false => self.serving.done(served.verb, served.bytes),
         }
     }
 
@@ -94,7 +94,7 @@ impl Connections {
         let inbound = std::mem::take(&mut *self.inbound.borrow_mut());
         for connection in inbound.values() {
             for served in connection.close().iter().filter(|served| served.forwarded) {
-                self.forwarding.done(connection.class, served.bytes);
+                self.forwarding.done(served.verb, served.bytes);
             }
         }
         self.serving.end_forwarded();

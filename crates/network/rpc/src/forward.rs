@@ -106,11 +106,9 @@ async fn serve_call(connections: Rc<Connections>, message: SharedCallMessage) ->
 
 /// Gives a request that came over a connection of this shard to the shard that it names.
 pub(crate) fn request(connections: &Rc<Connections>, target: ShardId, request: Request) {
-    let class = request.verb.class();
     let bytes = request.bytes_counted();
-    let room =
-        connections.requests.in_flight(target) < FORWARDED_MAX && connections.forwarding.begin(class, bytes);
-    if !room {
+    let in_flight = connections.requests.in_flight(target);
+    if !connections.forwarding.begin(request.verb, bytes, in_flight) {
         connections.shard.counters.dropped(request.verb, Dropped::Overloaded);
         request.refuse(Refusal::new(Refusal::OVERLOADED, "too many requests wait for another shard"));
         return;
@@ -150,7 +148,7 @@ fn served_elsewhere(
     if let Some(outcome) = outcome {
         connection.answer(served.stream, served.verb, served.deadline, outcome);
     }
-    connections.done(connection.class, &served);
+    connections.done(&served);
 }
 
 /// Serves a request that came over a connection of another shard.

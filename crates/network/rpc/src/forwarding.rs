@@ -10,7 +10,7 @@ use rt::Instant;
 use topology::HostId;
 
 use crate::config::Limits;
-use crate::{Class, PeerInfo, Verb};
+use crate::{PeerInfo, Verb, lane};
 
 /// Calls, and requests, under way from one shard to another.
 pub(crate) const FORWARDED_MAX: usize = 16_384;
@@ -78,20 +78,23 @@ pub(crate) struct ForwardedRequest {
 /// The requests that other shards are serving for connections of this one.
 pub(crate) struct Forwarding {
     count: Cell<usize>,
-    /// By class: their bytes, and how many there may be.
-    bytes: [(Cell<usize>, usize); Class::ALL.len()],
+    /// By lane: their bytes, and how many there may be.
+    bytes: [(Cell<usize>, usize); lane::LANES],
 }
 
 impl Forwarding {
     /// None yet.
     pub(crate) fn new(limits: &Limits) -> Forwarding {
-        let of_class = |class| (Cell::new(0), limits.requests_bytes_max(class));
-        Forwarding { count: Cell::new(0), bytes: Class::ALL.map(of_class) }
+        let of_lane = |number| (Cell::new(0), lane::bytes_max(limits, number));
+        Forwarding { count: Cell::new(0), bytes: std::array::from_fn(of_lane) }
     }
 
-    pub(crate) fn begin(&self, class: Class, bytes: usize) -> bool {
-        let (used, max) = &self.bytes[class as usize];
-        if used.get() > 0 && used.get() + bytes > *max {
+    /// Counts a request, if there is room for it beside `in_flight` others for its shard.
+    pub(crate) fn begin(&self, verb: Verb, bytes: usize, in_flight: usize) -> bool {
+        let (used, max) = &self.bytes[lane::lane_of(verb)];
+        // Requests that wait for others leave half of the places to those by which their waits end.
+        let count_max = if verb.waits_for_others() { FORWARDED_MAX / 2 } else { FORWARDED_MAX };
+        if in_flight >= count_max || (used.get() > 0 && used.get() + bytes > *max) {
             return false;
         }
         used.set(used.get() + bytes);
@@ -100,8 +103,8 @@ impl Forwarding {
     }
 
     /// One has ended.
-    pub(crate) fn done(&self, class: Class, bytes: usize) {
-        let (used, _) = &self.bytes[class as usize];
+    pub(crate) fn done(&self, verb: Verb, bytes: usize) {
+        let (used, _) = &self.bytes[lane::lane_of(verb)];
         used.set(used.get() - bytes);
         self.count.set(self.count.get() - 1);
     }
@@ -109,5 +112,25 @@ impl Forwarding {
     /// How many there are, and their bytes.
     pub(crate) fn depth(&self) -> (usize, usize) {
         (self.count.get(), self.bytes.iter().map(|(used, _)| used.get()).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_for_others_leave_places_and_bytes_to_the_rest() {
+        let limits = Limits { inbound_bytes_max: 4_000, ..Limits::default() };
+        let forwarding = Forwarding::new(&limits);
+        assert!(forwarding.begin(Verb::Apply, 900, 0));
+        assert!(!forwarding.begin(Verb::Apply, 200, 1), "a quarter of the bytes is theirs");
+        assert!(forwarding.begin(Verb::Hint, 900, 1));
+        assert!(!forwarding.begin(Verb::Hint, 200, 2));
+        forwarding.done(Verb::Apply, 900);
+        assert!(!forwarding.begin(Verb::Apply, 10, FORWARDED_MAX / 2));
+        assert!(forwarding.begin(Verb::Hint, 10, FORWARDED_MAX / 2));
+        assert!(!forwarding.begin(Verb::Hint, 10, FORWARDED_MAX));
+        assert_eq!(forwarding.depth(), (2, 910));
     }
 }

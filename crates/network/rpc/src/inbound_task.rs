@@ -102,7 +102,7 @@ fn expire(connections: &Connections, inbound: &Inbound, now: Instant) {
         }
         inbound.stats.expired(served.bytes);
         drop(served.task.take());
-        connections.done(inbound.class, &served);
+        connections.done(&served);
     }
 }
 

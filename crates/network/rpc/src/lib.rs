@@ -19,6 +19,7 @@ mod handover;
 pub mod hello;
 mod inbound;
 mod inbound_task;
+mod lane;
 mod link;
 mod messenger;
 mod metrics;

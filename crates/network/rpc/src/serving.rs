@@ -8,19 +8,20 @@ use rt::LocalBoxFuture;
 use rt::sync::oneshot;
 
 use crate::inbound::Inbound;
+use crate::lane;
 use crate::queue::{Budget, Queue, Queued};
 use crate::request::{ForwardedFrom, ForwardedOutcome, Incoming, Origin, Request};
 use crate::served::{Served, ServedSet};
 use crate::shard::Shard;
 use crate::stats::Dropped;
-use crate::{Class, Refusal, RpcError, Verb};
+use crate::{Refusal, RpcError, Verb};
 
 /// Serves a request of a verb.
 pub(crate) type Handler = Rc<dyn Fn(Incoming, Reply) -> LocalBoxFuture<()>>;
 
-/// One class of requests.
+/// The requests of a [lane](crate::lane).
 struct Lane {
-    /// Half of the class's bytes; the other half is for queued requests.
+    /// Half of the lane's bytes; the other half is for queued requests.
     serving_bytes_max: usize,
     waiting: RefCell<Queue<Request>>,
     serving: Cell<usize>,
@@ -33,7 +34,7 @@ pub(crate) struct Serving {
     handlers: RefCell<Vec<Option<Handler>>>,
     /// Requests that came over connections of other shards and are being served here.
     forwarded: RefCell<ServedSet>,
-    lanes: [Lane; Class::ALL.len()],
+    lanes: [Lane; lane::LANES],
     serving_max: usize,
 }
 
@@ -41,8 +42,8 @@ impl Serving {
     /// Nothing is served yet.
     pub(crate) fn new(shard: &Rc<Shard>) -> Rc<Serving> {
         let limits = &shard.config.limits;
-        let lane = |class| {
-            let bytes_max = limits.requests_bytes_max(class);
+        let new = |number: usize| {
+            let bytes_max = lane::bytes_max(limits, number);
             let budget = Budget::new(bytes_max);
             Lane {
                 serving_bytes_max: bytes_max,
@@ -55,7 +56,7 @@ impl Serving {
             shard: Rc::clone(shard),
             handlers: RefCell::new(vec![None; Verb::COUNT]),
             forwarded: RefCell::default(),
-            lanes: Class::ALL.map(lane),
+            lanes: std::array::from_fn(new),
             serving_max: limits.serving_max.max(1),
         })
     }
@@ -75,8 +76,8 @@ impl Serving {
         self.handlers.borrow().get(verb.index()).cloned().flatten()
     }
 
-    fn lane(&self, class: Class) -> &Lane {
-        &self.lanes[class as usize]
+    fn lane(&self, verb: Verb) -> &Lane {
+        &self.lanes[lane::lane_of(verb)]
     }
 
     /// Requests that are being served, that wait, and the bytes of both.
@@ -118,7 +119,7 @@ impl Lane {
 impl Serving {
     /// Serves a request of a peer now or later, or refuses it.
     pub(crate) fn take(self: &Rc<Self>, request: Request) {
-        let lane = self.lane(request.verb.class());
+        let lane = self.lane(request.verb);
         if lane.waiting.borrow().is_empty() && lane.may_serve(self, request.bytes()) {
             self.begin(lane, request);
             return;
@@ -135,8 +136,9 @@ impl Serving {
     }
 
     /// A request was served, or given up.
-    pub(crate) fn done(self: &Rc<Self>, class: Class, bytes: usize) {
-        let lane = self.lane(class);
+    pub(crate) fn done(self: &Rc<Self>, verb: Verb, bytes: usize) {
+        let lane = self.lane(verb);
+        assert!(lane.serving.get() > 0, "a request that ends was being served");
         lane.serving.set(lane.serving.get() - 1);
         lane.serving_bytes.set(lane.serving_bytes.get() - bytes);
         loop {
@@ -208,7 +210,7 @@ impl Serving {
         });
         connection.stats.served(served.bytes);
         connection.answer(served.stream, served.verb, served.deadline, outcome);
-        self.done(connection.class, served.bytes);
+        self.done(served.verb, served.bytes);
     }
 
     /// The handler of a request of another shard's connection has ended.
@@ -222,7 +224,7 @@ impl Serving {
             stats.served += 1;
             stats.served_bytes += outcome.as_ref().map_or(0, |body| body.len()) as u64;
         });
-        self.done(served.verb.class(), served.bytes);
+        self.done(served.verb, served.bytes);
     }
 
     /// Gives up the requests of other shards' connections that are past their deadline.
@@ -231,7 +233,7 @@ impl Serving {
         for served in expired {
             self.shard.counters.dropped(served.verb, Dropped::ExpiredServing);
             drop(served.task);
-            self.done(served.verb.class(), served.bytes);
+            self.done(served.verb, served.bytes);
         }
     }
 }

@@ -141,6 +141,24 @@ verbs! {
 }
 
 impl Verb {
+    /// Whether its handler may wait for other nodes: a write of a table with materialized views waits for updates of these that other nodes
+    /// acknowledge, a vote for a vote that commits such a write, a truncation and a topology version for writes under way. The handlers of the
+    /// other verbs of [`Class::Request`] must not, or only few of them at a time: the former wait for them.
+    pub const fn waits_for_others(self) -> bool {
+        matches!(
+            self,
+            Verb::Apply
+                | Verb::Forward
+                | Verb::ReadRepair
+                | Verb::PaxosPrepare
+                | Verb::PaxosPropose
+                | Verb::PaxosCommit
+                | Verb::Traced
+                | Verb::Truncate
+                | Verb::Ring
+        )
+    }
+
     /// How many verbs there are.
     pub const COUNT: usize = Verb::ALL.len();
 
@@ -190,6 +208,13 @@ mod tests {
         let known = (0..=255).filter(|number| Verb::from_number(*number).is_some()).count();
         assert_eq!(known, Verb::COUNT);
         assert_eq!(Verb::from_number(0), None, "zeroed memory is no request");
+    }
+
+    #[test]
+    fn only_requests_of_clients_wait_for_others_and_hints_do_not() {
+        let waiters: Vec<_> = Verb::ALL.iter().filter(|verb| verb.waits_for_others()).collect();
+        assert!(waiters.iter().all(|verb| verb.class() == Class::Request), "{waiters:?}");
+        assert!(!Verb::Hint.waits_for_others(), "updates of views and late writes come as hints");
     }
 
     /// The numbers are a promise to nodes of other versions: this list only grows.

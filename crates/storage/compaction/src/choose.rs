@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mutation::Granularity;
+
 use crate::candidate::{Candidate, TableFigures};
 use crate::choice::{Choice, Reason};
 use crate::leveled::Leveled;
@@ -63,6 +65,18 @@ impl Strategy {
     pub fn expires_aggressively(options: &BTreeMap<String, String>) -> bool {
         matches!(Self::of(options), Self::TimeWindow(..) | Self::Unified(..))
             && Settings(options).flag("unsafe_aggressive_sstable_expiration", false)
+    }
+
+    /// The data of SSTables beside a compaction's inputs by which it drops data of these (`provide_overlapping_tombstones`); none without the
+    /// option.
+    pub fn hides_by(options: &BTreeMap<String, String>) -> Option<Granularity> {
+        let settings = Settings(options);
+        let text = settings.text("provide_overlapping_tombstones")?;
+        let named = [("ROW", Granularity::Row), ("CELL", Granularity::Cell)];
+        named
+            .into_iter()
+            .find(|(name, _)| text.eq_ignore_ascii_case(name))
+            .map(|(_, granularity)| granularity)
     }
 
     /// How the result of merging all of a table's SSTables is split: at so many bytes, and into so many parts of the ring.

@@ -1,4 +1,4 @@
-//! Garbage collection of one SSTable: the data in it that other SSTables hide is left out, and nothing is merged.
+//! Garbage collection of an SSTable that is written anew or merged with others: the data in it that SSTables beside these hide is left out.
 //!
 //! Partitions of the others are read beside those of the SSTable, row by row in the same order, so that memory is bounded however large a
 //! partition is.

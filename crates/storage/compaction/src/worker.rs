@@ -29,7 +29,7 @@ pub struct Job {
     pub range: PartitionRange,
     /// The tokens whose partitions are kept; all when none.
     pub kept: Option<OwnedRanges>,
-    /// The other SSTables whose content hides content of the only input, which is left out.
+    /// The other SSTables whose content hides content of the inputs, which is left out.
     pub hiding: Option<Hiding>,
     /// The deletions that may be forgotten.
     pub rule: PurgeRule,
@@ -167,8 +167,7 @@ pub async fn run(
     let mut sources: Vec<_> = job.inputs.iter().map(|input| input.scan(&job.range)).collect();
     progress.bytes_total.set(job.inputs.iter().map(|input| input.uncompressed_len()).sum());
     let mut merger = Merger::new(job.table.clone(), sources.len(), false);
-    assert!(job.hiding.is_none() || sources.len() == 1, "garbage is collected in one SSTable at a time");
-    let mut garbage = job.hiding.map(|hiding| Garbage::new(job.table.clone(), hiding));
+    let mut garbage = garbage_of(&job);
     let mut purger = Purger::new(job.rule);
     let (mut kept, mut writer) = (FragmentBuffer::new(), None::<SstableWriter>);
     let mut outcome = Outcome { merged: vec![0; sources.len()], ..Outcome::default() };
@@ -194,7 +193,7 @@ pub async fn run(
                     return Err(WorkerError::Stopped);
                 }
                 let buffer = merger.buffer(input);
-                let more = fill(&mut sources[input], buffer, &mut ahead, garbage.as_mut()).await?;
+                let more = fill(&mut sources[input], buffer, &mut ahead, garbage[input].as_mut()).await?;
                 if !more {
                     merger.end(input);
                 }
@@ -224,6 +223,12 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// The garbage collection of each input, which is at a partition of its own.
+fn garbage_of(job: &Job) -> Vec<Option<Garbage>> {
+    let one = |_| job.hiding.clone().map(|hiding| Garbage::new(job.table.clone(), hiding));
+    job.inputs.iter().map(one).collect()
 }
 
 /// The next fragments of an input, without those that others hide where that is wanted; whether there are any.

@@ -68,7 +68,7 @@ pub(crate) struct CompactionType<'a> {
     pub(crate) name: &'a str,
     /// The ranges that it retains, if not all.
     pub(crate) kept: Option<OwnedRanges>,
-    /// The other SSTables whose hidden data it drops.
+    /// The other SSTables by which it drops hidden data, instead of those that the table's options name.
     pub(crate) hiding: Option<Hiding>,
     /// The work that an operator can stop.
     pub(crate) operation: Rc<Operation>,
@@ -141,7 +141,7 @@ fn start(inner: &Rc<Inner>, store: &Rc<Store>) -> bool {
     let inputs: Vec<Rc<LiveSstable>> = choice.inputs.iter().map(|id| set[*id].clone()).collect();
     let repaired = inputs.iter().filter(|live| store.marks.is_repaired(live.covered_by.get())).count();
     assert!(repaired == 0 || repaired == inputs.len(), "repaired SSTables are merged with each other only");
-    let mut taken = Taken::new(inputs.clone());
+    let mut taken = Taken::new(inputs);
     inner.compactions.begin();
     let (shard, store) = (inner.clone(), store.clone());
     let task = inner.rt.spawn(Group::Compaction, async move {
@@ -153,7 +153,7 @@ fn start(inner: &Rc<Inner>, store: &Rc<Store>) -> bool {
                 shard.compactions.resume(store.id);
                 shard.compactions.check.notify_one();
             }
-            Err(error) => compaction_failed(&shard, &store, &inputs, error),
+            Err(error) => compaction_failed(&shard, &store, error),
         }
     });
     inner.keep_task(task);
@@ -161,7 +161,7 @@ fn start(inner: &Rc<Inner>, store: &Rc<Store>) -> bool {
 }
 
 /// A compaction failed: an SSTable that is damaged is left out from now on, and the log says why, once.
-fn compaction_failed(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], error: MaintenanceError) {
+fn compaction_failed(inner: &Inner, store: &Store, error: MaintenanceError) {
     inner.compactions.count_failure();
     if matches!(error, MaintenanceError::Interrupted) {
         inner.compactions.rest(store.id, inner.rt.now());
@@ -174,7 +174,9 @@ fn compaction_failed(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], e
         && let Some(error @ SstableError::Corrupt(damage)) = source.downcast_ref::<SstableError>()
         && let Some((descriptor, _)) = Descriptor::parse(&damage.file)
     {
-        let damaged = inputs.iter().filter(|live| *live.sstable.descriptor() == descriptor);
+        // It may have been read beside the inputs.
+        let set = store.set();
+        let damaged = set.iter().filter(|live| *live.sstable.descriptor() == descriptor);
         damaged.for_each(|live| store.met_damage(live, error));
     }
     let text = format!("a compaction of {} failed: {error}", store.table().full_name());
@@ -455,6 +457,30 @@ fn purge_rule(inner: &Inner, store: &Store, now: Seconds) -> PurgeRule {
     store.purge_rule(now)
 }
 
+/// The SSTables that share tokens with a compaction's inputs, where the table wants the data dropped that they hide
+/// (`provide_overlapping_tombstones`). None that is merged itself at this time: of two merges beside each other, each could drop its copy of a
+/// deletion because of the copy in the other, and the data in a third SSTable would come back.
+fn overlapping(
+    store: &Store,
+    inputs: &[Rc<LiveSstable>],
+    kind: &CompactionType<'_>,
+) -> (Option<Hiding>, Vec<Rc<LiveSstable>>) {
+    let wanted = Strategy::hides_by(&store.table().options.compaction);
+    let Some(granularity) = wanted.filter(|_| kind.operation.kind == TaskKind::Compaction) else {
+        return (None, Vec::new());
+    };
+    let is_input = |live: &Rc<LiveSstable>| inputs.iter().any(|input| Rc::ptr_eq(input, live));
+    let others: Vec<Rc<LiveSstable>> = store
+        .set()
+        .iter()
+        .filter(|live| !is_input(live) && !live.compacting.get() && !live.suspect.get())
+        .filter(|live| inputs.iter().any(|input| overlaps(input, live)))
+        .cloned()
+        .collect();
+    let sstables: Vec<Rc<Sstable>> = others.iter().map(|live| live.sstable.clone()).collect();
+    ((!sstables.is_empty()).then_some(Hiding { others: sstables, granularity }), others)
+}
+
 /// Writes the merged SSTables and opens them.
 async fn merge(
     inner: &Rc<Inner>,
@@ -467,6 +493,8 @@ async fn merge(
     let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
     let rule = purge_rule(inner, store, inner.now_seconds());
+    // They are held, so that their files stay while they are read.
+    let (hiding, _others) = overlapping(store, inputs, kind);
     let encoding = sstables
         .iter()
         .map(|sstable| sstable.metadata().header.encoding)
@@ -478,7 +506,7 @@ async fn merge(
         inputs: sstables.clone(),
         range: PartitionRange::all(),
         kept: kind.kept.clone(),
-        hiding: kind.hiding.clone(),
+        hiding: kind.hiding.clone().or(hiding),
         rule,
         output_bytes_max: choice.output_bytes_max,
         shards: choice.shards,

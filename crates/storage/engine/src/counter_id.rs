@@ -3,8 +3,10 @@
 //! A counter is a sum of shards, each raised by one owner, and of two versions of a shard the one with the later clock wins. So
 //! a node that counts under an id must never forget a state of it that has left the node: it would continue from an old count with a new clock,
 //! and every replica would prefer that as the newer. With `commitlog_sync: periodic` a power failure takes the last seconds of the log, and
-//! with them such states. Therefore an id is not used again after a process lifetime that may have lost some of its increments: the next one
-//! begins a shard of its own at zero, beside the old one, of which the replicas keep the latest version.
+//! with them such states. In the other modes the increment's own answer waits for the sync, but a read does not: it may find the state in
+//! the memtable and carry it to another replica (read repair, a repair, a stream) before it is on disk. Therefore in each mode an id is not
+//! used again after a process lifetime that may have lost some of its increments: the next one begins a shard of its own at zero, beside
+//! the old one, of which the replicas keep the latest version.
 //!
 //! `counters-<shard>-<shards>` in the commit log's directory records that, written before the first increment of a process lifetime and when the
 //! storage is closed. Without the file (a new node, a log that was removed, another number of shards) there is a new id, too; it is
@@ -32,7 +34,7 @@ const FILE_LEN: usize = 26;
 const FILE_LEN_MAX: usize = 256;
 const _: () = assert!(FILE_LEN <= FILE_LEN_MAX, "what is written is read");
 /// An id costs 34 bytes in every counter that was raised under it, for good. A shard that has renewed its id so often keeps the last
-/// one, and syncs every increment before its state leaves.
+/// one, and syncs every increment before it is answered.
 pub(crate) const RENEWALS_MAX: u32 = 128;
 
 /// The facts about the states that were reached under an id.
@@ -42,7 +44,8 @@ enum Condition {
     Closed,
     /// A power failure may undo some that have left the node.
     Open,
-    /// Each is on disk before it leaves.
+    /// Each is on disk before its increment is answered. Left by the last of [`RENEWALS_MAX`] ids, and by earlier versions where the log's mode
+    /// syncs.
     Synced,
 }
 
@@ -85,16 +88,19 @@ impl Record {
         Some(Self { condition, id: *id, renewals })
     }
 
-    /// The record of a process lifetime after the one that left `before`. `log_syncs`: the log's mode syncs before it acknowledges.
-    /// `fresh` is an id that nobody has. Pure.
-    fn next(before: Option<Self>, log_syncs: bool, fresh: CounterId) -> Self {
+    /// The record of a process lifetime after the one that left `before`. `fresh` is an id that nobody has. Pure.
+    fn next(before: Option<Self>, fresh: CounterId) -> Self {
         let (id, renewals) = match before {
             None => (fresh, 0),
-            Some(Self { condition: Condition::Open, renewals, .. }) => (fresh, renewals.saturating_add(1)),
-            Some(Self { id, renewals, .. }) => (id, renewals),
+            Some(Self { condition, id, renewals })
+                if condition == Condition::Closed || renewals >= RENEWALS_MAX =>
+            {
+                (id, renewals)
+            }
+            Some(Self { renewals, .. }) => (fresh, renewals + 1),
         };
         assert!(before.is_none_or(|before| before.renewals <= renewals), "renewals of an id only rise");
-        let synced = log_syncs || renewals >= RENEWALS_MAX;
+        let synced = renewals >= RENEWALS_MAX;
         Self { condition: if synced { Condition::Synced } else { Condition::Open }, id, renewals }
     }
 }
@@ -143,7 +149,7 @@ impl CounterIds {
                     true => Record::decode(&rt.disk().read_durably(&self.path, FILE_LEN_MAX).await?),
                     false => None,
                 };
-                let record = Record::next(before, self.log_syncs, fresh(rt));
+                let record = Record::next(before, fresh(rt));
                 rt.disk().write_atomically(&self.path, &record.encode()).await?;
                 let before = self.record.borrow_mut().replace(record);
                 assert!(before.is_none(), "an id is chosen once in a process lifetime");
@@ -185,29 +191,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_kept_when_nothing_that_left_can_be_lost() {
+    fn an_id_is_kept_when_the_storage_was_closed() {
         let (id, fresh) = ([1; 16], [2; 16]);
         let before = |condition, renewals| Some(Record { condition, id, renewals });
-        let next = |before, log_syncs| Record::next(before, log_syncs, fresh);
-        for log_syncs in [false, true] {
-            let condition = if log_syncs { Condition::Synced } else { Condition::Open };
-            assert_eq!(next(None, log_syncs), Record { condition, id: fresh, renewals: 0 });
-            for kept in [Condition::Closed, Condition::Synced] {
-                assert_eq!(next(before(kept, 3), log_syncs), Record { condition, id, renewals: 3 });
-            }
-            let renewed = Record { condition, id: fresh, renewals: 4 };
-            assert_eq!(
-                next(before(Condition::Open, 3), log_syncs),
-                renewed,
-                "a power failure may have undone some"
-            );
+        let next = |before| Record::next(before, fresh);
+        let condition = Condition::Open;
+        assert_eq!(next(None), Record { condition, id: fresh, renewals: 0 });
+        assert_eq!(next(before(Condition::Closed, 3)), Record { condition, id, renewals: 3 });
+        let renewed = Record { condition, id: fresh, renewals: 4 };
+        for unclean in [Condition::Open, Condition::Synced] {
+            assert_eq!(next(before(unclean, 3)), renewed, "a power failure may have undone some");
         }
         // From the last renewal on each increment is synced, and the id stays.
-        let last = next(before(Condition::Open, RENEWALS_MAX - 1), false);
+        let last = next(before(Condition::Open, RENEWALS_MAX - 1));
         assert_eq!(last, Record { condition: Condition::Synced, id: fresh, renewals: RENEWALS_MAX });
-        assert_eq!(Record::next(Some(last), false, [3; 16]), last);
+        assert_eq!(Record::next(Some(last), [3; 16]), last);
         let closed = Record { condition: Condition::Closed, ..last };
-        assert_eq!(Record::next(Some(closed), false, [3; 16]), last);
+        assert_eq!(Record::next(Some(closed), [3; 16]), last);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub enum SstableError {
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// Its needs.
+        /// The reason, and the remedy.
         what: String,
     },
     /// The file does not belong to the table that it was opened with.
@@ -98,7 +98,7 @@ impl fmt::Display for SstableError {
                 file.display()
             ),
             Self::Unsupported { file, what } => {
-                write!(f, "{} cannot be read: {what}; upgrade it with a version that can", file.display())
+                write!(f, "{} cannot be read: {what}", file.display())
             }
             Self::WrongTable { file, what } => {
                 write!(

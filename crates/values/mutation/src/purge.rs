@@ -21,8 +21,8 @@ pub struct PurgeRule {
 enum Grace {
     /// Tombstones made before this have outlived it.
     Before(Seconds),
-    /// Those made so many seconds before their last repair have.
-    Repaired(Arc<Repaired>, Seconds),
+    /// Those made so many seconds before their last repair have, if they were made before a time, too.
+    Repaired { repaired: Arc<Repaired>, delay: Seconds, before: Seconds },
 }
 
 impl PurgeRule {
@@ -33,13 +33,17 @@ impl PurgeRule {
 
     /// As the table's options say; `repaired` has the repair times of its ranges.
     pub fn for_table(table: &Table, now: Seconds, repaired: &Arc<Repaired>) -> Self {
-        let grace = match table.options.tombstone_gc {
-            TombstoneGc::Timeout => Grace::Before(now.saturating_sub(table.options.gc_grace_seconds)),
-            TombstoneGc::Disabled => Grace::Before(0),
-            TombstoneGc::Immediate => Grace::Before(now),
-            TombstoneGc::Repair { propagation_delay_seconds } => {
-                Grace::Repaired(repaired.clone(), propagation_delay_seconds)
-            }
+        let (delay, before) = match table.options.tombstone_gc {
+            TombstoneGc::Timeout => (None, now.saturating_sub(table.options.gc_grace_seconds)),
+            TombstoneGc::Disabled => (None, 0),
+            TombstoneGc::Immediate => (None, now),
+            TombstoneGc::Repair { propagation_delay_seconds } => (Some(propagation_delay_seconds), now),
+        };
+        // The option asks for a repair in each mode; the grace covers writes in flight then.
+        let delay = delay.or_else(|| table.options.only_purges_repaired().then_some(0));
+        let grace = match delay {
+            Some(delay) => Grace::Repaired { repaired: repaired.clone(), delay, before },
+            None => Grace::Before(before),
         };
         Self { now, grace }
     }
@@ -48,7 +52,9 @@ impl PurgeRule {
     pub fn gc_before(&self, token: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
-            Grace::Repaired(repaired, delay) => repaired.at(token).min(self.now).saturating_sub(*delay),
+            Grace::Repaired { repaired, delay, before } => {
+                repaired.at(token).min(self.now).saturating_sub(*delay).min(*before)
+            }
         }
     }
 
@@ -56,8 +62,8 @@ impl PurgeRule {
     pub fn gc_before_of(&self, after: i64, upto: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
-            Grace::Repaired(repaired, delay) => {
-                repaired.oldest(after, upto).min(self.now).saturating_sub(*delay)
+            Grace::Repaired { repaired, delay, before } => {
+                repaired.oldest(after, upto).min(self.now).saturating_sub(*delay).min(*before)
             }
         }
     }
@@ -180,21 +186,37 @@ mod tests {
     #[test]
     fn the_table_says_when_deletions_are_forgotten() {
         let repaired = Arc::new(Repaired::new([(0, 100, 5_000), (100, 200, 8_000)]));
-        let rule = |mode: TombstoneGc| {
+        let rule_of = |mode: TombstoneGc, only_repaired: &str| {
             let mut builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
             builder.options.gc_grace_seconds = 1_000;
             builder.options.tombstone_gc = mode;
+            let option = ("only_purge_repaired_tombstones".to_owned(), only_repaired.to_owned());
+            builder.options.compaction.extend([option]);
             PurgeRule::for_table(&builder.build_known(), 10_000, &repaired)
         };
-        let times = |mode| {
-            let rule = rule(mode);
+        let rule = |mode| rule_of(mode, "false");
+        let times_of = |mode, only_repaired| {
+            let rule = rule_of(mode, only_repaired);
             [rule.gc_before(50), rule.gc_before(150), rule.gc_before(250), rule.gc_before_of(0, 200)]
         };
+        let times = |mode| times_of(mode, "false");
         assert_eq!(times(TombstoneGc::Timeout), [9_000; 4]);
         assert_eq!(times(TombstoneGc::Disabled), [0; 4]);
         assert_eq!(times(TombstoneGc::Immediate), [10_000; 4]);
         let repair = TombstoneGc::Repair { propagation_delay_seconds: 100 };
         assert_eq!(times(repair), [4_900, 7_900, 0, 4_900]);
         assert_eq!(rule(repair).gc_before_of(0, 300), 0, "a part was never repaired");
+        // Older than the grace and than the last repair.
+        let of_repaired = |mode| times_of(mode, "True");
+        assert_eq!(of_repaired(TombstoneGc::Timeout), [5_000, 8_000, 0, 5_000]);
+        assert_eq!(of_repaired(TombstoneGc::Immediate), [5_000, 8_000, 0, 5_000]);
+        assert_eq!(of_repaired(TombstoneGc::Disabled), [0; 4]);
+        assert_eq!(of_repaired(repair), times(repair), "the mode asks for a repair anyway");
+        let late = Arc::new(Repaired::new([(i64::MIN, i64::MAX, 9_500)]));
+        let mut builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
+        builder.options.gc_grace_seconds = 1_000;
+        builder.options.compaction.insert("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
+        let rule = PurgeRule::for_table(&builder.build_known(), 10_000, &late);
+        assert_eq!([rule.gc_before(7), rule.gc_before_of(0, 200)], [9_000; 2], "the grace has not passed");
     }
 }

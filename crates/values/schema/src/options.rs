@@ -157,6 +157,14 @@ pub struct TableOptions {
     pub extensions: BTreeMap<String, Vec<u8>>,
 }
 
+impl TableOptions {
+    /// Whether deletions are forgotten only when they were repaired (`only_purge_repaired_tombstones` of `compaction`).
+    pub fn only_purges_repaired(&self) -> bool {
+        let option = self.compaction.get("only_purge_repaired_tombstones");
+        option.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+    }
+}
+
 impl Default for TableOptions {
     fn default() -> Self {
         let map = |pairs: &[(&str, &str)]| {

@@ -113,7 +113,7 @@ impl Lwt {
         join_all(asked).await.into_iter().try_for_each(|learnt| learnt.map_err(PeerError::Invalid))
     }
 
-    fn seconds(&self) -> Seconds {
+    pub(super) fn seconds(&self) -> Seconds {
         Seconds::try_from(self.context.rt().wall_micros() / 1_000_000).unwrap_or(0)
     }
 
@@ -133,10 +133,12 @@ impl Lwt {
     pub(crate) async fn remember_vote(&self, carried: MigratedVote) -> Result<(), ReplicaError> {
         let MigratedVote { table, key, state } = carried;
         self.assert_owner(table, &key);
+        self.make_room(table, &key).await?;
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
+        self.settle(&store).await?;
         let remembered = store.load(self.context.replica(), self.seconds()).await?;
         let both = remembered.state.clone().merged(state.above(self.truncation_floor(table.id)));
         assert!(both.promised >= remembered.state.promised, "a voter does not go back on a promise");
@@ -148,15 +150,27 @@ impl Lwt {
         if rounds(&both) == rounds(&remembered.state) {
             return Ok(());
         }
+        let writing = self.state.unsettled.writing(table.id, &key);
+        self.write_merged(&store, &remembered, &both).await?;
+        writing.done();
+        Ok(())
+    }
+
+    async fn write_merged(
+        &self,
+        store: &VoteStore<'_>,
+        remembered: &Remembered,
+        both: &AcceptorState<Value>,
+    ) -> Result<(), ReplicaError> {
         let now = self.context.rt().wall_micros();
-        let change = store.change(&remembered, &both, now);
+        let change = store.change(remembered, both, now);
         if change.memory_size() > ENTRY_SHARED_MAX {
-            return self.remember_large(&store, &remembered, &both).await;
+            return self.remember_large(store, remembered, both).await;
         }
         // A voter that has seen a commit is taken to have its writes: both go into one entry of the log. The rows of the range
         // may have been read, or streamed, before the commit reached the node of the vote. Rows that a truncation under way
         // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
-        match committed_value(&remembered.state, &both, now, memory_seconds(table)) {
+        match committed_value(&remembered.state, both, now, memory_seconds(store.table)) {
             Some((value, written)) => {
                 let write = Write::all(Origin::PaxosCommit, vec![value, change]).synced();
                 self.context
@@ -193,7 +207,7 @@ impl Lwt {
 
 /// The update of the last commit of `new` and its round, where `old` does not know that commit: none when it is so old that deletions which supersede it may
 /// have been purged. Such a write has been repaired, or is one of those that nobody need remember.
-fn committed_value(
+pub(super) fn committed_value(
     old: &AcceptorState<Value>,
     new: &AcceptorState<Value>,
     now_micros: i64,

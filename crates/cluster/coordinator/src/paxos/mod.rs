@@ -14,10 +14,12 @@ mod migrate;
 mod node_locks;
 mod options;
 mod requests;
+mod settle;
 mod size;
 pub(crate) mod state;
 mod stats;
 mod store;
+mod unsettled;
 mod vote;
 
 pub use messages::{Ballotage, LockRequest, MigratedVote, Vote};

@@ -8,6 +8,7 @@ use stdx::HashMap;
 
 use super::locks::{PartitionLock, PartitionLocks};
 use super::stats::PaxosStats;
+use super::unsettled::Unsettled;
 use crate::latency::Counters;
 
 pub(super) enum Lease {
@@ -34,6 +35,8 @@ pub(crate) struct Paxos {
     lock_requests: Cell<u64>,
     /// The nodes that vote on a partition, one after the other.
     pub(super) votes: PartitionLocks,
+    /// Those whose last vote may not be on disk.
+    pub(super) unsettled: Unsettled,
     /// The latest round that was voted on.
     voted_micros: Cell<i64>,
     clock: RefCell<BallotClock>,
@@ -50,6 +53,7 @@ impl Paxos {
             leases: Leases::default(),
             lock_requests: Cell::new(0),
             votes: PartitionLocks::default(),
+            unsettled: Unsettled::default(),
             voted_micros: Cell::new(i64::MIN),
             clock: RefCell::new(BallotClock::new(types::uuid::clock_and_node(sequence, node))),
             stats: Cell::default(),

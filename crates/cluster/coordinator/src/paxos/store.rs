@@ -148,11 +148,35 @@ impl<'a> VoteStore<'a> {
         new: &AcceptorState<Value>,
         now_micros: i64,
     ) -> PartitionUpdate {
+        let round = |proposal: &Option<Proposal<Value>>| proposal.as_ref().map(|proposal| proposal.ballot);
+        let sides = [
+            (ACCEPTED, &new.accepted, round(&old.state.accepted) != round(&new.accepted)),
+            (COMMITTED, &new.committed, round(&old.state.committed) != round(&new.committed)),
+        ];
+        let changed = sides.into_iter().filter(|(_, _, changed)| *changed);
+        self.row(old.written_at, new.promised, changed.map(|(columns, side, _)| (columns, side)), now_micros)
+    }
+
+    /// The updates, to be stored in this order, that say all of the stored state again.
+    pub(super) fn whole(&self, old: &Remembered, now_micros: i64) -> [PartitionUpdate; 2] {
+        let state = &old.state;
+        [(COMMITTED, &state.committed), (ACCEPTED, &state.accepted)]
+            .map(|side| self.row(old.written_at, state.promised, [side], now_micros))
+    }
+
+    /// The row of a promise and of these proposals.
+    fn row<'b>(
+        &self,
+        written_at: Timestamp,
+        promised: Ballot,
+        sides: impl IntoIterator<Item = ([&'static str; 3], &'b Option<Proposal<Value>>)>,
+        now_micros: i64,
+    ) -> PartitionUpdate {
         let now = Seconds::try_from(now_micros / 1_000_000).unwrap_or(0);
         let ttl = memory_seconds(self.table).saturating_add(SLACK_SECONDS);
         let expires = now.saturating_add(ttl).min(mutation::NO_DELETION - 1);
         // Clocks may go back; the later write is to win.
-        let timestamp = now_micros.max(old.written_at + 1);
+        let timestamp = now_micros.max(written_at + 1);
         let mut row = Row::new(self.clustering());
         row.liveness = LivenessInfo::expiring(timestamp, ttl, expires);
         let mut set = |name: &str, value: Option<Bytes>| {
@@ -163,24 +187,15 @@ impl<'a> VoteStore<'a> {
             };
             row.set(column.id, ColumnData::Simple(cell));
         };
-        set(PROMISED, Some(uuid(new.promised)));
-        let sides = [
-            (ACCEPTED, &old.state.accepted, &new.accepted),
-            (COMMITTED, &old.state.committed, &new.committed),
-        ];
-        for (columns, before, after) in sides {
-            let round =
-                |proposal: &Option<Proposal<Value>>| proposal.as_ref().map(|proposal| proposal.ballot);
-            if round(before) == round(after) {
-                continue;
-            }
+        set(PROMISED, Some(uuid(promised)));
+        for (columns, after) in sides {
             let bytes = after.as_ref().map(|proposal| {
                 let mut bytes = Vec::with_capacity(128);
                 codec::put_proposal(proposal, &mut bytes);
                 Bytes::from(bytes)
             });
             set(columns[0], bytes);
-            set(columns[1], round(after).map(uuid));
+            set(columns[1], after.as_ref().map(|proposal| uuid(proposal.ballot)));
             set(columns[2], after.as_ref().map(|_| Bytes::copy_from_slice(&VERSION.to_be_bytes())));
         }
         let mut update = PartitionUpdate::new(self.votes.clone(), self.key.clone());

@@ -2,7 +2,7 @@
 //! before it is on disk.
 
 use bytes::Bytes;
-use mutation::{DecoratedKey, Seconds};
+use mutation::{DecoratedKey, PartitionUpdate};
 use paxos::{AcceptorState, Ballot, Proposal, Reply, Request, Step, step};
 use replica::{Origin, ReplicaError, TraceLog, Truncation, Write};
 use rpc::{Refusal, Verb};
@@ -45,13 +45,14 @@ impl Lwt {
     pub(crate) async fn vote(&self, asked: Ballotage) -> Vote {
         let Ballotage { table, key, request } = asked;
         self.assert_owner(table, &key);
+        self.make_room(table, &key).await?;
         let _lock = self.state.votes.lock(table, &key).await;
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
+        self.settle(&store).await?;
         let now = self.context.rt().wall_micros();
-        let seconds = Seconds::try_from(now / 1_000_000).unwrap_or(0);
-        let remembered = store.load(self.context.replica(), seconds).await?;
+        let remembered = store.load(self.context.replica(), self.seconds()).await?;
         // Rounds before a TRUNCATE are not to come back after it.
         let floor = self.truncation_floor(table.id);
         let above = (!floor.is_none()).then(|| remembered.state.clone().above(floor));
@@ -77,7 +78,22 @@ impl Lwt {
         if self.context.injected().forgotten_promises && durable {
             changes.retain(|_| !matches!(step.reply, Reply::Promised { .. }));
         }
-        if let (Some(update), Some(written)) = (apply, written) {
+        let writing = self.state.unsettled.writing(table.id, &key);
+        let floor = self.write_step(apply.zip(written), changes, durable).await?;
+        writing.done();
+        Ok(floor.map_or(step.reply, |promised| Reply::Refused { promised }))
+    }
+
+    /// Writes a voter's changes and the committed write. The round up to which a truncation has ended all, where the write is one of these
+    /// and was left out.
+    async fn write_step(
+        &self,
+        apply: Option<(PartitionUpdate, Ballot)>,
+        mut changes: Vec<PartitionUpdate>,
+        durable: bool,
+    ) -> Result<Option<Ballot>, ReplicaError> {
+        if let Some((update, written)) = apply {
+            let table = update.table.id;
             // A large one has an entry of its own. The vote follows when it is on disk: without the vote the write is still known to be
             // accepted, and a vote without the write would take it for stored.
             let is_large = update.memory_size() > ENTRY_SHARED_MAX;
@@ -91,9 +107,9 @@ impl Lwt {
             let write = Write::all(Origin::PaxosCommit, updates);
             let write = if is_large { write.synced() } else { write };
             self.context.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
-            let floor = self.truncation_floor(table.id);
+            let floor = self.truncation_floor(table);
             if written <= floor {
-                return Ok(Reply::Refused { promised: floor });
+                return Ok(Some(floor));
             }
         }
         match (changes.is_empty(), durable) {
@@ -103,7 +119,7 @@ impl Lwt {
             }
             (false, false) => self.context.replica().apply(Write::all(Origin::System, changes)).await?,
         }
-        Ok(step.reply)
+        Ok(None)
     }
 
     /// Whether a request's round ended with a truncation at `floor`: it would be dropped at once, and the proposer has to be notified. Nobody is to

@@ -19,7 +19,7 @@ use crate::traced;
 pub(crate) fn serve(coordinator: &Coordinator, messenger: &Messenger) {
     let server = coordinator.clone();
     messenger.serve(Verb::Forward, move |incoming| {
-        let server = Server { coordinator: server.clone() };
+        let server = Server::new(&server);
         async move { server.forward(&incoming, &incoming.body, None).await }
     });
     let receiver = coordinator.clone();

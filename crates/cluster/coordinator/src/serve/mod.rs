@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod base_hints;
 mod forward;
 mod shards;
 mod traced;
@@ -22,6 +23,7 @@ use schema::{Schema, TableId};
 use stdx::Reader;
 use topology::HostId;
 
+use self::base_hints::{BaseHints, has_followers};
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::counter::add_here;
@@ -50,7 +52,7 @@ impl Coordinator {
 
 /// This node's answers to other nodes.
 fn serve(coordinator: &Coordinator, messenger: &Messenger) {
-    let server = Rc::new(Server { coordinator: coordinator.clone() });
+    let server = Rc::new(Server::new(coordinator));
     let on = |verb: Verb| {
         let server = server.clone();
         messenger.serve(verb, move |incoming| {
@@ -86,9 +88,14 @@ fn serve(coordinator: &Coordinator, messenger: &Messenger) {
 
 pub(super) struct Server {
     coordinator: Coordinator,
+    base_hints: BaseHints,
 }
 
 impl Server {
+    fn new(coordinator: &Coordinator) -> Self {
+        Self { coordinator: coordinator.clone(), base_hints: BaseHints::default() }
+    }
+
     fn schema(&self) -> Arc<Schema> {
         self.coordinator.context().schema()
     }
@@ -210,6 +217,14 @@ impl Server {
         let (begun_micros, updates) = split_begun(body)?;
         let received = self.updates(&updates)?;
         Admission(&self.coordinator.context()).check_owned(ring, &received.updates)?;
+        let schema = self.schema();
+        let _room = match received.updates.iter().any(|update| has_followers(&schema, &update.table)) {
+            true => Some(self.base_hints.begin(body.len()).ok_or_else(|| {
+                let why = "too many late writes of tables with views or CDC are being applied";
+                Refusal::new(Refusal::OVERLOADED, why)
+            })?),
+            false => None,
+        };
         let write =
             Write::received(Origin::Hint, received).with_truncation(Truncation::LeavesOut(begun_micros));
         let applied = self.replica().apply(write).await;

@@ -8,10 +8,10 @@ use coordinator::{
     ViewCheckError, ViewCheckStatus, WriteKind, WriteOptions,
 };
 use mutation::{
-    Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
-    PartitionUpdate, Row,
+    Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, Row,
 };
-use replica::{Form, Keys, Partitions, Read, ReadCommand};
+use replica::{Form, Keys, Origin, Partitions, Read, ReadCommand, Write};
 use rt_sim::{Begun, Config, LinkConfig};
 use schema::{ColumnId, HIDDEN, Table};
 use topology::TokenRange;
@@ -500,5 +500,52 @@ fn a_deletion_that_is_refused_leaves_no_hints() {
     // Of parts of it that can be read, views follow.
     for c in 0..18 {
         assert_eq!(world.write(0, deleted(&wide, 1, c, 20, now), Consistency::Quorum), Ok(()));
+    }
+}
+
+/// A repair brings a deletion that hides more than can be read at once: of a partition, and of one range.
+#[test]
+fn a_deletion_that_a_repair_brings_is_divided_by_the_rows_that_it_hides() {
+    for of_a_range in [false, true] {
+        let world = World::with_batches(6, &[1, 1, 1], Config::default(), true);
+        let wide = fill_wide(&world, "ks", Consistency::All);
+        let (view, now) = (table("ks", "wide_by_c"), seconds(&world.sim, 0));
+        let mut whole = PartitionUpdate::new(wide.clone(), key(1));
+        let deletion = DeletionTime::new(20, now);
+        match of_a_range {
+            true => whole.add_range_tombstone(RangeTombstone {
+                start: Bound::bottom(),
+                end: Bound::top(),
+                deletion,
+            }),
+            false => whole.add_deletion(deletion),
+        }
+        for node in 0..3 {
+            let brought = whole.clone();
+            let applied = world.on(node, 0, |_, coordinator| async move {
+                coordinator.replica().apply(Write::one(Origin::Repair, brought).in_parts()).await
+            });
+            assert_eq!(applied, Ok(()), "node {node}");
+        }
+        world.sim.run_for(5 * SECOND);
+        for node in 0..3 {
+            let live = |table: &Arc<Table>| {
+                let command = everything(table, seconds(&world.sim, node));
+                world.on(node, 0, |_, coordinator| async move {
+                    let page =
+                        coordinator.replica().read(Read::of(&command)).await.expect("the disk is well");
+                    page.partitions.len()
+                })
+            };
+            assert_eq!((live(&wide), live(&view)), (0, 0), "node {node}");
+            let command = ReadCommand { form: Form::Whole, ..everything(&wide, seconds(&world.sim, node)) };
+            let forms: Vec<_> = world.on(node, 0, |_, coordinator| async move {
+                let page = coordinator.replica().read(Read::of(&command)).await.expect("the disk is well");
+                let form = |found: &replica::PartitionResult| (found.deletion, found.range_tombstones.len());
+                page.partitions.iter().map(form).collect()
+            });
+            let whole = if of_a_range { (DeletionTime::LIVE, 1) } else { (deletion, 0) };
+            assert_eq!(forms, [whole], "it is as on a replica that took it whole, on node {node}");
+        }
     }
 }

@@ -39,6 +39,8 @@ thread_local! {
     static HINTS: RefCell<Vec<(usize, HostId)>> = const { RefCell::new(Vec::new()) };
     /// The messengers of the first shards that run, by node.
     static MESSENGERS: RefCell<BTreeMap<usize, Messenger>> = const { RefCell::new(BTreeMap::new()) };
+    /// Whether the commit logs of nodes that start sync each entry before it is acknowledged.
+    pub static SYNCS_EACH: StdCell<bool> = const { StdCell::new(false) };
     /// The size of the commit log's segments, of which an entry may take half; none for the usual one.
     pub static SEGMENT_BYTES: StdCell<Option<u64>> = const { StdCell::new(None) };
     /// Whether nodes that start have a log that confirms.
@@ -569,6 +571,9 @@ fn mains(node: usize, shape: &Arc<Shape>, keeping: &Keeping) -> Vec<ShardMain> {
                 }
                 let mut config = EngineConfig::new(data, log);
                 config.host_id = host(node).0;
+                if SYNCS_EACH.get() {
+                    config.commitlog.sync = engine::SyncMode::Batch;
+                }
                 if let Some(bytes) = SEGMENT_BYTES.get() {
                     config.commitlog.segment_bytes = bytes;
                 }

@@ -97,6 +97,32 @@ fn requests_beyond_the_limit_wait_and_beyond_that_are_refused() {
     assert_eq!(messenger(1, 0).stats().dropped(Verb::Truncate, Dropped::Overloaded), 70);
 }
 
+/// Writes that wait for updates of views take all of their places, and those updates come in all the same.
+#[test]
+fn requests_that_wait_for_others_do_not_shut_out_those_by_which_they_end() {
+    let sim = Cluster::new(26, &[1, 1])
+        .change(|_, config| {
+            config.limits.serving_max = 10;
+            config.limits.waiting_count_max = 20;
+        })
+        .start();
+    on(&sim, 0, 0, |rt, caller| async move {
+        let (clock, peer) = (rt.clone(), caller.clone());
+        let waiters = rt.spawn(Group::Statement, async move {
+            many(&clock, &peer, 100, Verb::Truncate, |_| millis(2_000), 10 * SECOND).await
+        });
+        rt.sleep(Duration::from_millis(100)).await;
+        let stats = messenger(1, 0).stats();
+        assert_eq!((stats.serving, stats.waiting), (10, 20), "the lane is full");
+        let others = many(&rt, &caller, 25, Verb::Read, |_| vec![1], SECOND).await;
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+        let outcomes = waiters.await;
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 30);
+    });
+    let stats = messenger(1, 0).stats();
+    assert_eq!((stats.serving, stats.waiting, stats.inbound_bytes), (0, 0, 0));
+}
+
 #[test]
 fn requests_past_their_deadline_are_never_served() {
     let sim = Cluster::new(23, &[1, 1]).change(|_, config| config.limits.serving_max = 1).start();

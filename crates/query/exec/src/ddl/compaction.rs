@@ -42,7 +42,11 @@ const COMMON: Rules = &[
         "unchecked_tombstone_compaction",
         Rule::Boolean("'unchecked_tombstone_compaction' should be either 'true' or 'false', not '{}'"),
     ),
-    ("only_purge_repaired_tombstones", Rule::Any),
+    // Cassandra takes anything, and all but 'true' for false.
+    (
+        "only_purge_repaired_tombstones",
+        Rule::Boolean("'only_purge_repaired_tombstones' should be either 'true' or 'false', not '{}'"),
+    ),
     ("log_all", Rule::Boolean("'log_all' should either be 'true' or 'false', not {}")),
     (
         "provide_overlapping_tombstones",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Canaries, Engine, EngineConfig, EngineSettings, EngineStats, Origin, SyncMode, Write};
-use mutation::{Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, Row};
+use mutation::{Cell, Clustering, ColumnData, DeletionTime, PartitionRange, PartitionUpdate, Repaired, Row};
 use rt::{Rt, shard_mains};
 use rt_sim::{Config, DiskConfig, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema, Table};
@@ -317,4 +317,94 @@ fn a_job_that_does_not_fit_the_disk_is_made_smaller_or_put_off() {
         assert!(stats.compactions_failed <= 10, "{} compactions have failed", stats.compactions_failed);
         assert_eq!(stats.flushes_failed, 0, "{capacity}");
     }
+}
+
+/// The SSTables that are left of a deletion past its grace, before and after its range was repaired; with the option deletions wait for that.
+async fn purged(rt: Rt, only_repaired: bool) -> [usize; 3] {
+    let mut table = crate::model::table(1, 1);
+    let option = ("only_purge_repaired_tombstones".to_owned(), only_repaired.to_string());
+    table.options.compaction.extend([option]);
+    let schema = schema([table]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), EngineConfig { auto_compaction: false, ..engine_config() }, schema)
+        .await
+        .unwrap();
+    let deleted = async || {
+        let mut deletion = PartitionUpdate::new(table.clone(), key(1));
+        deletion.add_deletion(DeletionTime::new(rt.wall_micros(), seconds(&rt)));
+        engine.apply(Write::one(Origin::Client, deletion)).await.unwrap();
+        rt.sleep(Duration::from_secs(5)).await;
+    };
+    let merged = async || {
+        engine.compact(table.id).await.unwrap();
+        engine.sstable_count(table.id)
+    };
+    deleted().await;
+    let before = merged().await;
+    let token = key(1).token;
+    engine.set_repaired(table.id, Arc::new(Repaired::new([(token, i64::MAX, seconds(&rt))])));
+    let elsewhere = merged().await;
+    engine.set_repaired(table.id, Arc::new(Repaired::new([(token - 1, token, seconds(&rt))])));
+    [before, elsewhere, merged().await]
+}
+
+#[test]
+fn with_the_option_only_repaired_deletions_are_purged() {
+    assert_eq!(on_a_node(3, |rt| purged(rt, true)), [1, 1, 0]);
+    assert_eq!(on_a_node(3, |rt| purged(rt, false)), [0; 3]);
+}
+
+/// Merges two small SSTables beside a large one, which has deletions of half of their rows and later versions of the others. Gives the bytes
+/// that the merge read and wrote, and whether readers saw the same all the time.
+async fn beside_a_large_one(rt: Rt, option: &'static str) -> (u64, u64, bool) {
+    let mut table = crate::model::table(1, 864_000);
+    let option = ("provide_overlapping_tombstones".to_owned(), option.to_owned());
+    table.options.compaction.extend([option]);
+    let schema = schema([table]);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let engine = Engine::open(rt.clone(), engine_config(), schema).await.unwrap();
+    engine.set_auto_compaction(table.id, false).unwrap();
+    let write = async |update: PartitionUpdate| {
+        engine.apply(Write::one(Origin::Client, update)).await.unwrap();
+    };
+    for pk in 0..40 {
+        if pk % 2 == 0 {
+            let mut deletion = PartitionUpdate::new(table.clone(), key(pk));
+            deletion.add_deletion(DeletionTime::new(5_000, seconds(&rt)));
+            write(deletion).await;
+        } else {
+            write(cell(&table, pk, Cell::live(5_000, value(5_000)))).await;
+        }
+    }
+    for pk in 100..1_000 {
+        write(cell(&table, pk, Cell::live(5_000, value(5_000)))).await;
+    }
+    engine.flush(table.id).await.unwrap();
+    for half in 0..2 {
+        for pk in 0..40 {
+            write(cell(&table, pk, Cell::live(1_000 + half, value(half)))).await;
+        }
+        engine.flush(table.id).await.unwrap();
+    }
+    let seen = async || read(&engine, &table, &PartitionRange::all(), false).await.unwrap();
+    let before = seen().await;
+    assert_eq!(before.len(), 920, "deleted rows are not seen");
+    engine.set_auto_compaction(table.id, true).unwrap();
+    rt.sleep(Duration::from_secs(10)).await;
+    let history = engine.stats().compaction_history;
+    assert_eq!(history.len(), 1, "the large one stays: {history:?}");
+    (history[0].bytes_in, history[0].bytes_out, seen().await == before)
+}
+
+#[test]
+fn a_merge_drops_what_others_hide_where_the_table_wants_it() {
+    let [none, row, cell] =
+        ["none", "row", "CELL"].map(|option| on_a_node(4, move |rt| beside_a_large_one(rt, option)));
+    assert!(none.2 && row.2 && cell.2, "readers see the same");
+    assert!(none.1 > none.0 / 4, "nothing is dropped but one of two versions: {none:?}");
+    assert!(
+        row.1 > 0 && row.1 < none.1 * 3 / 4,
+        "the rows of deleted partitions are dropped: {row:?} {none:?}"
+    );
+    assert_eq!(cell.1, 0, "and the versions that others replace: {cell:?}");
 }

@@ -52,7 +52,7 @@ pub struct Stats {
     pub min_clustering: Vec<Bytes>,
     /// Values of the largest.
     pub max_clustering: Vec<Bytes>,
-    /// Whether counters have shards from before 2.1.
+    /// Whether a counter has local or remote shards, which Cassandra before 2.1 wrote.
     pub has_legacy_counter_shards: bool,
     /// Cells of simple columns and complex columns with cells, over all rows.
     pub total_columns_set: u64,

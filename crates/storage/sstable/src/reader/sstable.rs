@@ -109,12 +109,30 @@ pub(crate) async fn open_data(
     BlockFile::open(disk, descriptor.path(Component::Data), layout, cache).await
 }
 
+/// The content that this version cannot use, and the way out.
+fn unsupported(metadata: &Metadata) -> Option<String> {
+    if metadata.partitioner != PARTITIONER && !metadata.partitioner.ends_with("Murmur3Partitioner") {
+        return Some(format!(
+            "its partitions are ordered by {}, only {PARTITIONER} is supported; copy its rows with a client",
+            metadata.partitioner
+        ));
+    }
+    // Two local shards of an owner are added up, of two remote ones the later counts, and a global one replaces both. Merged as if all were
+    // global, as those that later versions write, they would lose counts without a sign. Nothing but increments, led by each of their
+    // owners, makes global ones of them.
+    metadata.stats.has_legacy_counter_shards.then(|| {
+        "it has local or remote counter shards, as Cassandra before 2.1 wrote them, which later versions (also nodetool scrub and \
+         upgradesstables) write again as they are; copy the counters of its table with a client, for instance with COPY of cqlsh"
+            .to_owned()
+    })
+}
+
 impl Sstable {
     /// Opens an SSTable of `table`.
     ///
     /// # Errors
     /// [`SstableError::Missing`] when data, index or statistics are not there, [`SstableError::Corrupt`] when one of
-    /// them is damaged, [`SstableError::Unsupported`] when another partitioner orders it, [`SstableError::WrongTable`]
+    /// them is damaged, [`SstableError::Unsupported`] when another partitioner orders it or it has counters from before Cassandra 2.1, [`SstableError::WrongTable`]
     /// when its types are not those of `table`, [`SstableError::Disk`]. Filter and summary are rebuilt instead.
     pub async fn open(
         rt: &Rt,
@@ -126,11 +144,7 @@ impl Sstable {
         let mut integrity = Integrity::read(disk, &descriptor).await?;
         let metadata = read_checked_metadata(disk, &descriptor, integrity.as_ref()).await?;
         let statistics = descriptor.path(Component::Statistics);
-        if metadata.partitioner != PARTITIONER && !metadata.partitioner.ends_with("Murmur3Partitioner") {
-            let what = format!(
-                "its partitions are ordered by {}, only {PARTITIONER} is supported",
-                metadata.partitioner
-            );
+        if let Some(what) = unsupported(&metadata) {
             return Err(SstableError::Unsupported { file: statistics, what });
         }
         let decoder = ItemDecoder::new(&metadata.header, &table)

@@ -191,3 +191,31 @@ fn unfinished_files_are_left_out_and_removed() {
         assert!(rt.disk().list("/left").await.unwrap().is_empty());
     });
 }
+
+/// The byte of the statistics that says that a counter has local or remote shards: they would be merged as if all were global.
+#[test]
+fn counters_from_before_cassandra_2_1_are_refused_by_name() {
+    run(|rt| async move {
+        let descriptor = load(&rt, "mc", "plain").await;
+        let metadata = read_metadata(rt.disk(), &descriptor).await.unwrap();
+        assert!(!metadata.stats.has_legacy_counter_shards);
+        let table = Arc::new(table_of_header(&metadata.header).unwrap());
+        let path = descriptor.path(Component::Statistics);
+        let mut bytes = read(&rt, &path).await;
+        // The last component is the header; that of the statistics ends before it, with columns, rows, a position, and intervals of two.
+        let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let starts: Vec<(usize, usize)> = (0..word(0)).map(|n| (word(4 + 8 * n), word(8 + 8 * n))).collect();
+        let header = starts.iter().find(|(kind, _)| *kind == 3).expect("it has a header").1;
+        let flag = header - (8 + 8 + 12 + 4 + 24 * metadata.stats.commit_log_intervals.len()) - 1;
+        assert_eq!(std::mem::replace(&mut bytes[flag], 1), 0);
+        put(&rt, &path, &bytes).await;
+        let metadata = read_metadata(rt.disk(), &descriptor).await.unwrap();
+        assert!(metadata.stats.has_legacy_counter_shards, "the byte is the flag's");
+        let refused = Sstable::open(&rt, descriptor.clone(), table, Rc::new(NoCache)).await;
+        let error = refused.err().expect("it is refused");
+        assert!(matches!(&error, SstableError::Unsupported { file, .. } if *file == path), "{error}");
+        assert!(!error.is_corruption());
+        let text = error.to_string();
+        assert!(text.contains("remote counter shards") && text.contains("COPY of cqlsh"), "{text}");
+    });
+}
