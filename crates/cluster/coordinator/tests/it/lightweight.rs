@@ -386,6 +386,4 @@ fn a_commit_that_the_log_did_not_take_is_written_again_before_the_next_vote() {
         let (_, kept) = kept_of_a_commit_on_a_full_disk(false, skip);
         assert_eq!(kept, [(0, "7".to_owned())], "{skip} writes of the log succeeded");
     }
-    // A promise and an acceptance are stored before the commit.
-    assert_eq!(kept_of_a_commit_on_a_full_disk(true, 2), (true, Vec::new()), "the fault is the commit's");
 }
