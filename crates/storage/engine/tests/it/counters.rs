@@ -116,10 +116,11 @@ async fn lose_data(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> u64 
 async fn carry(rt: Rt, engine: Engine, table: Arc<Table>, shared: Shared) {
     loop {
         let found = stored(&engine, &table).await;
-        let mut peer = shared.lock().unwrap();
-        peer.context = counter::merge(&peer.context, &found);
-        peer.least = peer.least.max(counter::total(&peer.context));
-        drop(peer);
+        {
+            let mut peer = shared.lock().unwrap();
+            peer.context = counter::merge(&peer.context, &found);
+            peer.least = peer.least.max(counter::total(&peer.context));
+        }
         rt.sleep(Duration::from_micros(20)).await;
     }
 }
