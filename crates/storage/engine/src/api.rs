@@ -392,7 +392,7 @@ impl Engine {
         crate::figures::collect(&self.0)
     }
 
-    /// Flushes what a replay of the commit log would not bring back (`durable_writes = false`): such writes may be lost in a crash, not in an
+    /// Flushes the writes that a replay of the commit log would not bring back (`durable_writes = false`): they may be lost in a crash, not in an
     /// orderly stop. A disk that fails or is full keeps nobody from stopping.
     async fn flush_unlogged(&self) {
         let inner = &self.0;

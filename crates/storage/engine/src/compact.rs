@@ -572,7 +572,7 @@ fn max_purgeable(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], key: 
     if inner.config.canaries.purge_too_soon {
         return Timestamp::MAX;
     }
-    // What is awaited may be older than any deletion here; a merge that began before purges nothing from now on either.
+    // Awaited files may hold older data than any deletion here; a merge that began before purges nothing from now on either.
     if store.edits.awaits_files() {
         return Timestamp::MIN;
     }

@@ -38,7 +38,7 @@ impl OptionValue for String {
     }
 }
 
-/// One of a few words, in small letters however it was written: the check and all who compare it see the same.
+/// One of a few words, in small letters however it was written: the check and all that compare it have the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyword(String);
 

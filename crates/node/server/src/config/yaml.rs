@@ -65,7 +65,7 @@ impl Config {
                 self.set_value(name, value, left_out)?;
             }
         }
-        // ScyllaDB's file says so for its default.
+        // The default, as ScyllaDB's file gives it.
         if name.starts_with("commitlog_total_space") && value.as_i64() == Some(-1) {
             return Ok(());
         }

@@ -671,7 +671,7 @@ impl ModificationPlan {
         Ok(update)
     }
 
-    /// Adds to an empty update of a partition what the statement writes into that.
+    /// Adds the rows and deletions of the statement to an empty update of a partition.
     fn update_of(
         &self,
         update: &mut PartitionUpdate,

@@ -7,6 +7,7 @@ mod pages;
 mod places;
 mod read;
 mod reduce;
+mod row_lookup;
 pub mod run;
 pub mod selection;
 mod sort;

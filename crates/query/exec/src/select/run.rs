@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
-use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume, RowLookup};
+use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
 use rt::preempt::Pace;
 use schema::TableId;
 
@@ -15,6 +15,7 @@ use super::nearest::{Found, Nearest};
 use super::pages::Pages;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
 use super::reduce;
+use super::row_lookup::{run_here, tombstone_warning};
 use super::sort::Sorted;
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result, invalid};
@@ -125,65 +126,6 @@ pub fn run_now<C: Coordinator, S: Sink>(
     let Some(partitions) = partitions(plan, request, env)? else { return Ok(None) };
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
     run_here(plan, coordinator, request, env, (&partitions, &slices), out)
-}
-
-/// Runs a plan that looks up one row, if the row is in this shard's memory: from where it lies into the response, without a read command, a
-/// page or a wait; the bytes of the result, as the sink counts them. None when the row has to be
-/// read: the sink has taken nothing then.
-///
-/// # Errors
-/// When an output cannot be computed.
-#[inline]
-fn run_here<C: Coordinator, S: Sink>(
-    plan: &SelectPlan,
-    coordinator: &C,
-    request: &Request<'_>,
-    env: &Env<'_>,
-    (partitions, slices): (&Partitions, &Slices),
-    out: &mut S,
-) -> Result<Option<usize>> {
-    debug_assert!(plan.is_row_lookup, "of a plan of several rows a page is read");
-    let Partitions::Keys(keys) = partitions else { return Ok(None) };
-    let [key] = keys.as_slice() else { return Ok(None) };
-    let is_plain = request.trace.is_none() && request.paging_state.is_none() && request.page_size != Some(0);
-    if !is_plain || request.consistency.is_serial() || slices.ranges().is_empty() {
-        return Ok(None);
-    }
-    let bypass_cache = plan.bypass_cache;
-    let lookup = RowLookup { table: &plan.table, key, slices, now: request.now, bypass_cache };
-    let write = |row: Option<&Row>| -> Result<(u64, usize)> {
-        let mut rows = out.rows(&plan.selection.result);
-        if row.is_some() {
-            let key = key_components(&plan.table, &key.key);
-            let view = RowView::new(&key, None, row, request.now);
-            plan.selection.write(&env.with_row(&view), &mut rows)?;
-        }
-        Ok((u64::from(row.is_some()), rows.byte_count()))
-    };
-    let written = coordinator.row_here(&lookup, request.consistency, write);
-    let Some((written, tombstones)) = written else { return Ok(None) };
-    let (count, bytes) = written?;
-    if let Some(warning) = tombstone_warning(plan, request, count, tombstones) {
-        out.warn(warning);
-    }
-    Ok(Some(bytes))
-}
-
-/// The warning of a read that met many tombstones.
-#[inline]
-fn tombstone_warning(
-    plan: &SelectPlan,
-    request: &Request<'_>,
-    count: u64,
-    tombstones: u64,
-) -> Option<String> {
-    let is_many = tombstones > u64::from(request.limits.tombstone_warn_threshold);
-    is_many.then(|| {
-        let name = plan.table.full_name();
-        format!(
-            "Read {count} live rows and {tombstones} tombstone cells for query on {name} (see tombstone_warn_threshold)"
-        )
-    })
 }
 
 /// The position at which the result resumes.

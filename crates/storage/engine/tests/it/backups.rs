@@ -1,4 +1,4 @@
-//! Incremental backups: who switches them on and off, and that no SSTable is missing in them.
+//! Incremental backups: the switches of node and table, and that no SSTable is missing in them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ fn settings(incremental_backups: bool) -> EngineConfig {
     EngineConfig { settings, auto_compaction: false, ..config(&plan) }
 }
 
-/// The schema, whose table says so of its own backups.
-fn says(of_table: Option<bool>) -> (Arc<Schema>, Arc<Table>) {
+/// The schema, and its table with this option.
+fn with_option(of_table: Option<bool>) -> (Arc<Schema>, Arc<Table>) {
     let schema = schema(1000);
     let mut table = (**schema.table("ks", "t1").unwrap()).clone();
     table.options.incremental_backups = of_table;
@@ -62,7 +62,7 @@ fn a_table_only_switches_backups_off() {
     let expected = [(false, Some(true), 0), (false, None, 0), (true, Some(false), 0), (true, None, 1)];
     for (seed, (of_node, of_table, count)) in expected.into_iter().enumerate() {
         on_a_node(seed as u64, move |rt| async move {
-            let (schema, table) = says(of_table);
+            let (schema, table) = with_option(of_table);
             let engine = Engine::open(rt.clone(), settings(of_node), schema).await.unwrap();
             flush_one(&engine, &table, 1).await;
             assert_eq!(data_files(&rt, &table, "backups").await.len(), count, "{of_node} {of_table:?}");
@@ -73,7 +73,7 @@ fn a_table_only_switches_backups_off() {
 #[test]
 fn no_sstable_has_the_name_of_one_in_the_backups_or_a_snapshot() {
     on_a_node(5, |rt| async move {
-        let (schema, table) = says(None);
+        let (schema, table) = with_option(None);
         for start in 0..3 {
             let engine = Engine::open(rt.clone(), settings(start != 2), schema.clone()).await.unwrap();
             for pk in 0..2 {
@@ -99,7 +99,7 @@ fn no_sstable_has_the_name_of_one_in_the_backups_or_a_snapshot() {
 #[test]
 fn a_file_of_another_sstable_in_the_backups_holds_no_flush_up() {
     on_a_node(6, |rt| async move {
-        let (schema, table) = says(None);
+        let (schema, table) = with_option(None);
         let engine = Engine::open(rt.clone(), settings(true), schema).await.unwrap();
         flush_one(&engine, &table, 1).await;
         let first = data_files(&rt, &table, "backups").await.pop_first().unwrap();
@@ -117,7 +117,7 @@ fn a_file_of_another_sstable_in_the_backups_holds_no_flush_up() {
 #[test]
 fn a_snapshot_has_the_sstables_that_are_out_of_service() {
     on_a_node(7, |rt| async move {
-        let (schema, table) = says(None);
+        let (schema, table) = with_option(None);
         let engine = Engine::open(rt.clone(), settings(false), schema.clone()).await.unwrap();
         flush_one(&engine, &table, 1).await;
         flush_one(&engine, &table, 2).await;
