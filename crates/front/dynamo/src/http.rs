@@ -21,6 +21,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
 use crate::encoding::{Encoding, packed};
+use crate::http_date::http_date;
 use crate::operations::names::of_target;
 use crate::secure::Transport;
 use crate::signature::Signed;
@@ -461,6 +462,7 @@ fn response<C>(
         .status(status)
         .header(hyper::header::CONTENT_TYPE, content_type)
         .header("x-amzn-RequestId", id)
+        .header(hyper::header::DATE, http_date(service.rt.wall_micros().div_euclid(1_000_000)))
         // Of the bytes that are sent, packed or not.
         .header("x-amz-crc32", crc32fast::hash(&body).to_string());
     if is_packed {

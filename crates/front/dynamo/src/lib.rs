@@ -12,6 +12,7 @@ mod encoding;
 mod error;
 mod expiry;
 mod http;
+mod http_date;
 mod index_definition;
 mod intent;
 mod metrics;

@@ -42,6 +42,9 @@ const TLS_HANDSHAKE: u8 = 22;
 const REQUESTS_BETWEEN_YIELDS: u32 = 8;
 /// After an error the client gets so long to read it before the connection is closed.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
+/// The statements of a client that writes no more are carried on for so long: one that has half closed its connection still reads their answers, but
+/// one that is gone looks the same, and a long aggregate would run for nobody.
+const LEFT: std::time::Duration = std::time::Duration::from_secs(10);
 /// So many further bytes of the client are dropped meanwhile.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// While others wait for room, a long message and a client that reads must get on within this time.
@@ -90,6 +93,7 @@ enum Timer {
     Handshake(Sleep),
     Message(MessageTimer),
     Idle(Sleep),
+    Left(Sleep),
     Linger(Sleep),
 }
 
@@ -244,7 +248,12 @@ impl<P: StatementProcessor> Connection<P> {
                     return Poll::Ready(());
                 }
                 // The client does not write any more, but it may still read.
-                Ok(Filled::End) => self.ending = Ending::Finishing,
+                Ok(Filled::End) => {
+                    self.ending = Ending::Finishing;
+                    // Mostly it is gone, and nobody wants the answers.
+                    self.timer = Timer::Left(self.shard.rt.sleep(LEFT));
+                    let _ = self.poll_timer(cx);
+                }
                 Err(_) => return Poll::Ready(()),
             }
         }
@@ -316,6 +325,10 @@ impl<P: StatementProcessor> Connection<P> {
                         continue;
                     }
                     &metrics.message_timeouts
+                }
+                Timer::Left(sleep) => {
+                    ready!(Pin::new(sleep).poll(cx));
+                    &metrics.left_timeouts
                 }
                 Timer::Linger(sleep) => return Pin::new(sleep).poll(cx),
                 Timer::Idle(sleep) => {

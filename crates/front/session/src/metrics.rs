@@ -26,6 +26,8 @@ pub struct SessionMetrics {
     pub unread_timeouts: Cell<u64>,
     /// Connections closed because they were idle.
     pub idle_timeouts: Cell<u64>,
+    /// Connections whose statements were ended a while after their client wrote no more.
+    pub left_timeouts: Cell<u64>,
     /// Connections closed because events were not read.
     pub event_overflows: Cell<u64>,
     /// Authentications that failed.
@@ -81,6 +83,7 @@ impl SessionMetrics {
         counter "torc_transport_message_timeouts" "CQL connections closed because a long message did not come completely in time." |s| s.message_timeouts.get() as f64;
         counter "torc_transport_unread_timeouts" "CQL connections closed because their clients did not read while others waited for the room of their answers." |s| s.unread_timeouts.get() as f64;
         counter "torc_transport_idle_timeouts" "CQL connections closed because they were idle." |s| s.idle_timeouts.get() as f64;
+        counter "torc_transport_left_timeouts" "CQL connections closed with their statements ten seconds after their client wrote no more." |s| s.left_timeouts.get() as f64;
         counter "torc_transport_event_overflows" "CQL connections closed because their clients did not read events." |s| s.event_overflows.get() as f64;
         counter "torc_transport_bytes_read" "Bytes read from CQL clients." |s| s.bytes_read.get() as f64;
         counter "torc_transport_bytes_written" "Bytes written to CQL clients." |s| s.bytes_written.get() as f64;

@@ -48,7 +48,7 @@ pub fn dev(arguments: &ArgMatches) -> Result<(), String> {
     }
     let throw_away = (kept.is_none() && !configs[0].memory).then(|| ThrowAway(directory));
     let result = match <[Config; 1]>::try_from(configs) {
-        Ok([config]) => node::run(config, &server::LeftOut::default()),
+        Ok([config]) => node::run(config, &server::LeftOut::default(), true),
         Err(configs) => local_cluster::run(configs),
     };
     drop(throw_away);

@@ -50,6 +50,7 @@ pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
     let result = match cluster.start(configs) {
         Ok(Some(reports)) => {
             println!("{}", ready_line(&reports, begun.elapsed()));
+            node::print_example(&reports[0]);
             cluster.wait()
         }
         Ok(None) => Ok(()),

@@ -1,5 +1,6 @@
 //! `torc server`: settings from files, environment and flags, then the node until a stop signal.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub fn server(arguments: &ArgMatches) -> Result<(), String> {
         None => LeftOut::default(),
     };
     apply(&mut config, arguments)?;
-    run(config, &left_out)
+    run(config, &left_out, false)
 }
 
 /// Reads `torc.yaml`, and the files beside it; returns the lines that have no effect.
@@ -90,12 +91,12 @@ pub fn resolve_seeds(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a node until a stop signal. Logs the settings that have no effect.
+/// Runs a node until a stop signal. Logs the settings that have no effect. A node for development (`is_dev`) shows how the AWS CLI reaches it.
 ///
 /// # Errors
 /// A sentence for the user when the configuration is wrong, a shard cannot start, or the node ends because something
 /// failed.
-pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
+pub fn run(mut config: Config, left_out: &LeftOut, is_dev: bool) -> Result<(), String> {
     let log = crate::log::start(&config.log_level, false)?;
     if !left_out.of_no_use.is_empty() {
         tracing::info!("of the configuration this is of no use here: {}", left_out.of_no_use.join(", "));
@@ -121,7 +122,12 @@ pub fn run(mut config: Config, left_out: &LeftOut) -> Result<(), String> {
         blocked_reactor_notify: Some(config.blocked_reactor_notify).filter(|threshold| !threshold.is_zero()),
         ..rt_uring::Config::default()
     };
-    let ready = Arc::new(|report: &ReadyReport| println!("{}", ready_line(report)));
+    let ready = Arc::new(move |report: &ReadyReport| {
+        println!("{}", ready_line(report));
+        if is_dev {
+            print_example(report);
+        }
+    });
     let hooks = server::NodeHooks {
         ready,
         log_level: Some(log.level),
@@ -142,6 +148,16 @@ pub fn files(config: &Config) -> rt_uring::FileBackend {
         rt_uring::FileBackend::Blocking
     } else {
         rt_uring::FileBackend::Auto
+    }
+}
+
+/// Shows how the AWS CLI reaches a node's DynamoDB API, where it has one. Nobody may read on behind the line before.
+pub fn print_example(report: &ReadyReport) {
+    if let Some(address) = report.alternator {
+        let _ = writeln!(
+            std::io::stdout(),
+            "with the AWS CLI (any key and secret will do unless clients log in): aws dynamodb list-tables --region us-east-1 --endpoint-url http://{address}"
+        );
     }
 }
 

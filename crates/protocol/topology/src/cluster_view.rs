@@ -450,6 +450,15 @@ impl ClusterView {
         sizes
     }
 
+    /// How many racks each datacenter has, by name.
+    pub fn rack_counts(&self) -> BTreeMap<&str, usize> {
+        let mut racks: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for node in self.members() {
+            racks.entry(&*node.location.datacenter).or_default().insert(&*node.location.rack);
+        }
+        racks.into_iter().map(|(datacenter, racks)| (datacenter, racks.len())).collect()
+    }
+
     /// The number of a datacenter that has nodes.
     pub fn datacenter_number(&self, name: &str) -> Option<u16> {
         self.names.iter().position(|known| known == name).map(|at| at as u16)

@@ -18,6 +18,10 @@ pub(crate) async fn merge_into_cache(
     memtable: &Memtable,
     flushed: &Rc<LiveSstable>,
 ) {
+    if !store.of_table(|table| table.options.is_cached()) {
+        // It may have been cached before.
+        return inner.cache.forget_table(store.id);
+    }
     let epoch = inner.cache.epoch(store.id);
     let mut next = memtable.key_after(None);
     while let Some(key) = next {

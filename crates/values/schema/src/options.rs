@@ -113,7 +113,7 @@ pub struct TableOptions {
     pub comment: String,
     /// Target false-positive rate of bloom filters, above 0 and at most 1.
     pub bloom_filter_fp_chance: f64,
-    /// `keys` and `rows_per_partition`.
+    /// `keys` and `rows_per_partition`, which have no effect, and `enabled` = `false` of a table that is not cached (ScyllaDB's).
     pub caching: BTreeMap<String, String>,
     /// Whether and how changes are captured.
     pub cdc: Cdc,
@@ -158,6 +158,11 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
+    /// Whether its rows are kept in the row cache (`enabled` of `caching`).
+    pub fn is_cached(&self) -> bool {
+        self.caching.get("enabled").is_none_or(|text| text != "false")
+    }
+
     /// Whether deletions are forgotten only when they were repaired (`only_purge_repaired_tombstones` of `compaction`).
     pub fn only_purges_repaired(&self) -> bool {
         let option = self.compaction.get("only_purge_repaired_tombstones");

@@ -189,6 +189,12 @@ fn pages_of_other_sites_are_refused_and_programs_are_not() {
             answer.get(9..12).unwrap_or_default().to_owned()
         };
         assert_eq!(status("host: any.name:1\r\n").await, "200");
+        let answer = ask(&rt, &connect(&rt, PLAIN).await, &list_tables("host: any.name:1\r\n")).await;
+        let date = answer.lines().find(|line| line.to_lowercase().starts_with("date: ")).unwrap_or_default();
+        assert!(
+            date.ends_with(" GMT") && date.len() == "date: Sun, 06 Nov 1994 08:49:37 GMT".len(),
+            "{answer}"
+        );
         assert_eq!(status("host: 10.0.0.1:8000\r\norigin: http://10.0.0.1:8000\r\n").await, "200");
         assert_eq!(status("host: evil.example:8000\r\norigin: http://evil.example:8000\r\n").await, "403");
         assert_eq!(status("host: 10.0.0.1:8000\r\nsec-fetch-site: cross-site\r\n").await, "403");

@@ -149,6 +149,23 @@ fn a_client_that_leaves_lets_its_requests_finish() {
 }
 
 #[test]
+fn statements_of_a_client_that_is_gone_end() {
+    run(|world| async move {
+        let mut client = world.ready(Version::V4).await;
+        client.push_query(1, "hold");
+        client.flush().await;
+        world.sleep(10).await;
+        drop(client);
+        world.sleep(9_000).await;
+        assert_eq!(world.metrics().requests_waiting.get(), 1, "it may have half closed its connection");
+        world.sleep(2_000).await;
+        assert_eq!(world.metrics().requests_waiting.get(), 0, "nobody waits for it");
+        assert_eq!(world.metrics().left_timeouts.get(), 1);
+        assert_eq!(world.metrics().connections.get(), 0);
+    });
+}
+
+#[test]
 fn a_node_that_stops_answers_begun_requests() {
     run_with(
         2,

@@ -44,7 +44,7 @@ pub struct CreateKeyspace {
     pub if_not_exists: bool,
     /// The keyspace.
     pub name: Ident,
-    /// `WITH`, not empty.
+    /// `WITH`, empty without it.
     pub properties: Vec<Property>,
 }
 

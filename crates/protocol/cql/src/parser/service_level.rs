@@ -23,7 +23,10 @@ impl Parser<'_> {
     fn level_name(&mut self) -> Result<Ident> {
         let pos = self.pos();
         match self.kind() {
-            Kind::String | Kind::DollarString => Ok(Ident { name: self.string()?, pos }),
+            Kind::String | Kind::DollarString => match self.string()? {
+                name if name.is_empty() => Err(self.rule("A service level has a name")),
+                name => Ok(Ident { name, pos }),
+            },
             _ => self.ident(),
         }
     }

@@ -87,8 +87,10 @@ fn replication(
     old: Option<&Replication>,
     context: &DdlContext<'_>,
 ) -> Result<Replication> {
-    let Some(class) = map.remove("class") else {
-        return Err(ExecError::Config("Missing replication strategy class".to_owned()));
+    let class = match map.remove("class") {
+        Some(class) => class,
+        None if old.is_none() => return without_class(keyspace, map, context),
+        None => return Err(ExecError::Config("Missing replication strategy class".to_owned())),
     };
     let short = class.strip_prefix(PACKAGE).unwrap_or(&class);
     // A factor without a datacenter that was given, or else the one before.
@@ -123,6 +125,21 @@ fn replication(
             shown(&class)
         ))),
     }
+}
+
+/// The replication of a new keyspace that names no strategy, as in ScyllaDB: by datacenters, and where it gives no factor either, as many copies
+/// in each as it has racks.
+fn without_class(
+    keyspace: &str,
+    mut map: BTreeMap<String, String>,
+    context: &DdlContext<'_>,
+) -> Result<Replication> {
+    let everywhere = map.remove("replication_factor");
+    if everywhere.is_none() && map.is_empty() {
+        let racks = context.view.rack_counts();
+        map.extend(racks.into_iter().map(|(datacenter, racks)| (datacenter.to_owned(), racks.to_string())));
+    }
+    network_topology(keyspace, &map, everywhere.as_deref(), None, context)
 }
 
 fn unknown_option(option: &str, strategy: &str, keyspace: &str) -> ExecError {
@@ -222,9 +239,6 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
     }
     check_name(name, "Keyspace").map_err(ExecError::Invalid)?;
     check_known(&ast.properties)?;
-    if !ast.properties.iter().any(|property| property.name == "replication") {
-        return invalid!("Missing mandatory option 'replication'");
-    }
     if context.lookup.keyspace(name).is_some() {
         if ast.if_not_exists {
             return Ok(Outcome::nothing());
@@ -232,7 +246,10 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
         return Err(ExecError::AlreadyExists { keyspace: name.clone(), table: String::new() });
     }
     let settings = settings(name, &ast.properties, None, context)?;
-    let replication = settings.replication.expect("it is among the properties");
+    let replication = match settings.replication {
+        Some(replication) => replication,
+        None => without_class(name, BTreeMap::new(), context)?,
+    };
     let warnings = warnings(name, &replication, context);
     let mut keyspace = Keyspace::new(name.clone(), replication);
     keyspace.durable_writes = settings.durable_writes.unwrap_or(true);

@@ -279,8 +279,9 @@ fn rate_limit(property: &Property) -> Result<RateLimit> {
 
 fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
     let given = map(property)?;
-    let unknown: Vec<&str> =
-        given.keys().map(String::as_str).filter(|k| !matches!(*k, "keys" | "rows_per_partition")).collect();
+    let unknown =
+        given.keys().map(String::as_str).filter(|k| !matches!(*k, "keys" | "rows_per_partition" | "enabled"));
+    let unknown: Vec<&str> = unknown.collect();
     if !unknown.is_empty() {
         return config(format!(
             "Invalid caching sub-options [{}]: only 'keys' and 'rows_per_partition' are allowed",
@@ -304,7 +305,20 @@ fn caching(property: &Property) -> Result<BTreeMap<String, String>> {
         ));
     }
     let rows = number.map_or(rows, |number| number.to_string());
-    Ok(BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]))
+    let mut caching = BTreeMap::from([("keys".to_owned(), keys), ("rows_per_partition".to_owned(), rows)]);
+    match given.get("enabled").map(|enabled| enabled.to_lowercase()).as_deref() {
+        None | Some("true") => {}
+        Some("false") => {
+            caching.insert("enabled".to_owned(), "false".to_owned());
+        }
+        Some(other) => {
+            return config(format!(
+                "Invalid value '{}' for caching sub-option 'enabled': only 'true' and 'false' are allowed",
+                shown(other)
+            ));
+        }
+    }
+    Ok(caching)
 }
 
 /// Sets the compression, and the option of the table that ScyllaDB counts to it.

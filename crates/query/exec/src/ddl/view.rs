@@ -97,7 +97,27 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
     outcome.edits.push(SchemaEdit::PutTable(table));
+    outcome.warnings.extend(without_effect(ast));
     Ok(outcome)
+}
+
+/// The warning of `IS NOT NULL` on columns outside of the view's key, which Cassandra accepts without a word and ScyllaDB with one.
+fn without_effect(ast: &CreateView) -> Option<String> {
+    let in_key = |name: &str| {
+        ast.primary_key.partition.iter().chain(&ast.primary_key.clustering).any(|ident| ident.name == name)
+    };
+    let others = ast.filter.iter().filter_map(|relation| match (&relation.target, &relation.predicate) {
+        (Target::Column(ident), Predicate::IsNotNull) if !in_key(&ident.name) => Some(ident.name.as_str()),
+        _ => None,
+    });
+    let others: Vec<&str> = others.collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "IS NOT NULL of {} has no effect: only columns of the primary key of materialized view '{}' decide which rows it has",
+            joined(others),
+            ast.name.name
+        )
+    })
 }
 
 /// Whether a table can have a view of this name.
@@ -247,11 +267,8 @@ fn conditions(ast: &CreateView, base: &Table, context: &DdlContext<'_>) -> Resul
         let in_key = ast.primary_key.partition.iter().chain(&ast.primary_key.clustering);
         let in_key = in_key.into_iter().any(|ident| ident.name == column.name);
         if matches!(relation.predicate, Predicate::IsNotNull) {
-            if in_key {
-                continue;
-            }
-            // In Cassandra it has no effect.
-            return Err(unsupported(relation));
+            // Of another column it has no effect, in either peer: see `without_effect`.
+            continue;
         }
         if !in_key {
             return invalid!(

@@ -204,7 +204,7 @@ impl SelectPlan {
             distinct: ast.distinct,
             timeout,
             allows_filtering: ast.allow_filtering,
-            bypass_cache: ast.bypass_cache,
+            bypass_cache: ast.bypass_cache || !table.options.is_cached(),
             static_rows,
             access: restrictions.access_path(&table),
             filters: std::mem::take(&mut restrictions.filters),

@@ -31,7 +31,7 @@ pub const PLAIN: &[&str] = &[
 
 /// Entries of options that are maps: the option, the entries that must stand beside, the entry.
 const ENTRIES: &[(&str, &str, &[&str])] = &[
-    ("caching", "", &["keys", "rows_per_partition", "other"]),
+    ("caching", "", &["keys", "rows_per_partition", "enabled", "other"]),
     ("extensions", "", &["e"]),
     ("cdc", "", &["enabled"]),
     ("cdc", "'enabled': 'true', ", &["delta", "postimage", "preimage", "ttl"]),

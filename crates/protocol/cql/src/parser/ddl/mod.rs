@@ -119,8 +119,8 @@ impl Parser<'_> {
         self.advance();
         let if_not_exists = self.if_not_exists()?;
         let name = self.keyspace_name()?;
-        self.expect_keyword(Keyword::With)?;
-        Ok(CreateKeyspace { if_not_exists, name, properties: self.properties()? })
+        let properties = if self.eat_keyword(Keyword::With) { self.properties()? } else { Vec::new() };
+        Ok(CreateKeyspace { if_not_exists, name, properties })
     }
 
     fn alter_keyspace(&mut self) -> Result<AlterKeyspace> {
