@@ -16,8 +16,6 @@ pub struct Canaries {
     pub dropped_hints: bool,
     /// A voter promises without remembering it.
     pub forgotten_promises: bool,
-    /// A vote that the commit log did not take is not written again.
-    pub unsettled_votes: bool,
     /// A lightweight transaction is acknowledged before any replica has stored it.
     pub early_commit: bool,
     /// Of a lightweight transaction on several rows, replicas write all but the last.

@@ -44,10 +44,6 @@ impl Lwt {
         if !self.state.unsettled.contains(&key) {
             return Ok(());
         }
-        if self.context.injected().unsettled_votes {
-            self.state.unsettled.settled(&key);
-            return Ok(());
-        }
         let (replica, now) = (self.context.replica(), self.context.rt().wall_micros());
         let remembered = store.load(replica, self.seconds()).await?;
         // The write first: a vote by which it counts as stored must not be there without it. Each has an entry of the log of its own, for which

@@ -19,10 +19,12 @@ use schema::{Keyspace, Replication, Schema, Table, TableId};
 use crate::model::{key, read, schema, visible_of};
 use crate::world::{Plan, config, on_a_node};
 
+fn plan(sync: SyncMode) -> Plan {
+    Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: true, ops_max: 0 }
+}
+
 async fn engine(rt: &Rt) -> (Engine, Arc<Table>) {
-    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
-    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 0, sstables: true, ops_max: 0 };
-    let mut config = config(&plan);
+    let mut config = config(&plan(SyncMode::Periodic { period: Duration::from_millis(50) }));
     config.memtable_bytes_max = 64 << 20;
     config.commitlog.total_bytes_max = 1 << 30;
     let schema = schema(0);
@@ -114,19 +116,12 @@ async fn unlogged(rt: Rt) -> usize {
     let table = (**schema(0).table("ks", "t1").unwrap()).clone();
     let schema = Arc::new(Schema::default().with_keyspace(keyspace).with_table(table));
     let table = schema.table("ks", "t1").unwrap().clone();
-    let plan = Plan {
-        sync: SyncMode::Batch,
-        canaries: Canaries::default(),
-        gc_grace: 0,
-        sstables: true,
-        ops_max: 0,
-    };
-    let engine = Engine::open(rt.clone(), config(&plan), schema.clone()).await.unwrap();
+    let engine = Engine::open(rt.clone(), config(&plan(SyncMode::Batch)), schema.clone()).await.unwrap();
     for pk in 0..3 {
         write(&engine, &table, pk, 1).await;
     }
     engine.stop().await.unwrap();
-    let engine = Engine::open(rt.clone(), config(&plan), schema).await.unwrap();
+    let engine = Engine::open(rt.clone(), config(&plan(SyncMode::Batch)), schema).await.unwrap();
     read(&engine, &table, &PartitionRange::all(), false).await.unwrap().len()
 }
 
@@ -154,14 +149,7 @@ async fn split(rt: Rt) -> (u64, usize) {
         engine.flush(table.id).await.unwrap();
     }
     engine.compact(table.id).await.unwrap();
-    let plan = Plan {
-        sync: SyncMode::Batch,
-        canaries: Canaries::default(),
-        gc_grace: 0,
-        sstables: true,
-        ops_max: 0,
-    };
-    let dir = engine::table_dir(&config(&plan).data_directory, &table);
+    let dir = engine::table_dir(&config(&plan(SyncMode::Batch)).data_directory, &table);
     // The files of the inputs go later.
     let (mut bytes, count) = (0, engine.sstable_count(table.id));
     let found = sstable::list_complete(rt.disk(), &dir).await.unwrap();
@@ -182,13 +170,7 @@ fn filters_are_as_large_as_their_sstable_needs() {
 
 async fn snapshots(rt: Rt) {
     let (engine, table) = engine(&rt).await;
-    let directory = config(&Plan {
-        sync: SyncMode::Batch,
-        canaries: Canaries::default(),
-        gc_grace: 0,
-        sstables: true,
-        ops_max: 0,
-    });
+    let directory = config(&plan(SyncMode::Batch));
     engine.snapshot(table.id, "empty").await.unwrap();
     write(&engine, &table, 1, 1).await;
     let before = rt.wall_micros();
@@ -233,14 +215,7 @@ fn large_partition(table: &Arc<Table>) -> PartitionUpdate {
 
 async fn rows_of_a_snapshot(rt: Rt) {
     let (engine, table) = engine(&rt).await;
-    let plan = Plan {
-        sync: SyncMode::Batch,
-        canaries: Canaries::default(),
-        gc_grace: 0,
-        sstables: true,
-        ops_max: 0,
-    };
-    let data = config(&plan).data_directory;
+    let data = config(&plan(SyncMode::Batch)).data_directory;
     let written = large_partition(&table);
     // One write has fewer bytes.
     let mut deletions = written.clone();
