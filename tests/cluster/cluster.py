@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import backups
 import basics
+import derived
 import failures
 import lightweight
 import mistakes
@@ -21,7 +22,7 @@ from environment import Failure
 from node import Workspace
 from world import Nodes, World, connect, peers, wait_until
 
-SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS, *backups.SCENARIOS, *repair.SCENARIOS)
+SCENARIOS = (*basics.SCENARIOS, *mistakes.SCENARIOS, *lightweight.SCENARIOS, *failures.SCENARIOS, *derived.SCENARIOS, *backups.SCENARIOS, *repair.SCENARIOS)
 
 
 def run(nodes, scenarios):

@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
+import derived  # noqa: E402
 from cassandra import ConsistencyLevel  # noqa: E402
 from environment import Failure  # noqa: E402
 from node import Torc, Workspace, answers  # noqa: E402
@@ -276,7 +277,28 @@ def together(ring, session):
     return f"{', '.join(f'{s:.1f} s' for s in took.values())}, {len(waited)} said what they waited for, {read_back(load, 'three at once')}"
 
 
+def derived_data(ring, session):
+    """A node joins and is decommissioned, and another is killed in between, under writers of a base of a view, indexes and a log of changes."""
+    derived.create(session)
+    new, other = ring.add(), ring.nodes[2]
+    with derived.Changes(session, time.time_ns()) as changes:
+        time.sleep(2)
+        seconds = ring.launch(new)
+        time.sleep(2)
+        other.kill()
+        time.sleep(3)
+        ring.launch(other)
+        wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in members(ring)})
+        ring.nodetool(new, "decommission")
+        time.sleep(2)
+    wait_for_ring(ring, ring.nodes[0], {node.host: "UN" for node in members(ring) if node is not new})
+    check(new.stop() == 0, f"it stops well:\n{new.log_tail()}")
+    compared = derived.verify(session, ring.torc, ring.nodes[0].host)
+    return f"joined in {seconds:.1f} s, {changes.acknowledged} changes, {len(changes.failures)} uncertain, {compared}"
+
+
 STEPS = (
+    ("derived", derived_data),
     ("join", join),
     ("decommission", decommission),
     ("removenode", remove),
