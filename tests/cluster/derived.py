@@ -87,7 +87,7 @@ def differences_of_index(session, base, column, position, literal):
 
 
 def replayed(session):
-    """The base as the log of changes has it: its rows applied by the order of their times."""
+    """The base as the log of changes gives it: its rows applied by the order of their times."""
     query = (
         'SELECT "cdc$time" AS at, "cdc$batch_seq_no" AS number, "cdc$operation" AS operation, k, c, v, s, n,'
         ' "cdc$deleted_v" AS no_v, "cdc$deleted_s" AS no_s, "cdc$deleted_n" AS no_n'

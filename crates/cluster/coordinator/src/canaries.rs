@@ -36,8 +36,12 @@ pub struct Canaries {
     pub early_removal: bool,
     /// Updates of views are not stored with the write that they follow from.
     pub lost_view_updates: bool,
+    /// Deletions of rows of views are not written.
+    pub kept_view_rows: bool,
     /// Deletions of rows are not logged as changes.
     pub unlogged_deletions: bool,
+    /// Changes go to the streams of the generation before that of their time.
+    pub former_streams: bool,
     /// Nodes that are about to be replicas are not told of writes.
     pub no_pending_writes: bool,
     /// One in four of the fetched ranges is left out.
@@ -60,6 +64,17 @@ pub struct Canaries {
     pub no_fence: bool,
     /// Replicas that a topology change moves are used without a confirmation of the cluster's log.
     pub no_lease: bool,
+}
+
+/// An update without its deletions of rows.
+pub(crate) fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate {
+    let mut rows = update.rows().to_vec();
+    rows.iter_mut().for_each(|row| row.deletion = mutation::DeletionTime::LIVE);
+    let mut changed = PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rows);
+    changed.set_static_row(update.static_row().cloned());
+    changed.deletion = update.deletion;
+    changed.range_tombstones = update.range_tombstones.clone();
+    changed
 }
 
 /// A page's digest.

@@ -17,6 +17,7 @@ use stdx::HashMap;
 use topology::Sharder;
 
 use crate::Coordinator;
+use crate::canaries::without_row_deletions;
 use crate::cdc_times::generation_at;
 use crate::coordinator::WeakCoordinator;
 use crate::derived::{Intents, read_before};
@@ -101,8 +102,8 @@ impl ChangeObserver {
             false => Naming::Canonical,
         };
         let token = update.key.token;
-        let changes =
-            log.changes(before.as_ref(), update, &mut |timestamp| self.stream(timestamp, token), naming);
+        let stream = &mut |timestamp| self.stream(timestamp, token, context.injected().former_streams);
+        let changes = log.changes(before.as_ref(), update, stream, naming);
         let is_here = |change: &PartitionUpdate| {
             context.maps().takes_token(&change.table, change.key.token)
                 && context.replica().shard_of(change.table.id, change.key.token) == context.shard()
@@ -118,27 +119,18 @@ impl ChangeObserver {
         Ok(Derivation { updates, follow_up })
     }
 
-    /// The stream of a partition's changes with a timestamp.
-    fn stream(&self, timestamp: Timestamp, token: i64) -> StreamId {
+    /// The stream of a partition's changes with a timestamp; for an injected bug of the generation before.
+    fn stream(&self, timestamp: Timestamp, token: i64, of_former: bool) -> StreamId {
         let state = self.state.borrow();
-        let generation = generation_at(&state.generations, timestamp).expect("a log comes with a generation");
+        let known =
+            &state.generations[..state.generations.len().saturating_sub(usize::from(of_former)).max(1)];
+        let generation = generation_at(known, timestamp).expect("a log comes with a generation");
         let vnode = generation.vnodes[generation.vnode_of(token)];
         let shard = Sharder::new(vnode.shards).shard_of(token);
         let place = (generation.start_millis, vnode.upto, shard);
         assert!(shard < vnode.shards, "a stream is of a shard of its range");
         *self.streams.borrow_mut().entry(place).or_insert_with(|| stream_of(generation, token))
     }
-}
-
-/// For an injected bug.
-fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate {
-    let mut rows = update.rows().to_vec();
-    rows.iter_mut().for_each(|row| row.deletion = mutation::DeletionTime::LIVE);
-    let mut changed = PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rows);
-    changed.set_static_row(update.static_row().cloned());
-    changed.deletion = update.deletion;
-    changed.range_tombstones = update.range_tombstones.clone();
-    changed
 }
 
 impl ChangeObserver {

@@ -258,6 +258,20 @@ impl Canary {
             |injected| injected.coordinator.lost_view_updates = true,
         ),
         checked(
+            "kept-view-rows",
+            "deletions of rows of views are not written",
+            (Focus::Views, 5, Some(0)),
+            "views",
+            |injected| injected.coordinator.kept_view_rows = true,
+        ),
+        checked(
+            "former-streams",
+            "changes go to the streams of the generation before that of their time",
+            (Focus::Changes, 10, Some(4)),
+            "changes",
+            |injected| injected.coordinator.former_streams = true,
+        ),
+        checked(
             "unlogged-deletions",
             "deletions of rows are not logged as changes",
             (Focus::Changes, 5, Some(0)),

@@ -1,6 +1,7 @@
-//! Checker: in the end the log of a table whose changes are captured, replayed, is the table, through every node. The table and its clients are
-//! those of the views.
+//! Checker: in the end the log of a table whose changes are captured, replayed, is the table, through every node, and its rows are where readers
+//! look for them. The table and its clients are those of the views.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wire::Consistency;
@@ -8,7 +9,7 @@ use wire::Consistency;
 use crate::client::{Connection, Failure};
 use crate::cluster::clients::views::shown;
 use crate::cluster::director::ClusterDirector;
-use crate::cluster::models::changes::{Logged, logged, problem};
+use crate::cluster::models::changes::{Generation, Logged, logged, misplaced, problem, stream_ids};
 use crate::cluster::models::views::TABLE;
 use crate::statement::Query;
 
@@ -17,11 +18,24 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 
 async fn log(connection: &mut Connection) -> Result<Vec<Logged>, Failure> {
     let text = format!(
-        "SELECT \"cdc$time\", \"cdc$operation\", p, c, v, \"cdc$deleted_v\", w, \"cdc$deleted_w\" FROM {TABLE}_scylla_cdc_log"
+        "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$operation\", p, c, v, \"cdc$deleted_v\", w, \"cdc$deleted_w\" FROM {TABLE}_scylla_cdc_log"
     );
     let rows = connection.rows(&Query::text(text), 100).await?;
     let strange = |row: &Vec<Option<Vec<u8>>>| Failure::Protocol(format!("no row of a log: {row:?}"));
     rows.iter().map(|row| logged(row).ok_or_else(|| strange(row))).collect()
+}
+
+/// The generations of streams, as readers look for them.
+async fn generations(connection: &mut Connection) -> Result<Vec<Generation>, Failure> {
+    let text = "SELECT time, streams FROM system_distributed.cdc_streams_descriptions_v2";
+    let mut generations: BTreeMap<i64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for row in connection.rows(&Query::text(text), 100).await? {
+        let strange = || Failure::Protocol(format!("no row of streams: {row:?}"));
+        let [Some(time), Some(streams)] = row.as_slice() else { return Err(strange()) };
+        let start = time.as_slice().try_into().map(i64::from_be_bytes).map_err(|_| strange())?;
+        generations.entry(start).or_default().extend(stream_ids(streams).ok_or_else(strange)?);
+    }
+    Ok(generations.into_iter().collect())
 }
 
 /// Replays the log, read through every node.
@@ -34,7 +48,9 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             let failed = |failure: Failure| format!("node {nth}: {failure}");
             let base = shown(&mut connection, "p, c, v, w", TABLE).await.map_err(failed)?;
             let log = log(&mut connection).await.map_err(failed)?;
-            let Some(problem) = problem(&base, &log) else { break };
+            let generations = generations(&mut connection).await.map_err(failed)?;
+            let found = problem(&base, &log).or_else(|| misplaced(&log, &generations));
+            let Some(problem) = found else { break };
             if director.sim.now() - begun > TIME_MAX {
                 return Err(format!("the log of {TABLE}, read by node {nth}, {problem}"));
             }
