@@ -54,7 +54,8 @@ pub(crate) fn check(
     version: Version,
     headers: &HeaderMap,
 ) -> Result<(), Answer> {
-    let reads = matches!(*method, Method::GET | Method::HEAD) && !changes_by_get(&percent_decode(uri.path()));
+    let is_get = matches!(*method, Method::GET | Method::HEAD);
+    let reads = is_get && !changes_by_get(&percent_decode(uri.path()));
     let host = host(version, headers)?;
     for authority in [uri.authority().map(|authority| authority.as_str()), host].into_iter().flatten() {
         if !origin::is_own_name(authority, &access.host_names) {
@@ -70,6 +71,9 @@ pub(crate) fn check(
     let method = if reads { method } else { &Method::POST };
     if let Some(why) = origin::foreign_page(method, headers, host, &["http"]) {
         return Err(Answer::error(403, why));
+    }
+    if is_get && !reads && origin::is_of_browser(headers) {
+        return Err(Answer::error(403, "a browser does not change the node by GET"));
     }
     if !reads && access.changes == Changes::Nobody {
         return Err(Answer::error(
@@ -186,6 +190,22 @@ mod tests {
         }
         headers.insert("sec-fetch-site", "none".parse().unwrap());
         assert_eq!(at(&Access::default(), Method::GET, "/storage_service/keyspace_scrub/ks", &headers), 403);
+        // To an address that is not loopback a browser sends neither of the two headers.
+        for mark in [
+            ("accept-language", "en"),
+            ("referer", "http://intranet/"),
+            ("upgrade-insecure-requests", "1"),
+            ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)"),
+        ] {
+            let pairs = [("host", "10.0.0.5:10000"), mark];
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+            }
+            let ask = |path| at(&Access::default(), Method::GET, path, &headers);
+            assert_eq!(ask("/storage_service/keyspace_scrub/ks"), 403, "{mark:?}");
+            assert_eq!(ask("/storage_service/keyspaces"), 200, "{mark:?}");
+        }
         assert_eq!(at(&access, Method::GET, "/storage_service/keyspaces", &headers), 200);
     }
 }

@@ -355,7 +355,7 @@ async fn carry_out<C: Coordinator>(
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
             let signed = Signed { method: head.method.as_str(), path, query, headers, body: &body };
             // A body is signed as it was sent, and unpacked for its signer.
-            let role = match service.dynamo.signer(&signed, address) {
+            let role = match service.dynamo.signer(&signed, address).await {
                 Ok(role) => role,
                 Err(refused) => {
                     Box::pin(service.dynamo.audit_refused(operation, address, &refused)).await;

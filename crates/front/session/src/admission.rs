@@ -40,7 +40,7 @@ struct Account {
     own: usize,
     /// The part that long messages leave to others.
     reserve: usize,
-    /// Long messages that are booked.
+    /// Long messages that are booked, until they are answered: one is let in beyond the limit, and not the next when it waits for its answer.
     long: Cell<usize>,
     /// More was asked for, and the answer has not come.
     asking: Cell<bool>,
@@ -84,7 +84,7 @@ impl Account {
 pub(crate) enum Kind {
     /// A request that is here, or an answer.
     Short,
-    /// A message that is only coming in.
+    /// A message that is booked before it is here.
     Long,
 }
 
@@ -405,18 +405,6 @@ impl Charge {
             drop(Charge { admission: Rc::clone(&self.admission), usage, bytes: surplus, kind: Kind::Short });
         }
     }
-
-    /// The long message is here: from now on it is a request like others.
-    pub(crate) fn arrived(mut self) -> Self {
-        if self.kind == Kind::Long {
-            self.kind = Kind::Short;
-            for account in [&self.admission.total, &self.usage.account] {
-                account.long.set(account.long.get() - 1);
-            }
-            self.admission.grant();
-        }
-        self
-    }
 }
 
 impl Drop for Charge {
@@ -490,10 +478,10 @@ mod tests {
             drop(admission.charge(&usage, 30, Kind::Short));
         }
         assert!(poll(&mut long).is_none());
-        // It has come, and is a request now.
-        let request = promised.arrived();
+        // It is answered.
+        drop(promised);
         let granted = poll(&mut long).expect("the first long message is never too long");
-        drop((request, granted));
+        drop(granted);
         assert_eq!((usage.account.used.get(), usage.account.long.get()), (0, 0));
     }
 

@@ -174,11 +174,13 @@ impl<P: StatementProcessor> Connection<P> {
         let peer = shard.peers.enter(address, encrypted);
         let usage = shard.admission.enter(address.ip());
         let answers = shard.answers.enter(address.ip());
+        let mut decoder = Decoder::new(Direction::Request, message_len_max);
+        decoder.set_unpermitted_max(READ_BUFFER);
         Self {
             stream,
             peer,
             usage,
-            decoder: Decoder::new(Direction::Request, message_len_max),
+            decoder,
             encoder: Encoder::new(),
             input: BytesMut::new(),
             dialect: Dialect::new(Version::MAX),
@@ -494,7 +496,9 @@ impl<P: StatementProcessor> Connection<P> {
             // The timer was just made: its first poll arms it.
             let _ = self.poll_timer(cx);
         }
-        let here = self.input.len() + READ_LEN_MIN >= READ_BUFFER || self.decoder.is_inside_message();
+        let here = self.input.len() + READ_LEN_MIN >= READ_BUFFER
+            || self.decoder.is_inside_message()
+            || self.decoder.awaits_permit(&self.input).is_some();
         if self.incoming.is_none() && !here {
             return true;
         }
@@ -561,7 +565,11 @@ impl<P: StatementProcessor> Connection<P> {
         let mut begun = 0;
         while self.may_run() {
             match self.decoder.next(&mut self.input) {
-                None => return Stopped::Exhausted,
+                None => match self.decoder.awaits_permit(&self.input) {
+                    None => return Stopped::Exhausted,
+                    Some(bytes) if self.book_incoming(cx) => self.decoder.permit(bytes),
+                    Some(_) => return Stopped::Blocked,
+                },
                 Some(Ok(envelope)) => self.receive(envelope, cx),
                 Some(Err(rejection)) => self.reject(rejection),
             }
@@ -770,9 +778,8 @@ impl<P: StatementProcessor> Connection<P> {
         client.requests.set(client.requests.get() + 1);
         let stream = envelope.stream;
         let bytes = HEADER_LEN + envelope.body.len();
-        let booked = if bytes > READ_BUFFER { self.incoming_done() } else { None };
-        let mut booked = booked.map(Charge::arrived);
-        // A compressed message was booked with its packed length.
+        let is_booked = bytes > READ_BUFFER || self.incoming.is_some();
+        let mut booked = if is_booked { self.incoming_done() } else { None };
         let unbooked = bytes.saturating_sub(booked.as_ref().map_or(0, Charge::bytes));
         let overloaded =
             unbooked > 0 && self.shard.admission.is_overloaded(&self.usage, unbooked, Kind::Short);

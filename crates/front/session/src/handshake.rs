@@ -13,7 +13,7 @@ use crate::NodeDescription;
 pub(crate) const OPENING_MESSAGE_LEN_MAX: usize = 128 << 10;
 /// Options of STARTUP that are kept, and their bytes: a message before the login can have 20,000 of a byte each.
 const OPTIONS_MAX: usize = 64;
-const OPTIONS_BYTES_MAX: usize = 48 << 10;
+const OPTIONS_BYTES_MAX: usize = 4 << 10;
 
 /// The agreement of a STARTUP.
 #[derive(Clone, Copy)]

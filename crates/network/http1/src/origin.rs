@@ -2,18 +2,30 @@
 //!
 //! A page may have a browser send requests to loopback and to private addresses. Its own name in `Host` shows DNS
 //! rebinding; `Origin` and `Sec-Fetch-Site` (Fetch Metadata Request Headers, section 2.3) show a request across sites.
-//! Programs that are no browsers send neither of the latter two.
+//! Programs that are no browsers send neither of the latter two. A browser sends `Origin` with each request that is no GET or HEAD, and
+//! `Sec-Fetch-Site` to loopback and over TLS only: a GET that changes something needs [`is_of_browser`].
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use hyper::Method;
-use hyper::header::{HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{
+    ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, REFERER, UPGRADE_INSECURE_REQUESTS, USER_AGENT,
+};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether a browser sends the request for a page, of whichever site.
 pub fn is_of_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE)
+}
+
+/// Whether a browser sends the request, also a GET to an address that is not loopback, with which neither `Origin` nor `Sec-Fetch-Site` comes.
+pub fn is_of_browser(headers: &HeaderMap) -> bool {
+    let sent_by_browsers = [ACCEPT_LANGUAGE, REFERER, UPGRADE_INSECURE_REQUESTS];
+    let agents = headers.get_all(USER_AGENT);
+    is_of_page(headers)
+        || sent_by_browsers.iter().any(|name| headers.contains_key(name))
+        || agents.iter().any(|agent| agent.as_bytes().starts_with(b"Mozilla/"))
 }
 
 /// Why the request is one of a page of another origin than `host` over one of `schemes` (`http`, `https`); none when it is not.

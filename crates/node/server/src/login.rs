@@ -134,6 +134,10 @@ fn bad_credentials(text: impl Into<String>) -> CqlError {
     CqlError::new(ErrorKind::AuthenticationFailed, text.into())
 }
 
+fn incorrect(user: &str) -> CqlError {
+    bad_credentials(format!("Provided username {user} and/or password are incorrect"))
+}
+
 /// Name and password of a message of SASL PLAIN (RFC 4616): `[authzid] NUL authcid NUL passwd`.
 fn decode(token: &[u8]) -> Result<(String, String), CqlError> {
     let mut parts = token.rsplitn(3, |byte| *byte == 0);
@@ -180,8 +184,11 @@ impl Login {
         let result = named.and_then(|certified| certified.role(&schema).map_err(bad_credentials));
         let user = result.as_ref().ok().cloned();
         let result = match result {
-            Ok(user) => match self.check_place(schema.role(&user).map(|role| &**role), &user, address) {
-                Ok(()) => self.load_groups(&user).await.map(|()| user),
+            Ok(user) => match self.load_groups(&user).await {
+                // The role as it is after that.
+                Ok(()) => self
+                    .check_place(self.coordinator.schema().role(&user).map(|role| &**role), &user, address)
+                    .map(|()| user),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
@@ -206,7 +213,11 @@ impl Login {
         let is_default =
             password == DEFAULT_PASSWORD && user == self.superuser && self.password_directory().is_none();
         let right = match self.password_directory() {
-            Some(directory) => directory.verify(&user, &password).await.map_err(bad_credentials)?,
+            Some(directory) => {
+                // Others of this address may have failed meanwhile: guesses that come at once count like guesses in a row.
+                let may_guess = || self.check_lockout(address).map_err(|error| error.message);
+                directory.verify(&user, &password, may_guess).await.map_err(bad_credentials)?
+            }
             None => self.matches(address, hash, password).await? && known,
         };
         if !right {
@@ -216,7 +227,7 @@ impl Login {
                     address.ip()
                 );
             }
-            return Err(bad_credentials(format!("Provided username {user} and/or password are incorrect")));
+            return Err(incorrect(&user));
         }
         if is_default && !address.ip().to_canonical().is_loopback() {
             let why = format!(
@@ -226,8 +237,15 @@ impl Login {
             tracing::warn!("login from {} refused: {why}", address.ip());
             return Err(bad_credentials(why));
         }
-        self.check_place(role.as_deref(), &user, address)?;
         self.load_groups(&user).await?;
+        // The role as it is now: it may have changed while the login waited.
+        let before = role.and_then(|role| role.salted_hash.clone());
+        let schema = self.coordinator.schema();
+        let role = schema.role(&user).map(|role| &**role);
+        if self.password_directory().is_none() && role.and_then(|role| role.salted_hash.clone()) != before {
+            return Err(incorrect(&user));
+        }
+        self.check_place(role, &user, address)?;
         self.lockout.succeeded(address.ip());
         Ok(SaslStep::Success { user, token: None })
     }

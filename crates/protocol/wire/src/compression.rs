@@ -48,6 +48,21 @@ const fn bad(reason: &'static str) -> ProtocolError {
     ProtocolError::BadCompression { reason }
 }
 
+/// The length that a packed body of v3 or v4 unpacks to, by its first bytes; none when they are not here yet, or [`decompress_body`]
+/// refuses the body before it takes memory.
+pub(crate) fn unpacked_len(
+    compression: Compression,
+    start: &[u8],
+    packed_len: usize,
+    max: usize,
+) -> Option<usize> {
+    let (len, ratio) = match compression {
+        Compression::Lz4 => (u32::from_be_bytes(*start.first_chunk()?) as usize, LZ4_RATIO_MAX),
+        Compression::Snappy => (snap::raw::decompress_len(start).ok()?, SNAPPY_RATIO_MAX),
+    };
+    (len <= max && len <= packed_len.saturating_mul(ratio)).then_some(len)
+}
+
 /// Unpacks a body of v3 or v4 of at most `max` bytes.
 pub(crate) fn decompress_body(
     compression: Compression,

@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::compression::{decompress_body, decompress_lz4};
+use crate::compression::{decompress_body, decompress_lz4, unpacked_len};
 use crate::frame::{FrameHeader, TRAILER_LEN, payload_checksum};
 use crate::{
     Compression, Direction, Envelope, Flags, Framing, HEADER_LEN, Header, MAX_FRAME_PAYLOAD, ProtocolError,
@@ -62,6 +62,12 @@ pub struct Decoder {
     long_message: Option<LongMessage>,
     /// How long the read buffer has to be for the next step.
     wanted: usize,
+    /// Bytes, packed and unpacked, above which a bare message is not unpacked before they are permitted.
+    unpermitted_max: usize,
+    /// Bytes that are permitted for the message under way.
+    permitted: usize,
+    /// The bytes that the packed message under way takes, packed and unpacked.
+    announced: Option<usize>,
     failed: bool,
 }
 
@@ -79,8 +85,27 @@ impl Decoder {
             payload: Bytes::new(),
             long_message: None,
             wanted: 1,
+            unpermitted_max: usize::MAX,
+            permitted: 0,
+            announced: None,
             failed: false,
         }
+    }
+
+    /// Has packed messages of v3 and v4 that take more than `max` bytes, packed and unpacked, wait for [`Decoder::permit`].
+    pub fn set_unpermitted_max(&mut self, max: usize) {
+        self.unpermitted_max = max;
+    }
+
+    /// The bytes that a packed message takes, packed and unpacked, which is here as a whole and waits for [`Decoder::permit`].
+    pub fn awaits_permit(&self, input: &BytesMut) -> Option<usize> {
+        self.announced
+            .filter(|bytes| *bytes > self.unpermitted_max.max(self.permitted) && input.len() >= self.wanted)
+    }
+
+    /// Permits the message under way to take so many bytes.
+    pub fn permit(&mut self, bytes: usize) {
+        self.permitted = bytes;
     }
 
     /// Sets the longest message accepted from now on, in bytes with its header.
@@ -106,10 +131,11 @@ impl Decoder {
     }
 
     /// Length of the message that is under way, with its header, as far as that is known: the memory that it will
-    /// take when it is all here. Never more than the longest message.
+    /// take when it is all here and unpacked. Never more than the longest message, twice.
     pub fn message_len(&self) -> Option<usize> {
         match (&self.long_message, self.framing) {
             (Some(long), _) => long.body.as_ref().map(|body| HEADER_LEN + body.len() + long.missing),
+            (None, Framing::Bare) if self.announced.is_some() => self.announced,
             (None, Framing::Bare) if self.wanted > HEADER_LEN => Some(self.wanted),
             (None, _) => None,
         }
@@ -196,11 +222,14 @@ impl Decoder {
             return refused(error.clone());
         }
         let length = usize::try_from(length).expect("at most the longest message");
-        if input.len() < HEADER_LEN + length {
+        self.announced = self.taken_unpacked(&header, length, input);
+        let needs_permit =
+            self.announced.is_some_and(|bytes| bytes > self.unpermitted_max.max(self.permitted));
+        if input.len() < HEADER_LEN + length || needs_permit {
             self.wanted = HEADER_LEN + length;
             return None;
         }
-        self.wanted = 1;
+        (self.wanted, self.permitted, self.announced) = (1, 0, None);
         input.advance(HEADER_LEN);
         let body = if length == 0 { Bytes::new() } else { input.split_to(length).freeze() };
         Some(
@@ -208,6 +237,14 @@ impl Decoder {
                 .and_then(|(version, opcode)| self.unpack(&header, version, opcode, body))
                 .map_err(|error| Rejection::of(&header, error)),
         )
+    }
+
+    /// The bytes that a packed message takes, packed and unpacked, once its first bytes are here; none of one that is not packed.
+    fn taken_unpacked(&self, header: &Header, length: usize, input: &BytesMut) -> Option<usize> {
+        let compression = self.compression.filter(|_| header.flags.has(Flags::COMPRESSION))?;
+        let start = input.get(HEADER_LEN..)?;
+        let unpacked = unpacked_len(compression, start, length, self.message_len_max)?;
+        Some(HEADER_LEN + length + unpacked)
     }
 
     /// Checks a header against the connection.

@@ -235,7 +235,7 @@ impl<C: Coordinator> Dynamo<C> {
     ///
     /// # Errors
     /// When the request is not signed by a role that may log in, here and from that address.
-    pub(crate) fn signer(
+    pub(crate) async fn signer(
         &self,
         request: &Signed<'_>,
         address: SocketAddr,
@@ -243,14 +243,14 @@ impl<C: Coordinator> Dynamo<C> {
         if !self.enforces_authorization {
             return Ok(None);
         }
-        let signed = self.verified(request, address);
+        let signed = self.verified(request, address).await;
         if signed.is_err() {
             self.metrics.count(|figures| figures.authentication_failures += 1);
         }
         signed.map(Some)
     }
 
-    fn verified(&self, request: &Signed<'_>, address: SocketAddr) -> Result<String, Unsigned> {
+    async fn verified(&self, request: &Signed<'_>, address: SocketAddr) -> Result<String, Unsigned> {
         let signature = Signature::of(request)?;
         let schema = self.schema();
         let role = schema.role(&signature.key).filter(|role| role.can_login);
@@ -258,7 +258,7 @@ impl<C: Coordinator> Dynamo<C> {
             let text = "The security token included in the request is invalid.";
             return Err(ApiError::new(ErrorKind::UnrecognizedClient, text).into());
         };
-        signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000)?;
+        signature.check(request, secret, self.executor.clock().wall_micros() / 1_000_000).await?;
         // Behind the signature: nobody else learns the limits of a role.
         let admitted = self.admission.as_ref().map_or(Ok(()), |check| check(role, address));
         admitted.map_err(|why| Unsigned {

@@ -414,3 +414,41 @@ fn a_client_that_does_not_read_may_take_its_time_when_no_other_waits() {
         assert_eq!(world.metrics().unread_timeouts.get(), 0);
     });
 }
+
+/// A message of a few kilobytes that unpacks to a megabyte is booked with its unpacked length before it is unpacked.
+#[test]
+fn packed_messages_are_booked_unpacked() {
+    let config = SessionConfig {
+        native_transport_max_request_data_in_flight: 6 << 20,
+        native_transport_max_request_data_in_flight_per_ip: 3 << 20,
+        ..config()
+    };
+    run_config(config, |world| async move {
+        for compression in ["lz4", "snappy"] {
+            let begun = world.begun.get();
+            let mut clients = Vec::new();
+            for _ in 0..10 {
+                let mut client = from(&world, 1).await;
+                client.start_up(&[("COMPRESSION", compression)]).await;
+                client.push_value(1, "hold", &vec![0; 1 << 20]);
+                client.flush().await;
+                clients.push(client);
+            }
+            world.sleep(100).await;
+            assert_eq!(world.begun.get() - begun, 2, "{compression}: those that have room");
+            assert!(world.metrics().request_bytes_in_flight.get() <= 3 << 20, "{compression}");
+            let mut other = from(&world, 2).await;
+            other.start_up(&[]).await;
+            other.push_value(1, "length", &[0; 1000]);
+            other.flush().await;
+            assert_eq!(other.cell(1).await, b"1000", "{compression}: another address is served");
+            world.gate.add(10);
+            for client in &mut clients {
+                client.next_answer().await;
+            }
+            assert_eq!(world.begun.get() - begun, 11, "all of them, and the other");
+            world.sleep(10).await;
+            assert_eq!(world.metrics().request_bytes_in_flight.get(), 0);
+        }
+    });
+}

@@ -90,8 +90,14 @@ impl ShardDirectory {
         self.directory.login.is_some()
     }
 
-    /// Whether a password is right; the error is for the client, and says nothing about the directory.
-    pub(crate) async fn verify(&self, user: &str, password: &str) -> Result<bool, String> {
+    /// Whether a password is right; the error is for the client, and says nothing about the directory. `may_guess` decides when it is this
+    /// login's turn to query the directory.
+    pub(crate) async fn verify(
+        &self,
+        user: &str,
+        password: &str,
+        may_guess: impl Fn() -> Result<(), String>,
+    ) -> Result<bool, String> {
         let Some(source) = &self.directory.login else { return Ok(false) };
         if password.is_empty() || user.is_empty() {
             return Ok(false);
@@ -102,7 +108,13 @@ impl ShardDirectory {
         {
             return Ok(true);
         }
-        let right = self.converse(verify(&self.rt, &self.directory, source, (user, password))).await?;
+        let conversation = async {
+            match may_guess() {
+                Ok(()) => verify(&self.rt, &self.directory, source, (user, password)).await.map(Ok),
+                Err(why) => Ok(Err(why)),
+            }
+        };
+        let right = self.converse(conversation).await??;
         if right {
             self.remember(user, password).await;
         } else {

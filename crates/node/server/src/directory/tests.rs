@@ -160,7 +160,7 @@ impl World {
 
     fn verify(&self, password: &'static str) -> Result<bool, String> {
         let shard = self.shard.clone();
-        self.run(async move { shard.verify("ann", password).await })
+        self.run(async move { shard.verify("ann", password, || Ok(())).await })
     }
 
     fn load(&self) -> Result<(), String> {
@@ -193,6 +193,29 @@ fn an_empty_password_is_not_sent() {
     let world = world(NAMED, false, vec![Answer(ended(1, BOUND, 0))]);
     assert_eq!(world.verify(""), Ok(false));
     assert_eq!(*world.connections.borrow(), 0);
+}
+
+/// Guesses that come at once are counted like guesses in a row: only those under way go beyond the limit.
+#[test]
+fn guesses_that_wait_are_refused_once_others_have_failed() {
+    let world = world(NAMED, false, vec![Answer(ended(1, BOUND, 49))]);
+    let failures = Rc::new(RefCell::new(0));
+    let shard = world.shard.clone();
+    let counted = failures.clone();
+    let refused = world.run(async move {
+        let guess = |_| async {
+            let may_guess = || if *counted.borrow() < 3 { Ok(()) } else { Err("locked out".to_owned()) };
+            let found = shard.verify("ann", "guess", may_guess).await;
+            *counted.borrow_mut() += usize::from(found == Ok(false));
+            found == Err("locked out".to_owned())
+        };
+        let all = futures_util::future::join_all((0..100).map(guess)).await;
+        all.into_iter().filter(|refused| *refused).count()
+    });
+    let asked = *world.connections.borrow();
+    assert!(asked <= 3 + 8, "{asked} guesses went to the directory");
+    assert_eq!(asked + refused, 100);
+    assert_eq!(*failures.borrow(), asked);
 }
 
 #[test]
