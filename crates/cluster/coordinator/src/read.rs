@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
-use mutation::{PartitionRange, RingPosition};
+use mutation::{DecoratedKey, PartitionRange, RingPosition};
 use replica::steps::free_page;
 use replica::{Form, Keys, Limits, Partitions, ReadCommand, ReadPage, Resume};
 use rt::Instant;
@@ -111,17 +111,17 @@ impl Reader<'_> {
             None => 0,
         };
         let resumed = command.resume.as_ref().filter(|resume| resume.clustering.is_some());
-        let commands: Vec<ReadCommand> = keys[start..]
-            .iter()
-            .enumerate()
-            .map(|(at, key)| ReadCommand {
+        // Each command is made when its turn comes: it may name many ranges of rows.
+        let read = async |(at, key): (usize, &DecoratedKey)| {
+            let one = ReadCommand {
                 partitions: Partitions::Keys(Keys::from_elem(key.clone(), 1)),
                 resume: resumed.filter(|_| at == 0).cloned(),
                 ..command.clone()
-            })
-            .collect();
-        let mut reads = futures_util::stream::iter(commands.iter().map(|command| self.key(command)))
-            .buffered(KEYS_AT_ONCE);
+            };
+            self.key(&one).await
+        };
+        let mut reads =
+            futures_util::stream::iter(keys[start..].iter().enumerate().map(read)).buffered(KEYS_AT_ONCE);
         let mut assembly = Assembly::new(command);
         let mut at = start;
         while let Some(page) = reads.next().await {

@@ -32,7 +32,7 @@ use crate::modification::ModificationPlan;
 use crate::modification::batch;
 use crate::plan::Plan;
 use crate::prune;
-use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind};
+use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind, check_not_serial};
 use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
 use crate::setting::{ComputedChange, SettingChange, SettingPlan};
@@ -862,12 +862,4 @@ fn moved() -> ExecError {
     ExecError::SchemaNotSaved(format!(
         "The schema was changed by others {SCHEMA_CHANGE_TRIES_MAX} times while this statement tried to; try again"
     ))
-}
-
-/// Refuses a serial consistency level of a write without conditions.
-fn check_not_serial(request: &Request<'_>) -> Result<()> {
-    if request.consistency.is_serial() {
-        return invalid!("You must use conditional updates for serializable writes");
-    }
-    Ok(())
 }

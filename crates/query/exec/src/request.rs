@@ -304,3 +304,14 @@ pub fn timeout_of(using: &cql::ast::Using, resolver: &mut Resolver<'_>) -> Resul
     let receiver = Receiver::owned("[timeout]", CqlType::Duration);
     using.timeout.as_ref().map(|term| resolver.term(term, &receiver)).transpose()
 }
+
+/// Refuses a serial consistency level of a write without conditions.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when it is one.
+pub fn check_not_serial(request: &Request<'_>) -> Result<()> {
+    if request.consistency.is_serial() {
+        return invalid!("You must use conditional updates for serializable writes");
+    }
+    Ok(())
+}

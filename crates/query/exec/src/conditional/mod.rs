@@ -7,10 +7,12 @@ mod result;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use coordinator::{CasOptions, CasOutcome, Consistency};
 use mutation::{
-    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Slices, Timestamp, row_of,
+    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Seconds, Slices, Timestamp,
+    row_of,
 };
 use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Replication, Schema, Table};
@@ -22,7 +24,8 @@ use crate::expr::bind::Binds;
 use crate::expr::calls::Caller;
 use crate::expr::row::{RowView, key_components};
 use crate::functions::CallContext;
-use crate::modification::condition::{BoundCondition, Conditions};
+use crate::modification::apply::Stamp;
+use crate::modification::condition::{BoundCondition, Compared, Conditions};
 use crate::modification::{ModificationKind, ModificationPlan};
 use crate::request::{Request, TimeoutKind};
 use crate::sink::Sink;
@@ -31,6 +34,8 @@ use crate::sink::Sink;
 struct Statement<'a> {
     plan: &'a ModificationPlan,
     binds: std::borrow::Cow<'a, Binds>,
+    /// Of the cells that it writes, seconds; 0 for ever.
+    ttl: Seconds,
 }
 
 /// The conditions on one row.
@@ -45,7 +50,9 @@ struct CasRequest<'a> {
     statements: Vec<Statement<'a>>,
     request: &'a Request<'a>,
     call: &'a CallContext,
-    table: &'a std::sync::Arc<Table>,
+    table: &'a Arc<Table>,
+    /// The table as it is now: statements of a batch that were prepared at different times may know different columns.
+    written: Arc<Table>,
     key: DecoratedKey,
     static_row: Option<RowCondition<'a>>,
     rows: BTreeMap<Clustering, RowCondition<'a>>,
@@ -68,7 +75,7 @@ pub async fn run<C: Coordinator, S: Sink>(
     (call, masks): (&CallContext, Option<(&Schema, &udf::Runtime)>),
     out: &mut S,
 ) -> Result<()> {
-    let cas = CasRequest::new(statements, is_batch, request, call)?;
+    let cas = CasRequest::new(statements, is_batch, request, (call, &coordinator.schema()))?;
     let options = options(coordinator, cas.table, request)?;
     let command = cas.command();
     let mut decide = |page: &ReadPage, ballot: Timestamp| cas.decide(page, ballot);
@@ -127,15 +134,18 @@ impl<'a> CasRequest<'a> {
         statements: &[(&'a ModificationPlan, &'a Binds)],
         is_batch: bool,
         request: &'a Request<'a>,
-        call: &'a CallContext,
+        (call, schema): (&'a CallContext, &Schema),
     ) -> Result<Self> {
         let mut bound = Vec::with_capacity(statements.len());
         for (plan, binds) in statements {
-            let binds = match plan.document(&Env::new(binds, call))? {
+            let env = Env::new(binds, call);
+            // USING is bound to the statement's values, and the rest of INSERT JSON to those of the document.
+            let ttl = plan.ttl(&env, request.now)?;
+            let binds = match plan.document(&env)? {
                 Some(document) => std::borrow::Cow::Owned(document),
                 None => std::borrow::Cow::Borrowed(*binds),
             };
-            bound.push(Statement { plan, binds });
+            bound.push(Statement { plan, binds, ttl });
         }
         let Some(first) = bound.first() else { return invalid!("A batch with conditions has statements") };
         let table = &first.plan.table;
@@ -152,7 +162,8 @@ impl<'a> CasRequest<'a> {
         }
         let Some(key) = key else { return invalid!("A batch with conditions has statements") };
         let columns = columns(table, &bound);
-        Ok(Self { table, key, static_row, rows, columns, request, call, statements: bound })
+        let written = schema.table_by_id(table.id).unwrap_or(table).clone();
+        Ok(Self { table, written, key, static_row, rows, columns, request, call, statements: bound })
     }
 
     fn conditional(&self) -> impl Iterator<Item = &'a ModificationPlan> {
@@ -202,11 +213,13 @@ impl<'a> CasRequest<'a> {
             return Ok(None);
         }
         let existing = partition.map(|found| (found.static_row.as_ref(), found.rows.as_slice()));
-        let mut update = PartitionUpdate::new(self.table.clone(), self.key.clone());
+        let mut update = PartitionUpdate::new(self.written.clone(), self.key.clone());
         let mut rows = Vec::with_capacity(self.statements.len());
-        for Statement { plan, binds } in &self.statements {
+        for Statement { plan, binds, ttl } in &self.statements {
             let env = Env::new(binds, self.call);
-            let mut one = plan.conditional_update(self.key.clone(), self.request, &env, ballot, existing)?;
+            let stamp =
+                Stamp { timestamp: ballot, ttl: *ttl, now: self.request.now, ordered_at: Some(ballot) };
+            let mut one = plan.conditional_update(self.key.clone(), &stamp, &env, existing)?;
             // Rows are put in order at the end: one by one, each could move all others.
             rows.extend(one.take_rows());
             update.merge(one);
@@ -222,16 +235,17 @@ impl<'a> CasRequest<'a> {
         let now = self.request.now;
         let key = key_components(self.table, &self.key.key);
         let statics = partition.and_then(|found| found.static_row.as_ref());
+        let mut compared = Compared::default();
         if let Some(condition) = &self.static_row {
             let exists = statics.is_some_and(|row| row.has_live_cell(now));
-            if !condition.holds(exists, &RowView::new(&key, statics, None, now))? {
+            if !condition.holds(exists, &RowView::new(&key, statics, None, now), &mut compared)? {
                 return Ok(false);
             }
         }
         for (clustering, condition) in &self.rows {
             let rows = partition.map(|found| found.rows.as_slice()).unwrap_or_default();
             let row = row_of(rows, clustering);
-            if !condition.holds(row.is_some(), &RowView::new(&key, statics, row, now))? {
+            if !condition.holds(row.is_some(), &RowView::new(&key, statics, row, now), &mut compared)? {
                 return Ok(false);
             }
         }
@@ -354,13 +368,13 @@ impl<'a> Statement<'a> {
 }
 
 impl<'a> RowCondition<'a> {
-    fn holds(&self, exists: bool, row: &RowView<'_>) -> Result<bool> {
+    fn holds(&self, exists: bool, row: &RowView<'_>, compared: &mut Compared) -> Result<bool> {
         match self {
             Self::NotExists => Ok(!exists),
             Self::Exists => Ok(exists),
             Self::Columns(conditions) => {
                 for condition in conditions {
-                    if !condition.holds(row)? {
+                    if !condition.holds(row, compared)? {
                         return Ok(false);
                     }
                 }

@@ -13,13 +13,14 @@ pub struct MarkerSpec {
     pub name: String,
     /// Type of its value.
     pub ty: CqlType,
+    /// It stands for the values of IN, which may hold nulls: their users refuse them.
+    pub is_choice: bool,
 }
 
 impl MarkerSpec {
     /// A valid collection in the form in which it is stored.
     fn canonical(&self, value: Bytes) -> Result<Bytes> {
-        // Lists bound to `IN ?` may hold nulls, which their users name.
-        if matches!(self.ty, CqlType::List { .. }) && self.name.starts_with("in(") {
+        if self.is_choice {
             return Ok(value);
         }
         canonical(&self.ty, value)

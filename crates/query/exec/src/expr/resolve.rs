@@ -27,17 +27,25 @@ pub struct Receiver<'a> {
     pub name: Cow<'a, str>,
     /// The type that is wanted.
     pub ty: Cow<'a, CqlType>,
+    /// It is the list of values of IN.
+    pub is_choice: bool,
 }
 
 impl<'a> Receiver<'a> {
     /// A receiver.
     pub fn new(name: impl Into<Cow<'a, str>>, ty: &'a CqlType) -> Self {
-        Self { name: name.into(), ty: Cow::Borrowed(ty) }
+        Self { name: name.into(), ty: Cow::Borrowed(ty), is_choice: false }
     }
 
     /// A receiver of a type made for the occasion.
     pub fn owned(name: impl Into<Cow<'a, str>>, ty: CqlType) -> Self {
-        Self { name: name.into(), ty: Cow::Owned(ty) }
+        Self { name: name.into(), ty: Cow::Owned(ty), is_choice: false }
+    }
+
+    /// The list of the values of IN, each for a receiver of this name and type.
+    pub fn choice(of: &str, ty: CqlType) -> Self {
+        let ty = Cow::Owned(CqlType::list(ty, false));
+        Self { name: format!("in({of})").into(), ty, is_choice: true }
     }
 
     /// The value that a column receives.
@@ -70,14 +78,14 @@ impl Markers {
         Self { specs: vec![None; count], calls: Vec::new() }
     }
 
-    /// Records the column or type of a marker.
-    pub fn record(&mut self, marker: &Marker, name: &str, ty: CqlType) {
+    /// Records a marker; its own name goes before that of the column that it stands for.
+    pub fn record(&mut self, marker: &Marker, spec: MarkerSpec) {
         let at = marker.index as usize;
         if self.specs.len() <= at {
             self.specs.resize(at + 1, None);
         }
-        let name = marker.name.clone().unwrap_or_else(|| name.to_owned());
-        self.specs[at] = Some(MarkerSpec { name, ty });
+        let name = marker.name.clone().unwrap_or(spec.name);
+        self.specs[at] = Some(MarkerSpec { name, ..spec });
     }
 
     /// The calls of user-defined functions in the terms that were resolved since this was asked.
@@ -87,7 +95,7 @@ impl Markers {
 
     /// All markers in order.
     pub fn finish(self) -> Vec<MarkerSpec> {
-        let blob = || MarkerSpec { name: String::new(), ty: CqlType::Blob };
+        let blob = || MarkerSpec { name: String::new(), ty: CqlType::Blob, is_choice: false };
         self.specs.into_iter().map(|spec| spec.unwrap_or_else(blob)).collect()
     }
 }
@@ -238,7 +246,8 @@ impl<'a> Resolver<'a> {
         let is_key = receiver.name.starts_with("key(") || receiver.name.starts_with("value(");
         let name = if self.columns && !is_key { "[selection]" } else { &*receiver.name };
         let ty = CqlType::clone(&receiver.ty);
-        self.markers.record(marker, name, ty.clone());
+        let spec = MarkerSpec { name: name.to_owned(), ty: ty.clone(), is_choice: receiver.is_choice };
+        self.markers.record(marker, spec);
         Expr { ty, kind: Kind::Bind(marker.index) }
     }
 

@@ -81,12 +81,12 @@ pub fn row(
     existing: Option<&Row>,
 ) -> Result<Row> {
     let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(operations.len());
-    let mut operations = operations.iter();
+    let (mut operations, mut lists) = (operations.iter(), Lists::default());
     // Nearly always each operation has a column of its own, in their order.
     for operation in operations.by_ref() {
         // Two additions to one column add up.
         let pending = columns.last().filter(|(id, _)| *id == operation.column.id).map(|(_, data)| data);
-        let Some(data) = data(operation, stamp, env, (existing, pending))? else { continue };
+        let Some(data) = data(operation, stamp, env, (existing, pending), &mut lists)? else { continue };
         let column = &operation.column;
         if columns.last().is_none_or(|(last, _)| *last < column.id) {
             columns.push((column.id, data));
@@ -99,7 +99,7 @@ pub fn row(
         for operation in operations {
             let column = &operation.column;
             let pending = row.column(column.id);
-            match self::data(operation, stamp, env, (existing, pending))? {
+            match self::data(operation, stamp, env, (existing, pending), &mut lists)? {
                 None => {}
                 Some(ColumnData::Complex(complex)) if complex.deletion.is_live() => {
                     elements.entry(column.id).or_insert((&column.ty, Vec::new())).1.extend(complex.cells);
@@ -161,11 +161,12 @@ pub fn bound_row(
 
 /// The effect of an operation on its column, if anything. `before` is the row as it was read, with the statement's earlier
 /// operations on the column.
-fn data(
+fn data<'r>(
     operation: &Operation,
     stamp: &Stamp,
     env: &Env<'_>,
-    before: (Option<&Row>, Option<&ColumnData>),
+    before: (Option<&'r Row>, Option<&ColumnData>),
+    lists: &mut Lists<'r>,
 ) -> Result<Option<ColumnData>> {
     let (existing, pending) = before;
     let column = &operation.column;
@@ -208,7 +209,7 @@ fn data(
             }
         }
         change => {
-            let cells = changed_cells(operation, change, stamp, env, existing)?;
+            let cells = changed_cells(operation, change, stamp, env, (existing, lists))?;
             if cells.is_empty() {
                 return Ok(None);
             }
@@ -242,13 +243,29 @@ fn delta(value: &[u8], negative: bool) -> Result<i64> {
     }
 }
 
+/// The live elements of lists of the row as it was read, each list collected once for all operations on it.
+#[derive(Default)]
+struct Lists<'r>(Vec<(ColumnId, Vec<&'r ComplexCell>)>);
+
+impl<'r> Lists<'r> {
+    fn of(&mut self, column: ColumnId, existing: Option<&'r Row>, stamp: &Stamp) -> &[&'r ComplexCell] {
+        let at = self.0.iter().position(|(id, _)| *id == column).unwrap_or_else(|| {
+            let complex = existing.and_then(|row| row.complex(column));
+            let cells = complex.map(|complex| complex.cells.as_slice()).unwrap_or_default();
+            self.0.push((column, cells.iter().filter(|element| element.cell.is_live(stamp.now)).collect()));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
+}
+
 /// The cells that a change of elements writes, in path order.
-fn changed_cells(
+fn changed_cells<'r>(
     operation: &Operation,
     change: &Change,
     stamp: &Stamp,
     env: &Env<'_>,
-    existing: Option<&Row>,
+    (existing, lists): (Option<&'r Row>, &mut Lists<'r>),
 ) -> Result<Vec<ComplexCell>> {
     let ty = &operation.column.ty;
     let cell = |path: Bytes, value: Value| ComplexCell {
@@ -257,11 +274,6 @@ fn changed_cells(
             Value::Set(value) => stamp.live(value),
             Value::Null | Value::Unset => stamp.tombstone(),
         },
-    };
-    let list = || {
-        let complex = existing.and_then(|row| row.complex(operation.column.id));
-        let cells = complex.map(|complex| complex.cells.as_slice()).unwrap_or_default();
-        cells.iter().filter(|element| element.cell.is_live(stamp.now)).collect::<Vec<_>>()
     };
     match change {
         Change::Append(expr) | Change::Add(expr) => match expr.eval(env)? {
@@ -292,12 +304,14 @@ fn changed_cells(
         },
         Change::Discard(expr) => match (expr.eval_option(env)?, ty) {
             (Some(value), CqlType::List { element: element_type, .. }) => {
-                let unwanted = collect_elements(Elements::of_list(&value)?)?;
-                let is_unwanted = |held: &&ComplexCell| {
-                    unwanted.iter().any(|item| element_type.compare(item, &held.cell.value).is_eq())
+                let mut unwanted = collect_elements(Elements::of_list(&value)?)?;
+                unwanted.sort_unstable_by(|a, b| element_type.compare(a, b));
+                let is_unwanted = |held: &&&ComplexCell| {
+                    unwanted.binary_search_by(|item| element_type.compare(item, &held.cell.value)).is_ok()
                 };
-                Ok(list()
-                    .into_iter()
+                Ok(lists
+                    .of(operation.column.id, existing, stamp)
+                    .iter()
                     .filter(is_unwanted)
                     .map(|held| cell(held.path.clone(), Value::Null))
                     .collect())
@@ -305,7 +319,7 @@ fn changed_cells(
             _ => Ok(Vec::new()),
         },
         Change::SetIndex(index, expr) => {
-            let list = list();
+            let list = lists.of(operation.column.id, existing, stamp);
             let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
             if list.is_empty() {
                 return invalid!("Attempted to set an element on a list which is null");
@@ -319,7 +333,7 @@ fn changed_cells(
             }
         }
         Change::DeleteIndex(index) => {
-            let list = list();
+            let list = lists.of(operation.column.id, existing, stamp);
             let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
             if list.is_empty() {
                 return invalid!("Attempted to delete an element from a list which is null");
@@ -414,7 +428,7 @@ mod tests {
     #[test]
     fn bound_values_leave_the_message_and_null_and_unset_keep_their_meaning() {
         let body = Bytes::from(vec![5u8; 4096]);
-        let spec = MarkerSpec { name: "v".to_owned(), ty: CqlType::Blob };
+        let spec = MarkerSpec { name: "v".to_owned(), ty: CqlType::Blob, is_choice: false };
         let mut binds = Binds::within(&body, 5);
         binds.push_place(&spec, 10..40).unwrap();
         binds.push(Value::Null);

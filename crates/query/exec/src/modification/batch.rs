@@ -1,6 +1,7 @@
 //! BATCH: the rules of allowed combinations, size limits, and the merge of statements that meet in a partition.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cql::ast::{BatchKind, Modification};
 use mutation::{Cell, Clustering, ColumnData, PartitionUpdate, Row, Timestamp};
@@ -186,10 +187,11 @@ pub async fn merge(updates: Vec<PartitionUpdate>) -> Vec<PartitionUpdate> {
         return updates;
     }
     let mut pace = Pace::new();
-    let mut places: stdx::HashMap<(schema::TableId, bytes::Bytes), usize> = stdx::HashMap::default();
+    // Statements that were prepared at different times may know different columns: their updates stay apart.
+    let mut places: stdx::HashMap<(*const schema::Table, bytes::Bytes), usize> = stdx::HashMap::default();
     let mut merged: Vec<(PartitionUpdate, Vec<Row>)> = Vec::with_capacity(updates.len());
     for mut update in updates {
-        match places.entry((update.table.id, update.key.key.clone())) {
+        match places.entry((Arc::as_ptr(&update.table), update.key.key.clone())) {
             std::collections::hash_map::Entry::Occupied(at) => {
                 let (one, rows) = &mut merged[*at.get()];
                 // Rows are put in order at the end: one by one, each could move all others.

@@ -301,9 +301,8 @@ fn test(
             Ok(Test::In { negated: *negated, values: all.collect::<Result<_>>()? })
         }
         Predicate::In { negated, values: InValues::Marker(marker) } => {
-            let ty = CqlType::list(CqlType::clone(&receiver.ty).freeze(), false);
             let term = Term::new(TermKind::Marker(marker.clone()));
-            let receiver = Receiver::owned(format!("in({})", receiver.name), ty);
+            let receiver = Receiver::choice(&receiver.name, CqlType::clone(&receiver.ty).freeze());
             Ok(Test::InMarker { negated: *negated, list: resolver.term(&term, &receiver)? })
         }
         Predicate::Contains { negated, key: true, value } => match &column.ty {
@@ -323,6 +322,30 @@ fn test(
             _ => invalid!("Cannot use CONTAINS on non-collection column {name}"),
         },
         _ => Err(ExecError::Syntax(format!("IF cannot ask this of column {name}"))),
+    }
+}
+
+/// Bytes of collections that the conditions of a request may look through, together.
+const COMPARED_BYTES_MAX: usize = 256 << 20;
+
+/// The work of a request's conditions, which is not interrupted.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Bytes of collections that were put together and looked through.
+    bytes: usize,
+}
+
+impl Compared {
+    fn count(&mut self, whole: Option<&Bytes>) -> Result<()> {
+        self.bytes += whole.map_or(0, Bytes::len);
+        if self.bytes > COMPARED_BYTES_MAX {
+            return invalid!(
+                "The conditions look through more than {} MiB of collections; use fewer conditions, or conditions on \
+                 elements of unfrozen maps, which are found by their keys",
+                COMPARED_BYTES_MAX >> 20
+            );
+        }
+        Ok(())
     }
 }
 
@@ -359,11 +382,30 @@ impl BoundCondition<'_> {
     /// Whether the row meets it. A row that does not exist has only nulls.
     ///
     /// # Errors
-    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when an operator of order meets null, or a list has no element
-    /// at the index.
-    pub fn holds(&self, row: &RowView<'_>) -> Result<bool> {
-        let whole = row.value(&self.condition.column);
+    /// [`ExecError::Invalid`](crate::ExecError::Invalid) when an operator of order meets null, a list has no element
+    /// at the index, or the conditions of the request look through too much.
+    pub fn holds(&self, row: &RowView<'_>, compared: &mut Compared) -> Result<bool> {
+        let column = &self.condition.column;
         let held = match &self.part {
+            BoundPart::Element(key) if column.ty.is_multi_cell() && map_key(&column.ty).is_some() => {
+                row.element(column, key).map(|element| element.cell.value.clone())
+            }
+            part => self.part(part, row.value(column), compared)?,
+        };
+        for value in &self.values {
+            if self.holds_with(held.as_ref(), value.as_ref())? {
+                return Ok(!self.negated);
+            }
+        }
+        Ok(self.negated)
+    }
+
+    /// A part of the column's value.
+    fn part(&self, part: &BoundPart, whole: Option<Bytes>, compared: &mut Compared) -> Result<Option<Bytes>> {
+        if self.condition.column.ty.is_collection() {
+            compared.count(whole.as_ref())?;
+        }
+        Ok(match part {
             BoundPart::Whole => whole,
             BoundPart::Field(at) => match &whole {
                 Some(value) => {
@@ -373,13 +415,7 @@ impl BoundCondition<'_> {
                 None => None,
             },
             BoundPart::Element(key) => self.element(whole, key)?,
-        };
-        for value in &self.values {
-            if self.holds_with(held.as_ref(), value.as_ref())? {
-                return Ok(!self.negated);
-            }
-        }
-        Ok(self.negated)
+        })
     }
 
     fn element(&self, whole: Option<Bytes>, key: &Bytes) -> Result<Option<Bytes>> {

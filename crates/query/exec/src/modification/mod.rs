@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE and BATCH: prepared to [`ModificationPlan`]s, which make updates of partitions.
 
-mod apply;
+pub mod apply;
 pub mod batch;
 pub mod checks;
 pub mod condition;
@@ -12,12 +12,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use coordinator::Consistency;
 use cql::ast::{Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
     Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowLayout,
-    Slices, Timestamp, row_of,
+    Seconds, Slices, Timestamp, row_of,
 };
-use replica::{Partitions, ReadCommand};
+use replica::{Limits, Partitions, ReadCommand};
+use rt::preempt::Pace;
 use schema::{Column, ColumnId, ColumnKind, Constraint, Table};
 use smallvec::SmallVec;
 use stdx::{HashMap, HashSet};
@@ -30,7 +32,7 @@ use crate::expr::calls::UserCall;
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Kind, Value};
 use crate::lookup::Lookup;
-use crate::request::{Request, TimeoutKind};
+use crate::request::{Request, TimeoutKind, check_not_serial};
 use crate::where_clause::access::KeyAccess;
 use crate::where_clause::bounds::{self, Clusterings};
 use crate::where_clause::choice::{Choice, TupleChoice};
@@ -40,6 +42,9 @@ use apply::Stamp;
 use checks::Checks;
 use condition::Conditions;
 use operation::{Change, Operation};
+
+/// Bytes of lists that one statement reads to change elements of them, as many as a mutation may have.
+const LISTS_BYTES_MAX: usize = 16 << 20;
 
 /// The last second at which something may expire: `nb` files hold it as a signed number, whose last value means never.
 const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
@@ -517,8 +522,11 @@ impl ModificationPlan {
         given_timestamp(self.timestamp.as_ref(), env, default)
     }
 
-    /// The seconds to live that the statement or its table gives, when its cells would expire at a time that can be stored.
-    fn ttl(&self, env: &Env<'_>, now: u32) -> Result<u32> {
+    /// The seconds to live that the statement or its table gives; 0 for ever.
+    ///
+    /// # Errors
+    /// [`ExecError::Invalid`] when it is negative or too large, or cells would expire at a time that cannot be stored.
+    pub fn ttl(&self, env: &Env<'_>, now: Seconds) -> Result<Seconds> {
         let given = self.given_ttl(env)?;
         let default =
             if self.kind == ModificationKind::Delete { 0 } else { self.table.options.default_time_to_live };
@@ -615,7 +623,9 @@ impl ModificationPlan {
         let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
         let keys = bounds::partition_keys(&self.table, &self.access.keys, &env)?;
         let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Clusterings::new() };
+        bounds::check_product(keys.len(), clusterings.len())?;
         let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
+        let mut pace = Pace::new();
         for key in keys {
             let existing = read.as_ref().and_then(|read| read.get(&key.key));
             let existing = existing.map(|(row, rows)| (row.as_ref(), rows.as_slice()));
@@ -624,6 +634,8 @@ impl ModificationPlan {
             if !update.is_empty() {
                 out.push(update);
             }
+            pace.count(clusterings.len());
+            pace.step().await;
         }
         Ok(())
     }
@@ -650,24 +662,21 @@ impl ModificationPlan {
         bounds::partition_keys(&self.table, &self.access.keys, env)
     }
 
-    /// The update that a conditional statement writes into its partition: everything at `timestamp`, its ballot's time. `existing` is
-    /// the row read for its conditions.
+    /// The update that a conditional statement writes into its partition, with a stamp of its ballot's time. `existing` is the row read for
+    /// its conditions.
     ///
     /// # Errors
     /// As [`ModificationPlan::updates`].
     pub fn conditional_update(
         &self,
         key: DecoratedKey,
-        request: &Request<'_>,
+        stamp: &Stamp,
         env: &Env<'_>,
-        timestamp: Timestamp,
         existing: Option<Existing<'_>>,
     ) -> Result<PartitionUpdate> {
-        let ttl = self.ttl(env, request.now)?;
-        let stamp = Stamp { timestamp, ttl, now: request.now, ordered_at: Some(timestamp) };
         let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
         let mut update = PartitionUpdate::new(self.table.clone(), key);
-        self.update_of(&mut update, &clusterings, &stamp, env, existing)?;
+        self.update_of(&mut update, &clusterings, stamp, env, existing)?;
         Ok(update)
     }
 
@@ -817,6 +826,10 @@ impl ModificationPlan {
         if columns.is_empty() {
             return Ok(None);
         }
+        if request.consistency == Consistency::Any {
+            return invalid!("ANY ConsistencyLevel is only supported for writes");
+        }
+        check_not_serial(request)?;
         columns.sort();
         columns.dedup();
         let range = |key: &Clustering| mutation::RowRange {
@@ -831,10 +844,17 @@ impl ModificationPlan {
         let command = ReadCommand {
             slices,
             columns: ColumnSelection::Some(columns.into()),
+            limits: Limits { bytes: LISTS_BYTES_MAX, ..Limits::NONE },
             ..ReadCommand::all_of(self.table.clone(), Partitions::Keys(keys.into()), request.now)
         };
         let page =
             coordinator.read(&command, request.consistency, request.deadline(TimeoutKind::Read)).await?;
+        if page.more.is_some() {
+            return invalid!(
+                "The lists that the statement changes have more than {} MiB together; change fewer rows by one statement",
+                LISTS_BYTES_MAX >> 20
+            );
+        }
         let partition = |p: replica::PartitionResult| (p.key.key.clone(), (p.static_row, p.rows));
         Ok(Some(page.partitions.into_iter().map(partition).collect()))
     }

@@ -343,9 +343,9 @@ impl<C: Coordinator> NativeFrontend<C> {
     fn batch_text(&self, batch: &wire::Batch) -> String {
         let schema = self.executor.coordinator().schema();
         let statements = batch.statements.iter().map(|statement| match &statement.source {
-            StatementSource::Text(text) => text.as_str().to_owned(),
+            StatementSource::Text(text) => redacted(text.as_str()).into_owned(),
             StatementSource::Prepared(id) => match self.prepared.find(id, &schema) {
-                Found::Current(prepared) | Found::Outdated(prepared) => prepared.text.to_string(),
+                Found::Current(prepared) | Found::Outdated(prepared) => redacted(&prepared.text).into_owned(),
                 Found::Unknown => "?".to_owned(),
             },
         });

@@ -24,7 +24,7 @@ use crate::expr::row::{RowView, key_components};
 use crate::expr::{Env, Expr, Value};
 use crate::functions::AggregateState;
 use crate::request::{Request, TimeoutKind};
-use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink};
+use crate::sink::{PagingState, RESULT_BYTES_MAX, RowSink, RowsPosition, Sink, check_result_bytes};
 use crate::where_clause::access::{AccessPath, Scope};
 use crate::where_clause::bounds;
 use crate::where_clause::filter::BoundFilter;
@@ -32,6 +32,8 @@ use crate::where_clause::rows::TokenRange;
 
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
+/// Ranges of rows that a statement may name, of all its partitions together.
+const RANGES_MAX: usize = 1 << 22;
 
 /// Runs a SELECT and yields its rows; returns their bytes, as the sink counts them.
 ///
@@ -54,6 +56,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let filters = plan.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
+    check_reach(state, partitions.as_ref(), &slices)?;
     if plan.is_row_lookup
         && let Some(partitions) = &partitions
         && let Some(bytes) = run_here(plan, coordinator, request, env, (partitions, &slices), out)?
@@ -105,6 +108,28 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
         out.warn(warning);
     }
     Ok(bytes)
+}
+
+/// Refuses a statement that names too many ranges of rows, and a paging state that lies outside of the partitions that it reads with these
+/// values.
+fn check_reach(state: Option<&RowsPosition>, partitions: Option<&Partitions>, slices: &Slices) -> Result<()> {
+    if let Some(Partitions::Keys(keys)) = partitions
+        && keys.len().saturating_mul(slices.ranges().len()) > RANGES_MAX
+    {
+        return invalid!(
+            "The IN restrictions make more than {RANGES_MAX} combinations of partitions and rows; split the query"
+        );
+    }
+    let Some(state) = state else { return Ok(()) };
+    let is_within = match partitions {
+        None => true,
+        Some(Partitions::Keys(keys)) => keys.contains(&state.resume.key),
+        Some(Partitions::Range(range)) => range.contains(&state.resume.key),
+    };
+    match is_within {
+        true => Ok(()),
+        false => Err(ExecError::Protocol("The paging state belongs to another statement".to_owned())),
+    }
 }
 
 /// Runs a plan if it looks up one row, and that row is in this shard's memory; the bytes of the result, as the sink counts them. None when
@@ -313,7 +338,7 @@ async fn add_row(
             }
         }
         held += state.held_bytes();
-        crate::sink::check_result_bytes(held)?;
+        check_result_bytes(held)?;
     }
     Ok(())
 }
@@ -846,8 +871,11 @@ impl<R: RowSink> Emitter<'_, R> {
     /// Ends a group for which these calls were made.
     fn end_group(&mut self, group: &mut Group, called: &[Option<Bytes>]) -> Result<()> {
         if !self.plan.sort.is_empty() && self.plan.group_width.is_some() {
-            let results = group.states.iter().map(AggregateState::result).collect::<Result<_>>()?;
-            group.held.push((std::mem::take(&mut group.sort_key), results, called.to_vec()));
+            let results = group.states.iter().map(AggregateState::result).collect::<Result<Vec<_>>>()?;
+            let held = (std::mem::take(&mut group.sort_key), results, called.to_vec());
+            group.held_bytes += held_bytes(&held);
+            check_result_bytes(group.held_bytes)?;
+            group.held.push(held);
             group.states.iter_mut().for_each(AggregateState::reset);
             group.key = None;
             group.in_partition += 1;
@@ -927,6 +955,8 @@ struct Group {
     /// The keys that the group under way is sorted by, where groups of several partitions are put in one order.
     sort_key: Vec<Option<Bytes>>,
     held: Vec<HeldGroup>,
+    /// Their bytes.
+    held_bytes: usize,
     /// Whether a row was added whose functions may wait.
     has_rows: bool,
 }
@@ -941,9 +971,17 @@ impl Group {
             partition: None,
             sort_key: Vec::new(),
             held: Vec::new(),
+            held_bytes: 0,
             has_rows: false,
         }
     }
+}
+
+/// The bytes of a group that waits for others.
+fn held_bytes((sort_key, results, called): &HeldGroup) -> usize {
+    let values = sort_key.iter().chain(results).chain(called);
+    size_of::<HeldGroup>()
+        + values.map(|value| size_of_val(value) + value.as_ref().map_or(0, Bytes::len)).sum::<usize>()
 }
 
 /// Sort key of a group, the results of its aggregates, and those of the calls that ended it.

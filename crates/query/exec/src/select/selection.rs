@@ -38,6 +38,8 @@ pub struct Selection {
     pub result: ResultColumns,
     /// The aggregates that outputs refer to.
     pub aggregates: Vec<AggregateCall>,
+    /// Whether the result is of groups and not of rows, also where no aggregate is needed for it.
+    aggregated: bool,
     /// The user-defined functions that are called for each row that is returned or aggregated.
     pub row_calls: Vec<UserCall>,
     /// Those that are called for each group.
@@ -50,6 +52,24 @@ pub struct Selection {
     pub only_static: bool,
     /// Columns selected by name and those of the key that are read, for the rules of DISTINCT.
     pub names: Vec<String>,
+}
+
+fn outputs(named: Vec<(String, Expr)>, json: bool, is_plain: bool) -> Outputs {
+    if json {
+        return Outputs::Json(named.into_iter().map(|(name, expr)| (json_name(&name), expr)).collect());
+    }
+    match is_plain {
+        true => Outputs::Columns(named.into_iter().filter_map(|(_, expr)| column_of(expr)).collect()),
+        false => Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect()),
+    }
+}
+
+fn result_columns(table: &Table, json: bool, named: &[(String, Expr)]) -> ResultColumns {
+    if json {
+        return ResultColumns::new(&table.keyspace, &table.name, [("[json]", &CqlType::Text)]);
+    }
+    let columns = named.iter().map(|(name, expr)| (name.as_str(), &expr.ty));
+    ResultColumns::new(&table.keyspace, &table.name, columns)
 }
 
 /// The order in which `*` lists columns: keys, static columns, regular columns.
@@ -121,21 +141,22 @@ impl Selection {
         take_input_calls(&mut aggregates, &mut row_calls);
         let calls = if aggregated { &mut group_calls } else { &mut row_calls };
         named.iter_mut().for_each(|(_, expr)| replace_calls(expr, calls));
-        let result = if json {
-            ResultColumns::new(&table.keyspace, &table.name, [("[json]", &CqlType::Text)])
-        } else {
-            let columns = named.iter().map(|(name, expr)| (name.as_str(), &expr.ty));
-            ResultColumns::new(&table.keyspace, &table.name, columns)
-        };
-        let outputs = if json {
-            Outputs::Json(named.into_iter().map(|(name, expr)| (json_name(&name), expr)).collect())
-        } else if (all || columns_only) && !aggregated && !resolver.masked {
-            Outputs::Columns(named.into_iter().filter_map(|(_, expr)| column_of(expr)).collect())
-        } else {
-            Outputs::Exprs(named.into_iter().map(|(_, expr)| expr).collect())
-        };
+        let result = result_columns(table, json, &named);
+        let is_plain = (all || columns_only) && !aggregated && !resolver.masked;
+        let outputs = outputs(named, json, is_plain);
         let only_static = statics && !regulars;
-        Ok(Self { outputs, result, aggregates, row_calls, group_calls, columns, all, only_static, names })
+        Ok(Self {
+            outputs,
+            result,
+            aggregates,
+            aggregated,
+            row_calls,
+            group_calls,
+            columns,
+            all,
+            only_static,
+            names,
+        })
     }
 
     /// Whether user-defined functions are called for groups or the rows in them.
@@ -170,7 +191,7 @@ impl Selection {
 
     /// Whether the result is of groups and not of rows.
     pub fn is_aggregate(&self) -> bool {
-        !self.aggregates.is_empty()
+        self.aggregated
     }
 
     /// The columns that a read has to fetch for it, together with the columns that filters look at.

@@ -92,6 +92,17 @@ fn too_many<T>() -> Result<T> {
     )
 }
 
+/// Refuses a write that names more rows, of all its partitions together, than one may.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when there are more than [`COMBINATIONS_MAX`].
+pub fn check_product(partitions: usize, rows: usize) -> Result<()> {
+    match partitions.saturating_mul(rows) > COMBINATIONS_MAX {
+        true => too_many(),
+        false => Ok(()),
+    }
+}
+
 fn extend(combinations: Vec<Prefix>, values: &[Bytes]) -> Result<Vec<Prefix>> {
     if combinations.len().saturating_mul(values.len()) > COMBINATIONS_MAX {
         return too_many();

@@ -347,8 +347,7 @@ impl<'a> Collector<'_, 'a> {
                 exprs.collect::<Result<_>>().map(Choice::List)
             }
             InValues::Marker(marker) => {
-                let ty = CqlType::list(CqlType::clone(&receiver.ty), false);
-                let receiver = Receiver::owned(format!("in({})", receiver.name), ty);
+                let receiver = Receiver::choice(&receiver.name, CqlType::clone(&receiver.ty));
                 let term = Term::new(TermKind::Marker(marker.clone()));
                 self.resolver.term(&term, &receiver).map(Choice::Marker)
             }

@@ -95,8 +95,8 @@ impl<'a> Collector<'_, 'a> {
                 })
             }
             InValues::Marker(marker) => {
-                let ty = CqlType::list(CqlType::tuple(columns.iter().map(|c| c.ty.clone())), false);
-                let receiver = Receiver::owned(format!("in({})", names.join(",")), ty);
+                let ty = CqlType::tuple(columns.iter().map(|c| c.ty.clone()));
+                let receiver = Receiver::choice(&names.join(","), ty);
                 let term = Term::new(TermKind::Marker(marker.clone()));
                 Ok(TupleChoice::Marker(self.resolver.term(&term, &receiver)?))
             }

@@ -324,3 +324,98 @@ fn a_filter_by_many_values_costs_a_few_comparisons_a_row() {
     assert_eq!(found(&format!("m[1] IN {list}")), 11);
     assert!(begun + std::time::Duration::from_secs(5) > cpu(), "{:?}", cpu() - begun);
 }
+
+/// The bound form of a list of ints.
+fn ints(values: impl ExactSizeIterator<Item = Option<i32>>) -> Vec<u8> {
+    let mut out = (values.len() as i32).to_be_bytes().to_vec();
+    for value in values {
+        match value {
+            None => out.extend((-1i32).to_be_bytes()),
+            Some(value) => out.extend([4i32, value].map(i32::to_be_bytes).concat()),
+        }
+    }
+    out
+}
+
+fn bound(node: &Node, text: &str, values: &[&[u8]]) -> String {
+    let values: Vec<wire::Value<'_>> = values.iter().map(|value| wire::Value::Set(value)).collect();
+    let answer = node.request(|writer| writer.query(text, &Node::values(&values)));
+    crate::golden::show(&answer)
+}
+
+#[test]
+fn changes_and_conditions_of_large_collections_cost_a_few_comparisons_an_element() {
+    let node = node();
+    node.run("CREATE TABLE ks.c (k int PRIMARY KEY, l list<int>, m map<int, int>, v int)");
+    let all = ints((0..40_000).map(Some));
+    let begun = cpu();
+    assert_eq!(bound(&node, "UPDATE ks.c SET l = ? WHERE k = 1", &[&all]), "void");
+    let places: Vec<String> = (0..3_000).map(|at| format!("l[{}] = -1", 39_999 - at)).collect();
+    node.run(&format!("UPDATE ks.c SET {} WHERE k = 1", places.join(", ")));
+    assert_eq!(bound(&node, "UPDATE ks.c SET l = l - ? WHERE k = 1", &[&all]), "void");
+    assert_eq!(
+        node.rows("SELECT collection_count(l) FROM ks.c")[0][0],
+        Some(3_000i32.to_be_bytes().to_vec())
+    );
+    let entries: Vec<String> = (0..10_000).map(|at| format!("{at}: {at}")).collect();
+    node.run(&format!("UPDATE ks.c SET m = {{{}}} WHERE k = 1", entries.join(", ")));
+    let conditions = |part: &str| {
+        let all: Vec<String> = (0..2_900).map(|at| format!("{part}[{at}] >= -1")).collect();
+        format!("UPDATE ks.c SET v = 1 WHERE k = 1 IF {}", all.join(" AND "))
+    };
+    assert_eq!(node.rows(&conditions("m"))[0][0], Some(vec![1]), "it is applied");
+    assert_eq!(node.rows(&conditions("l"))[0][0], Some(vec![1]), "it is applied");
+    assert!(begun + std::time::Duration::from_secs(20) > cpu(), "{:?}", cpu() - begun);
+    bound(&node, "UPDATE ks.c SET l = ? WHERE k = 1", &[&all]);
+    let message = refused(&node, &conditions("l"));
+    assert!(message.contains("look through more than 256 MiB"), "{message}");
+    let answer = node.query_at("UPDATE ks.c SET l[0] = 1 WHERE k = 1", wire::Consistency::Any);
+    assert!(crate::golden::show(&answer).contains("only supported for writes"));
+}
+
+#[test]
+fn partitions_and_rows_of_one_statement_are_limited_together() {
+    let node = node();
+    node.run("CREATE TABLE ks.rows (k int, c int, v int, PRIMARY KEY (k, c))");
+    let many = |count: i32| ints((0..count).map(Some));
+    for text in
+        ["UPDATE ks.rows SET v = 1 WHERE k IN ? AND c IN ?", "DELETE v FROM ks.rows WHERE k IN ? AND c IN ?"]
+    {
+        let answer = bound(&node, text, &[&many(257), &many(256)]);
+        assert!(answer.contains("more than 65536 combinations"), "{text}: {answer}");
+        assert_eq!(bound(&node, text, &[&many(20), &many(30)]), "void", "{text}");
+    }
+    let text = "SELECT v FROM ks.rows WHERE k IN ? AND c IN ?";
+    let answer = bound(&node, text, &[&many(4_097), &many(1_024)]);
+    assert!(answer.contains("more than 4194304 combinations"), "{answer}");
+}
+
+#[test]
+fn the_bound_time_to_live_of_a_conditional_document_is_its_own() {
+    let node = node();
+    node.run("CREATE TABLE ks.j (k int PRIMARY KEY, v int)");
+    let text = "INSERT INTO ks.j JSON ? IF NOT EXISTS USING TTL ?";
+    let applied = bound(&node, text, &[br#"{"k": 1, "v": 5}"#, &86_400i32.to_be_bytes()]);
+    assert!(applied.contains("true"), "{applied}");
+    let ttl = node.rows("SELECT ttl(v) FROM ks.j")[0][0].clone().unwrap();
+    assert!(
+        i32::from_be_bytes(ttl.try_into().unwrap()) > 80_000,
+        "the seconds of USING, and not of a column"
+    );
+}
+
+#[test]
+fn nulls_among_values_of_in_are_met_alike_by_all_markers() {
+    let node = node();
+    node.run("CREATE TABLE ks.n (k int PRIMARY KEY, v int)");
+    node.run("INSERT INTO ks.n (k, v) VALUES (1, 7)");
+    let values = ints([None, Some(7)].into_iter());
+    for marker in ["?", ":vals"] {
+        let text = format!("UPDATE ks.n SET v = 7 WHERE k = 1 IF v IN {marker}");
+        let answer = bound(&node, &text, &[&values]);
+        assert!(answer.contains("Null value read when not allowed"), "{text}: {answer}");
+    }
+    node.run("CREATE TABLE ks.odd (k int PRIMARY KEY, \"in(x\" frozen<list<int>>)");
+    let answer = bound(&node, "INSERT INTO ks.odd (k, \"in(x\") VALUES (1, ?)", &[&values]);
+    assert!(answer.starts_with("! Invalid"), "{answer}");
+}

@@ -64,7 +64,10 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Vec<Option<Vec<u8>>>> {
     paged_within(node, text, size, 1000)
 }
 
-const QUERIES: [&str; 24] = [
+const QUERIES: [&str; 27] = [
+    "SELECT (int)1 FROM ks.t GROUP BY k",
+    "SELECT ks.f(1) FROM ks.t GROUP BY k, c",
+    "SELECT JSON ks.f(1) FROM ks.t GROUP BY k PER PARTITION LIMIT 1",
     "SELECT * FROM ks.t WHERE k = 3 AND c IN (1, 2, 9) AND d IN ('a', 'b')",
     "SELECT * FROM ks.t WHERE k = 3 AND (c, d) IN ((1, 'a'), (2, 'b'), (4, 'a'))",
     "SELECT * FROM ks.t",
@@ -137,6 +140,46 @@ fn a_hostile_state_is_an_error() {
         request.query("SELECT * FROM ks.other", &parameters);
     });
     assert!(show(&answer).contains("paging state"), "{}", show(&answer));
+}
+
+#[test]
+fn groups_are_counted_where_no_column_is_selected() {
+    let node = filled();
+    let two = Some(2i32.to_be_bytes().to_vec());
+    assert_eq!(node.rows("SELECT ks.f(1) FROM ks.t WHERE k IN (1, 2) GROUP BY k"), [[two.clone()], [two]]);
+    assert_eq!(node.rows("SELECT (int)1 FROM ks.t WHERE k = 1 GROUP BY k, c").len(), 6);
+    assert_eq!(node.rows("SELECT (int)1 FROM ks.t WHERE k = 1 GROUP BY k, c LIMIT 4").len(), 4);
+}
+
+#[test]
+fn a_state_of_other_partitions_is_refused() {
+    let node = filled();
+    let page = |text: &str, state: Option<&[u8]>| {
+        node.request(|request| {
+            let mut parameters = Node::values(&[]);
+            (parameters.page_size, parameters.paging_state) = (Some(3), state);
+            request.query(text, &parameters);
+        })
+    };
+    let state = |text: &str| match page(text, None).body {
+        AnswerBody::Result(ResultBody::Rows(rows)) => rows.paging_state.unwrap().to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let of_one = state("SELECT * FROM ks.t WHERE k = 1");
+    for other in [
+        "SELECT * FROM ks.t WHERE k = 2".to_owned(),
+        "SELECT * FROM ks.t WHERE k IN (2, 3)".to_owned(),
+        "SELECT * FROM ks.t WHERE token(k) > token(1)".to_owned(),
+        "SELECT v FROM ks.t WHERE token(k) < token(1)".to_owned(),
+        "SELECT * FROM ks.t WHERE k = 2 AND v = 201 ALLOW FILTERING".to_owned(),
+    ] {
+        let answer = show(&page(&other, Some(&of_one)));
+        assert!(answer.contains("paging state belongs to another"), "{other}: {answer}");
+    }
+    for same in ["SELECT * FROM ks.t WHERE k IN (2, 1)", "SELECT * FROM ks.t WHERE token(k) >= token(1)"] {
+        let answer = page(same, Some(&of_one));
+        assert!(matches!(answer.body, AnswerBody::Result(ResultBody::Rows(_))), "{same}: {}", show(&answer));
+    }
 }
 
 #[test]
