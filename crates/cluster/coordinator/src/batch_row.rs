@@ -132,10 +132,16 @@ impl StoredBatch {
         let age = now_micros.saturating_sub(self.at_micros) / 1_000_000;
         let mut updates = Vec::new();
         for bytes in &self.updates {
-            let update = codec::decode_update(MUTATIONS, bytes, |id| schema.table_by_id(id).cloned());
-            let update = update.map_err(|error| {
+            let decoded = codec::decode(MUTATIONS, bytes, None, |id| schema.table_by_id(id).cloned());
+            let decoded = decoded.map_err(|error| {
                 ReplicaError::Storage(format!("a batch in system.batches cannot be read: {error}"))
             })?;
+            if decoded.as_ref().is_some_and(|decoded| decoded.has_unknown) {
+                return Err(ReplicaError::Storage(
+                    "a batch in system.batches has a column that this node does not know yet".to_owned(),
+                ));
+            }
+            let update = decoded.map(|decoded| decoded.update);
             updates.extend(update.filter(|update| age < i64::from(crate::late::late_seconds(&update.table))));
         }
         Ok(updates)

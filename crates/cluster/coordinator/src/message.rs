@@ -164,7 +164,9 @@ fn read_updates(
     table: impl Fn(TableId) -> Option<Arc<schema::Table>>,
 ) -> Result<DecodedUpdates, Refusal> {
     codec::decode_updates(body, layouts, table).map_err(|error| match error {
-        UpdatesError::UnknownTable(_) => Refusal::new(code::UNKNOWN_TABLE, error.to_string()),
+        UpdatesError::UnknownTable(_) | UpdatesError::UnknownColumn(_) => {
+            Refusal::new(code::UNKNOWN_TABLE, error.to_string())
+        }
         _ => malformed(error),
     })
 }

@@ -294,8 +294,13 @@ fn updates(
     let mut out = Vec::with_capacity(count.min(1024));
     for _ in 0..count {
         let bytes = buffer.slice_ref(reader.bytes_vint()?);
-        let update = codec::decode_update(MUTATIONS, &bytes, |id| (id == table.id).then(|| table.clone()))?;
-        out.push(update.ok_or(CodecError::Malformed("the table that is repaired"))?);
+        let find = |id| (id == table.id).then(|| table.clone());
+        let decoded = codec::decode(MUTATIONS, &bytes, None, find)?;
+        let decoded = decoded.ok_or(CodecError::Malformed("the table that is repaired"))?;
+        if decoded.has_unknown {
+            return Err(CodecError::Malformed("the columns of the table as this node knows it"));
+        }
+        out.push(decoded.update);
     }
     Ok(out)
 }

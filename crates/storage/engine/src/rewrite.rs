@@ -132,7 +132,7 @@ pub(crate) async fn cleanup(
     for live in inputs {
         refuse_stopped(&operation)?;
         if store.edits.is_stopped_since(begun) {
-            break;
+            return stopped(store, rewritten);
         }
         let has_others = has_others(&live.sstable, &kept).await;
         let has_others = has_others.map_err(|error| store.read_failed(&live, error));
@@ -146,13 +146,21 @@ pub(crate) async fn cleanup(
         let mut kind = CompactionType::plain("cleanup", operation.clone(), begun);
         kind.kept = Some(kept.clone());
         if !write_anew(inner, store, live, kind).await? {
-            break;
+            return stopped(store, rewritten);
         }
         rewritten += 1;
         // A partition that was cached would come back with its tokens, without the deletions made meanwhile.
         inner.cache.forget_table(store.id);
     }
     Ok(rewritten)
+}
+
+/// The outcome of a cleanup that a truncation, which may not happen after all, or the end of its table has stopped.
+fn stopped(store: &Store, rewritten: u64) -> Result<u64, MaintenanceError> {
+    match store.dropped.get() {
+        true => Ok(rewritten),
+        false => Err(MaintenanceError::Cancelled),
+    }
 }
 
 /// Whether an SSTable has partitions of tokens that are not kept.

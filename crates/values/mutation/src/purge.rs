@@ -48,12 +48,17 @@ impl PurgeRule {
         Self { now, grace }
     }
 
+    /// A repair time; never, if it lies ahead: a clock was wrong, and the repair may have been any time ago.
+    fn known(&self, repaired: Seconds) -> Seconds {
+        if repaired > self.now { 0 } else { repaired }
+    }
+
     /// Tombstones of a token that were made before this have outlived their grace.
     pub fn gc_before(&self, token: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
             Grace::Repaired { repaired, delay, before } => {
-                repaired.at(token).min(self.now).saturating_sub(*delay).min(*before)
+                self.known(repaired.at(token)).saturating_sub(*delay).min(*before)
             }
         }
     }
@@ -63,7 +68,7 @@ impl PurgeRule {
         match &self.grace {
             Grace::Before(before) => *before,
             Grace::Repaired { repaired, delay, before } => {
-                repaired.oldest(after, upto).min(self.now).saturating_sub(*delay).min(*before)
+                self.known(repaired.oldest(after, upto)).saturating_sub(*delay).min(*before)
             }
         }
     }
@@ -218,5 +223,12 @@ mod tests {
         builder.options.compaction.insert("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
         let rule = PurgeRule::for_table(&builder.build_known(), 10_000, &late);
         assert_eq!([rule.gc_before(7), rule.gc_before_of(0, 200)], [9_000; 2], "the grace has not passed");
+        let ahead = Arc::new(Repaired::new([(i64::MIN, i64::MAX, 10_001)]));
+        let rule = PurgeRule::for_table(&builder.build_known(), 10_000, &ahead);
+        assert_eq!(
+            [rule.gc_before(7), rule.gc_before_of(0, 200)],
+            [0; 2],
+            "a repair by a clock that was ahead"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::state::{ClusterState, MemberStatus};
+use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
 use schema::Replication;
 use topology::HostId;
 
@@ -112,10 +112,25 @@ pub(crate) fn remove(
             "Node /{address} is alive and owns this ID. Use decommission command to remove it from the ring"
         ));
     }
+    if member.status == MemberStatus::Joining {
+        abort(state, host)?;
+    }
     Ok(match member.status {
         MemberStatus::Joining | MemberStatus::Left => Removal::AtOnce,
         MemberStatus::Normal | MemberStatus::Leaving | MemberStatus::Removing => Removal::Fetch,
     })
+}
+
+/// Whether the change of a host may be given up: not once reads go to the new replicas, from which the others would not hear of later
+/// writes.
+pub(crate) fn abort(state: &ClusterState, host: HostId) -> Result<(), String> {
+    let is_of = |change: &&TopologyChange| change.joins == Some(host) || change.leaves == Some(host);
+    match state.change.as_ref().filter(is_of) {
+        Some(change) if change.step == ChangeStep::Switched => {
+            Err("the topology change is nearly complete and cannot be aborted any more: its ranges are read from their new replicas".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The host that is being removed, for `removenode force` and `removenode status`.
@@ -235,5 +250,18 @@ mod tests {
         become_(&mut three, 2, MemberStatus::Joining);
         assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::AtOnce));
         assert_eq!(being_removed(&three), None);
+    }
+
+    #[test]
+    fn a_change_is_not_aborted_once_reads_have_gone_over() {
+        let mut three = state(&["a", "a", "a"], Replication::Local);
+        let mut change = TopologyChange::new(1, Some(host(2)), None, 1);
+        become_(&mut three, 2, MemberStatus::Joining);
+        three.change = Some(change.clone());
+        assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::AtOnce));
+        change.step = ChangeStep::Switched;
+        three.change = Some(change);
+        assert!(remove(&three, host(1), host(2), false).unwrap_err().contains("cannot be aborted"));
+        assert!(abort(&three, host(2)).is_err() && abort(&three, host(3)).is_ok());
     }
 }

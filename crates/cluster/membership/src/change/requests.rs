@@ -101,6 +101,7 @@ impl Inner {
         if self.status_in(&self.state()) != Some(MemberStatus::Leaving) {
             return Err("this node is not leaving".to_owned());
         }
+        allowed::abort(&self.state(), host)?;
         self.propose(Command::SetStatus { host, status: MemberStatus::Normal }).await?;
         tracing::info!("this node stays in the cluster: its decommission was cancelled");
         Ok(())

@@ -40,6 +40,8 @@ pub struct Decoded {
     pub update: PartitionUpdate,
     /// Whether it has all that the bytes say. Otherwise they have something of a column that the table has no more, or not yet.
     pub is_whole: bool,
+    /// Whether they have something of a column that the table does not know, nor has known: one that is not here yet.
+    pub has_unknown: bool,
 }
 
 /// [`decode_update`], which also says whether something was left out. With `layouts`, the cells of a row stay encoded where they can.
@@ -84,7 +86,8 @@ impl<'a> UpdateDecoding<'a> {
             Version::V1 => {}
         }
         let fields = Fields::new(buffer);
-        let mut decoder = Decoder { fields, base: 0, names: Vec::new(), layout: None, is_whole: true };
+        let mut decoder =
+            Decoder { fields, base: 0, names: Vec::new(), layout: None, is_whole: true, has_unknown: false };
         let id = decoder.fields.read("a table id", Reader::array)?;
         let Some(table) = table(TableId(id)) else { return Ok(None) };
         let key = decoder.fields.bytes("a partition key")?;
@@ -150,7 +153,8 @@ impl<'a> UpdateDecoding<'a> {
     /// When ranges or rows are still to be read.
     pub fn finish(self) -> Decoded {
         assert!(self.ranges == 0 && self.rows == Some(0), "an update is read to its end");
-        Decoded { update: self.update, is_whole: self.decoder.is_whole }
+        let Decoder { is_whole, has_unknown, .. } = self.decoder;
+        Decoded { update: self.update, is_whole, has_unknown }
     }
 }
 
@@ -172,6 +176,8 @@ struct Decoder<'a> {
     layout: Option<Arc<RowLayout>>,
     /// Nothing was left out so far.
     is_whole: bool,
+    /// A name is of no column, nor of a dropped one.
+    has_unknown: bool,
 }
 
 impl<'a> Decoder<'a> {
@@ -228,7 +234,9 @@ impl<'a> Decoder<'a> {
             let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
             let column =
                 table.column(name).filter(value).map(|column| (column.id, column.is_complex(), column.kind));
-            let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
+            let dropped = table.dropped_columns.get(name).map(|old| old.dropped_micros);
+            self.has_unknown |= column.is_none() && dropped.is_none();
+            let dropped = dropped.unwrap_or(Timestamp::MIN);
             self.names.push(Named { column, dropped });
         }
         Ok(())

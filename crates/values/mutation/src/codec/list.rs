@@ -26,6 +26,8 @@ pub enum UpdatesError {
     Update(DecodeError),
     /// The table of an update does not exist here.
     UnknownTable(TableId),
+    /// A column of an update does not exist here, and did not before: the schema of this node is behind.
+    UnknownColumn(TableId),
     /// Bytes follow the last update.
     Rest(usize),
 }
@@ -40,6 +42,9 @@ impl std::fmt::Display for UpdatesError {
             }
             Self::Update(error) => error.fmt(f),
             Self::UnknownTable(id) => write!(f, "there is no table with the id {id} of an update"),
+            Self::UnknownColumn(id) => {
+                write!(f, "the table with the id {id} has not yet a column of an update")
+            }
             Self::Rest(len) => write!(f, "{len} bytes after the last update"),
         }
     }
@@ -141,7 +146,10 @@ pub fn decode_updates(
         };
         let decoded = decode(version, &bytes, layouts, find).map_err(UpdatesError::Update)?;
         match (decoded, unknown) {
-            (Some(Decoded { update, is_whole: this }), _) => {
+            (Some(Decoded { update, has_unknown: true, .. }), _) => {
+                return Err(UpdatesError::UnknownColumn(update.table.id));
+            }
+            (Some(Decoded { update, is_whole: this, .. }), _) => {
                 is_whole &= this;
                 updates.push(update);
             }

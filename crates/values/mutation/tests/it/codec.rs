@@ -111,9 +111,18 @@ fn dropped_columns_stay_dropped() {
     assert_eq!(found.update.rows()[0].cell(w).unwrap().value, "kept");
     let mut run = Vec::new();
     encode_updates(&[update], &mut run);
-    assert!(
-        decode_updates(&Bytes::from(run), Some(&layouts), |_| Some(gone.clone())).unwrap().encoded.is_none()
-    );
+    let run = Bytes::from(run);
+    assert!(decode_updates(&run, Some(&layouts), |_| Some(gone.clone())).unwrap().encoded.is_none());
+
+    // A node that has not heard of the column yet must not take a part of the write.
+    let mut earlier = table.to_builder();
+    earlier.drop_column("v", 10);
+    let mut earlier = earlier.build().unwrap();
+    earlier.dropped_columns.clear();
+    let earlier = Arc::new(earlier);
+    assert!(read(&earlier).has_unknown && !read(&gone).has_unknown && !read(&table).has_unknown);
+    let refused = decode_updates(&run, Some(&layouts), |_| Some(earlier.clone())).unwrap_err();
+    assert_eq!(refused, UpdatesError::UnknownColumn(TABLE));
 
     let again = Arc::new(later.regular("v", CqlType::Blob).build().unwrap());
     let found = read(&again);
