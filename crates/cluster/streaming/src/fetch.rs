@@ -199,7 +199,8 @@ fn questions(
     label: &str,
 ) -> Vec<(Target, Question)> {
     let (own, shards) = (inner.rt.shard().0, inner.rt.shard_count());
-    let met = (0..from.shards).filter(|other| meet((own, shards), (*other, from.shards)));
+    let theirs = inner.engine.sharder(from.host, from.shards, table);
+    let met = inner.engine.own_sharder(table).shards_in_common(own, &theirs).into_iter();
     let question = |source_shard| Question {
         request: request_id(inner, from, source_shard, table, ranges, label),
         attempt: NO_ATTEMPT,
@@ -210,12 +211,6 @@ fn questions(
         ranges: ranges.to_vec(),
     };
     met.map(|shard| (Target::Host { host: from.host, shard }, question(shard))).collect()
-}
-
-/// Whether two shards, each of so many, own tokens in common.
-fn meet((one, ones): (u16, u16), (other, others): (u16, u16)) -> bool {
-    let (one, ones, other, others) = (u32::from(one), u32::from(ones), u32::from(other), u32::from(others));
-    one * others < (other + 1) * ones && other * ones < (one + 1) * others
 }
 
 fn request_id(
@@ -362,29 +357,5 @@ impl Inner {
             (*component, FileSink::path_of(&folder, item))
         };
         Ok(Incoming { files: (0..).zip(&offered.files).map(at).collect() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use topology::Sharder;
-
-    use super::*;
-
-    #[test]
-    fn shards_that_meet_own_tokens_in_common() {
-        for (ones, others) in [(1, 1), (1, 4), (2, 3), (3, 2), (4, 4), (5, 8)] {
-            let mut met = std::collections::BTreeSet::new();
-            for step in 0..4096u64 {
-                let token = (step << 40) as i64;
-                met.insert((Sharder::new(ones).shard_of(token), Sharder::new(others).shard_of(token)));
-            }
-            for one in 0..ones {
-                for other in 0..others {
-                    let expected = met.contains(&(one, other));
-                    assert_eq!(meet((one, ones), (other, others)), expected, "{one}/{ones} {other}/{others}");
-                }
-            }
-        }
     }
 }

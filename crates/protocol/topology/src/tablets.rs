@@ -4,6 +4,7 @@
 //! No statement makes a table of tablets yet: tables lie with their keyspaces, and a token's shard follows from the token. The maps come with
 //! the view, so that everything that asks for replicas or shards goes by them; `coordinator it: table_placement` holds it to that.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schema::TableId;
@@ -125,6 +126,36 @@ impl TableSharder {
             Some((map, node)) => shard_in(map, *node, self.by_token, token),
         }
     }
+
+    /// The shards of another node by whose mapping (`other`, of the same table) they may own tokens that shard `own` of this node owns.
+    /// Of a tablet of which a node is no replica, any of its shards may.
+    pub fn shards_in_common(&self, own: u16, other: &Self) -> BTreeSet<u16> {
+        let (ones, others) = (self.shard_count(), other.shard_count());
+        assert!(own < ones, "a shard of this node");
+        let (Some((map, node)), Some((_, other_node))) = (&self.tablets, &other.tablets) else {
+            return (0..others).filter(|other| by_token_in_common((own, ones), (*other, others))).collect();
+        };
+        let mut found = BTreeSet::new();
+        for tablet in map.tablets() {
+            let shard_of = |host: &HostId| {
+                tablet.replicas.iter().find(|(replica, _)| replica == host).map(|(_, shard)| *shard)
+            };
+            if shard_of(node).is_some_and(|shard| shard % ones != own) {
+                continue;
+            }
+            match shard_of(other_node) {
+                Some(shard) => drop(found.insert(shard % others)),
+                None => found.extend(0..others),
+            }
+        }
+        found
+    }
+}
+
+/// Whether two shards, each of so many, own tokens in common where the token decides.
+fn by_token_in_common((one, ones): (u16, u16), (other, others): (u16, u16)) -> bool {
+    let (one, ones, other, others) = (u32::from(one), u32::from(ones), u32::from(other), u32::from(others));
+    one * others < (other + 1) * ones && other * ones < (one + 1) * others
 }
 
 #[cfg(test)]
@@ -167,5 +198,56 @@ mod tests {
         let sharder = maps().sharder(NODES[0], 3, TableId([2; 16]));
         assert!(sharder.is_by_token());
         assert_eq!(sharder, Sharder::new(3).into());
+    }
+
+    /// The shards of another node that own tokens of a shard, by looking at tokens.
+    fn looked_up(one: &TableSharder, own: u16, other: &TableSharder) -> BTreeSet<u16> {
+        // Of all of the ring, and of the part of it over which the shards repeat.
+        let steps = |bits: u32| (0..4096u64).map(move |step| (step << bits) as i64);
+        let tokens = steps(52).chain(steps(40)).chain(-100..100);
+        tokens.filter(|token| one.shard_of(*token) == own).map(|token| other.shard_of(token)).collect()
+    }
+
+    #[test]
+    fn shards_in_common_are_those_that_own_a_token_in_common() {
+        for (ones, others) in [(1, 1), (1, 4), (2, 3), (3, 2), (4, 4), (5, 8)] {
+            let (one, other) =
+                (TableSharder::from(Sharder::new(ones)), TableSharder::from(Sharder::new(others)));
+            for own in 0..ones {
+                assert_eq!(
+                    one.shards_in_common(own, &other),
+                    looked_up(&one, own, &other),
+                    "{own} of {ones}, {others}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn shards_in_common_go_by_the_tablets() {
+        let tablet = |upto, one, other| Tablet { upto, replicas: vec![(NODES[0], one), (NODES[1], other)] };
+        // Shard 0 of the one owns tokens of shards 3 and 1 of the other, which by the tokens alone are of none of its.
+        let tablets = vec![tablet(-50, 0, 3), tablet(0, 1, 0), tablet(60, 0, 1), tablet(i64::MAX, 2, 2)];
+        let maps = TabletMaps::new([(TABLE, TabletMap::new(tablets))]);
+        let (one, other) = (maps.sharder(NODES[0], 3, TABLE), maps.sharder(NODES[1], 4, TABLE));
+        for own in 0..3 {
+            assert_eq!(one.shards_in_common(own, &other), looked_up(&one, own, &other), "shard {own}");
+        }
+        assert_eq!(one.shards_in_common(0, &other), [1, 3].into());
+        for own in 0..4 {
+            assert_eq!(other.shards_in_common(own, &one), looked_up(&other, own, &one), "shard {own}");
+        }
+    }
+
+    #[test]
+    fn of_a_tablet_without_the_node_any_shard_may_have_some() {
+        let maps = maps();
+        let (one, other) = (maps.sharder(NODES[0], 6, TABLE), maps.sharder(NODES[1], 2, TABLE));
+        for own in 0..6 {
+            assert!(
+                one.shards_in_common(own, &other).is_superset(&looked_up(&one, own, &other)),
+                "shard {own}"
+            );
+        }
     }
 }

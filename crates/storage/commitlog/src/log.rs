@@ -3,7 +3,7 @@
 //! chunk is written (or synced, as the mode asks). The same task begins and ends segments.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -94,6 +94,8 @@ pub(crate) struct State {
     /// Files to be used again.
     pub(crate) spares: Vec<PathBuf>,
     pub(crate) checkpoint: Checkpoint,
+    /// Tables of the checkpoint that are gone, whose entries may still be there.
+    pub(crate) dropped: BTreeSet<TableId>,
     /// Everything up to this number was written.
     pub(crate) written: u64,
     /// Everything up to this number is durable.
@@ -338,17 +340,38 @@ impl CommitLog {
     /// [`CommitLog::close`]. Replay may then repeat entries that are in SSTables, which changes nothing.
     pub async fn record_flushed(&self, table: TableId, before: u64) -> Result<(), AppendError> {
         assert!(before <= self.next_number(), "only entries that exist are in SSTables");
-        let mut news = Checkpoint::default();
-        news.flushed.insert(table, before.saturating_sub(1));
+        self.0.state.borrow_mut().dropped.remove(&table);
+        self.record_upto([table], before).await
+    }
+
+    /// Records that the present entries of tables that were dropped are never to be replayed, durably: a later table may have the id of one.
+    ///
+    /// # Errors
+    /// As [`CommitLog::record_flushed`].
+    pub async fn record_dropped(&self, tables: &BTreeSet<TableId>) -> Result<(), AppendError> {
+        self.note_dropped(tables);
+        self.record_upto(tables.iter().copied(), self.next_number()).await
+    }
+
+    /// These tables are gone: how far they are flushed is forgotten with their last entries.
+    pub fn note_dropped(&self, tables: &BTreeSet<TableId>) {
+        self.0.state.borrow_mut().dropped.extend(tables);
+    }
+
+    async fn record_upto(
+        &self,
+        tables: impl IntoIterator<Item = TableId>,
+        before: u64,
+    ) -> Result<(), AppendError> {
+        let upto = before.saturating_sub(1);
+        let news = Checkpoint {
+            flushed: tables.into_iter().map(|table| (table, upto)).collect(),
+            ..Checkpoint::default()
+        };
         self.0.state.borrow_mut().checkpoint.merge(&news);
         let ticket = self.append_with(|body| news.encode(body))?;
         ticket.await?;
         self.0.sync().await
-    }
-
-    /// Forgets tables that were dropped.
-    pub fn forget_table(&self, table: TableId) {
-        self.0.state.borrow_mut().checkpoint.flushed.remove(&table);
     }
 
     /// Gives segments free whose entries all have numbers below `number`.
@@ -384,6 +407,7 @@ impl CommitLog {
                 self.0.state.borrow_mut().segments.push_front(segment);
                 return Err(error);
             }
+            self.0.state.borrow_mut().forget_dropped(segment.last);
         }
     }
 
@@ -451,6 +475,18 @@ impl CommitLog {
 }
 
 impl State {
+    /// Forgets the dropped tables that have no entries behind a number: those up to it are gone.
+    fn forget_dropped(&mut self, last: u64) {
+        let Self { dropped, checkpoint, .. } = self;
+        dropped.retain(|table| {
+            let is_needed = checkpoint.flushed.get(table).is_some_and(|upto| *upto > last);
+            if !is_needed {
+                checkpoint.flushed.remove(table);
+            }
+            is_needed
+        });
+    }
+
     /// Adds an entry to the open chunk, or to a new one where that would grow to more than `chunk_len_max` bytes.
     #[expect(clippy::expect_used, reason = "the queue has the chunk that was just pushed")]
     fn add(&mut self, body: &[u8], chunk_len_max: usize) -> Ticket {

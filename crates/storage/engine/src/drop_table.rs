@@ -1,5 +1,6 @@
 //! The end of a table: its SSTables leave the set by one edit, and its directory goes when all shards are done.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use sstable::Descriptor;
 
 use crate::edit::{Edit, finish_edits};
 use crate::engine::Inner;
-use crate::error::{disk_or_source, is_shortage};
+use crate::error::{disk_or_source, is_shortage, log_failure};
 use crate::links::{auto_snapshot, link_all, snapshot_name, wants_snapshot};
 use crate::live::LiveSstable;
 use crate::store::Store;
@@ -60,6 +61,19 @@ async fn take_out_all(inner: &Rc<Inner>, store: &Rc<Store>, at_micros: i64) -> R
     }
 }
 
+/// Records a drop for which the log had no room before its files were removed.
+async fn record_when_possible(inner: &Rc<Inner>, store: &Store) -> Result<(), MaintenanceError> {
+    let dropped = BTreeSet::from([store.id]);
+    loop {
+        match inner.log.record_dropped(&dropped).await.map_err(log_failure) {
+            Err(MaintenanceError::Disk(error)) if is_shortage(&error) && !inner.health.is_stopped() => {
+                inner.rt.sleep(AGAIN).await;
+            }
+            recorded => return recorded,
+        }
+    }
+}
+
 /// See [`crate::Engine::drop_table`].
 pub(crate) async fn drop_table(
     inner: &Rc<Inner>,
@@ -86,6 +100,8 @@ pub(crate) async fn drop_table(
         }
     }
     let _alone = store.edits.alone().await?;
+    // A later table may get this id (`WITH ID`), and the log still has entries of this one.
+    let is_recorded = inner.log.record_dropped(&BTreeSet::from([store.id])).await.is_ok();
     take_out_all(inner, store, at_micros).await?;
     assert!(store.set().is_empty(), "a dropped table has no SSTables");
     assert!(store.memtables.is_one() && store.memtables.active().is_empty(), "a dropped table has no rows");
@@ -94,11 +110,13 @@ pub(crate) async fn drop_table(
         sstable::remove(inner.rt.disk(), orphan).await.map_err(disk_or_source)?;
     }
     store.sstables.forget_orphans(&orphans);
-    inner.log.forget_table(store.id);
     inner.compactions.resume(store.id);
     // The directory is shared by the shards: another may be about to write its last memtable there. It is removed when all
     // are done ([`remove_dropped_dir`]).
     inner.trash.empty(inner.rt.disk()).await?;
+    if !is_recorded {
+        record_when_possible(inner, store).await?;
+    }
     crate::flush::release_log(inner).await;
     inner.tables.end_drop(store.id);
     Ok(())

@@ -71,12 +71,11 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         memtable_bytes: store.memtables.bytes() as u64,
         memtable_partitions: in_memtables,
         memtable_rows: memtables.iter().map(|memtable| memtable.rows() as u64).sum(),
+        memtable_cells: memtables.iter().map(|memtable| memtable.stats().cells).sum(),
+        flushes_pending: store.memtables.flushing() as u64,
         memtable_switches: store.memtables.switches(),
         sstables: set.len() as u64,
-        damaged_sstables: {
-            let met = set.iter().filter(|live| live.suspect.get()).count();
-            (store.damages.len() + met) as u64
-        },
+        damaged_sstables: (store.damages.len() + set.iter().filter(|live| live.suspect.get()).count()) as u64,
         disk_bytes,
         sstable_bytes_max: set.iter().map(|live| live.sstable.disk_len()).max().unwrap_or(0),
         sstable_micros_max: set.iter().map(|live| span(&live.sstable)).max().unwrap_or(0),

@@ -169,6 +169,8 @@ async fn flush_one(inner: &Rc<Inner>, store: &Rc<Store>, flushing: &Rc<Flushing>
         inner.cache.next_epoch(store.id);
         store.counters.flushed(live.sstable.data_len());
         store.sstables.change(vec![live.clone()], &[]);
+        flushing.published.set(true);
+        inner.rt.buggify("flush: the SSTable is in the set, and the memtable is still read").await;
         crate::marks::note(inner, store).await;
         crate::cache_fill::merge_into_cache(inner, store, &flushing.memtable, &live).await;
         inner.compactions.check.notify_one();

@@ -27,6 +27,8 @@ pub(crate) struct Flushing {
     /// How often writing it failed, and why the last time.
     pub(crate) failure: RefCell<(u64, Option<String>)>,
     pub(crate) done: Cell<bool>,
+    /// Its SSTable is in the set, and nothing can fail any more before it is done: until then readers find its rows in both.
+    pub(crate) published: Cell<bool>,
     /// Notified after every attempt.
     pub(crate) attempted: Notify,
 }
@@ -249,6 +251,7 @@ impl Memtables {
                 written: RefCell::default(),
                 failure: RefCell::default(),
                 done: Cell::new(false),
+                published: Cell::new(false),
                 attempted: Notify::new(),
             };
             self.flushing.borrow_mut().push_back(Rc::new(flushing));
@@ -272,6 +275,13 @@ impl Memtables {
     /// The one that is to be written next.
     pub(crate) fn oldest(&self) -> Option<Rc<Flushing>> {
         self.flushing.borrow().front().cloned()
+    }
+
+    /// Returns when no memtable is there whose SSTable is in the set. That does not wait for a disk that fails.
+    pub(crate) async fn wait_for_published(&self) {
+        while let Some(oldest) = self.oldest().filter(|oldest| oldest.published.get()) {
+            oldest.attempted.notified().await;
+        }
     }
 
     /// The oldest one is in an SSTable, or is not needed any more.

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,12 @@ use bytes::Bytes;
 use commitlog::{CommitLog, CommitLogError, Recovery, SegmentEntries};
 use mutation::codec::{Decoded, Layouts, Version, decode};
 use rt::{Group, Rt};
-use schema::Schema;
+use schema::{Schema, TableId};
 use sstable::{Sstable, SstableError};
 
 use crate::damage::Damage;
 use crate::engine::Inner;
+use crate::error::log_failure;
 use crate::generation::shard_of_generation;
 use crate::live::LiveSstable;
 use crate::quarantine::{generation_max, tokens_of};
@@ -142,6 +144,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
 async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
     let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
     let layouts = Layouts::default();
+    let mut gone = BTreeSet::new();
     let mut segment = recovery.next_segment().await?;
     while let Some(SegmentEntries { mutations, entries }) = segment {
         segment = recovery.next_segment().await?;
@@ -151,7 +154,8 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
         for (number, body) in entries {
             for update in commitlog::entry::updates(&body).into_iter().flatten() {
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
-                replay_update(inner, number, (mutations, &update), &layouts, &flushed)?;
+                let table = replay_update(inner, number, (mutations, &update), &layouts, &flushed)?;
+                gone.extend(table);
             }
             // On a full disk the rest stays in memory, which the log has room for too: the rows can be read, and are
             // written when there is space. The same goes for other things that have run out.
@@ -166,30 +170,42 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
             inner.rt.maybe_yield().await;
         }
     }
+    let known: BTreeSet<TableId> =
+        flushed.into_keys().filter(|table| inner.store(*table).is_none()).collect();
+    inner.log.note_dropped(&known);
+    if !gone.is_empty() {
+        // Their drop may have been interrupted. A later table may have the id of one.
+        inner.log.record_dropped(&gone).await.map_err(|error| open_error(log_failure(error)))?;
+    }
     Ok(())
 }
 
+/// Applies an update that no SSTable holds; the id of its table when that is in the schema no more.
 fn replay_update(
     inner: &Inner,
     number: u64,
     (version, update): (Version, &Bytes),
     layouts: &Layouts,
-    flushed: &std::collections::BTreeMap<schema::TableId, u64>,
-) -> Result<(), OpenError> {
-    let mut of = None;
+    flushed: &BTreeMap<TableId, u64>,
+) -> Result<Option<TableId>, OpenError> {
+    let (mut of, mut gone) = (None, None);
+    let is_needed = |id: TableId| flushed.get(&id).is_none_or(|upto| number > *upto);
     let decoded = decode(version, update, Some(layouts), |id| {
-        let store = inner.store(id)?;
+        let Some(store) = inner.store(id) else {
+            gone = Some(id).filter(|id| is_needed(*id));
+            return None;
+        };
         let table = store.table();
         of = Some(store);
         Some(table)
     });
     let decoded = decoded.map_err(|error| unreadable(number, &error.to_string()))?;
     if let (Some(Decoded { update, .. }), Some(store)) = (decoded, of)
-        && flushed.get(&store.id).is_none_or(|upto| number > *upto)
+        && is_needed(store.id)
     {
         inner.apply_to(&store, update, Some(number));
     }
-    Ok(())
+    Ok(gone)
 }
 
 /// An entry whose checksum is right and whose content is not of this version.

@@ -111,6 +111,10 @@ pub struct TableStats {
     pub memtable_partitions: u64,
     /// Rows in memtables.
     pub memtable_rows: u64,
+    /// Cells that were written to memtables; one that was written over another counts again.
+    pub memtable_cells: u64,
+    /// Memtables that wait to be written, or are being written.
+    pub flushes_pending: u64,
     /// How often memtables were switched.
     pub memtable_switches: u64,
     /// Live SSTables.

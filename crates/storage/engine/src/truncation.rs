@@ -28,6 +28,8 @@ pub(crate) async fn truncate(
     crate::flush::flush(inner, store).await?;
     store.edits.stop_compactions();
     let _alone = store.edits.alone().await?;
+    // Of a memtable that is on its way since, the rows must not be seen longer than the SSTable that goes.
+    store.memtables.wait_for_published().await;
     if store.dropped.get() {
         return Err(MaintenanceError::UnknownTable(store.id));
     }

@@ -14,6 +14,8 @@ pub struct WriteStats {
     pub local_deletion_min: Seconds,
     /// Smallest TTL of expiring cells; `Seconds::MAX` for none.
     pub ttl_min: Seconds,
+    /// Cells that were written, deleted ones included; one that is written over another counts again.
+    pub cells: u64,
 }
 
 impl WriteStats {
@@ -23,6 +25,7 @@ impl WriteStats {
         timestamp_max: Timestamp::MIN,
         local_deletion_min: NO_DELETION,
         ttl_min: Seconds::MAX,
+        cells: 0,
     };
 
     pub(crate) fn timestamp(&mut self, timestamp: Timestamp) {
@@ -38,6 +41,7 @@ impl WriteStats {
     }
 
     fn cell(&mut self, cell: CellRef<'_>) {
+        self.cells += 1;
         self.timestamp(cell.timestamp);
         self.local_deletion_min = self.local_deletion_min.min(cell.local_deletion);
         if cell.ttl != 0 {
@@ -58,6 +62,7 @@ impl WriteStats {
             && cells.is_lasting()
         {
             self.timestamp(cells.timestamp());
+            self.cells += cells.len() as u64;
             return;
         }
         for (_, data) in row.iter() {

@@ -15,7 +15,7 @@ use schema::Table;
 use crate::big::{self, WrittenIndex};
 use crate::edge::Edge;
 use crate::header::SerializationHeader;
-use crate::index::{Entry, PartitionHead, ReadPartition, RowBlock};
+use crate::index::{Entry, PartitionHead, ReadHead, ReadItem, RowBlock};
 use crate::prefix::ValueType;
 use crate::reader::RawScan;
 use crate::unfiltered::decode::ItemDecoder;
@@ -330,15 +330,43 @@ impl IndexCheck {
         }
     }
 
-    /// Compares the row index of the partition that ends at `end` with its items.
-    pub(crate) async fn row_index(
-        &self,
-        partition: &ReadPartition,
+    /// Begins to compare the row index of a partition, if it has one, with the partition.
+    pub(crate) async fn begin_rows(
+        &mut self,
+        head: &ReadHead,
+        scan: &RawScan,
+    ) -> Result<Option<SstableError>, SstableError> {
+        match self {
+            Self::Big(check) => check.begin_rows(head, scan).await,
+        }
+    }
+
+    /// Compares the row index with the next item of the partition. After the first difference nothing of the partition is compared.
+    pub(crate) async fn row(
+        &mut self,
+        item: ReadItem<'_>,
+        scan: &RawScan,
+    ) -> Result<Option<SstableError>, SstableError> {
+        match self {
+            Self::Big(check) => check.row(item, scan).await,
+        }
+    }
+
+    /// Compares the row index with the end of the partition.
+    pub(crate) async fn end_rows(
+        &mut self,
         end: u64,
         scan: &RawScan,
     ) -> Result<Option<SstableError>, SstableError> {
         match self {
-            Self::Big(check) => check.row_index(partition, end, scan).await,
+            Self::Big(check) => check.end_rows(end, scan).await,
+        }
+    }
+
+    /// Bytes of positions that the comparison holds now.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Big(check) => check.held_bytes(),
         }
     }
 

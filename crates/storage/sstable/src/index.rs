@@ -37,31 +37,25 @@ pub(crate) struct RowBlock {
     pub(crate) open: DeletionTime,
 }
 
-/// A partition of the data as a verification read it.
-pub(crate) struct ReadPartition {
+/// The head of a partition as a verification read it.
+pub(crate) struct ReadHead {
     /// Its position.
     pub(crate) start: u64,
     /// The position of its first item.
     pub(crate) rows_at: u64,
     /// Its deletion.
     pub(crate) deletion: DeletionTime,
-    /// The range deletion in force after the last item read.
-    pub(crate) open: DeletionTime,
     /// Its index entry.
     pub(crate) entry: Option<Entry>,
-    /// Where its items begin, their positions, and the range deletion in force behind each; gathered only when there is a row
-    /// index to compare with.
-    pub(crate) items: Vec<(u64, Vec<u8>, DeletionTime)>,
 }
 
-impl ReadPartition {
-    /// Takes note of an item that begins at `start`.
-    pub(crate) fn item(&mut self, start: u64, position: &[u8]) {
-        if self.entry.as_ref().is_some_and(|entry| entry.row_index.is_some()) {
-            assert!(start >= self.rows_at, "items lie behind the head of their partition");
-            let rises = self.items.last().is_none_or(|(before, ..)| *before < start);
-            assert!(rises, "items are taken in the order of the file");
-            self.items.push((start, position.to_vec(), self.open));
-        }
-    }
+/// An item of a partition as a verification read it.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadItem<'a> {
+    /// Where it begins in the data.
+    pub(crate) start: u64,
+    /// Its position, comparable with those of rows and bounds.
+    pub(crate) position: &'a [u8],
+    /// The range deletion in force behind it.
+    pub(crate) open: DeletionTime,
 }

@@ -9,7 +9,7 @@ use rt::{OpenOptions, Rt};
 
 use crate::dump::open_raw;
 use crate::format::IndexCheck;
-use crate::index::ReadPartition;
+use crate::index::{ReadHead, ReadItem};
 use crate::reader::{RawItem, read_metadata};
 use crate::{Component, Descriptor, Integrity, SstableError, toc};
 
@@ -29,6 +29,8 @@ pub struct Verification {
     pub rows: u64,
     /// Bytes of data before compression that were read.
     pub bytes: u64,
+    /// The most memory that positions of rows have taken at once, bytes.
+    pub held_bytes_max: usize,
     /// Whether index, summary and filter have checksums (`Torc.db`).
     pub has_checksums: bool,
     /// The error; nothing when the SSTable is sound.
@@ -156,39 +158,37 @@ async fn content(
     let metadata = read_metadata(rt.disk(), descriptor).await?;
     let (mut scan, table) = open_raw(rt, descriptor).await?;
     let mut indexes = IndexCheck::open(rt, descriptor, &metadata.header, &table).await?;
-    let mut partition: Option<ReadPartition> = None;
+    let mut open = DeletionTime::LIVE;
     // Up to where the steps have come, before compression.
     let mut told = 0;
     while let Some(item) = scan.next().await? {
         let end = scan.position();
-        match item {
+        let problem = match item {
             RawItem::Partition { key, deletion, static_row, start, rows_at } => {
                 found.partitions += 1;
                 found.rows += u64::from(static_row.is_some());
                 let (entry, problem) = indexes.entry(&key, start).await?;
                 found.problems.extend(problem);
-                let open = DeletionTime::LIVE;
-                partition = Some(ReadPartition { start, rows_at, deletion, open, entry, items: Vec::new() });
+                open = DeletionTime::LIVE;
+                indexes.begin_rows(&ReadHead { start, rows_at, deletion, entry }, &scan).await?
             }
             RawItem::Row { row, start } => {
                 found.rows += 1;
-                if let Some(partition) = &mut partition {
-                    partition.item(start, row.clustering.position());
-                }
+                let position = row.clustering.position();
+                indexes.row(ReadItem { start, position, open }, &scan).await?
             }
             RawItem::Marker { bound, starts, start, .. } => {
-                if let Some(partition) = &mut partition {
-                    partition.open = starts;
-                    partition.item(start, bound.position());
-                }
+                open = starts;
+                indexes.row(ReadItem { start, position: bound.position(), open }, &scan).await?
             }
             RawItem::End => {
-                if let Some(partition) = partition.take() {
-                    found.problems.extend(indexes.row_index(&partition, end, &scan).await?);
-                }
+                let problem = indexes.end_rows(end, &scan).await?;
                 rt.maybe_yield().await;
+                problem
             }
-        }
+        };
+        found.problems.extend(problem);
+        found.held_bytes_max = found.held_bytes_max.max(indexes.held_bytes());
         assert!(end > found.bytes, "a scan goes forward");
         found.bytes = end;
         if end - told >= READ_LEN as u64 {

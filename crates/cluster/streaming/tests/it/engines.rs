@@ -17,7 +17,7 @@ use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use streaming::{FetchError, Fetched, Peer, Streaming, StreamingConfig};
-use topology::{HostId, Sharder, TokenRange};
+use topology::{HostId, Sharder, TabletMaps, TokenRange};
 use types::CqlType;
 
 /// A shard that runs.
@@ -95,6 +95,7 @@ fn main_of(node: usize, shards: &[u16], rate: Option<u64>) -> Vec<ShardMain> {
                 let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
                 config.commitlog.sync = SyncMode::Batch;
                 config.auto_compaction = false;
+                config.host_id = host(node).0;
                 let engine = Engine::open(rt.clone(), config, schema()).await.expect("the disk works");
                 let transfers = Streaming::open(&rt, host(node), &messenger, &engine, self::config(rate))
                     .await
@@ -115,6 +116,7 @@ fn main_of(node: usize, shards: &[u16], rate: Option<u64>) -> Vec<ShardMain> {
 pub struct World {
     pub sim: Simulation,
     pub shards: Vec<u16>,
+    tablets: RefCell<TabletMaps>,
 }
 
 impl World {
@@ -134,7 +136,7 @@ impl World {
             sim.start(id);
         }
         sim.run_for(Duration::from_millis(100));
-        World { sim, shards: shards.to_vec() }
+        World { sim, shards: shards.to_vec(), tablets: RefCell::default() }
     }
 
     pub fn running(&self, node: usize, shard: u16) -> Running {
@@ -173,7 +175,16 @@ impl World {
     }
 
     fn owner(&self, node: usize, k: i32) -> u16 {
-        Sharder::new(self.shards[node]).shard_of(key(k).token)
+        let sharder = Sharder::new(self.shards[node]);
+        self.tablets.borrow().shard_of(host(node), sharder, TableId([7; 16]), key(k).token)
+    }
+
+    /// Has the table lie by tablets.
+    pub fn use_tablets(&self, tablets: &TabletMaps) {
+        self.tablets.replace(tablets.clone());
+        for (node, shards) in self.shards.iter().enumerate() {
+            (0..*shards).for_each(|shard| self.running(node, shard).engine.use_tablets(tablets));
+        }
     }
 
     /// Writes keys on a node, each on the shard that owns it, and flushes each third of them.

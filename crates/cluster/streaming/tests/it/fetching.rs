@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::MaintenanceError;
 use schema::TableId;
 use streaming::FetchError;
-use topology::TokenRange;
+use topology::{Tablet, TabletMap, TabletMaps, TokenRange};
 
 use crate::engines::*;
 
@@ -54,6 +54,23 @@ fn each_shard_receives_its_own_tokens() {
             Vec::<std::path::PathBuf>::new(),
             "what was written for it is gone"
         );
+    }
+}
+
+/// Tokens of tablets lie on other shards than by the token alone.
+#[test]
+fn the_shards_of_tablets_are_the_sources() {
+    for shards in [[2, 2], [3, 2], [1, 3]] {
+        let world = World::new(2, &shards);
+        let tablet = |upto, one: u16, other: u16| Tablet {
+            upto,
+            replicas: vec![(host(0), one % shards[0]), (host(1), other % shards[1])],
+        };
+        let tablets = vec![tablet(i64::MIN / 2, 1, 0), tablet(0, 2, 0), tablet(i64::MAX, 0, 1)];
+        world.use_tablets(&TabletMaps::new([(TABLE, TabletMap::new(tablets))]));
+        world.fill(0, 0..KEYS);
+        assert!(world.fetch(1, 0, &everything()).is_all, "{shards:?}");
+        assert_eq!(world.keys(1), all(), "{shards:?}");
     }
 }
 

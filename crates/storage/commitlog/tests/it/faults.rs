@@ -1,6 +1,7 @@
 //! The log on a disk that fails, rots, loses power and loses files: acknowledged entries are there, or the start reports the missing ones.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -448,4 +449,50 @@ fn entries_that_wait_together_fit_segments() {
         let (_, found) = lab.open(config(SyncMode::Batch)).expect("the disk is well");
         assert_eq!(found, (1..=100).collect::<Vec<u64>>());
     }
+}
+
+/// The tables of which the log knows how far they are flushed, as the next start finds them.
+fn flushed_tables(lab: &Lab, config: CommitLogConfig) -> Vec<TableId> {
+    let rt = lab.rt();
+    lab.run(async move {
+        let (_, recovery) = CommitLog::open(&rt, config, false).await.unwrap();
+        recovery.checkpoint.flushed.into_keys().collect()
+    })
+}
+
+/// A dropped table is known as long as the log has entries of it, across a start, and not longer.
+#[test]
+fn a_dropped_table_is_forgotten_with_its_entries() {
+    let gone = BTreeSet::from([TableId([7; 16])]);
+    let lab = Lab::new(1);
+    let (log, _) = lab.open(config(PERIODIC)).unwrap();
+    lab.fill(&log, 5, 300);
+    let (dropping, tables) = (log.clone(), gone.clone());
+    lab.run(async move { dropping.record_dropped(&tables).await.unwrap() });
+    lab.kill();
+    assert_eq!(flushed_tables(&lab, config(PERIODIC)), [TableId([7; 16])]);
+    lab.kill();
+    let (log, _) = lab.open(config(PERIODIC)).unwrap();
+    log.note_dropped(&gone);
+    // Rows of another table, in several segments.
+    let other = TableBuilder::new("ks", "other", TableId([8; 16]))
+        .partition_key("pk", CqlType::Blob)
+        .regular("v", CqlType::Blob)
+        .build_known();
+    let filling = log.clone();
+    lab.run(async move {
+        for number in 0..500 {
+            filling.append(&[update(&other, number, 1_000)]).unwrap().await.unwrap();
+        }
+        filling.record_flushed(TableId([8; 16]), filling.next_number()).await.unwrap();
+        filling.release_before(filling.next_number()).await.unwrap();
+        // A segment begins with the checkpoint of that moment.
+        for number in 0..100 {
+            filling.append(&[update(&other, number, 1_000)]).unwrap().await.unwrap();
+        }
+        filling.sync().await.unwrap();
+        filling.release_before(filling.next_number() - 1).await.unwrap();
+    });
+    lab.kill();
+    assert_eq!(flushed_tables(&lab, config(PERIODIC)), [TableId([8; 16])]);
 }

@@ -200,5 +200,5 @@ fn create_drop_insert_and_truncate_side_by_side() {
         truncations += more_truncations;
         refused += more_refused;
     }
-    assert!(writes > 1000 && truncations > 1000 && refused > 100, "{writes} {truncations} {refused}");
+    assert!(writes > 900 && truncations > 1000 && refused > 100, "{writes} {truncations} {refused}");
 }

@@ -23,6 +23,7 @@ mod operated;
 mod pruned;
 mod received;
 mod rewriting;
+mod same_id;
 mod shards;
 mod shortage;
 mod starting;

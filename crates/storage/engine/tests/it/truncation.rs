@@ -1,6 +1,8 @@
 //! TRUNCATE on a shard: all of it or nothing, with any disk fault and power failure, and writes accepted
 //! before it stay out however late they arrive.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use engine::{
     Canaries, Engine, EngineConfig, EngineSettings, Origin, SyncMode, Truncation, Write, WriteError, prepare,
 };
 use mutation::{PartitionRange, PartitionUpdate};
-use rt::{Instant, Rt, shard_mains};
+use rt::{Group, Instant, Rt, shard_mains};
 use rt_sim::{Config, DiskFault, NodeConfig, NodeId, Simulation};
 use schema::Table;
 
@@ -369,4 +371,65 @@ fn a_truncation_that_comes_too_late_changes_nothing() {
     });
     sim.start(node);
     sim.run_until(move || *done.lock().unwrap()).unwrap();
+}
+
+/// Rows that are written and flushed while the table is truncated: how many rows of that time a reader found afterwards.
+async fn flushes_beside(rt: Rt, counted: Arc<Mutex<u32>>) {
+    let schema = schema(864_000);
+    let table = schema.table("ks", "t1").unwrap().clone();
+    let config = EngineConfig { settings: EngineSettings::default(), ..config(&plan(SyncMode::Batch)) };
+    let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
+    engine.apply(Write::all(Origin::Client, cell(&table, 1_000, 1))).await.unwrap();
+    let ended = Rc::new(Cell::new(false));
+    let (own, of_writer, writing) = (engine.clone(), table.clone(), ended.clone());
+    let writer = rt.spawn(Group::Statement, async move {
+        for pk in 0.. {
+            if writing.get() {
+                return;
+            }
+            own.apply(Write::all(Origin::Client, cell(&of_writer, pk, 1))).await.unwrap();
+            own.flush(of_writer.id).await.unwrap();
+        }
+    });
+    // Marks, which are taken one after the other, hold the truncation up while rows are flushed.
+    let mut markers = Vec::new();
+    for _ in 0..40 {
+        let (own, id, marking) = (engine.clone(), table.id, ended.clone());
+        markers.push(rt.spawn(Group::Statement, async move {
+            while !marking.get() {
+                own.take_mark(id, false).await.ok();
+            }
+        }));
+    }
+    rt.sleep(Duration::from_micros(rt.random_below(20_000))).await;
+    engine.truncate(table.id, TRUNCATED, Instant::MAX).await.unwrap();
+    let after = partitions(&engine, &table).await;
+    ended.set(true);
+    writer.await;
+    for marker in markers {
+        marker.await;
+    }
+    engine.flush(table.id).await.unwrap();
+    let later = partitions(&engine, &table).await;
+    assert!(!later.contains(&1_000), "it is truncated");
+    assert!(after.iter().all(|pk| later.contains(pk)), "rows {after:?} were seen, and then only {later:?}");
+    *counted.lock().unwrap() += after.len() as u32;
+}
+
+#[test]
+fn rows_that_are_seen_after_a_truncation_stay() {
+    let counted = Arc::new(Mutex::new(0));
+    for seed in 0..150 {
+        let sim = Simulation::new(seed, Config::default());
+        let of_node = counted.clone();
+        let node = sim.add_node(NodeConfig::default(), move |_| {
+            let counted = of_node.clone();
+            shard_mains(1, move |rt| flushes_beside(rt, counted.clone()))
+        });
+        sim.set_buggify(300_000);
+        sim.start(node);
+        sim.run_until_exit(node).unwrap();
+        assert_eq!(sim.exits(node), ["()"], "seed {seed}");
+    }
+    assert!(*counted.lock().unwrap() > 20, "{counted:?} rows were written beside a truncation and seen");
 }

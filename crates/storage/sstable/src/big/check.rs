@@ -9,10 +9,11 @@ use rt::Rt;
 
 use super::partition_index::IndexCursor;
 use super::row_index::RowIndex;
+use super::row_index_check::{Compared, Difference, RowIndexCheck};
 use super::summary::Summary;
 use crate::filter::{Filter, key_hash};
 use crate::header::SerializationHeader;
-use crate::index::{Entry, ReadPartition};
+use crate::index::{Entry, ReadHead, ReadItem};
 use crate::io::{BlockFile, Layout};
 use crate::reader::RawScan;
 use crate::unfiltered::decode::ItemDecoder;
@@ -32,6 +33,8 @@ pub(crate) struct IndexCheck {
     ends: Option<(DecoratedKey, DecoratedKey)>,
     filter: Option<Filter>,
     decoder: ItemDecoder,
+    /// The comparison of the present partition with its row index, if it has one and no difference was found.
+    rows: Option<RowIndexCheck>,
 }
 
 impl IndexCheck {
@@ -79,6 +82,7 @@ impl IndexCheck {
             ends: None,
             filter,
             decoder,
+            rows: None,
         })
     }
 
@@ -123,62 +127,58 @@ impl IndexCheck {
         Ok((Some(entry), None))
     }
 
-    /// Compares the row index of the partition that ends at `end` with its items.
-    pub(crate) async fn row_index(
-        &self,
-        partition: &ReadPartition,
+    /// Begins to compare the row index of a partition, if it has one, with the partition.
+    pub(crate) async fn begin_rows(
+        &mut self,
+        head: &ReadHead,
+        scan: &RawScan,
+    ) -> Result<Option<SstableError>, SstableError> {
+        self.rows = None;
+        let Some(entry) = &head.entry else { return Ok(None) };
+        let Some(row_index) = RowIndex::of(&self.index, entry).await? else { return Ok(None) };
+        let compared = RowIndexCheck::begin(row_index, head);
+        self.note(compared, scan)
+    }
+
+    /// Compares the row index with the next item of the partition.
+    pub(crate) async fn row(
+        &mut self,
+        item: ReadItem<'_>,
+        scan: &RawScan,
+    ) -> Result<Option<SstableError>, SstableError> {
+        let Some(rows) = self.rows.take() else { return Ok(None) };
+        let compared = rows.item(item, &self.decoder).await?;
+        self.note(compared, scan)
+    }
+
+    /// Compares the row index with the end of the partition.
+    pub(crate) async fn end_rows(
+        &mut self,
         end: u64,
         scan: &RawScan,
     ) -> Result<Option<SstableError>, SstableError> {
-        let Some(mut row_index) = (match &partition.entry {
-            Some(entry) => RowIndex::of(&self.index, entry).await?,
-            None => None,
-        }) else {
-            return Ok(None);
-        };
-        let wrong = |expected: String, found: String| {
-            Ok(Some(scan.corrupt(expected, format!("{found} in the row index"))))
-        };
-        let header_len = partition.rows_at - partition.start;
-        if row_index.head().header_len != header_len {
-            return wrong(format!("a header of {header_len} bytes"), row_index.head().header_len.to_string());
+        let Some(rows) = self.rows.take() else { return Ok(None) };
+        let compared = rows.end(end, &self.decoder).await?;
+        let problem = self.note(compared, scan);
+        self.rows = None;
+        problem
+    }
+
+    /// Bytes of positions that the comparison holds now.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.rows.as_ref().map_or(0, RowIndexCheck::held_bytes)
+    }
+
+    fn note(&mut self, compared: Compared, scan: &RawScan) -> Result<Option<SstableError>, SstableError> {
+        match compared {
+            Ok(rows) => {
+                self.rows = Some(rows);
+                Ok(None)
+            }
+            Err(Difference { expected, found }) => {
+                Ok(Some(scan.corrupt(expected, format!("{found} in the row index"))))
+            }
         }
-        if row_index.head().deletion != partition.deletion {
-            let (expected, found) = (partition.deletion, row_index.head().deletion);
-            return wrong(format!("a partition with {expected:?}"), format!("{found:?}"));
-        }
-        let blocks = row_index.blocks();
-        let mut items = partition.items.iter().peekable();
-        let mut at = partition.rows_at;
-        for block in 0..blocks {
-            let info = row_index.get(block, &self.decoder).await?;
-            let begins = partition.start.saturating_add(info.offset);
-            let ends = begins.saturating_add(info.width);
-            if begins != at {
-                return wrong(format!("block {block} at {at}"), begins.to_string());
-            }
-            let first = items.peek().map(|(_, position, _)| position);
-            if first != Some(&info.first) {
-                return wrong(format!("{first:02x?} first in block {block}"), format!("{:02x?}", info.first));
-            }
-            let mut last = None;
-            let mut open = info.open;
-            while let Some((_, position, behind)) = items.next_if(|(start, ..)| *start < ends) {
-                (last, open) = (Some(position), *behind);
-            }
-            if last != Some(&info.last) {
-                return wrong(format!("{last:02x?} last in block {block}"), format!("{:02x?}", info.last));
-            }
-            if open != info.open {
-                return wrong(format!("{open:?} behind block {block}"), format!("{:?}", info.open));
-            }
-            at = ends;
-        }
-        // Writers differ in whether the last block counts the end of the partition in.
-        if items.next().is_some() || !(at == end || at + 1 == end) {
-            return wrong(format!("blocks up to {end}"), at.to_string());
-        }
-        Ok(None)
     }
 
     /// The error in the index as a whole, once all partitions were compared.

@@ -5,6 +5,7 @@ mod check;
 mod entry;
 mod partition_index;
 mod row_index;
+mod row_index_check;
 pub mod summary;
 mod writer;
 

@@ -4,15 +4,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mutation::{ColumnSelection, Fragment, FragmentBuffer, PartitionRange, Slices};
+use bytes::Bytes;
+use mutation::row::ColumnData;
+use mutation::{
+    Bound, Cell, Clustering, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer,
+    PartitionRange, RangeTombstone, RangeTombstones, Row, Side, Slices,
+};
 use rt::Rt;
-use schema::Table;
+use schema::{Table, TableBuilder, TableId};
 use sstable::dump::{DumpOptions, dump, table_of_header};
 use sstable::reader::read_metadata;
 use sstable::verify::verify;
-use sstable::{Component, Descriptor, EncodingStats, NoCache, Sstable, SstableError, SstableSource};
+use sstable::{
+    Component, Descriptor, EncodingStats, NoCache, Sstable, SstableError, SstableSource, WriterOptions,
+};
+use types::CqlType;
 
-use crate::generate::{Random, partitions, slices, table};
+use crate::generate::{Partition, Random, key, partitions, slices, table};
 use crate::round_trip::{options, write};
 use crate::support::{VERSIONS, fixtures, load, read, run};
 
@@ -217,5 +225,80 @@ fn counters_from_before_cassandra_2_1_are_refused_by_name() {
         assert!(!error.is_corruption());
         let text = error.to_string();
         assert!(text.contains("remote counter shards") && text.contains("COPY of cqlsh"), "{text}");
+    });
+}
+
+/// A partition of so many rows, with range deletions that are open over some of them; and a small one.
+async fn wide(rt: &Rt, dir: &str, rows: i32) -> (Descriptor, u32) {
+    let table = TableBuilder::new("ks", "t", TableId([7; 16]))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Int)
+        .build_known();
+    let column = table.column("v").unwrap().id;
+    let bound = |c: i32, side| Bound::new(&table, &[Some(&c.to_be_bytes())], side);
+    let partition = |(key, rows): (DecoratedKey, i32)| {
+        let row = |c: i32| {
+            let mut row = Row::new(Clustering::new(&table, &[Some(&c.to_be_bytes())]));
+            row.set(column, ColumnData::Simple(Cell::live(9, Bytes::copy_from_slice(&c.to_be_bytes()))));
+            row
+        };
+        let mut ranges = RangeTombstones::new();
+        for quarter in [0, 2] {
+            let (start, end) =
+                (bound(rows / 4 * quarter, Side::Before), bound(rows / 4 * (quarter + 1), Side::After));
+            ranges.insert(RangeTombstone { start, end, deletion: DeletionTime::new(5, 1_000) });
+        }
+        let rows = (0..rows).map(row).collect();
+        Partition { key, deletion: DeletionTime::LIVE, static_row: None, rows, ranges }
+    };
+    let mut partitions: Vec<Partition> = [(key(1), rows), (key(2), 3)].into_iter().map(partition).collect();
+    partitions.sort_by(|a, b| a.key.cmp(&b.key));
+    let options = WriterOptions { column_index_len: 1 << 10, ..WriterOptions::for_table(&table, 2) };
+    let encoding = EncodingStats { min_timestamp: 0, min_local_deletion: 800, min_ttl: 0 };
+    let written = write(rt, dir, &table, &partitions, options, encoding).await;
+    let index = read(rt, &written.descriptor.path(Component::Index)).await;
+    (written.descriptor, index.len() as u32)
+}
+
+#[test]
+fn a_wide_partition_is_compared_with_its_row_index_block_by_block() {
+    run(|rt| async move {
+        let mut held = Vec::new();
+        for rows in [2_000, 120_000] {
+            let (descriptor, _) = wide(&rt, &format!("/wide/{rows}"), rows).await;
+            let found = verify(&rt, &descriptor).await.unwrap();
+            assert!(found.problems.is_empty(), "{:?}", found.problems);
+            assert_eq!((found.partitions, found.rows), (2, rows as u64 + 3));
+            held.push(found.held_bytes_max);
+        }
+        assert!(held[0] > 0 && held[1] <= 256, "bytes of positions for 2,000 and 120,000 rows: {held:?}");
+    });
+}
+
+#[test]
+fn every_difference_between_a_row_index_and_its_partition_is_found() {
+    run(|rt| async move {
+        let (descriptor, len) = wide(&rt, "/wide", 2_000).await;
+        let path = descriptor.path(Component::Index);
+        // Without its checksums the comparison is all that finds them.
+        rt.disk().remove(descriptor.path(Component::Torc)).await.unwrap();
+        let sound = read(&rt, &path).await;
+        assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
+        let mut unnoticed = Vec::new();
+        for at in 0..len as usize {
+            let mut damaged = sound.clone();
+            damaged[at] ^= 1 << (at % 8);
+            put(&rt, &path, &damaged).await;
+            if verify(&rt, &descriptor).await.unwrap().problems.is_empty() {
+                unnoticed.push(at);
+            }
+        }
+        // The local time of the deletion that the partition does not have means nothing.
+        let is_one_time =
+            unnoticed.first().zip(unnoticed.last()).is_none_or(|(first, last)| last - first < 4);
+        assert!(is_one_time && len > 700, "bytes {unnoticed:?} of {len}");
+        put(&rt, &path, &sound).await;
+        assert!(verify(&rt, &descriptor).await.unwrap().problems.is_empty());
     });
 }
