@@ -116,6 +116,8 @@ verbs! {
     Ring = 28, "ring", Request, Statement;
     /// A search for the nearest vectors that a node has.
     Nearest = 29, "nearest", Request, Statement;
+    /// An aggregation of the rows of a part of a token range, whose states are the answer.
+    Aggregate = 30, "aggregate", Request, Statement;
     /// Paxos: a ballot is announced.
     PaxosPrepare = 32, "paxos_prepare", Request, Statement;
     /// Paxos: a value is proposed.
@@ -142,7 +144,8 @@ verbs! {
 
 impl Verb {
     /// Whether its handler may wait for other nodes: a write of a table with materialized views waits for updates of these that other nodes
-    /// acknowledge, a vote for a vote that commits such a write, a truncation and a topology version for writes under way. The handlers of the
+    /// acknowledge, a vote for a vote that commits such a write, a truncation and a topology version for writes under way, an aggregation for
+    /// reads. The handlers of the
     /// other verbs of [`Class::Request`] must not, or only few of them at a time: the former wait for them.
     pub const fn waits_for_others(self) -> bool {
         matches!(
@@ -156,6 +159,7 @@ impl Verb {
                 | Verb::Traced
                 | Verb::Truncate
                 | Verb::Ring
+                | Verb::Aggregate
         )
     }
 
@@ -226,7 +230,7 @@ mod tests {
             listed.join(", "),
             "1 echo, 2 gossip, 3 join, 4 last_heard, 8 raft, 9 raft_forward, 10 raft_snapshot, 16 read, 17 read_digest, 18 apply, \
              19 increment, 20 truncate, 21 hint, 22 batch_store, 23 batch_remove, 24 read_repair, 25 traced, 26 forward, \
-             27 outcome, 28 ring, 29 nearest, 32 paxos_prepare, \
+             27 outcome, 28 ring, 29 nearest, 30 aggregate, 32 paxos_prepare, \
              33 paxos_propose, 34 paxos_commit, 48 repair_open, 49 repair_digest, 50 repair_rows, 51 repair_close, \
              64 stream_open, 65 stream_chunk, 66 stream_close, 67 stream_files"
         );

@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cluster::SchemaEdit;
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
+    CasOptions, CasOutcome, ClusterView, Consistency, RangePart, RequestError, SchemaChangeError,
+    WriteOptions,
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Row, Timestamp};
 use replica::{
@@ -15,6 +17,7 @@ use replica::{
 };
 use rt::Instant;
 use schema::{Schema, Table, TableId};
+use topology::HostId;
 
 use crate::error::ExecError;
 
@@ -44,6 +47,36 @@ pub trait Coordinator: Sized + 'static {
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<ReadPage, RequestError>>;
+
+    /// Rows of one read of an aggregation that may be divided into parts; one of a table that has no more is not divided.
+    const AGGREGATED_ROWS: u64 = 5_000;
+
+    /// The parts of a token range in which an aggregation is divided, of about as many tokens as `width` says, in ring order, and the shards that are
+    /// to work on them; none where it is not divided.
+    ///
+    /// # Errors
+    /// When the table's keyspace is gone.
+    fn range_parts(
+        &self,
+        _table: &Arc<Table>,
+        _range: &PartitionRange,
+        _width: i128,
+    ) -> Result<Vec<RangePart>, RequestError> {
+        Ok(Vec::new())
+    }
+
+    /// Has another shard work on a part ([`Executor::aggregate_part`](crate::Executor::aggregate_part)); its answer.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    fn ask_for_part(
+        &self,
+        _by: (HostId, u16),
+        _body: Bytes,
+        _deadline: Instant,
+    ) -> impl Future<Output = Result<Bytes, String>> {
+        std::future::ready(Err("there is no other shard".to_owned()))
+    }
 
     /// Hands the live row that a lookup finds to `visit` where it lies, when no other node is to be queried and the row is in this shard's
     /// memory; its result, and the tombstones in the row. None when [`Coordinator::read`] is to be used, also where that would fail.
@@ -191,6 +224,19 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         coordinator::Coordinator::read(self, command, consistency, deadline).await
+    }
+
+    fn range_parts(
+        &self,
+        table: &Arc<Table>,
+        range: &PartitionRange,
+        width: i128,
+    ) -> Result<Vec<RangePart>, RequestError> {
+        coordinator::Coordinator::range_parts(self, table, range, width)
+    }
+
+    async fn ask_for_part(&self, by: (HostId, u16), body: Bytes, deadline: Instant) -> Result<Bytes, String> {
+        coordinator::Coordinator::ask_for_part(self, by, body, deadline).await
     }
 
     async fn table_size(&self, table: TableId) -> TableSize {

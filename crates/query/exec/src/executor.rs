@@ -30,6 +30,7 @@ use crate::guardrails::Guard;
 use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch;
+use crate::part_server;
 use crate::plan::Plan;
 use crate::prune;
 use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind, check_not_serial};
@@ -547,6 +548,19 @@ impl<C: Coordinator> Executor<C> {
         let bytes = select::run::run(plan, &self.coordinator, request, &env, &self.functions, sink).await?;
         request.note(|| format!("Read {bytes} bytes of rows"));
         Ok(())
+    }
+
+    /// Does a part of another shard's aggregation, as [`Coordinator::ask_for_part`] sent it: the states of its rows as a message.
+    ///
+    /// # Errors
+    /// The reason why it is not done: the other shard does it itself then.
+    pub async fn aggregate_part(
+        &self,
+        body: &bytes::Bytes,
+        deadline: Instant,
+    ) -> Result<bytes::Bytes, String> {
+        let around = (&self.coordinator, &self.call, &*self.clock);
+        part_server::serve(around, self.limits(), body, deadline).await
     }
 
     fn write_options(

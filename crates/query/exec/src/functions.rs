@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use schema::{Schema, Signature, UserAggregate, UserFunction};
+use stdx::vint::write_unsigned;
 use types::CqlType;
 use types::native::{self, Environment, FunctionError};
 
@@ -279,6 +280,9 @@ pub enum AggregateState {
     Native(native::Aggregate),
     /// The first row's value, once there is one.
     First(Option<Option<Bytes>>),
+    /// Of a part of the rows, the values that are added where the other parts' are, because the result depends on their order: each with a vint
+    /// length. Nulls are left out, which change no sum.
+    Values(Vec<u8>),
     /// The state of a user's aggregate, which is changed where calls may wait; after the last row, the result.
     User(Rc<UserAggregation>, Option<Bytes>),
 }
@@ -296,12 +300,25 @@ impl AggregateState {
         }
     }
 
+    /// Nothing added yet, over a part of the rows.
+    ///
+    /// # Panics
+    /// Of a user's aggregate.
+    pub fn of_part(aggregate: &Aggregate) -> Self {
+        match Self::new(aggregate) {
+            Self::Native(native) if !native.merges() => Self::Values(Vec::new()),
+            Self::User(..) => panic!("the states of users' aggregates are not sent"),
+            state => state,
+        }
+    }
+
     /// Begins anew.
     pub fn reset(&mut self) {
         match self {
             Self::CountRows(count) => *count = 0,
             Self::Native(aggregate) => aggregate.reset(),
             Self::First(first) => *first = None,
+            Self::Values(values) => values.clear(),
             Self::User(user, state) => state.clone_from(&user.initial),
         }
     }
@@ -318,6 +335,12 @@ impl AggregateState {
             Self::First(first) => {
                 first.get_or_insert(value);
             }
+            Self::Values(values) => {
+                if let Some(value) = value {
+                    write_unsigned(value.len() as u64, values);
+                    values.extend_from_slice(&value);
+                }
+            }
             Self::User(..) => {}
         }
         Ok(())
@@ -329,6 +352,7 @@ impl AggregateState {
             Self::CountRows(_) => 0,
             Self::Native(aggregate) => aggregate.held_bytes(),
             Self::First(first) => first.as_ref().and_then(Option::as_ref).map_or(0, Bytes::len),
+            Self::Values(values) => values.len(),
             Self::User(_, state) => state.as_ref().map_or(0, Bytes::len),
         }
     }
@@ -342,6 +366,7 @@ impl AggregateState {
             Self::CountRows(count) => Ok(Some(Bytes::copy_from_slice(&count.to_be_bytes()))),
             Self::Native(aggregate) => Ok(aggregate.result()?.map(Bytes::from)),
             Self::First(first) => Ok(first.clone().flatten()),
+            Self::Values(_) => panic!("values of a part are added to a state first"),
             Self::User(_, state) => Ok(state.clone()),
         }
     }

@@ -23,6 +23,7 @@ mod keys;
 pub mod lookup;
 pub mod modification;
 pub mod native;
+mod part_server;
 mod performer;
 pub mod plan;
 pub mod prune;

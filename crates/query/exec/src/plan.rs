@@ -17,7 +17,7 @@ use crate::lookup::Lookup;
 use crate::modification::ModificationPlan;
 use crate::modification::batch::{BatchPlan, is_conditional};
 use crate::prune::PrunePlan;
-use crate::select::SelectPlan;
+use crate::select::{SelectPlan, Source};
 use crate::setting::SettingPlan;
 use crate::sink::ResultColumns;
 use crate::truncate::TruncatePlan;
@@ -83,6 +83,9 @@ async fn free(ast: cql::ast::Batch) {
     }
 }
 
+/// The longest text of a statement of which other shards run parts: it is sent with each of them.
+const DIVIDED_TEXT_MAX: usize = 64 << 10;
+
 impl Plan {
     /// Parses and resolves a statement: its plan, and its bind markers in order.
     ///
@@ -92,7 +95,7 @@ impl Plan {
         let parsed = cql::parse(text)?;
         let mut markers = Markers::new(parsed.markers.len());
         let plan = Self::resolve(parsed.statement, keyspace, lookup, &mut markers)?;
-        Ok((plan, markers.finish()))
+        Ok((plan.of_text(text, keyspace, &markers), markers.finish()))
     }
 
     /// [`Plan::parse`] of a long text, giving way to other tasks: between statements of a BATCH, and between parsing and resolving.
@@ -124,7 +127,19 @@ impl Plan {
             }
             other => Self::resolve(other, keyspace, lookup, &mut markers)?,
         };
-        Ok((plan, markers.finish()))
+        Ok((plan.of_text(text, keyspace, &markers), markers.finish()))
+    }
+
+    /// The plan, which knows its text if other shards may run parts of it.
+    fn of_text(mut self, text: &str, keyspace: Option<&str>, markers: &Markers) -> Self {
+        if let Self::Select(plan) = &mut self
+            && plan.selection.is_aggregate()
+            && !markers.varies()
+            && text.len() <= DIVIDED_TEXT_MAX
+        {
+            plan.source = Some(Source { text: text.to_owned(), keyspace: keyspace.map(str::to_owned) });
+        }
+        self
     }
 
     /// Resolves a statement; bind markers are collected in `markers`.

@@ -297,7 +297,7 @@ pub(crate) struct Inner {
     hooks: RefCell<Vec<Rc<dyn TurnHook>>>,
     /// Called once, when the executor ends.
     endings: RefCell<Vec<Box<dyn FnOnce()>>>,
-    current: Cell<Option<Group>>,
+    current: Cell<Option<TaskRef>>,
     turn_started: Cell<Instant>,
     quota_spent: Cell<bool>,
     in_turn: Cell<bool>,
@@ -465,10 +465,11 @@ impl Executor {
                 slot.cancelled = true;
                 return;
             };
+            let group = slot.group;
             slab.free(task);
+            self.task_ended(group);
             future
         };
-        self.task_ended(task.group);
         drop(future);
     }
 
@@ -484,10 +485,11 @@ impl Executor {
             let Some(slot) = slab.get(task) else { return };
             let Some(future) = slot.future.take() else { return };
             slot.handle.begin_poll();
-            (future, slot.waker.take().expect("a task that is not being polled has its waker"))
+            let waker = slot.waker.take().expect("a task that is not being polled has its waker");
+            (future, waker, TaskRef { group: slot.group, ..task })
         };
-        let (mut future, waker) = taken;
-        let before = self.inner.current.replace(Some(task.group));
+        let (mut future, waker, task) = taken;
+        let before = self.inner.current.replace(Some(task));
         let queue = &self.inner.groups[task.group.index()];
         queue.polls.set(queue.polls.get() + 1);
         self.inner.steps.set(0);
@@ -496,9 +498,10 @@ impl Executor {
         let slot = slab.get(task).expect("a task is not freed while it is polled");
         slot.waker = Some(waker);
         if ready || slot.cancelled {
+            let group = slot.group;
             slab.free(task);
             drop(slab);
-            self.task_ended(task.group);
+            self.task_ended(group);
             drop(future);
         } else {
             slot.future = Some(future);
@@ -508,7 +511,26 @@ impl Executor {
 
     /// The group of the running task; `Maintenance` outside of tasks.
     pub fn current_group(&self) -> Group {
-        self.inner.current.get().unwrap_or(Group::Maintenance)
+        self.inner.current.get().map_or(Group::Maintenance, |task| task.group)
+    }
+
+    /// Moves the running task to another group, from its next poll on; the calls that it makes from now on are made in that group. Nothing
+    /// outside of tasks.
+    pub fn move_current(&self, group: Group) {
+        let inner = &*self.inner;
+        let Some(task) = inner.current.get().filter(|task| task.group != group) else { return };
+        let mut slab = inner.slab.borrow_mut();
+        let slot = slab.get(task).expect("a task is not freed while it is polled");
+        slot.group = group;
+        slot.handle.group.store(group as u8, Ordering::Relaxed);
+        drop(slab);
+        let count = |of: Group, by: isize| {
+            let tasks = &inner.groups[of.index()].tasks;
+            tasks.set(tasks.get().checked_add_signed(by).expect("a group has its running task"));
+        };
+        count(task.group, -1);
+        count(group, 1);
+        inner.current.set(Some(TaskRef { group, ..task }));
     }
 
     /// Counts steps (rows, partitions, files) of the running poll, so that a test can see how long polls are where no

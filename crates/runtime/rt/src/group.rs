@@ -17,11 +17,25 @@ pub enum Group {
     Maintenance = 4,
     /// Liveness and leadership: gossip, Raft, accepting nodes. Little work that must not wait behind data.
     Membership = 5,
+    /// [`Group::Statement`] of the clients of the first service level, in the order of their names; its shares are the level's.
+    Level1 = 6,
+    /// The second.
+    Level2 = 7,
+    /// The third.
+    Level3 = 8,
+    /// The fourth.
+    Level4 = 9,
+    /// The fifth.
+    Level5 = 10,
+    /// The sixth.
+    Level6 = 11,
+    /// The seventh.
+    Level7 = 12,
 }
 
 impl Group {
     /// Number of groups.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 13;
 
     /// All groups, in the order of their index.
     pub const ALL: [Group; Group::COUNT] = [
@@ -31,6 +45,24 @@ impl Group {
         Group::Streaming,
         Group::Maintenance,
         Group::Membership,
+        Group::Level1,
+        Group::Level2,
+        Group::Level3,
+        Group::Level4,
+        Group::Level5,
+        Group::Level6,
+        Group::Level7,
+    ];
+
+    /// The groups of service levels.
+    pub const LEVELS: [Group; 7] = [
+        Group::Level1,
+        Group::Level2,
+        Group::Level3,
+        Group::Level4,
+        Group::Level5,
+        Group::Level6,
+        Group::Level7,
     ];
 
     /// Position in arrays that hold one entry a group.
@@ -47,6 +79,13 @@ impl Group {
             Group::Streaming => 200,
             Group::Maintenance => 100,
             Group::Membership => 1000,
+            Group::Level1
+            | Group::Level2
+            | Group::Level3
+            | Group::Level4
+            | Group::Level5
+            | Group::Level6
+            | Group::Level7 => Group::Statement.default_shares(),
         }
     }
 
@@ -59,6 +98,13 @@ impl Group {
             Group::Streaming => "streaming",
             Group::Maintenance => "maintenance",
             Group::Membership => "membership",
+            Group::Level1 => "service_level_1",
+            Group::Level2 => "service_level_2",
+            Group::Level3 => "service_level_3",
+            Group::Level4 => "service_level_4",
+            Group::Level5 => "service_level_5",
+            Group::Level6 => "service_level_6",
+            Group::Level7 => "service_level_7",
         }
     }
 }

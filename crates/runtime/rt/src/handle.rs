@@ -169,6 +169,12 @@ impl Rt {
         self.0.parts.executor.current_group()
     }
 
+    /// Moves the running task to another group, from its next poll on; the calls to other shards that it makes from now on are made in that
+    /// group.
+    pub fn move_current(&self, group: Group) {
+        self.0.parts.executor.move_current(group);
+    }
+
     /// Whether the running task has used its quota and should yield soon. Costs one clock reading.
     pub fn need_preempt(&self) -> bool {
         self.0.parts.executor.need_preempt()

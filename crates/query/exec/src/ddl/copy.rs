@@ -68,6 +68,7 @@ pub(super) fn create(ast: &CopyTable, context: &DdlContext<'_>) -> Result<Outcom
     }
     let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
+    outcome.warnings.extend(options::without_effect(&table.options, &ast.properties));
     let log = cdc::follow(&table, context)?;
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.edits.extend(log);

@@ -1,6 +1,6 @@
 //! `WITH name = value`: the options of tables and keyspaces, checked and put into the schema's form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use cql::ast::{Property, PropertyValue};
@@ -58,6 +58,44 @@ pub fn of_new(properties: &[Property]) -> Result<TableOptions> {
         options.bloom_filter_fp_chance = 0.1;
     }
     Ok(options)
+}
+
+/// The warning of options that a statement sets to other values than their defaults, and that change nothing here: clients and tools see them, and
+/// no more. `options` are those that the statement results in.
+pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Option<String> {
+    let default = TableOptions::default();
+    let differs = |option: &str| options.caching.get(option) != default.caching.get(option);
+    let of_property = |property: &Property| -> Vec<&'static str> {
+        let of = |changes: bool, name: &'static str| if changes { vec![name] } else { Vec::new() };
+        let checks = options.crc_check_chance != default.crc_check_chance;
+        match property.name.as_str() {
+            "additional_write_policy" => of(
+                options.additional_write_policy != default.additional_write_policy,
+                "additional_write_policy",
+            ),
+            "caching" => [
+                of(differs("keys"), "caching['keys']"),
+                of(differs("rows_per_partition"), "caching['rows_per_partition']"),
+            ]
+            .concat(),
+            "crc_check_chance" => of(checks, "crc_check_chance"),
+            "compression" => {
+                let names = map(property).is_ok_and(|given| given.contains_key("crc_check_chance"));
+                of(checks && names, "crc_check_chance")
+            }
+            "max_index_interval" => {
+                of(options.max_index_interval != default.max_index_interval, "max_index_interval")
+            }
+            "memtable" => of(options.memtable != default.memtable, "memtable"),
+            _ => Vec::new(),
+        }
+    };
+    let names: BTreeSet<&str> = properties.iter().flat_map(of_property).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    Some(format!("Options of the table that are stored and shown, and have no effect: {}", names.join(", ")))
 }
 
 /// Whether and how changes are captured, in ScyllaDB's form. Cassandra's has files of the commit log for them, which this server does not have.

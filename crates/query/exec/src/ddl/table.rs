@@ -170,6 +170,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         return invalid!("Cannot set default_time_to_live on a table with counters");
     }
     let mut outcome = table_outcome(ChangeType::Created, keyspace, name);
+    outcome.warnings.extend(options::without_effect(&table.options, &ast.properties));
     let log = cdc::follow(&table, context)?;
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.edits.extend(log);
@@ -487,10 +488,19 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     let changed = changed.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let log = cdc::follow(&changed, context)?;
     let mut outcome = table_outcome(ChangeType::Updated, keyspace, name);
+    outcome.warnings.extend(unused_options(&ast.operation, &changed));
     outcome.edits.push(SchemaEdit::PutTable(changed));
     outcome.edits.extend(log);
     outcome.edits.extend(views.into_iter().map(SchemaEdit::PutTable));
     Ok(outcome)
+}
+
+/// The warning of options that have no effect, if these are set.
+fn unused_options(operation: &AlterTableOperation, changed: &Table) -> Option<String> {
+    match operation {
+        AlterTableOperation::With(properties) => options::without_effect(&changed.options, properties),
+        _ => None,
+    }
 }
 
 fn drop_compact_storage(mut builder: TableBuilder) -> Result<TableBuilder> {

@@ -91,6 +91,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     for column in base.masked_columns() {
         builder.set_mask(&column.name, column.mask.as_deref().cloned());
     }
+    let unused_options = options::without_effect(&view_options, &ast.properties);
     builder.options = view_options;
     let where_clause = ast.filter.iter().map(Relation::to_string).collect::<Vec<_>>().join(" AND ");
     builder.derivation = Some(Derivation::View { base: base.id, all_columns, where_clause, conditions });
@@ -98,6 +99,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.warnings.extend(without_effect(ast));
+    outcome.warnings.extend(unused_options);
     Ok(outcome)
 }
 
@@ -405,6 +407,7 @@ pub(super) fn alter(ast: &AlterView, context: &DdlContext<'_>) -> Result<Outcome
         );
     }
     let mut outcome = Outcome::new(ChangeType::Updated, keyspace, SchemaTarget::Table(name.clone()));
+    outcome.warnings.extend(options::without_effect(&builder.options, &ast.properties));
     outcome.edits.push(SchemaEdit::PutTable(builder.build().expect("columns are as they were")));
     Ok(outcome)
 }

@@ -120,6 +120,16 @@ impl Binds {
         self.called.push(value);
     }
 
+    /// How many markers have a place.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether the statement has no markers.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// The results of the calls of the statement.
     pub fn called(&self) -> &[Option<Bytes>] {
         &self.called

@@ -228,6 +228,7 @@ impl Resolver<'_> {
                 receiver.ty.cql_name()
             );
         }
+        self.markers.varies |= matches!(&function, Function::Native(native) if !native.is_repeatable());
         Ok(Expr { ty, kind: Kind::Call(Rc::new(function), exprs) })
     }
 }

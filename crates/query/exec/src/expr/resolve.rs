@@ -70,12 +70,14 @@ pub struct Markers {
     specs: Vec<Option<MarkerSpec>>,
     /// Calls of user-defined functions in the statement's terms.
     calls: Vec<UserCall>,
+    /// Whether a function is called whose result depends on the time or on chance.
+    pub(super) varies: bool,
 }
 
 impl Markers {
     /// Room for so many markers.
     pub fn new(count: usize) -> Self {
-        Self { specs: vec![None; count], calls: Vec::new() }
+        Self { specs: vec![None; count], calls: Vec::new(), varies: false }
     }
 
     /// Records a marker; its own name goes before that of the column that it stands for.
@@ -91,6 +93,11 @@ impl Markers {
     /// The calls of user-defined functions in the terms that were resolved since this was asked.
     pub fn take_calls(&mut self) -> Vec<UserCall> {
         std::mem::take(&mut self.calls)
+    }
+
+    /// Whether the statement calls a function whose result depends on the time or on chance.
+    pub fn varies(&self) -> bool {
+        self.varies
     }
 
     /// All markers in order.

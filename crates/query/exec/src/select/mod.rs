@@ -4,6 +4,8 @@ mod fragments;
 pub mod nearest;
 pub mod nearest_plan;
 mod pages;
+pub(crate) mod part_codec;
+pub mod parts;
 mod places;
 mod read;
 mod reduce;
@@ -86,8 +88,19 @@ pub struct SelectPlan {
     /// Whether it returns one row as it is: neither filtered, nor counted, nor put together of several, and without a function that another
     /// language calculates.
     pub is_row_lookup: bool,
+    /// The text, of an aggregation of which other shards may run parts; none where they may not.
+    pub source: Option<Source>,
     /// The same for roles without permission to see masked values; none of a table without masks.
     pub masked: Option<Box<MaskedSelect>>,
+}
+
+/// The text of a statement, from which another shard makes the same plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The text.
+    pub text: String,
+    /// The keyspace of unqualified names.
+    pub keyspace: Option<String>,
 }
 
 /// A SELECT of a table with masked columns, for roles without the permission UNMASK.
@@ -164,9 +177,7 @@ impl SelectPlan {
         let selection =
             Selection::resolve(&ast.selection, ast.json, !ast.group_by.is_empty(), &mut resolver)?;
         resolver.masked = false;
-        if ast.distinct {
-            check_distinct_filter(ast, &table)?;
-        }
+        check_distinct_filter(ast, &table)?;
         let nearest = NearestPlan::prepare(ast, &mut resolver)?;
         let filtering = ast.allow_filtering || computed && is_virtual(&table.keyspace);
         let statement = StatementKind::Select { filtering, nearest: nearest.is_some() };
@@ -213,6 +224,7 @@ impl SelectPlan {
             calls: markers.take_calls(),
             nearest,
             is_row_lookup: false,
+            source: None,
             masked: None,
         };
         if plan.nearest.is_some() {
@@ -547,11 +559,12 @@ fn check_distinct_filter(ast: &Select, table: &Table) -> Result<()> {
         // An unknown column has a message of its own.
         None => true,
     };
-    let allowed = ast.filter.iter().all(|relation| match &relation.target {
-        cql::ast::Target::Column(name) | cql::ast::Target::Element(name, _) => within(name),
-        cql::ast::Target::Tuple(names) => names.iter().all(within),
-        _ => true,
-    });
+    let allowed = !ast.distinct
+        || ast.filter.iter().all(|relation| match &relation.target {
+            cql::ast::Target::Column(name) | cql::ast::Target::Element(name, _) => within(name),
+            cql::ast::Target::Tuple(names) => names.iter().all(within),
+            _ => true,
+        });
     if !allowed {
         return invalid!(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."

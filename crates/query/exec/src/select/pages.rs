@@ -6,6 +6,7 @@ use schema::Table;
 
 use super::SelectPlan;
 use super::fragments;
+use super::parts::Divided;
 use super::places::Places;
 use super::read::{SCAN_ROWS, read};
 use crate::backend::Coordinator;
@@ -13,6 +14,7 @@ use crate::error::Result;
 use crate::expr::Env;
 use crate::request::{Request, TimeoutKind};
 use crate::where_clause::access::AccessPath;
+use crate::where_clause::filter::BoundFilter;
 
 /// The reads of one statement, one page after another.
 pub(super) struct Pages<'a, C> {
@@ -57,6 +59,19 @@ impl<'a, C: Coordinator> Pages<'a, C> {
         }
         let fragments_of = plan.fragments_of.as_deref();
         Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, fragments_of, places })
+    }
+
+    /// The statement of these, in parts.
+    pub(super) fn divided<'b>(
+        &self,
+        plan: &'b SelectPlan,
+        env: &'b Env<'b>,
+        filters: &'b [BoundFilter<'b>],
+    ) -> Divided<'b, C>
+    where
+        'a: 'b,
+    {
+        Divided::new(plan, self.coordinator, self.request, env, filters)
     }
 
     /// The pages of a token range of these, which are read by no index.

@@ -1,8 +1,10 @@
 //! Carrying out a SELECT: pages are read, rows filtered, grouped or sorted, and handed to the sink as they come.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 
 use bytes::Bytes;
+use coordinator::RangePart;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mutation::{DecoratedKey, PartitionRange, Row, Slices};
 use replica::{Form, Limits, PartitionResult, Partitions, ReadCommand, ReadPage, Resume};
@@ -13,6 +15,7 @@ use super::SelectPlan;
 use super::fragments;
 use super::nearest::{Found, Nearest};
 use super::pages::Pages;
+use super::parts;
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
 use super::reduce;
 use super::row_lookup::{run_here, tombstone_warning};
@@ -418,6 +421,9 @@ impl<R: RowSink> Emitter<'_, R> {
         if self.plan.selection.is_aggregate() {
             match reduce::ranges(self.plan, &pages.command) {
                 Some(ranges) => Box::pin(self.reduced(pages, ranges)).await,
+                None if parts::divides(self.plan, self.request, &pages.command) => {
+                    Box::pin(self.in_parts(pages)).await
+                }
                 None => self.groups(pages).await,
             }
         } else if !self.plan.sort.is_empty() {
@@ -717,6 +723,57 @@ impl<R: RowSink> Emitter<'_, R> {
         Ok(tombstones)
     }
 
+    /// All rows as one group: those of the first page, which are all of a small table, and then those of parts that other shards add.
+    async fn in_parts<C: Coordinator>(&mut self, pages: &mut Pages<'_, C>) -> Result<u64> {
+        let mut group = Group::new(self.plan);
+        let parts = loop {
+            let Some(page) = pages.next(C::AGGREGATED_ROWS).await? else { break Vec::new() };
+            for partition in &page.partitions {
+                let mut at = 0;
+                while self.add_partition(&mut group, partition, &mut at)? == Taken::Paused {
+                    self.pace.pause().await;
+                }
+            }
+            if page.more.is_none() {
+                break Vec::new();
+            }
+            let parts = pages.divided(self.plan, self.env, &self.filters).parts(&pages.command)?;
+            if !parts.is_empty() {
+                break parts;
+            }
+        };
+        let tombstones =
+            if parts.is_empty() { 0 } else { self.merge_parts(pages, &mut group, parts).await? };
+        self.end_group(&mut group, &[])?;
+        Ok(pages.tombstones() + tombstones)
+    }
+
+    /// Adds the states of parts to a group; how many tombstones were read.
+    async fn merge_parts<C: Coordinator>(
+        &mut self,
+        pages: &Pages<'_, C>,
+        group: &mut Group,
+        parts: Vec<(ReadCommand, RangePart)>,
+    ) -> Result<u64> {
+        let divided = pages.divided(self.plan, self.env, &self.filters);
+        let mut tombstones = 0;
+        let mut answers = pin!(divided.answers(parts));
+        while let Some(next) = answers.next().await {
+            let (mut answer, mut command, mut part) = next?;
+            loop {
+                tombstones += answer.tombstones;
+                parts::merge(&mut group.states, answer.states, &mut self.pace).await?;
+                let held = group.states.iter().map(AggregateState::held_bytes).sum();
+                crate::sink::check_result_bytes(held)?;
+                if command.resume.is_none() {
+                    break;
+                }
+                (answer, command, part) = divided.answer(command, part).await?;
+            }
+        }
+        Ok(tombstones)
+    }
+
     /// Adds a partition's rows, from the one at `at` on, to groups. Full when the page is, and a further group has begun.
     fn add_partition(
         &mut self,
@@ -750,17 +807,7 @@ impl<R: RowSink> Emitter<'_, R> {
                 Admitted::PartitionDone => break,
                 Admitted::Add | Admitted::EndGroup => {}
             }
-            let env = self.env.with_row(&view);
-            let mut held = 0;
-            for (state, call) in group.states.iter_mut().zip(&plan.selection.aggregates) {
-                let value = match call.inputs.first() {
-                    Some(input) => input.eval_option(&env)?,
-                    None => None,
-                };
-                state.add(value)?;
-                held += state.held_bytes();
-                crate::sink::check_result_bytes(held)?;
-            }
+            parts::add_values(plan, &self.env.with_row(&view), &mut group.states)?;
             self.pace.count(self.env.call.take_steps());
             if plan.group_width.is_some() {
                 group.last = Some((partition.key.clone(), row.map(|row| row.clustering.clone())));

@@ -90,6 +90,11 @@ impl Node {
         node
     }
 
+    /// The executor.
+    pub fn executor(&self) -> &Rc<Executor<Memory>> {
+        self.frontend.executor()
+    }
+
     /// Its cluster.
     pub fn cluster(&self) -> Memory {
         self.cluster.clone()

@@ -19,6 +19,7 @@ mod nearest;
 mod objects;
 mod options;
 mod paging;
+mod parts;
 mod plans;
 mod preemption;
 mod roles;

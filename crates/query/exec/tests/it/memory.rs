@@ -10,16 +10,17 @@ use cdc::Log;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, ReplicaFailure, RequestError,
+    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, RangePart, ReplicaFailure, RequestError,
     SchemaChangeError, ViewNode, WriteOptions, read_computed,
 };
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use mutation::row::ColumnData;
 use mutation::{
-    Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionRange, PartitionUpdate, Row,
-    counter,
+    Cell, Clustering, Complex, DecoratedKey, Fragment, LivenessInfo, PartitionRange, PartitionUpdate,
+    RingPosition, Row, counter,
 };
 use replica::page::{PageBuilder, Progress};
 use replica::{
@@ -109,7 +110,12 @@ pub struct Memory {
     pub row_bytes: Rc<StdCell<u64>>,
     /// Whether the row cache has all partitions, too, as a source of fragments.
     pub is_cached: Rc<StdCell<bool>>,
+    /// Works on the parts in which aggregations are divided; none where they are not.
+    pub part_worker: Rc<RefCell<Option<PartWorker>>>,
 }
+
+/// Does a part of an aggregation in the place of another shard.
+pub type PartWorker = Rc<dyn Fn(Bytes) -> LocalBoxFuture<'static, Result<Bytes, String>>>;
 
 impl Memory {
     /// A node alone.
@@ -153,6 +159,7 @@ impl Memory {
             between: Rc::default(),
             row_bytes: Rc::new(StdCell::new(100)),
             is_cached: Rc::default(),
+            part_worker: Rc::default(),
         }
     }
 
@@ -472,6 +479,38 @@ impl Coordinator for Memory {
 
     fn traced(&self, _trace: &TraceLog) -> Self {
         self.clone()
+    }
+
+    const AGGREGATED_ROWS: u64 = 3;
+
+    /// Every third partition begins a part, and every second part is another shard's.
+    fn range_parts(
+        &self,
+        table: &Arc<Table>,
+        range: &PartitionRange,
+        width: i128,
+    ) -> Result<Vec<RangePart>, RequestError> {
+        assert!(width >= 0, "a part has tokens");
+        if self.part_worker.borrow().is_none() {
+            return Ok(Vec::new());
+        }
+        let tables = self.tables.borrow();
+        let keys =
+            tables.get(&table.id).into_iter().flat_map(BTreeMap::keys).filter(|key| range.contains(key));
+        let ends = keys.step_by(3).map(|key| RingPosition::AfterToken(key.token));
+        let mut out: Vec<RangePart> = Vec::new();
+        let mut start = range.start.clone();
+        for end in ends.filter(|end| end.token() < range.end.token()).chain([range.end.clone()]) {
+            let by = (out.len() % 2 == 0).then_some((HostId([2; 16]), 0));
+            out.push(RangePart { range: PartitionRange { start, end: end.clone() }, by });
+            start = end;
+        }
+        Ok(out)
+    }
+
+    async fn ask_for_part(&self, _: (HostId, u16), body: Bytes, _: Instant) -> Result<Bytes, String> {
+        let worker = self.part_worker.borrow().clone().expect("there are parts");
+        worker(body).await
     }
 
     async fn table_size(&self, table: TableId) -> TableSize {

@@ -73,6 +73,52 @@ fn busy(executor: &Executor, clock: &Rc<ManualClock>, group: Group, step: Durati
 }
 
 #[test]
+fn tasks_that_move_to_the_groups_of_service_levels_get_the_cpu_by_their_shares() {
+    let clock = Rc::new(ManualClock::default());
+    let executor = Executor::new(clock.clone());
+    let _entered = executor.enter();
+    let step = Duration::from_micros(10);
+    executor.set_shares(Group::Level1, 100);
+    executor.set_shares(Group::Level2, 1000);
+    // As connections: they begin in one group, and move when it is known whose they are.
+    let moved = |to: Group| {
+        let steps = Rc::new(Cell::new(0u64));
+        let (counter, clock, inner) = (Rc::clone(&steps), Rc::clone(&clock), executor.clone());
+        let work = async move {
+            Yield(false).await;
+            inner.move_current(to);
+            assert_eq!(inner.current_group(), to, "calls of the rest of the poll are of the group, too");
+            Yield(false).await;
+            assert_eq!(inner.current_group(), to);
+            loop {
+                clock.advance(step);
+                counter.set(counter.get() + 1);
+                if inner.need_preempt() {
+                    Yield(false).await;
+                }
+            }
+        };
+        (executor.spawn(Group::Statement, work), steps)
+    };
+    let few: Vec<_> = (0..10).map(|_| moved(Group::Level1)).collect();
+    let many: Vec<_> = (0..2).map(|_| moved(Group::Level2)).collect();
+    for _ in 0..20_000 {
+        executor.run_turn();
+    }
+    let sum =
+        |tasks: &[(rt::Task<()>, Rc<Cell<u64>>)]| tasks.iter().map(|(_, steps)| steps.get()).sum::<u64>();
+    let ratio = sum(&many) as f64 / sum(&few) as f64;
+    assert!((9.5..10.5).contains(&ratio), "1000 shares got {ratio} times the CPU of 100 shares");
+    let (low, high) = (executor.stats(Group::Level1), executor.stats(Group::Level2));
+    assert_eq!((low.tasks, high.tasks, executor.stats(Group::Statement).tasks), (10, 2, 0));
+    let charged = high.run_ns as f64 / low.run_ns as f64;
+    assert!((9.5..10.5).contains(&charged), "and was charged {charged} times as much");
+    drop((few, many));
+    let tasks = |group| executor.stats(group).tasks;
+    assert_eq!((tasks(Group::Level1), tasks(Group::Level2), tasks(Group::Statement)), (0, 0, 0));
+}
+
+#[test]
 fn groups_get_the_cpu_by_their_shares() {
     let clock = Rc::new(ManualClock::default());
     let executor = Executor::new(clock.clone());

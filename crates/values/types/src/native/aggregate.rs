@@ -8,6 +8,8 @@ use crate::CqlType;
 use crate::decimal::Decimal;
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
+use stdx::Reader;
+use stdx::vint::write_unsigned;
 
 /// The native aggregates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +90,69 @@ impl Aggregate {
             }
         }
         Ok(())
+    }
+
+    /// Whether the result is the same, bit for bit, when the rows are added in parts whose states are merged in order. It is not for
+    /// sums and averages of `float` and `double`, which are rounded, and of `decimal`, which may have too many digits in between.
+    pub fn merges(&self) -> bool {
+        match self.kind {
+            AggregateKind::CountRows | AggregateKind::Count | AggregateKind::Min | AggregateKind::Max => true,
+            AggregateKind::Sum | AggregateKind::Avg => {
+                !matches!(self.ty, Some(CqlType::Float | CqlType::Double | CqlType::Decimal))
+            }
+        }
+    }
+
+    /// Adds the rows of the state of another part, which come behind those that were added here.
+    ///
+    /// # Panics
+    /// When the states are of two aggregates, or of one that does not [merge](Aggregate::merges).
+    pub fn merge(&mut self, behind: &Aggregate) {
+        assert!(self.kind == behind.kind && self.ty == behind.ty, "states of one aggregate are merged");
+        assert!(self.merges(), "a sum of fractions is not merged");
+        self.count = self.count.wrapping_add(behind.count);
+        self.integers += &behind.integers;
+        let Some((ty, extreme)) = self.ty.as_ref().zip(behind.extreme.as_deref()) else { return };
+        let wanted = match self.kind {
+            AggregateKind::Min => std::cmp::Ordering::Less,
+            _ => std::cmp::Ordering::Greater,
+        };
+        if self.extreme.as_deref().is_none_or(|held| ty.compare(extreme, held) == wanted) {
+            self.extreme = Some(extreme.to_vec());
+        }
+    }
+
+    /// Appends a state that [merges](Aggregate::merges), for [`Aggregate::restore`] of another node: rows (8), 0 or 1 and the least or greatest
+    /// value, the sum as a `varint`; both with a vint length.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.merges(), "a sum of fractions is not sent");
+        let put = |bytes: &[u8], out: &mut Vec<u8>| {
+            write_unsigned(bytes.len() as u64, out);
+            out.extend_from_slice(bytes);
+        };
+        out.extend_from_slice(&self.count.to_be_bytes());
+        out.push(u8::from(self.extreme.is_some()));
+        if let Some(extreme) = &self.extreme {
+            put(extreme, out);
+        }
+        put(&self.integers.to_signed_bytes_be(), out);
+    }
+
+    /// Takes over a state that [`Aggregate::encode`] appended, of the same aggregate; none when the bytes are no such state, which leaves this
+    /// one as it was.
+    pub fn restore(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        let count = reader.i64().ok().filter(|count| *count >= 0)?;
+        let extreme = match reader.u8().ok()? {
+            0 => None,
+            1 => Some(reader.bytes_vint().ok()?),
+            _ => return None,
+        };
+        if let Some(extreme) = extreme {
+            self.ty.as_ref()?.validate(extreme).ok()?;
+        }
+        let integers = BigInt::from_signed_bytes_be(reader.bytes_vint().ok()?);
+        (self.count, self.extreme, self.integers) = (count, extreme.map(<[u8]>::to_vec), integers);
+        Some(())
     }
 
     /// Bytes of the value that `min` and `max` hold.

@@ -118,6 +118,11 @@ enum Body {
 type Answer = Result<Option<Vec<u8>>, FunctionError>;
 
 impl Function {
+    /// Whether a call has the same result whenever and wherever it is made.
+    pub fn is_repeatable(&self) -> bool {
+        !matches!(self.body, Body::Now | Body::Uuid)
+    }
+
     /// Calls a scalar function on serialised values; `None` is null. Aggregates have [`Function::aggregate`].
     ///
     /// # Errors
