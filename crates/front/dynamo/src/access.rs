@@ -87,8 +87,15 @@ impl<C: Coordinator> Store<'_, C> {
     pub(crate) async fn agree(&self, table: &ApiTable, key: &RowKey, decide: Decide<'_>) -> Result<()> {
         let now = self.now();
         let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
+        let stale = match self.canaries.stale_condition {
+            true => Some(self.state(table, key, true).await?.item),
+            false => None,
+        };
         let mut decided = |page: &ReadPage, ballot: Timestamp| -> Result<Option<PartitionUpdate>> {
-            let item = table.state_of(page, key, now)?.item;
+            let item = match &stale {
+                Some(item) => item.clone(),
+                None => table.state_of(page, key, now)?.item,
+            };
             let write = decide(item.as_ref())?;
             Ok(write.map(|write| table.update(key, &write, ballot, now)))
         };

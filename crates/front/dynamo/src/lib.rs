@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod backup;
+mod canaries;
 mod encoding;
 mod error;
 mod expiry;
@@ -43,6 +44,7 @@ mod vectors;
 pub use backup::{
     PartitionUpdate, SnapshotError, SnapshotFuture, SnapshotPlace, SnapshotRows, SnapshotStore,
 };
+pub use canaries::Canaries;
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
 pub use metrics::{ApiFigures, OperationFigures};

@@ -10,10 +10,11 @@ use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
 use mutation::{PartitionUpdate, Seconds, Timestamp};
 use replica::{ReadCommand, ReadPage};
-use rt::Instant;
+use rt::{Injected, Instant};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
+use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::metrics::Metrics;
 
@@ -60,6 +61,8 @@ pub(crate) struct Store<'a, C> {
     pub(crate) metrics: &'a Metrics,
     /// The timeout of each operation on the cluster that the service level of the caller gives; none for the node's.
     pub(crate) timeout: Option<Duration>,
+    /// Injected bugs.
+    pub(crate) canaries: Injected<Canaries>,
 }
 
 /// The consistency level of reads.

@@ -13,6 +13,8 @@ pub struct Canaries {
     pub hints: hints::Canaries,
     /// In clients' sessions.
     pub session: session::Canaries,
+    /// In the DynamoDB API.
+    pub dynamo: dynamo::Canaries,
     /// Now and then a coordinator's timestamp lies three seconds back.
     pub stale_timestamps: bool,
     /// A node whose disk was rolled back serves all the same.

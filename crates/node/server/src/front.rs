@@ -290,7 +290,8 @@ fn alternator(
         .with_streams_window(config.alternator_streams_time_window)
         .enforcing_authorization(config.alternator_enforce_authorization)
         .admitting_by(Rc::new(move |role, address| place.check(role, address)))
-        .with_snapshots(Rc::new(snapshots));
+        .with_snapshots(Rc::new(snapshots))
+        .with_canaries(boot.canaries.part(|all| &all.dynamo));
     match &config.alternator_export_directory {
         Some(directory) => api.with_export_directory(rt, directory.clone()),
         None => api,

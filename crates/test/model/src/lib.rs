@@ -4,7 +4,9 @@
 //! A write is certain, or it is not known to have happened; an observation is right when some choice of the unknown
 //! writes explains it.
 
+pub mod append;
 pub mod conditional;
+pub mod item;
 pub mod linear;
 mod partition;
 mod row;

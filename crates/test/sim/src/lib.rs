@@ -2,10 +2,11 @@
 //! the reference database of `model`. A seed decides everything; see docs/design/simulator.md.
 //!
 //! There are two simulations: of one node (`single`), whose process lifetimes end in crashes, and of a cluster (`cluster`). Below them
-//! are the common parts: statements and connections (`statement`, `client`, `rest`), the tables with their histories (`table`, `batches`,
+//! are the common parts: statements and connections (`statement`, `client`, `api`, `rest`), the tables with their histories (`table`, `batches`,
 //! `world`), random statements and comparing answers (`workload`, `check`, `session`), and the plan of a machine (`plan`). None of these
 //! knows the director of a run. `changes` is independent.
 
+mod api;
 mod batches;
 mod canary;
 mod changes;

@@ -51,10 +51,14 @@ pub struct Stats {
     pub looks: u64,
     /// Requests that a node refused because it had too many.
     pub overloaded: u64,
+    /// Requests of the DynamoDB API that were answered.
+    pub item_requests: u64,
+    /// Transactions of it that were carried out.
+    pub item_transactions: u64,
 }
 
 impl Stats {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 24] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 26] {
         [
             ("writes", &mut self.writes),
             ("of unknown outcome", &mut self.unknown),
@@ -80,6 +84,8 @@ impl Stats {
             ("requests that had to succeed under faults", &mut self.probes),
             ("looks at what nodes hold", &mut self.looks),
             ("refused as overloaded", &mut self.overloaded),
+            ("requests for items", &mut self.item_requests),
+            ("transactions on items", &mut self.item_transactions),
         ]
     }
 

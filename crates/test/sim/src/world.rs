@@ -8,6 +8,7 @@ use std::rc::Rc;
 use model::{Clock, ColumnId, Explained, Partition, Seconds, Write};
 use rt_sim::{NodeId, Sim};
 
+use crate::api::ApiFailure;
 use crate::batches::Batches;
 use crate::client::Failure;
 use crate::stats::Stats;
@@ -304,6 +305,37 @@ impl World {
         };
         if !excused {
             self.fail(format!("nothing excuses this failure: {failure}\n  statement: {what}"));
+        }
+        outcome
+    }
+
+    /// The same of a request to the DynamoDB API. That a condition does not hold, or a transaction holds an item, is no violation.
+    pub(crate) fn classify_api(&mut self, failure: &ApiFailure, what: &str) -> Outcome {
+        let (outcome, excused) = match failure {
+            ApiFailure::Error { status, kind, .. } => match (kind.as_str(), status) {
+                (
+                    "ConditionalCheckFailedException"
+                    | "TransactionConflictException"
+                    | "TransactionCanceledException",
+                    400,
+                ) => return Outcome::Refused,
+                ("TransactionInProgressException", 400) => (Outcome::Unknown, true),
+                ("RequestLimitExceeded", 400) => (Outcome::Unknown, self.excuses.errors),
+                // Not carried out in time, or replicas are down.
+                ("InternalServerError", 500) | ("ServiceUnavailable", 503) => {
+                    (Outcome::Unknown, self.excuses.errors)
+                }
+                _ => (Outcome::Unknown, false),
+            },
+            ApiFailure::Connection(_) => (Outcome::Unknown, self.excuses.connections || self.down),
+            ApiFailure::Timeout => {
+                (Outcome::Unknown, self.excuses.connections || self.excuses.errors || self.down)
+            }
+            ApiFailure::Protocol(_) => (Outcome::Unknown, false),
+        };
+        self.stats.errors += 1;
+        if !excused {
+            self.fail(format!("nothing excuses this failure: {failure}\n  request: {what}"));
         }
         outcome
     }

@@ -68,7 +68,7 @@ use exec::ddl::log_edits;
 use exec::{Executor, Principal};
 use hyper::http::request::Parts;
 use items::{Item, item_size, json};
-use rt::Rt;
+use rt::{Injected, Rt};
 use schema::{Role, Schema};
 use serde_json::{Map, Value as Json, json as to_json};
 
@@ -77,6 +77,7 @@ pub use limits::DescribedEndpoint;
 use crate::Isolation;
 use crate::audit;
 use crate::backup::{SnapshotStore, Worker};
+use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::SecondaryIndex;
 use crate::metrics::{ApiFigures, Metrics};
@@ -141,6 +142,8 @@ pub struct Dynamo<C> {
     snapshots: Option<Rc<dyn SnapshotStore>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
+    /// Injected bugs.
+    canaries: Injected<Canaries>,
 }
 
 impl<C> Clone for Dynamo<C> {
@@ -177,7 +180,13 @@ impl<C: Coordinator> Dynamo<C> {
             transfers: None,
             snapshots: None,
             timeout: None,
+            canaries: Injected::default(),
         }
+    }
+
+    /// The same with these bugs.
+    pub fn with_canaries(self, canaries: Injected<Canaries>) -> Self {
+        Self { canaries, ..self }
     }
 
     /// The same where streams show changes that are at least so old. It has to be longer than writes take, with the difference of the nodes'
@@ -544,6 +553,7 @@ impl<C: Coordinator> Dynamo<C> {
             isolation: self.isolation,
             metrics: &self.metrics,
             timeout: self.timeout,
+            canaries: self.canaries,
         }
     }
 

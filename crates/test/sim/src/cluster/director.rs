@@ -16,6 +16,7 @@ use wire::Consistency;
 use crate::client::{Connection, Failure};
 use crate::cluster::models::ddl::SharedSchema;
 use crate::cluster::models::indexed::SharedIndexed;
+use crate::cluster::models::items::SharedItems;
 use crate::cluster::models::lwt::LwtTables;
 use crate::cluster::models::replicating::SharedCopied;
 use crate::cluster::models::serial::SharedRegisters;
@@ -73,6 +74,7 @@ pub(crate) struct ClusterDirector {
     pub(crate) schema: SharedSchema,
     pub(crate) cut: SharedCut,
     pub(crate) indexed: SharedIndexed,
+    pub(crate) items: SharedItems,
     pub(crate) copied: SharedCopied,
     /// Draws that came later than others.
     pub(crate) details: Rng,

@@ -30,6 +30,7 @@ use server::Canaries;
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::ddl::Known;
 use crate::cluster::models::indexed::SharedIndexed;
+use crate::cluster::models::items::Items;
 use crate::cluster::models::lwt::LwtTables;
 use crate::cluster::models::replicating::SharedCopied;
 use crate::cluster::models::serial::Registers;
@@ -155,6 +156,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             stamps: Rc::new(RefCell::new(Stamps::new())),
             cut: SharedCut::default(),
             indexed: SharedIndexed::default(),
+            items: Rc::new(RefCell::new(Items::new())),
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),
             schema: Rc::new(RefCell::new(Known::all(directed.changers))),

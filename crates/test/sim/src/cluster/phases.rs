@@ -8,10 +8,11 @@ use rt::{Group, Task};
 use wire::client::ResultBody;
 
 use crate::client::Connection;
-use crate::cluster::checks::{self, CHECKS, available, kept, replicating};
+use crate::cluster::checks::{self, CHECKS, available, items, kept, replicating};
 use crate::cluster::clients::bounded::Watcher;
 use crate::cluster::clients::ddl::Changer;
 use crate::cluster::clients::indexed::Indexer;
+use crate::cluster::clients::items::{self as item_clients, ItemClient};
 use crate::cluster::clients::replicating::Replicator;
 use crate::cluster::clients::stamps::Stamper;
 use crate::cluster::clients::steady::{self, Prober};
@@ -36,6 +37,8 @@ const STAMPER_STREAM: u64 = 1 << 50;
 const INDEXER_STREAM: u64 = 1 << 51;
 /// The same for the clients of a table with views.
 const BASE_WRITER_STREAM: u64 = 1 << 52;
+/// The same for the clients of the DynamoDB API.
+const ITEM_CLIENT_STREAM: u64 = 1 << 53;
 
 impl ClusterDirector {
     /// The whole run.
@@ -124,7 +127,9 @@ impl ClusterDirector {
             self.change_schema(&mut connection, &available::create_text()).await;
             self.change_schema(&mut connection, &steady::create_text()).await;
         }
-        for prepared in [kept::prepare(self).await, replicating::prepare(self).await] {
+        for prepared in
+            [kept::prepare(self).await, replicating::prepare(self).await, items::prepare(self).await]
+        {
             if let Err(problem) = prepared {
                 self.world.borrow_mut().fail(problem);
             }
@@ -255,6 +260,7 @@ impl ClusterDirector {
             tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
         }
         tasks.extend(self.begin_base_writers(servers));
+        tasks.extend(self.begin_item_clients(servers));
         if !self.plan.replications.is_empty() {
             let replicator = Replicator {
                 rt: self.rt.clone(),
@@ -283,6 +289,23 @@ impl ClusterDirector {
                 rng: self.sim.rng(BASE_WRITER_STREAM + number + now),
             };
             self.rt.spawn(Group::Statement, writer.run())
+        })
+    }
+
+    /// The clients of the DynamoDB API, if there are any.
+    fn begin_item_clients(&self, servers: &[SocketAddr]) -> impl Iterator<Item = Task<()>> {
+        let now = self.sim.now().as_nanos() as u64;
+        let clients = if self.plan.operations.items { item_clients::CLIENTS } else { 0 };
+        (0..clients).map(move |number| {
+            let client = ItemClient {
+                rt: self.rt.clone(),
+                world: self.world.clone(),
+                items: self.items.clone(),
+                plan: self.plan.clone(),
+                servers: servers.to_vec(),
+                rng: self.sim.rng(ITEM_CLIENT_STREAM + number + now),
+            };
+            self.rt.spawn(Group::Statement, client.run())
         })
     }
 

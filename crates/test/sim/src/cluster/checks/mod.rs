@@ -8,6 +8,8 @@ pub(crate) mod ddl;
 pub(crate) mod durable;
 pub(crate) mod equal;
 pub(crate) mod indexed;
+pub(crate) mod items;
+pub(crate) mod items_derived;
 pub(crate) mod kept;
 pub(crate) mod left_behind;
 pub(crate) mod lwt;
@@ -23,9 +25,10 @@ pub(crate) mod truncation;
 pub(crate) mod views;
 
 use crate::cluster::director::ClusterDirector;
+use crate::cluster::plan::fault::Fault;
 
 /// The checks of a quiescent phase, in this order.
-pub(crate) const CHECKS: [&str; 21] = [
+pub(crate) const CHECKS: [&str; 25] = [
     "kept",
     "truncation",
     "left_behind",
@@ -43,6 +46,10 @@ pub(crate) const CHECKS: [&str; 21] = [
     "serial",
     "lwt",
     "stamps",
+    "items",
+    "transactions",
+    "item_index",
+    "item_stream",
     "schema",
     "ddl",
     "bounded",
@@ -54,6 +61,7 @@ pub(crate) async fn check(director: &mut ClusterDirector, name: &str) -> Result<
     let forgets = director.plan.faults.iter().any(|fault| fault.loses_memory());
     let delivered = !director.plan.grace.refuses_hints(director.sim.now() - director.began);
     let keeps_hints = director.plan.hints && delivered && !director.hints_lost && !forgets;
+    let jumps = director.plan.faults.contains(&Fault::ClockJump);
     match name {
         "kept" => kept::check(director).await,
         "truncation" => truncation::truncate(director).await,
@@ -83,6 +91,17 @@ pub(crate) async fn check(director: &mut ClusterDirector, name: &str) -> Result<
         "lwt" => lwt::judge(director).await,
         "stamps" if director.plan.operations.stamps => stamps::check(director).await,
         "stamps" => Ok(()),
+        "items" if director.plan.operations.items => items::judge_numbers(director).await,
+        "items" => Ok(()),
+        "transactions" if director.plan.operations.items => items::judge_lists(director),
+        "transactions" => Ok(()),
+        "item_index" if director.plan.operations.items => items_derived::check_indexes(director).await,
+        "item_index" => Ok(()),
+        // Changes of a clock that was behind may be older than the stream, and those of one that was ahead are not shown yet.
+        "item_stream" if director.plan.operations.items && !jumps => {
+            items_derived::check_stream(director).await
+        }
+        "item_stream" => Ok(()),
         "schema" => schema::check(director).await,
         "ddl" => ddl::judge(director).await,
         "bounded" => bounded::check(director).await,

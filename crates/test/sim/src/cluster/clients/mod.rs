@@ -4,6 +4,8 @@
 pub(crate) mod bounded;
 pub(crate) mod ddl;
 pub(crate) mod indexed;
+pub(crate) mod items;
+pub(crate) mod items_draw;
 pub(crate) mod lwt;
 pub(crate) mod lwt_draw;
 pub(crate) mod replicating;

@@ -5,6 +5,8 @@ pub(crate) mod bounded;
 pub(crate) mod changes;
 pub(crate) mod ddl;
 pub(crate) mod indexed;
+pub(crate) mod items;
+pub(crate) mod items_derived;
 pub(crate) mod lwt;
 pub(crate) mod replicating;
 pub(crate) mod serial;

@@ -30,6 +30,9 @@ const CHANGES_ONE_IN: u64 = 20;
 /// The same of topology changes with a grace period between them.
 const GRACES_STREAM: u64 = 30;
 const GRACES_ONE_IN: u64 = 20;
+/// The same of the DynamoDB API.
+const ITEMS_STREAM: u64 = 32;
+const ITEMS_ONE_IN: u64 = 20;
 
 /// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +74,13 @@ pub enum Focus {
     /// Nodes that hold little of clients' requests at a time, and give it back when these are answered. No seed draws it by itself, for
     /// many have low limits.
     Scarce,
+    /// Items of the DynamoDB API, transactions over several, indexes and a stream of their changes.
+    Items,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -94,6 +99,7 @@ impl Focus {
         Self::Changes,
         Self::Graces,
         Self::Scarce,
+        Self::Items,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -122,6 +128,7 @@ impl Focus {
             Self::Changes => "changes",
             Self::Graces => "graces",
             Self::Scarce => "scarce",
+            Self::Items => "items",
         }
     }
 
@@ -149,13 +156,15 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut changes, CHANGES_ONE_IN).then_some(Self::Changes));
         let mut graces = Rng::new(seed, GRACES_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut graces, GRACES_ONE_IN).then_some(Self::Graces));
+        let mut items = Rng::new(seed, ITEMS_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut items, ITEMS_ONE_IN).then_some(Self::Items));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
     /// How many nodes it takes.
     pub(crate) fn size(self, rng: &mut Rng) -> usize {
         match self {
-            Self::Lag | Self::Votes | Self::Rows | Self::Scarce => *pick(rng, &[3, 3, 4]),
+            Self::Lag | Self::Votes | Self::Rows | Self::Scarce | Self::Items => *pick(rng, &[3, 3, 4]),
             Self::Away => *pick(rng, &[3, 3, 4, 5]),
             Self::Joining => *pick(rng, &[4, 4, 5]),
             Self::Batches => *pick(rng, &[4, 5, 6]),

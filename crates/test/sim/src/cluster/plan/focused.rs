@@ -47,6 +47,7 @@ impl Focus {
             Self::Views => views(plan, rng),
             Self::Graces => graces(plan, rng),
             Self::Scarce => scarce(plan, rng),
+            Self::Items => items(plan, rng),
             Self::Changes => {
                 views(plan, rng);
                 plan.captured = true;
@@ -255,6 +256,19 @@ fn views(plan: &mut ClusterPlan, rng: &mut Rng) {
     if one_in(rng, 2) {
         plan.founders = plan.shards.len() - 1;
     }
+    busy(plan, 20_000, 50_000);
+    plan.machine.workers = 2;
+}
+
+fn items(plan: &mut ClusterPlan, rng: &mut Rng) {
+    plan.scale = Scale { partitions: 6, rows: 2, ..Scale::default() };
+    plan.faults = Fault::ALL.into_iter().filter(|_| one_in(rng, 2)).collect();
+    (plan.machine.sync, plan.machine.names) = (Sync::Batch, NameDurability::SyncDir);
+    plan.levels.weak_writes.clear();
+    plan.links = Some(slow(*pick(rng, &[5, 30, 100])));
+    plan.buggify = *pick(rng, &[0, 10_000, 100_000]);
+    plan.fault_millis = *pick(rng, &[1_000, 6_000]);
+    plan.machine.tables = 1;
     busy(plan, 20_000, 50_000);
     plan.machine.workers = 2;
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rt_sim::{LinkConfig, NameDurability, Rng};
 use server::{Config, Size};
 
+use crate::api::API_PORT;
 use crate::cluster::plan::fault::Fault;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::grace::Grace;
@@ -36,6 +37,8 @@ const LIVES_OF_CHANGE: [u64; 3] = [20_000, 20_000, 60_000];
 const LIFETIME_OF_LONG_FAULTS: u64 = 400_000;
 /// Faults of up to this end before a node that gains a range gives up waiting for the replicas of its datacenter.
 const NEIGHBOUR_WAIT_MILLIS: u64 = 30_000;
+/// Of the seeds without a focus whose nodes could serve the DynamoDB API one in so many has clients of it.
+const ITEMS_ONE_IN: u64 = 4;
 /// In lifetimes from this on clients take their time, about so many requests each.
 const LONG_LIFETIME_MILLIS: u64 = 20_000;
 const LONG_LIFETIME_REQUESTS: u64 = 150;
@@ -130,6 +133,8 @@ pub(crate) struct Operations {
     pub(crate) local_rounds: bool,
     /// A client writes with the timestamps of its coordinators.
     pub(crate) stamps: bool,
+    /// Clients of the DynamoDB API write and read items.
+    pub(crate) items: bool,
 }
 
 /// Draws the topology changes of a seed.
@@ -289,6 +294,7 @@ impl ClusterPlan {
             // A removal that is forced loses votes.
             rows_copied: !self.replications.is_empty() && !self.forces,
             local_rounds: false,
+            items: false,
         };
         let by_datacenter = matches!(self.copies, Copies::ByDatacenter(_)) && !self.is_one_datacenter();
         if self.operations.rows && by_datacenter && one_in(rng, 2) {
@@ -307,6 +313,16 @@ impl ClusterPlan {
         }
         let is_focus = self.focus == Some(Focus::Rows);
         self.operations.rows_truncated = self.truncates && !self.forces && (is_focus || one_in(rng, 2));
+        let is_focus = self.focus == Some(Focus::Items);
+        self.operations.items =
+            self.serves_items() && (is_focus || self.focus.is_none() && one_in(rng, ITEMS_ONE_IN));
+    }
+
+    /// Whether the requests to items have an order: in one datacenter, of three replicas that stay and lose no acknowledged write.
+    fn serves_items(&self) -> bool {
+        let has_replicas = self.is_one_datacenter() && self.founders >= FOUNDERS_MIN;
+        // The record of a pending transaction expires after an hour by any node's clock.
+        has_replicas && self.keeps_replicas() && self.loss_window().is_none() && !self.forces && !self.hours
     }
 
     /// The datacenters.
@@ -379,6 +395,7 @@ impl ClusterPlan {
             datacenter: self.datacenters[nth].clone(),
             rack: self.racks[nth].clone(),
             hinted_handoff_enabled: self.hints,
+            alternator_port: if self.operations.items { API_PORT } else { 0 },
             ..config
         }
     }
