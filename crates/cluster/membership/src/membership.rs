@@ -248,7 +248,7 @@ impl Membership {
         }
         let why = ended.get().clone();
         if let Some(why) = why.filter(|why| !self.leaves.get() && **why != *ENDED_BY_STOP) {
-            // It would serve by a schema and a ring that no longer follow those of the others, who would wait for it.
+            // It would serve by a stale schema and topology version, and hold every change of the others up.
             tracing::error!("this node's part in the log of its cluster has ended, and it stops: {why}");
             self.rt.request_stop();
         }
