@@ -15,6 +15,7 @@ use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
+use schema::Schema;
 use session::{AnswerBooking, Client, Statement, StatementMessage, StatementProcessor};
 use wire::ResponseWriter;
 
@@ -62,6 +63,7 @@ pub(crate) fn executor(
     let executor = Rc::new(Executor::new(coordinator.clone(), clock, node, limits(config)));
     let executor = Rc::new(NativeFrontend::new(executor));
     share_prepared(rt, &executor, statements);
+    share_by_levels(rt, coordinator);
     executor
 }
 
@@ -129,6 +131,24 @@ fn share_prepared(rt: &Rt, executor: &ShardFrontend, endpoint: StatementsEndpoin
     }));
 }
 
+/// The scheduling group of a client's requests: that of the service level that gives its shares.
+fn group_of(executor: &Executor<Coordinator>, client: &Client) -> Group {
+    let place = executor.level_place(client.role());
+    place.and_then(|place| Group::LEVELS.get(place).copied()).unwrap_or(Group::Statement)
+}
+
+/// Gives the groups of service levels the shares of the schema from now on: the first level has the first group.
+fn share_by_levels(rt: &Rt, coordinator: &Coordinator) {
+    let rt = rt.clone();
+    let share = move |schema: &Schema| {
+        for (group, level) in Group::LEVELS.into_iter().zip(schema.service_levels()) {
+            rt.set_shares(group, level.shares);
+        }
+    };
+    share(&coordinator.schema());
+    coordinator.on_schema_change(Box::new(move |schema, _| share(schema)));
+}
+
 /// The settings of statements.
 pub(crate) fn limits(config: &Config) -> ExecLimits {
     let bytes = |size: crate::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
@@ -167,14 +187,21 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
 
 /// Sessions' way to the executor.
 pub(crate) struct Processor {
+    rt: Rt,
     executor: ShardFrontend,
     idle: Rc<RefCell<Vec<Worker>>>,
 }
 
 impl Processor {
     /// The way to an executor.
-    pub(crate) fn new(executor: ShardFrontend) -> Self {
-        Self { executor, idle: Rc::default() }
+    pub(crate) fn new(rt: &Rt, executor: ShardFrontend) -> Self {
+        Self { rt: rt.clone(), executor, idle: Rc::default() }
+    }
+
+    /// Has the connection, which is the running task, run in the group of its client.
+    #[inline]
+    fn schedule(&self, client: &Client) {
+        self.rt.move_current(group_of(self.executor.executor(), client));
     }
 }
 
@@ -183,6 +210,7 @@ impl StatementProcessor for Processor {
 
     fn process_now(&self, client: &Client, execute: &wire::Execute, response: &mut ResponseWriter) -> bool {
         let executor = self.executor.executor();
+        self.schedule(client);
         let of_role;
         let service_level = match client.role() {
             None => executor.default_service_level(),
@@ -196,6 +224,7 @@ impl StatementProcessor for Processor {
     }
 
     fn process(&self, client: Rc<Client>, statement: Statement, response: ResponseWriter) -> Processing {
+        self.schedule(&client);
         let idle = self.idle.borrow_mut().pop();
         let worker = idle.unwrap_or_else(|| Worker::new(self.executor.clone()));
         *worker.slot.job.borrow_mut() = Some((client, statement, response));

@@ -19,6 +19,7 @@ use dynamo::ApiFigures;
 use exec::native::PreparedStatements;
 use futures_util::stream::{self, StreamExt};
 use replica::ReadCommand;
+use rpc::Messenger;
 use rt::mesh::Mesh;
 use rt::metrics::{Sample, collect};
 use rt::{Rt, Task};
@@ -83,6 +84,18 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// Does parts of other shards' aggregations, of this node and of others.
+    pub(crate) fn serve_parts(&self, messenger: &Messenger) {
+        let executor = Rc::downgrade(&self.executor);
+        Coordinator::serve_parts(messenger, move |body, deadline| {
+            let executor = executor.upgrade();
+            async move {
+                let executor = executor.ok_or_else(|| "this node ends".to_owned())?;
+                executor.executor().aggregate_part(&body, deadline).await
+            }
+        });
+    }
+
     /// Ready to own connections, but not listening.
     ///
     /// # Errors
@@ -103,7 +116,7 @@ impl Front {
         let place = Rc::new(PlaceCheck::new(rt, &boot.config, &coordinator));
         let places = (place.clone(), directory.clone());
         let authenticator = crate::login::authenticator(rt, &boot.config, &coordinator, &audit, places);
-        let processor = Processor::new(executor.clone());
+        let processor = Processor::new(rt, executor.clone());
         let sessions = Sessions::new(
             rt,
             SessionConfig {

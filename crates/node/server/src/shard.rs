@@ -104,6 +104,7 @@ impl RunningShard {
         let transfers = Streaming::open(rt, host, &messenger, &engine, transfer_config(&boot, rt)).await;
         let transfers = transfers.map_err(|error| NodeError::Open(error.to_string()))?;
         let front = Front::new(rt, &boot, coordinator.clone(), setup.front)?;
+        front.serve_parts(&messenger);
         let batches = RefCell::new(Some(coordinator.replay_left_batches(2 * config.write_request_timeout)));
         let streamer = RangeStreamer::new(&coordinator, &engine, &transfers);
         Ok(Self {

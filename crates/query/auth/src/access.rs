@@ -34,6 +34,8 @@ pub struct RoleAccess {
     pub is_superuser: bool,
     /// How its requests are served.
     pub service_level: Rc<ServiceLevel>,
+    /// The place of the service level that gives its shares among all of the schema, in the order of their names; none for the default.
+    pub level_place: Option<usize>,
     /// Grants of all of these roles, by the resource's name.
     granted: BTreeMap<String, PermissionSet>,
     /// Its permissions on tables, those on parents included.
@@ -100,6 +102,15 @@ impl AccessCache {
         self.role(schema, role).service_level.clone()
     }
 
+    /// The place of the service level that gives a role's shares ([`RoleAccess::level_place`]). Allocates nothing once it is known.
+    pub fn level_place(&self, schema: &Arc<Schema>, role: &str) -> Option<usize> {
+        self.adapt(schema);
+        if let Some(known) = self.roles.borrow().get(role) {
+            return known.level_place;
+        }
+        self.role(schema, role).level_place
+    }
+
     /// The permissions of a role on a table. Allocates nothing once it is known.
     pub fn on_table(&self, schema: &Arc<Schema>, role: &str, table: &Table) -> PermissionSet {
         self.adapt(schema);
@@ -133,8 +144,11 @@ impl RoleAccess {
             }
         }
         let is_superuser = names.iter().filter_map(|name| schema.role(name)).any(|role| role.is_superuser);
-        let service_level = Rc::new(roles::service_level_of(schema, role, &names).level);
-        Self { roles: names, is_superuser, service_level, granted, tables: RefCell::default() }
+        let effective = roles::service_level_of(schema, role, &names);
+        let level_place = schema.service_levels().position(|level| level.name == effective.shares_of);
+        let service_level = Rc::new(effective.level);
+        let tables = RefCell::default();
+        Self { roles: names, is_superuser, service_level, level_place, granted, tables }
     }
 
     /// Its permissions on a resource, by grants there and on its parents.

@@ -74,6 +74,11 @@ impl Access {
         self.cache.service_level(schema, role)
     }
 
+    /// The place of the service level that gives a role's shares, in the order of their names; none for the default.
+    pub(crate) fn level_place(&self, schema: &Arc<Schema>, role: &str) -> Option<usize> {
+        self.cache.level_place(schema, role)
+    }
+
     /// The role of a request; none for an anonymous one.
     pub(crate) fn performer<'a>(
         &self,

@@ -11,7 +11,7 @@ use cluster::SchemaEdit;
 use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, WriteKind, WriteOptions};
 use cql::ast::{BatchKind, Password, Statement};
 use mutation::{PartitionUpdate, Timestamp};
-use rt::Instant;
+use rt::{Group, Instant};
 use schema::{Cidr, CidrGroup, Schema, ServiceLevel};
 
 use crate::access::{ANONYMOUS, Access};
@@ -178,6 +178,13 @@ impl<C: Coordinator> Executor<C> {
             Some(role) => self.access.service_level(&self.coordinator.schema(), role),
             None => self.default_service_level.clone(),
         }
+    }
+
+    /// The place of the service level that gives a client its shares, among all in the order of their names; none for the default, and for
+    /// those that have no scheduling group.
+    pub fn level_place(&self, role: Option<&str>) -> Option<usize> {
+        let place = role.and_then(|role| self.access.level_place(&self.coordinator.schema(), role));
+        place.filter(|place| *place < Group::LEVELS.len())
     }
 
     /// The service level of clients that have none of their own.

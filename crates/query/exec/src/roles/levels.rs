@@ -8,6 +8,7 @@ use cql::ast::{
     AlterServiceLevel, AttachServiceLevel, CreateServiceLevel, DetachServiceLevel, DropServiceLevel,
     ListServiceLevels, Property,
 };
+use rt::Group;
 use schema::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
 use types::CqlType;
 use types::duration::Duration as CqlDuration;
@@ -22,9 +23,9 @@ const SHARES_MAX: u32 = 1000;
 /// The longest name of a service level.
 const NAME_LEN_MAX: usize = 256;
 
-/// The warning about attributes that are stored and shown, and change nothing yet.
-const WITHOUT_EFFECT: &str = "shares and workload_type of service levels are stored and have no effect yet: requests of all \
-                              service levels share one scheduling group";
+/// The warning about an attribute that is stored and shown, and changes nothing.
+const WITHOUT_EFFECT: &str = "workload_type of service levels is stored and shown, and has no effect: load is shed by limits on \
+                              requests in flight that hold for all clients";
 
 /// Refuses a change by a role that may not make it: with authorization it takes a superuser.
 fn check(permission: &str, context: &RoleContext<'_>) -> Result<()> {
@@ -70,7 +71,6 @@ fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<bool> {
         match property.name.as_str() {
             "timeout" => level.timeout = timeout(property)?,
             "shares" => {
-                without_effect = true;
                 level.shares = match text.parse() {
                     Ok(shares) if (1..=SHARES_MAX).contains(&shares) => shares,
                     _ if text.eq_ignore_ascii_case("null") => SHARES_DEFAULT,
@@ -119,6 +119,12 @@ pub(super) fn create(ast: &CreateServiceLevel, context: &RoleContext<'_>) -> Res
             return Ok(RoleChange::default());
         }
         return invalid!("Service Level {name} already exists");
+    }
+    let levels = context.schema.service_levels().count();
+    if levels >= Group::LEVELS.len() {
+        return invalid!(
+            "Can't create service level {name}: there are {levels}, and no more scheduling groups for their shares"
+        );
     }
     put(&ast.properties, ServiceLevel::new(name.clone()))
 }

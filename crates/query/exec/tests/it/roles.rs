@@ -133,6 +133,35 @@ fn requests_of_a_role_have_the_timeout_of_its_service_level() {
     assert_eq!(level("nobody"), None);
 }
 
+#[test]
+fn service_levels_have_scheduling_groups_in_the_order_of_their_names() {
+    let (_, node) = node();
+    let place = |role: &str| node.executor().level_place(Some(role));
+    assert_eq!((place("cassandra"), node.executor().level_place(None)), (None, None));
+    node.run("CREATE SERVICE LEVEL slow WITH shares = 100");
+    node.run("ATTACH SERVICE LEVEL slow TO cassandra");
+    assert_eq!(place("cassandra"), Some(0));
+    node.run("CREATE SERVICE LEVEL fast WITH shares = 1000");
+    assert_eq!(place("cassandra"), Some(1), "the place is that of the name");
+    // The fewest shares of its roles count, and so that level's group.
+    node.run("CREATE ROLE member");
+    node.run("ATTACH SERVICE LEVEL fast TO member");
+    assert_eq!(place("member"), Some(0));
+    node.run("GRANT cassandra TO member");
+    assert_eq!(place("member"), Some(1));
+    node.run("DROP SERVICE LEVEL slow");
+    assert_eq!((place("cassandra"), place("member")), (None, Some(0)));
+    for number in 2..=7 {
+        node.run(&format!("CREATE SERVICE LEVEL level{number}"));
+    }
+    let refused =
+        "Can't create service level eighth: there are 7, and no more scheduling groups for their shares";
+    assert_eq!(node.refusal("CREATE SERVICE LEVEL eighth").as_deref(), Some(refused));
+    node.run("CREATE SERVICE LEVEL IF NOT EXISTS fast");
+    node.run("DROP SERVICE LEVEL level2");
+    node.run("CREATE SERVICE LEVEL eighth");
+}
+
 /// The statements of a description of the whole schema, in order; the text of the answer where it is an error.
 fn described(node: &Node, text: &str) -> Result<Vec<String>, String> {
     match node.query(text).body {
