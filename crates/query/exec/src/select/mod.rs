@@ -7,6 +7,7 @@ mod pages;
 pub(crate) mod part_codec;
 pub mod parts;
 mod places;
+mod reach;
 mod read;
 mod reduce;
 mod row_lookup;

@@ -12,10 +12,10 @@ use rt::preempt::Pace;
 use schema::TableId;
 
 use super::SelectPlan;
-use super::fragments;
 use super::nearest::{Found, Nearest};
 use super::pages::Pages;
 use super::parts;
+use super::reach::{check_reach, paged_table, position};
 use super::read::{READ_BYTES_MAX, SCAN_ROWS};
 use super::reduce;
 use super::row_lookup::{run_here, tombstone_warning};
@@ -35,8 +35,6 @@ use crate::where_clause::rows::TokenRange;
 
 /// A page of a paged result ends when it has grown to so many bytes, however few rows it has.
 const PAGE_BYTES_MAX: usize = 8 << 20;
-/// Ranges of rows that a statement may name, of all its partitions together.
-const RANGES_MAX: usize = 1 << 22;
 
 /// Runs a SELECT and yields its rows; returns their bytes, as the sink counts them.
 ///
@@ -113,28 +111,6 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     Ok(bytes)
 }
 
-/// Refuses a statement that names too many ranges of rows, and a paging state that lies outside of the partitions that it reads with these
-/// values.
-fn check_reach(state: Option<&RowsPosition>, partitions: Option<&Partitions>, slices: &Slices) -> Result<()> {
-    if let Some(Partitions::Keys(keys)) = partitions
-        && keys.len().saturating_mul(slices.ranges().len()) > RANGES_MAX
-    {
-        return invalid!(
-            "The IN restrictions make more than {RANGES_MAX} combinations of partitions and rows; split the query"
-        );
-    }
-    let Some(state) = state else { return Ok(()) };
-    let is_within = match partitions {
-        None => true,
-        Some(Partitions::Keys(keys)) => keys.contains(&state.resume.key),
-        Some(Partitions::Range(range)) => range.contains(&state.resume.key),
-    };
-    match is_within {
-        true => Ok(()),
-        false => Err(ExecError::Protocol("The paging state belongs to another statement".to_owned())),
-    }
-}
-
 /// Runs a plan if it looks up one row, and that row is in this shard's memory; the bytes of the result, as the sink counts them. None when
 /// [`run`] is to be used: the sink has taken nothing then.
 ///
@@ -154,39 +130,6 @@ pub fn run_now<C: Coordinator, S: Sink>(
     let Some(partitions) = partitions(plan, request, env)? else { return Ok(None) };
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
     run_here(plan, coordinator, request, env, (&partitions, &slices), out)
-}
-
-/// The position at which the result resumes.
-fn position<'a, C: Coordinator>(
-    plan: &SelectPlan,
-    request: &Request<'a>,
-    coordinator: &C,
-) -> Result<Option<&'a RowsPosition>> {
-    if !plan.sort.is_empty() && request.page_size.is_some() {
-        return invalid!(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the \
-             ORDER BY or the IN and sort client side, or disable paging for this query"
-        );
-    }
-    match request.paging_state {
-        Some(PagingState::Rows(state)) if state.table == paged_table(plan, coordinator) => Ok(Some(state)),
-        Some(_) if plan.fragments_of.is_some() => invalid!(
-            "The pages of one SELECT FROM MUTATION_FRAGMENTS() have to be asked of the same node: each node reads its own data"
-        ),
-        Some(_) => Err(ExecError::Protocol("The paging state belongs to another statement".to_owned())),
-        None => Ok(None),
-    }
-}
-
-/// The table that a paging state of the plan names.
-fn paged_table<C: Coordinator>(plan: &SelectPlan, coordinator: &C) -> TableId {
-    match &plan.fragments_of {
-        None => plan.table.id,
-        Some(_) => {
-            let view = coordinator.view();
-            fragments::paged_table(&plan.table, view.node(view.own()).host)
-        }
-    }
 }
 
 /// Writes the result over no rows, which an aggregation without groups has.
