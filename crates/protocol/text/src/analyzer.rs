@@ -15,6 +15,8 @@ const STEPS_MAX: usize = 32 * TERMS_MAX;
 pub const GRAM_LEN: usize = 3;
 /// Bytes of a term that has its parts in an index, at most, as SASI's: a longer one is none.
 const CONTAINED_LEN_MAX: usize = 1024;
+/// Characters of the terms of one text that have their parts in an index, at most: terms behind them are not searched.
+const CONTAINED_CHARS_MAX: usize = 65_536;
 /// Before a gram, and before no word: this is no character.
 const GRAM_MARK: char = '\u{10ffff}';
 
@@ -79,7 +81,24 @@ impl Analyzer {
 
     /// Hands the terms of a text to `take`, until it returns false. Bytes that are no text are one term.
     pub fn terms(&self, value: &[u8], mut take: impl FnMut(&[u8]) -> bool) {
-        let mut take = |term: &[u8]| (self.has_grams && term.len() > CONTAINED_LEN_MAX) || take(term);
+        let mut chars_left = CONTAINED_CHARS_MAX;
+        let mut take = |term: &[u8]| {
+            if !self.has_grams {
+                return take(term);
+            }
+            if term.len() > CONTAINED_LEN_MAX {
+                return true;
+            }
+            // Of bytes that are no text, each counts.
+            let chars = std::str::from_utf8(term).map_or(term.len(), |text| text.chars().count());
+            match chars_left.checked_sub(chars) {
+                None => false,
+                Some(rest) => {
+                    chars_left = rest;
+                    take(term)
+                }
+            }
+        };
         match &self.kind {
             Kind::Whole => _ = take(value),
             Kind::Folded(folding) => _ = take(&folding.apply(value)),
@@ -143,22 +162,31 @@ impl Analyzer {
         out
     }
 
-    /// Passes the entries of an index for a text to `take`: its terms and, if parts of terms are found, their n-grams.
+    /// Passes the entries of an index for a text to `take`: its terms and, if parts of terms are found, their n-grams, each once.
     pub fn indexed(&self, value: &[u8], mut take: impl FnMut(&[u8])) {
         let has_grams = self.has_grams;
-        let mut gram = String::new();
+        let mut grams: Vec<[Option<char>; GRAM_LEN]> = Vec::new();
         self.terms(value, |term| {
             take(term);
             if has_grams && let Ok(text) = std::str::from_utf8(term) {
-                for (start, _) in text.char_indices() {
-                    gram.clear();
-                    gram.push(GRAM_MARK);
-                    gram.extend(text.split_at(start).1.chars().take(GRAM_LEN));
-                    take(gram.as_bytes());
+                let mut rest = text.chars();
+                while !rest.as_str().is_empty() {
+                    let mut chars = rest.clone();
+                    grams.push(std::array::from_fn(|_| chars.next()));
+                    rest.next();
                 }
             }
             true
         });
+        grams.sort_unstable();
+        grams.dedup();
+        let mut marked = String::new();
+        for gram in grams {
+            marked.clear();
+            marked.push(GRAM_MARK);
+            marked.extend(gram.into_iter().flatten());
+            take(marked.as_bytes());
+        }
     }
 
     /// Text that differs where the terms of an index differ.
@@ -190,6 +218,9 @@ impl Analyzer {
         };
         if self.has_grams {
             out.push_str("|grams");
+            if self.is_tokenizing() {
+                out.push_str(&format!(" of {CONTAINED_CHARS_MAX}"));
+            }
         }
         out
     }
@@ -218,3 +249,44 @@ pub fn grams_of(text: &str) -> Option<Result<Vec<String>, String>> {
 
 /// Grams of a text that an index is queried for, at most.
 const GRAMS_ASKED: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Analyzer {
+        Analyzer::with_grams(Some(Analyzer::words(Tokenizer::Delimiter(' '), Vec::new())))
+    }
+
+    #[test]
+    fn a_part_of_terms_is_indexed_once() {
+        let mut found = Vec::new();
+        words().indexed("abab abab".as_bytes(), |term| {
+            found.push(String::from_utf8(term.to_vec()).expect("text"))
+        });
+        let marked = |gram: &str| format!("{GRAM_MARK}{gram}");
+        let grams = ["aba", "ab", "bab", "b"].map(marked);
+        assert_eq!(found.iter().filter(|term| *term == "abab").count(), 2);
+        for gram in &grams {
+            assert_eq!(found.iter().filter(|term| *term == gram).count(), 1, "{gram}");
+        }
+        assert_eq!(found.len(), 2 + grams.len());
+    }
+
+    /// A text of 6 MB of words has the parts of its first words, and a filter finds no others, either.
+    #[test]
+    fn parts_of_a_long_text_are_bounded() {
+        let text: String = (0..6_000).map(|word| format!("{word:0>1000} ")).collect();
+        let (analyzer, mut count, mut grams) = (words(), 0, 0);
+        analyzer.indexed(text.as_bytes(), |term| match term.starts_with(GRAM_MARK.to_string().as_bytes()) {
+            true => grams += 1,
+            false => count += 1,
+        });
+        assert_eq!((count, analyzer.terms_of(text.as_bytes()).len()), (65, 65));
+        assert!((3..1_000).contains(&grams), "{grams} different parts");
+        // Without parts, there are as many as the terms of a text may be.
+        let plain = Analyzer::words(Tokenizer::Delimiter(' '), Vec::new());
+        assert_eq!(plain.terms_of(text.as_bytes()).len(), 6_000);
+        assert_ne!(analyzer.describe(), format!("{}|grams", plain.describe()));
+    }
+}

@@ -57,6 +57,9 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
             if store.dropped.get() || inner.health.is_stopped() {
                 return;
             }
+            if !store.is_indexed(definition) {
+                break;
+            }
             if is_long {
                 let eta = match done {
                     0 => String::new(),

@@ -64,6 +64,11 @@ impl LiveSstable {
 }
 
 impl Store {
+    /// Whether the table has this index; one that was dropped is in none of its definitions.
+    pub(crate) fn is_indexed(&self, definition: &Definition) -> bool {
+        self.memtables.definitions().iter().any(|known| **known == *definition)
+    }
+
     /// Whether each memtable and each SSTable that can be read has an index of this definition.
     fn has_index(&self, definition: &Definition) -> bool {
         let readable = |live: &&Rc<LiveSstable>| !live.suspect.get();
@@ -134,6 +139,9 @@ pub(crate) async fn build_new(inner: &Inner, store: &Store, added: &[Rc<LiveSsta
             if store.dropped.get() || speed.is_stopped() {
                 return;
             }
+            if !store.is_indexed(definition) {
+                break;
+            }
             if let Err(error) = build_index(inner, store, live, definition, speed).await {
                 index_failed(store, definition, &error);
             }
@@ -195,7 +203,7 @@ async fn identity(inner: &Inner, live: &LiveSstable) -> Result<SstableIdentity, 
     Ok(SstableIdentity { len: live.sstable.data_len(), checksum })
 }
 
-/// Makes an index of an SSTable, unless the table is dropped or `speed` ends it meanwhile.
+/// Makes an index of an SSTable, unless the table or the index is dropped or `speed` ends it meanwhile.
 pub(crate) async fn build_index(
     inner: &Inner,
     store: &Store,
@@ -231,7 +239,7 @@ pub(crate) async fn build_index(
             }
             builder.push(fragment).await?;
         }
-        if store.dropped.get() || speed.is_stopped() {
+        if store.dropped.get() || speed.is_stopped() || !store.is_indexed(definition) {
             drop(builder);
             // The next attempt, or the next start, replaces one that stays.
             let _ = disk.remove(path).await;

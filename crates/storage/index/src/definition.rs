@@ -215,7 +215,10 @@ impl Definition {
     /// The term of a value that is searched for. A statement's text that has one term may come as it is; words come as they are in the index.
     fn term_of(&self, value: &[u8], second: Option<&[u8]>) -> Vec<u8> {
         let folded = self.analyzer.as_ref().and_then(Analyzer::folding).map(|folding| folding.apply(value));
-        let value = folded.as_deref().unwrap_or(value);
+        self.term_as_it_is(folded.as_deref().unwrap_or(value), second)
+    }
+
+    fn term_as_it_is(&self, value: &[u8], second: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(value.len() + 8);
         self.term(value, second, &mut out);
         out
@@ -247,14 +250,16 @@ impl Definition {
                 Some(TermRange::one(self.term_of(key, Some(value))))
             }
             Predicate::Range { from, to } if !is_pair => {
+                // The ends of a prefix that was folded: its end, folded again, may be before it.
+                let term = |value: &[u8]| self.term_as_it_is(value, None);
                 let start = match from {
                     None => Vec::new(),
-                    Some((value, true)) => self.term_of(value, None),
-                    Some((value, false)) => successor(&self.term_of(value, None)),
+                    Some((value, true)) => term(value),
+                    Some((value, false)) => successor(&term(value)),
                 };
                 let end = to.as_ref().map(|(value, included)| match included {
-                    true => successor(&self.term_of(value, None)),
-                    false => self.term_of(value, None),
+                    true => successor(&term(value)),
+                    false => term(value),
                 });
                 Some(TermRange { start, end })
             }
@@ -455,6 +460,39 @@ mod tests {
         let start = Bytes::from(gram("cd").expect_err("too short for a gram"));
         assert!(finds(&parts, "abcde", Predicate::Range { from: Some((start, true)), to: None }));
         assert_ne!(words.fingerprint(), parts.fingerprint());
+    }
+
+    /// The character behind a back quote is a letter, which folding to upper case puts before it.
+    #[test]
+    fn the_ends_of_a_range_are_not_folded() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("v", CqlType::Text)
+            .build()
+            .expect("a good table");
+        let options = [
+            ("analyzer_class", "org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer"),
+            ("normalize_uppercase", "true"),
+        ];
+        let index = Index {
+            name: "i".to_owned(),
+            targets: vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }],
+            class: Some(text::SASI_CLASS.to_owned()),
+            options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            local: false,
+        };
+        let definition = Definition::new(&table, &index).expect("an index");
+        let range = Predicate::Range {
+            from: Some((Bytes::from_static(b"X`"), true)),
+            to: Some((Bytes::from_static(b"Xa"), false)),
+        };
+        let range = definition.terms(&range).expect("it answers");
+        let is_in = |text: &[u8]| {
+            let term = definition.term_of(text, None);
+            term >= range.start && range.end.as_ref().is_some_and(|end| term < *end)
+        };
+        assert!(is_in(b"x`y") && is_in(b"X`"));
+        assert!(!is_in(b"xb") && !is_in(b"x"));
     }
 
     #[test]

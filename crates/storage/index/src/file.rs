@@ -14,6 +14,9 @@
 //!
 //! Of full text a record has the posting behind the place, and behind that the posting's length (4).
 //!
+//! The term and place in the list of blocks are the beginning of the block's first record, as far as it differs from the last record of the block
+//! before: nothing of the first block's. Of full text they are whole, and the first block's too.
+//!
 //! Numbers are big-endian; each crc is the CRC-32 of the part before it.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
@@ -115,12 +118,38 @@ impl Record {
     }
 }
 
-/// Where a block is, and its first record.
+/// Where a block is, and its separator: a term and a place that are not behind the block's first record, and behind all records of
+/// blocks before.
 struct Block {
     position: u64,
     len: u32,
     term: Box<[u8]>,
     place: Box<[u8]>,
+}
+
+/// The term and place of a [`Block`].
+struct Separator {
+    term: Box<[u8]>,
+    place: Box<[u8]>,
+}
+
+impl Separator {
+    fn whole(record: &Record) -> Self {
+        Self { term: record.term().into(), place: record.place().into() }
+    }
+
+    /// The shortest beginning of a record that is behind the record before. A term that it has a part of is behind the term before it.
+    fn new(record: &Record, before: &[u8]) -> Self {
+        assert!(*before < *record.bytes, "records are sorted");
+        if before.is_empty() {
+            return Self { term: [].into(), place: [].into() };
+        }
+        let shared = record.bytes.iter().zip(before).take_while(|(a, b)| a == b).count();
+        let (term, place) = (record.term(), record.place());
+        let in_place = (shared + 1).saturating_sub(term.len()).min(place.len());
+        let in_term = (shared + 1).min(term.len());
+        Self { term: term.split_at(in_term).0.into(), place: place.split_at(in_place).0.into() }
+    }
 }
 
 /// Writes a file.
@@ -209,24 +238,24 @@ impl TermsWriter {
         let mut pace = Pace::new();
         let mut blocks: Vec<Block> = Vec::new();
         let mut block = Vec::with_capacity(BLOCK_LEN * 2);
-        // The first record of the block, and the record before.
-        let (mut first, mut last): (Option<&Record>, Option<&Record>) = (None, None);
+        // The separator of the block from the one before, and the record before.
+        let (mut first, mut last): (Option<Separator>, Option<&Record>) = (None, None);
         let mut rest = records.iter().peekable();
         while let Some(record) = rest.next() {
             let before = last.replace(record);
             if before.is_none_or(|before| before.bytes != record.bytes) {
                 if block.is_empty() {
-                    first = Some(record);
+                    let separator = Separator::new(record, before.map_or(&[], |before| &before.bytes));
+                    first = Some(if self.texts.is_some() { Separator::whole(record) } else { separator });
                 }
                 let shared = before.filter(|_| !block.is_empty()).map_or(&[][..], |before| &before.bytes);
                 put_record(record, shared, &mut block);
                 self.count += 1;
             }
-            if let Some(first) = first.filter(|_| !block.is_empty())
-                && (block.len() >= BLOCK_LEN || rest.peek().is_none())
+            if (block.len() >= BLOCK_LEN || rest.peek().is_none())
+                && let Some(Separator { term, place }) = first.take_if(|_| !block.is_empty())
             {
                 seal(&mut block, 0);
-                let (term, place) = (first.term().into(), first.place().into());
                 let len = u32::try_from(block.len()).expect("a block is below 4 GiB");
                 blocks.push(Block { position: self.len(), len, term, place });
                 self.append(&block).await?;
@@ -637,4 +666,41 @@ fn read_blocks(bytes: &[u8], file_len: u64) -> Option<Vec<Block>> {
         blocks.push(Block { position, len, term, place });
     }
     reader.is_empty().then_some(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(term: &[u8], place: &[u8]) -> Record {
+        let bytes = [term, place].concat().into_boxed_slice();
+        Record { bytes, term_len: term.len() as u32, rest_len: 0 }
+    }
+
+    /// Terms and places of which none is the beginning of another, as those of a definition and of places: each ends with a 0.
+    #[test]
+    fn a_separator_is_behind_the_record_before_and_short() {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        for number in 0..3_u32.pow(4) {
+            let part = (0..=number % 4).map(|at| (number / 3_u32.pow(at) % 3 + 1) as u8);
+            parts.push(part.chain([0]).collect());
+        }
+        let mut records: Vec<Record> =
+            parts.iter().flat_map(|term| parts.iter().map(|place| record(term, place))).collect();
+        records.sort_unstable_by(|a, b| a.bytes.cmp(&b.bytes));
+        records.dedup_by(|a, b| a.bytes == b.bytes);
+        assert!(records.len() > 500, "{} records", records.len());
+        for pair in records.windows(2) {
+            let [before, record] = pair else { unreachable!("of two") };
+            let Separator { term, place } = Separator::new(record, &before.bytes);
+            assert!((before.term(), before.place()) < (&*term, &*place));
+            assert!((&*term, &*place) <= (record.term(), record.place()));
+        }
+        let first = Separator::new(&records[0], &[]);
+        assert!(first.term.is_empty() && first.place.is_empty());
+        // Long values that differ early are separated by a few bytes.
+        let long = |start: u8| record(&[&[start; 2][..], &[7; 60_000], &[0]].concat(), &[1, 0]);
+        let separator = Separator::new(&long(2), &long(1).bytes);
+        assert_eq!((&*separator.term, &*separator.place), (&[2][..], &[][..]));
+    }
 }

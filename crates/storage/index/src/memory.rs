@@ -13,8 +13,10 @@ use crate::definition::Definition;
 use crate::gather::Gather;
 use crate::place;
 
-/// The memory of a term, and of a place, beside its bytes: pointers, lengths and their share of a tree's nodes.
+/// The memory of a place beside its bytes: a pointer, a length, and its share of a tree's nodes.
 const OVERHEAD: usize = 40;
+/// The memory of a term beside its bytes, with the tree of its places, whose first node has room for eleven.
+const TERM_OVERHEAD: usize = 270;
 
 type Terms = BTreeMap<Box<[u8]>, BTreeSet<Box<[u8]>>>;
 
@@ -55,7 +57,7 @@ impl MemoryTerms {
                     place::encode(&update.key, (!is_static).then_some(&row.clustering), &mut place);
                 }
                 if !terms.contains_key(term) {
-                    bytes += term.len() + OVERHEAD;
+                    bytes += term.len() + TERM_OVERHEAD;
                     terms.insert(term.into(), BTreeSet::new());
                 }
                 let places = terms.get_mut(term).expect("it was put there");
@@ -105,5 +107,49 @@ impl MemoryTerms {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use mutation::{Cell as RowCell, Clustering, ColumnData, DecoratedKey, Row};
+    use schema::{Index, IndexTarget, IndexedPart, TableBuilder, TableId};
+    use types::CqlType;
+
+    use super::*;
+
+    /// Rows of as many values have a tree of places each, whose node has room for eleven.
+    #[test]
+    fn a_term_of_one_place_counts_with_the_node_of_its_places() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Blob)
+            .regular("v", CqlType::Blob)
+            .build()
+            .expect("a good table");
+        let table = Arc::new(table);
+        let id = table.column("v").expect("a column").id;
+        let bytes = |values: u8| {
+            let index = Index {
+                name: "i".to_owned(),
+                targets: vec![IndexTarget { column: "v".to_owned(), part: IndexedPart::Whole }],
+                class: None,
+                options: Default::default(),
+                local: false,
+            };
+            let terms = MemoryTerms::new(Arc::new(Definition::new(&table, &index).expect("an index")));
+            for at in 0..200_u8 {
+                let key = DecoratedKey::new(Bytes::from(vec![at]));
+                let mut update = PartitionUpdate::new(table.clone(), key);
+                let cell = ColumnData::Simple(RowCell::live(1, Bytes::from(vec![at % values])));
+                update.add_row(Row::from_columns(Clustering::empty(), vec![(id, cell)]));
+                terms.add(&table, &update);
+            }
+            terms.bytes()
+        };
+        let node = 11 * size_of::<Box<[u8]>>();
+        let (many, few) = (bytes(200), bytes(2));
+        assert!(many > 200 * node + few, "{many} bytes of 200 terms, {few} of 2");
+        assert!(many < 200 * 3 * node, "{many} bytes of 200 terms");
     }
 }

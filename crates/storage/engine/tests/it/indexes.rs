@@ -603,6 +603,32 @@ fn the_builder_is_limited_and_flushes_are_not() {
     });
 }
 
+/// Making an index of all takes 9 seconds: of one that is dropped the builder makes no more, and of the next all.
+#[test]
+fn the_builder_leaves_an_index_that_is_dropped() {
+    on_a_node(11, |rt| async move {
+        let (engine, table) = limited(&rt, 64 << 10, 1, 300).await;
+        let (building, id) = (engine.clone(), table.id);
+        let rebuilt = rt.spawn(Group::Maintenance, async move { building.rebuild_indexes(id, &[]).await });
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(engine.built_indexes().is_empty());
+        let mut rest = Table::clone(&table);
+        rest.indexes.remove("i0").expect("it was there");
+        let mut keyspace = Keyspace::new("ks", Replication::Local);
+        keyspace.tables.insert("t".to_owned(), Arc::new(rest));
+        let dropped = rt.now();
+        engine.set_schema(Arc::new(Schema::default().with_keyspace(keyspace))).await;
+        rebuilt.await.unwrap();
+        let took = rt.now() - dropped;
+        assert_eq!(engine.built_indexes(), [(table.id, "i1".to_owned())]);
+        assert!((6..13).contains(&took.as_secs()), "{took:?} for the index that stays");
+        let (path, _) = index_file(&rt).await;
+        let files = rt.disk().list(path.parent().expect("the folder of indexes")).await.unwrap();
+        assert_eq!(files.len(), 1, "nothing is left of the one that was dropped");
+        engine.stop().await.unwrap();
+    });
+}
+
 #[test]
 fn a_compaction_can_be_stopped_while_it_indexes() {
     on_a_node(8, |rt| async move {

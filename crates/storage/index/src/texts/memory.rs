@@ -13,8 +13,10 @@ use super::posting::postings_of;
 use crate::definition::Definition;
 use crate::place;
 
-/// The memory of a term, and of a posting, beside its bytes.
+/// The memory of a posting beside its bytes.
 const OVERHEAD: usize = 56;
+/// The memory of a term beside its bytes, with the tree of its postings, whose first node has room for eleven.
+const TERM_OVERHEAD: usize = 450;
 
 type Postings = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
@@ -60,7 +62,7 @@ impl MemoryTexts {
                 place.extend_from_slice(&texts.to_be_bytes());
                 let count = postings_of(fulltext, value, |term, posting| {
                     if !terms.contains_key(term) {
-                        bytes += term.len() + OVERHEAD;
+                        bytes += term.len() + TERM_OVERHEAD;
                         terms.insert(term.into(), Postings::new());
                     }
                     bytes += place.len() + posting.len() + OVERHEAD;
