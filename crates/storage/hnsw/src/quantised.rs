@@ -37,7 +37,7 @@ impl Quantised {
     pub fn new(vector: &[f32]) -> Option<Self> {
         let greatest = vector.iter().fold(0.0_f32, |greatest, component| greatest.max(component.abs()));
         let square: f64 = vector.iter().map(|component| f64::from(*component).powi(2)).sum();
-        if !vector.iter().all(|component| component.is_finite()) || !(square as f32).is_finite() {
+        if !Similarity::is_comparable(vector) {
             return None;
         }
         let scale = greatest / 127.0;

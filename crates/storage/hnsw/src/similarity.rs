@@ -22,6 +22,13 @@ impl Similarity {
         Self::NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, measure)| *measure)
     }
 
+    /// Whether a vector can be near to others: its components and the square of its length are finite as `f32`.
+    pub fn is_comparable(vector: &[f32]) -> bool {
+        let square: f64 = vector.iter().map(|component| f64::from(*component).powi(2)).sum();
+        // A sum with a component that is not finite is not, either.
+        (square as f32).is_finite()
+    }
+
     /// How close two vectors of one length are, computed in double precision. Of a vector without direction (all zeros) the cosine is
     /// taken for zero.
     ///

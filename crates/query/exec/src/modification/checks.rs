@@ -1,5 +1,5 @@
 //! Constraints at work: the conditions of a table's columns, made ready with the plan of a statement that writes it, and held against
-//! the keys and rows that the statement makes. Messages are Cassandra's.
+//! the keys and rows that the statement makes, and the demands of indexes. Messages are Cassandra's.
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
@@ -8,6 +8,7 @@ use regex::{Regex, RegexBuilder};
 use schema::{Column, ColumnId, ColumnKind, Comparison, Constraint, Table};
 use types::{CqlType, json};
 
+use super::indexable::Indexable;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::row::key_components;
 
@@ -54,18 +55,20 @@ pub struct Checks {
     clustering: Vec<(usize, ColumnChecks)>,
     statics: Vec<(ColumnId, ColumnChecks)>,
     regulars: Vec<(ColumnId, ColumnChecks)>,
+    /// The demands of the indexes on static and regular columns.
+    indexable: Indexable,
 }
 
 impl Checks {
-    /// The conditions of a table; none when no column has constraints.
+    /// The conditions of a table; none when no column has constraints or an index that cannot have each value.
     ///
     /// # Errors
     /// When a constraint cannot be held against values, so that nothing may be written.
     pub fn of(table: &Table) -> Result<Option<Box<Self>>> {
-        if !table.is_constrained() {
+        let mut checks = Self { indexable: Indexable::of(table), ..Self::default() };
+        if !table.is_constrained() && checks.indexable.is_empty() {
             return Ok(None);
         }
-        let mut checks = Self::default();
         for column in table.constrained_columns() {
             let ready = ColumnChecks::of(column)?;
             let place = usize::from(column.position);
@@ -129,7 +132,8 @@ impl Checks {
     /// # Errors
     /// The first condition that does not hold.
     pub fn statics(&self, row: &Row) -> Result<()> {
-        cells(&self.statics, row)
+        cells(&self.statics, row)?;
+        self.indexable.check(row)
     }
 
     /// Holds the written cells of a row against the conditions of their columns.
@@ -137,7 +141,8 @@ impl Checks {
     /// # Errors
     /// The first condition that does not hold.
     pub fn regulars(&self, row: &Row) -> Result<()> {
-        cells(&self.regulars, row)
+        cells(&self.regulars, row)?;
+        self.indexable.check(row)
     }
 }
 

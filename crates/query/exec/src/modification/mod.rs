@@ -4,6 +4,7 @@ pub mod apply;
 pub mod batch;
 pub mod checks;
 pub mod condition;
+mod indexable;
 mod json;
 pub mod operation;
 

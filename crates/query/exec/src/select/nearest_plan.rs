@@ -88,14 +88,14 @@ impl Goal {
         matches!(self, Self::Text { statistics: None, .. })
     }
 
-    /// How near a value is; none when it is no vector of these dimensions, or no text that the query finds.
+    /// How near a value is; none when it is no vector of these dimensions, one that no index has because it is not finite, or no text
+    /// that the query finds.
     pub(super) fn closeness(&self, value: &[u8]) -> Option<f32> {
         match self {
             Self::Vector(similarity, wanted) => {
                 let vector = floats(value);
-                let is_one = vector.len() == wanted.len();
-                let closeness = is_one.then(|| similarity.closeness(wanted, &vector));
-                closeness.filter(|closeness| !closeness.is_nan())
+                let is_one = vector.len() == wanted.len() && Similarity::is_comparable(&vector);
+                is_one.then(|| similarity.closeness(wanted, &vector))
             }
             Self::Text { fulltext, query, statistics, .. } => {
                 let document = Document::new(query, &fulltext.analyzer, value)?;

@@ -12,14 +12,14 @@ use schema::Table;
 use smallvec::SmallVec;
 
 use super::read::{READ_BYTES_MAX, read};
-use super::spots::{Source, Spot, Spots, behind};
+use super::spots::{PLACES_ESTIMATED, PLACES_MAX, Source, Spot, Spots, behind};
 use crate::backend::Coordinator;
 use crate::error::{ExecError, Result};
 use crate::request::{Request, TimeoutKind};
 use crate::where_clause::texts::AnyOfAll;
 
-/// The most places that one read fetches.
-const PLACES_MAX: u64 = 1_000;
+/// Bytes of a page of the places of several terms.
+const PLACES_BYTES_MAX: usize = 4 << 20;
 /// The fewest, because some may be stale.
 const PLACES_MIN: u64 = 16;
 /// The most partitions that are read at once.
@@ -75,16 +75,21 @@ impl Places {
         }
         let is_one =
             matches!(parts.as_slice(), [(_, lists)] if matches!(lists.as_slice(), [list] if list.len() == 1));
-        // Places that are intersected are many more than rows.
-        let places = if is_one { wanted.clamp(PLACES_MIN, PLACES_MAX) } else { PLACES_MAX };
+        let places = if is_one { wanted.clamp(PLACES_MIN, PLACES_MAX) } else { PLACES_ESTIMATED };
         let source = |index: &str, predicate: Predicate| {
             let is_one_term = !matches!(predicate, Predicate::Range { .. });
+            // A range of values that is intersected counts when it is read to its end.
+            let (places, bytes) = match (is_one_term, is_one) {
+                (true, _) => (places, READ_BYTES_MAX),
+                (false, true) => (places, PLACES_BYTES_MAX),
+                (false, false) => (PLACES_MAX, PLACES_BYTES_MAX),
+            };
             let query = ReadCommand {
                 // A partition has no place among rows.
                 slices: if partitions { Slices::all() } else { command.slices.clone() },
                 columns: ColumnSelection::All,
                 reversed: false,
-                limits: Limits { rows: places, rows_per_partition: u64::MAX, bytes: READ_BYTES_MAX },
+                limits: Limits { rows: places, rows_per_partition: u64::MAX, bytes },
                 resume: resume.clone(),
                 index: Some(IndexQuery { index: index.to_owned(), predicate }.into()),
                 ..command.clone()

@@ -19,6 +19,14 @@ use crate::request::{Request, TimeoutKind};
 /// A predicate that finds so many times the places of the most selective one is not queried further: reading the rows costs less.
 const TIMES_MAX: f64 = 32.0;
 
+/// The most places that the first read of the only term fetches. Places that are intersected are many more than rows: the second reads of
+/// several predicates fetch as many at least.
+pub(super) const PLACES_MAX: u64 = 1_000;
+/// Places that the first read of each of several predicates fetches, to estimate how many it has: one with many is not queried further.
+pub(super) const PLACES_ESTIMATED: u64 = 128;
+/// The most places that one read fetches: as many as a replica collects at once, of several terms.
+const PLACES_OF_TERMS: u64 = 16_384;
+
 /// A place that an index finds: a row, or a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
@@ -93,6 +101,9 @@ impl Source {
         if first {
             self.estimate = self.estimate(page.more.as_ref());
         }
+        // Each read has a price of its own, of several terms that of looking at all of their places.
+        let rows = self.query.limits.rows.saturating_mul(2).min(PLACES_OF_TERMS);
+        self.query.limits.rows = if self.is_one_term { rows } else { PLACES_OF_TERMS };
         self.query.resume = page.more.map(|more| match partitions {
             // All of the partition is read, regardless of its other places.
             true => behind(&more.key),
@@ -266,6 +277,8 @@ impl Spots {
                 list.retain(|source| source.exhausted || source.estimate <= least * TIMES_MAX);
             }
         }
+        let rest = self.clauses.iter_mut().flat_map(Clause::sources);
+        rest.for_each(|source| source.query.limits.rows = source.query.limits.rows.max(PLACES_MAX));
         if self.clauses.len() == 1 {
             return;
         }

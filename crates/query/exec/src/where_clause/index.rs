@@ -72,13 +72,16 @@ pub fn is_vector(ty: &CqlType) -> bool {
     matches!(ty, CqlType::Vector { .. })
 }
 
+/// How a condition compares texts; none when it compares them as they are. Only an index that compares them in the same way answers it.
+type Analysis = Option<Arc<IndexText>>;
+
 /// One condition of a column.
 #[derive(Debug)]
 enum Condition {
-    Equal(Expr),
+    Equal(Expr, Analysis),
     Slice(Vec<(ComparisonOperator, Expr)>),
-    Contains(Expr),
-    ContainsKey(Expr),
+    Contains(Expr, Analysis),
+    ContainsKey(Expr, Analysis),
     Entry(Expr, Expr),
     Like(LikeTexts, Expr),
     /// A condition that no index finds.
@@ -96,26 +99,33 @@ pub(super) struct Restriction<'a> {
 impl Condition {
     fn of_test(test: &Test) -> Self {
         match test {
-            Test::Contains(value) => Self::Contains(value.clone()),
-            Test::ContainsKey(key) => Self::ContainsKey(key.clone()),
+            Test::Contains(value) => Self::Contains(value.clone(), None),
+            Test::ContainsKey(key) => Self::ContainsKey(key.clone(), None),
             Test::Element { key, test, .. } => match &**test {
                 Test::Compare(ComparisonOperator::Equal, value) => Self::Entry(key.clone(), value.clone()),
                 _ => Self::Other,
             },
             Test::Like(texts, pattern) => Self::Like(texts.clone(), pattern.clone()),
-            Test::Analyzed(_, inner) => match &**inner {
-                Test::Compare(ComparisonOperator::Equal, value) => Self::Equal(value.clone()),
-                inner => Self::of_test(inner),
-            },
+            Test::Analyzed(text, inner) => {
+                let text = Some(text.clone());
+                match &**inner {
+                    Test::Compare(ComparisonOperator::Equal, value) => Self::Equal(value.clone(), text),
+                    Test::Contains(value) => Self::Contains(value.clone(), text),
+                    Test::ContainsKey(key) => Self::ContainsKey(key.clone(), text),
+                    _ => Self::Other,
+                }
+            }
             Test::Compare(..) | Test::In(_) | Test::Matches(_) | Test::Not(_) | Test::SameAs(_) => {
                 Self::Other
             }
         }
     }
 
-    fn of_singles(singles: &[Single]) -> Self {
+    fn of_singles(table: &Table, column: &Column, singles: &[Single]) -> Self {
         match singles {
-            [Single::Equal(value)] => Self::Equal(value.clone()),
+            [Single::Equal(value)] => {
+                Self::Equal(value.clone(), analysis_of(table, column, IndexedPart::Whole))
+            }
             [Single::In(_)] => Self::Other,
             slices if slices.iter().any(|slice| matches!(slice, Single::NotIn(_))) => Self::Other,
             slices => Self::Slice(
@@ -135,15 +145,21 @@ impl Condition {
         let part = index.targets.iter().find(|target| target.column == column.name)?.part;
         let family = Family::of_class(index.class.as_deref()).filter(|family| *family != Family::FullText)?;
         let whole = matches!(part, IndexedPart::Whole | IndexedPart::Full) && !is_vector(&column.ty);
-        let equal =
-            |value: &Expr| match index_text(index, column, part).filter(|text| text.index.is_tokenizing()) {
+        let equal = |value: &Expr, analysis: &Analysis| {
+            // An index has no terms of texts that are compared in another way.
+            let text = analysis.as_ref();
+            if index_text(index, column, part).as_ref() != text.map(|text| &**text) {
+                return None;
+            }
+            match text.filter(|text| text.index.is_tokenizing()) {
                 None => Some(Wanted::Equal(value.clone())),
                 // The words of a text say nothing of the whole to SASI.
                 Some(_) if family == Family::Sasi => None,
-                Some(text) => Some(Wanted::Terms(Arc::new(text), value.clone())),
-            };
+                Some(text) => Some(Wanted::Terms(text.clone(), value.clone())),
+            }
+        };
         match self {
-            Self::Equal(value) => whole.then(|| equal(value)).flatten(),
+            Self::Equal(value, text) => whole.then(|| equal(value, text)).flatten(),
             Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
                 let end = |start: bool| {
                     let found = ends.iter().find(|(operator, _)| is_start(*operator) == start);
@@ -157,8 +173,10 @@ impl Condition {
                 };
                 Wanted::Slice { from: end(true), to: end(false) }
             }),
-            Self::Contains(value) => (part == IndexedPart::Values).then(|| equal(value)).flatten(),
-            Self::ContainsKey(key) => (part == IndexedPart::Keys).then(|| equal(key)).flatten(),
+            Self::Contains(value, text) => {
+                (part == IndexedPart::Values).then(|| equal(value, text)).flatten()
+            }
+            Self::ContainsKey(key, text) => (part == IndexedPart::Keys).then(|| equal(key, text)).flatten(),
             Self::Entry(key, value) => {
                 (part == IndexedPart::Entries).then(|| Wanted::Entry(key.clone(), value.clone()))
             }
@@ -187,19 +205,24 @@ fn index_text(index: &Index, column: &Column, part: IndexedPart) -> Option<Index
     IndexText::of_index(index.class.as_deref(), &index.options, is_text)
 }
 
-/// How an index that finds equal texts of a column compares them; none when there is no index that analyzes them.
+/// How equal texts of a column are compared: as its indexes of SAI do, and as those of SASI where it has none of SAI. None when they are
+/// compared as they are.
 pub fn analysis_of(table: &Table, column: &Column, part: IndexedPart) -> Option<Arc<IndexText>> {
-    let analyzes = |index: &Index| {
-        let is_on = index.targets.iter().any(|target| target.column == column.name && target.part == part);
-        let text = index_text(index, column, part).filter(|_| is_on)?;
-        let finds_equal = match Family::of_class(index.class.as_deref())? {
-            Family::StorageAttached => true,
-            Family::Sasi => !text.index.is_tokenizing(),
-            Family::Local | Family::Vector | Family::FullText => false,
-        };
-        finds_equal.then(|| Arc::new(text))
+    let is_on = |index: &&Index| {
+        index.targets.iter().any(|target| target.column == column.name && target.part == part)
     };
-    table.indexes.values().find_map(analyzes)
+    let of_family = |family: Family| {
+        let is_one = move |index: &&Index| Family::of_class(index.class.as_deref()) == Some(family);
+        table.indexes.values().filter(is_on).filter(is_one)
+    };
+    let mut attached = of_family(Family::StorageAttached).peekable();
+    let text = match attached.peek() {
+        Some(_) => attached.find_map(|index| index_text(index, column, part)),
+        None => of_family(Family::Sasi)
+            .filter_map(|index| index_text(index, column, part))
+            .find(|text| !text.index.is_tokenizing()),
+    };
+    text.map(Arc::new)
 }
 
 /// The index that finds the nearest of a column's vectors.
@@ -250,7 +273,8 @@ impl<'a> Restriction<'a> {
         let mut out = Vec::new();
         for (column, singles) in table.columns().iter().zip(singles) {
             if !singles.is_empty() {
-                out.push(Self { parts: vec![(column, Condition::of_singles(singles))], tuple: false });
+                let condition = Condition::of_singles(table, column, singles);
+                out.push(Self { parts: vec![(column, condition)], tuple: false });
             }
             let tests = filters.iter().filter(|filter| filter.name == column.name);
             let parts: Vec<_> = tests.map(|filter| (column, Condition::of_test(&filter.test))).collect();
@@ -268,11 +292,13 @@ impl<'a> Restriction<'a> {
                 },
                 _ => None,
             };
-            let condition = |at: usize| match values.and_then(|values| values.get(at)) {
-                Some(value) => Condition::Equal(value.clone()),
+            let condition = |at: usize, column: &Column| match values.and_then(|values| values.get(at)) {
+                Some(value) => {
+                    Condition::Equal(value.clone(), analysis_of(table, column, IndexedPart::Whole))
+                }
                 None => Condition::Other,
             };
-            let parts = columns.enumerate().map(|(at, column)| (column, condition(at))).collect();
+            let parts = columns.enumerate().map(|(at, column)| (column, condition(at, column))).collect();
             out.push(Self { parts, tuple: true });
         }
         out

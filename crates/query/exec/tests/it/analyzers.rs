@@ -301,3 +301,29 @@ fn the_trace_of_several_indexes() {
     has("Index t_a_idx: about ");
     has(" places");
 }
+
+/// An index is queried only by conditions that compare texts as it does; of several on a column those of SAI decide how.
+#[test]
+fn indexes_on_one_column_of_which_one_analyzes() {
+    let (node, memory) = node();
+    let folding = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}";
+    filled(&node, "t", "");
+    node.run("CREATE INDEX a_raw ON ks.t (v)");
+    node.run(&format!("CREATE CUSTOM INDEX b_folding ON ks.t (v) {folding}"));
+    node.run("CREATE INDEX a_elements ON ks.t (values(l))");
+    node.run(&format!("CREATE CUSTOM INDEX b_elements ON ks.t (values(l)) {folding}"));
+    filled(&node, "plain", "(v) USING 'sai'");
+    node.run(&format!("CREATE CUSTOM INDEX a_upper ON ks.plain (v) {SASI} WITH OPTIONS = {{'analyzer_class': '{CLASS}NonTokenizingAnalyzer', 'case_sensitive': 'false'}}"));
+    for (table, condition, expected) in [
+        ("t", "v = 'Brown'", &[6][..]),
+        ("t", "l CONTAINS 'BROWN'", &[6]),
+        ("t", "v = 'quick brown'", &[5]),
+        ("plain", "v = 'Brown'", &[]),
+        ("plain", "v = 'brown'", &[6]),
+    ] {
+        assert_eq!(found(&node, &memory, table, condition), expected, "{condition} of {table}");
+    }
+    node.run("DROP INDEX ks.b_folding");
+    assert_eq!(found(&node, &memory, "t", "v = 'Brown'"), [] as [i32; 0]);
+    assert_eq!(found(&node, &memory, "t", "v = 'brown'"), [6]);
+}

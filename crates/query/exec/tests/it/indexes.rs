@@ -290,7 +290,7 @@ fn more_places_than_a_read_fetches() {
     node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     node.run("CREATE TABLE ks.t (k int, k2 int, c int, s int static, v int, PRIMARY KEY ((k, k2), c))");
     for target in ["v", "s", "k"] {
-        node.run(&format!("CREATE INDEX ON ks.t ({target})"));
+        node.run(&format!("CREATE INDEX ON ks.t ({target}) USING 'sai'"));
     }
     for k in 0..60 {
         node.run(&format!("INSERT INTO ks.t (k, k2, s) VALUES ({k}, 0, {})", k % 2));
@@ -309,8 +309,60 @@ fn more_places_than_a_read_fetches() {
             assert_eq!(all.len(), rows, "{condition}: no row twice");
         }
     }
+    // A filter that lets no row through needs few reads of places: each of a range looks at all of them.
+    for (condition, reads) in [("v >= 0", 2), ("v = 1", 9)] {
+        memory.index_reads();
+        let text = format!("SELECT c FROM ks.t WHERE {condition} AND k2 = 5 LIMIT 10 ALLOW FILTERING");
+        assert!(node.rows(&text).is_empty(), "{text}");
+        let made = memory.index_reads();
+        assert!(made <= reads, "{made} reads of places for {text}");
+    }
     // A few rows need few places.
     memory.index_reads();
     assert_eq!(node.rows("SELECT k, c FROM ks.t WHERE v = 1 LIMIT 1").len(), 1);
     assert_eq!(memory.index_reads(), 1);
+}
+
+/// Values that are too long for an index are refused when they are written, whole or as a part of a column.
+#[test]
+fn values_that_are_too_long_for_an_index() {
+    let memory = Memory::new();
+    let node = Node::of(memory.clone());
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, c int, s text static, v blob, m map<int, blob>, w text, PRIMARY KEY (k, c))");
+    node.run("CREATE INDEX of_s ON ks.t (s) USING 'sai'");
+    node.run("CREATE INDEX of_v ON ks.t (v)");
+    node.run("CREATE INDEX of_m ON ks.t (values(m))");
+    node.run(
+        "CREATE CUSTOM INDEX words ON ks.t (w) USING 'sai' WITH OPTIONS = {'index_analyzer': 'standard'}",
+    );
+    let long = |bytes: usize| format!("0x{}", "ab".repeat(bytes));
+    let refused = |index: &str, column: &str, size: usize| {
+        let place = format!("for index {index} on ks.t({column})");
+        Some(format!("Cannot index value of size {size} {place} (maximum allowed size=65535)"))
+    };
+    for (bytes, is_refused) in [(65_534, false), (65_535, true), (70_000, true)] {
+        let value = long(bytes);
+        for (index, column, value) in [
+            ("of_s", "s", format!("'{}'", "a".repeat(bytes))),
+            ("of_v", "v", value.clone()),
+            ("of_m", "m", format!("{{1: {value}}}")),
+        ] {
+            let expected = is_refused.then(|| refused(index, column, bytes)).flatten();
+            for end in ["", " IF NOT EXISTS"] {
+                let text = format!("INSERT INTO ks.t (k, c, {column}) VALUES ({bytes}, 1, {value}){end}");
+                assert_eq!(node.refusal(&text), expected, "{bytes} bytes of {column}{end}");
+            }
+            let text = format!("UPDATE ks.t SET {column} = {value} WHERE k = 1 AND c = 1");
+            let text = if column == "s" { text.replace(" AND c = 1", "") } else { text };
+            assert_eq!(node.refusal(&text), expected, "{bytes} bytes of {column} by UPDATE");
+        }
+    }
+    // Words of a text are short, and a column without an index has any value.
+    assert_eq!(
+        node.refusal(&format!("INSERT INTO ks.t (k, c, w) VALUES (1, 1, '{}')", "word ".repeat(20_000))),
+        None
+    );
+    node.run("DROP INDEX ks.of_v");
+    assert_eq!(node.refusal(&format!("INSERT INTO ks.t (k, c, v) VALUES (1, 1, {})", long(70_000))), None);
 }

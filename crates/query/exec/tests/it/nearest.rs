@@ -100,6 +100,42 @@ fn conditions_that_leave_little_are_met_by_comparing_all() {
     assert_eq!(found.iter().map(|row| int(&row[0])).collect::<Vec<_>>(), [4_998, 4_999]);
 }
 
+/// Vectors from before there was an index, which the index does not have: they are near to nothing, also where all rows are compared.
+#[test]
+fn vectors_that_are_not_finite_are_near_to_nothing() {
+    let memory = Memory::new();
+    let node = Node::of(memory);
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for similarity in ["euclidean", "cosine", "dot_product"] {
+        let table = format!("ks.{similarity}");
+        node.run(&format!("CREATE TABLE {table} (k int, c int, v vector<float, 2>, PRIMARY KEY (k, c))"));
+        let vectors = ["[NaN, 1]", "[Infinity, 1]", "[-Infinity, 1]", "[3e38, 3e38]", "[1, 2]"];
+        for (c, vector) in vectors.iter().enumerate() {
+            node.run(&format!("INSERT INTO {table} (k, c, v) VALUES (1, {c}, {vector})"));
+        }
+        node.run(&format!(
+            "CREATE INDEX ON {table} (v) USING 'sai' WITH OPTIONS = {{'similarity_function': '{similarity}'}}"
+        ));
+        for (vector, why) in [
+            ("[NaN, 1]", "non-finite value at vector[0]=NaN"),
+            ("[1, -Infinity]", "non-finite value at vector[1]=-Infinity"),
+            ("[1, -3e38]", "Out-of-bounds value at vector[1]=-3.0E38"),
+        ] {
+            let text = format!("INSERT INTO {table} (k, c, v) VALUES (1, 9, {vector})");
+            assert_eq!(node.refusal(&text).as_deref(), Some(why), "{similarity}");
+        }
+        let zero = node.refusal(&format!("INSERT INTO {table} (k, c, v) VALUES (2, 9, [0, 0])"));
+        assert_eq!(zero.is_some(), similarity == "cosine", "{similarity}: {zero:?}");
+        node.run(&format!("DELETE FROM {table} WHERE k = 2"));
+        for condition in ["", "WHERE k = 1"] {
+            let found =
+                node.rows(&format!("SELECT c FROM {table} {condition} ORDER BY v ANN OF [1, 2] LIMIT 5"));
+            let found: Vec<i32> = found.iter().map(|row| int(&row[0])).collect();
+            assert_eq!(found, [4], "{similarity} {condition}");
+        }
+    }
+}
+
 #[test]
 fn statements_of_vectors() {
     crate::golden::check("vectors.txt");
