@@ -255,7 +255,15 @@ mod tests {
     #[test]
     fn a_change_is_not_aborted_once_reads_have_gone_over() {
         let mut three = state(&["a", "a", "a"], Replication::Local);
-        let mut change = TopologyChange::new(1, Some(host(2)), None, 1);
+        let mut change = TopologyChange {
+            number: 1,
+            joins: Some(host(2)),
+            leaves: None,
+            alters: std::collections::BTreeMap::new(),
+            step: ChangeStep::Fetching,
+            fetched: std::collections::BTreeSet::new(),
+            since: 1,
+        };
         become_(&mut three, 2, MemberStatus::Joining);
         three.change = Some(change.clone());
         assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::AtOnce));
