@@ -221,10 +221,11 @@ mod tests {
         let mut builder = TableBuilder::new("ks", "t", TableId([1; 16])).partition_key("k", CqlType::Int);
         builder.options.gc_grace_seconds = 1_000;
         builder.options.compaction.insert("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
-        let rule = PurgeRule::for_table(&builder.build_known(), 10_000, &late);
+        let table = builder.build_known();
+        let rule = PurgeRule::for_table(&table, 10_000, &late);
         assert_eq!([rule.gc_before(7), rule.gc_before_of(0, 200)], [9_000; 2], "the grace has not passed");
         let ahead = Arc::new(Repaired::new([(i64::MIN, i64::MAX, 10_001)]));
-        let rule = PurgeRule::for_table(&builder.build_known(), 10_000, &ahead);
+        let rule = PurgeRule::for_table(&table, 10_000, &ahead);
         assert_eq!(
             [rule.gc_before(7), rule.gc_before_of(0, 200)],
             [0; 2],
