@@ -163,7 +163,7 @@ impl<'a> UpdateDecoding<'a> {
 struct Named {
     /// The column, whether it has several cells, and its kind.
     column: Option<(ColumnId, bool, ColumnKind)>,
-    /// Cells up to this timestamp are gone.
+    /// Cells up to this timestamp are gone; the least of all where there was no such column before.
     dropped: Timestamp,
 }
 
@@ -176,7 +176,7 @@ struct Decoder<'a> {
     layout: Option<Arc<RowLayout>>,
     /// Nothing was left out so far.
     is_whole: bool,
-    /// A name is of no column, nor of a dropped one.
+    /// A cell is of no column, nor of a dropped one.
     has_unknown: bool,
 }
 
@@ -234,9 +234,7 @@ impl<'a> Decoder<'a> {
             let value = |column: &&Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
             let column =
                 table.column(name).filter(value).map(|column| (column.id, column.is_complex(), column.kind));
-            let dropped = table.dropped_columns.get(name).map(|old| old.dropped_micros);
-            self.has_unknown |= column.is_none() && dropped.is_none();
-            let dropped = dropped.unwrap_or(Timestamp::MIN);
+            let dropped = table.dropped_columns.get(name).map_or(Timestamp::MIN, |old| old.dropped_micros);
             self.names.push(Named { column, dropped });
         }
         Ok(())
@@ -284,6 +282,7 @@ impl<'a> Decoder<'a> {
             let Some(Named { column, dropped }) = self.named(number) else {
                 return Err(self.fields.error("the number of a named column"));
             };
+            self.has_unknown |= column.is_none() && dropped == Timestamp::MIN;
             let (data, complex) = self.column(dropped)?;
             if let (Some(data), Some((id, is_complex, kind))) = (data, column)
                 && is_complex == complex
