@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::group::{ENDED_BY_STOP, Group, GroupConfig, Opened, ProposeError};
+use cluster::group::{Group, GroupConfig, Opened, ProposeError};
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
 use cluster::state::{ChangeStep, ClusterState, Command, Member, MemberStatus, Outcome, Refused};
 use coordinator::{ClusterView, Coordinator, Phase, Replicated, ViewNode};
@@ -243,13 +243,6 @@ impl Membership {
             tracing::error!(
                 "this node was removed from its cluster and stops; clear its data directory to let it bootstrap again"
             );
-            self.rt.request_stop();
-            return;
-        }
-        let why = ended.get().clone();
-        if let Some(why) = why.filter(|why| !self.leaves.get() && **why != *ENDED_BY_STOP) {
-            // It would serve by a stale schema and topology version, and hold every change of the others up.
-            tracing::error!("this node's part in the log of its cluster has ended, and it stops: {why}");
             self.rt.request_stop();
         }
     }

@@ -23,8 +23,6 @@ use super::wire::{self, Forward, JoinPeer};
 use crate::dropped::DropLog;
 use crate::state::{ClusterState, CommandId, MemberStatus, Proposal, yield_if_large};
 
-/// Why a node's part ends that is stopped.
-pub const ENDED_BY_STOP: &str = "the node is stopping";
 /// Nodes beyond this number follow without a vote: each further vote makes a majority slower and no safer. The number of votes is
 /// odd: an even one more survives no further failure, and a second vote of two is one more node that must not fail.
 pub const VOTERS_MAX: usize = 7;
@@ -127,7 +125,7 @@ impl Driver {
         let ended = self.drive().await;
         self.answer_lost();
         match ended {
-            Ok(()) => self.inner.end(ENDED_BY_STOP),
+            Ok(()) => self.inner.end("the node is stopping"),
             Err(error) => {
                 tracing::error!("this node takes no part in the cluster's decisions any more: {error}");
                 self.inner.end(&error.to_string());

@@ -136,8 +136,7 @@ impl Group {
         self.inner.applied.reader()
     }
 
-    /// Follows why this node's part has ended, if it has: nothing is decided here from then on, and the node should stop. It is
-    /// [`ENDED_BY_STOP`](super::ENDED_BY_STOP) where the node stops itself.
+    /// Follows why this node's part has ended, if it has: nothing is decided here from then on, and the node should stop.
     pub fn ended(&self) -> WatchReader<Option<Rc<str>>> {
         self.inner.ended.reader()
     }

@@ -15,7 +15,7 @@ mod start;
 mod stopped;
 mod wire;
 
-pub use driver::{ENDED_BY_STOP, VOTERS_MAX};
+pub use driver::VOTERS_MAX;
 pub use error::{GroupError, JoinError, ProposeError};
 pub use handle::{ChangeSchemaError, Group, GroupStatus, SchemaAgreement};
 pub use inner::{Applied, GroupConfig};
