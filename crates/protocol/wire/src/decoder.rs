@@ -99,8 +99,12 @@ impl Decoder {
 
     /// The bytes that a packed message takes, packed and unpacked, which is here as a whole and waits for [`Decoder::permit`].
     pub fn awaits_permit(&self, input: &BytesMut) -> Option<usize> {
-        self.announced
-            .filter(|bytes| *bytes > self.unpermitted_max.max(self.permitted) && input.len() >= self.wanted)
+        self.lacking_permit().filter(|_| input.len() >= self.wanted)
+    }
+
+    /// The bytes that the packed message under way takes, if they are not permitted.
+    fn lacking_permit(&self) -> Option<usize> {
+        self.announced.filter(|bytes| *bytes > self.unpermitted_max.max(self.permitted))
     }
 
     /// Permits the message under way to take so many bytes.
@@ -223,9 +227,7 @@ impl Decoder {
         }
         let length = usize::try_from(length).expect("at most the longest message");
         self.announced = self.taken_unpacked(&header, length, input);
-        let needs_permit =
-            self.announced.is_some_and(|bytes| bytes > self.unpermitted_max.max(self.permitted));
-        if input.len() < HEADER_LEN + length || needs_permit {
+        if input.len() < HEADER_LEN + length || self.lacking_permit().is_some() {
             self.wanted = HEADER_LEN + length;
             return None;
         }
