@@ -27,7 +27,7 @@ struct Found {
     behind: Option<usize>,
     /// No valid entry stands before the stop.
     is_empty: bool,
-    /// Later chunks promise that all of it is durable.
+    /// Later chunks promise that all of it is durable, its end mark included.
     promised: bool,
     /// Go on behind damage.
     skip: bool,
@@ -280,7 +280,8 @@ async fn examine(
     first_chunks(&found, &checkpoint, ignore_errors, &mut skipped)?;
     missing_between(&found, &mut checkpoint, ignore_errors, &mut skipped)?;
     for segment in &mut found {
-        segment.promised = segment.ended && segment.next <= synced + 1;
+        // Entry `next` stands in a later segment: the sync that made it durable had made this end mark durable before.
+        segment.promised = segment.ended && segment.next <= synced;
     }
     debug_assert!(
         found.is_sorted_by(|one, next| one.header.id < next.header.id),

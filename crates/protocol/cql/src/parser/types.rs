@@ -136,6 +136,7 @@ impl Parser<'_> {
             Kind::Keyword(Keyword::Token) => ahead.next.kind == Kind::LeftParen,
             // The words that may follow a selector: an alias, or the clause after GROUP BY.
             Kind::Keyword(Keyword::As | Keyword::Per) if ahead.next.kind.is_name() => false,
+            Kind::Keyword(Keyword::Bypass) if ahead.next.kind == Kind::Keyword(Keyword::Cache) => false,
             kind if kind.is_name() => {
                 column_may_follow || matches!(ahead.next.kind, Kind::LeftParen | Kind::Dot)
             }
