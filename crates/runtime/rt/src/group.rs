@@ -55,15 +55,10 @@ impl Group {
     ];
 
     /// The groups of service levels.
-    pub const LEVELS: [Group; 7] = [
-        Group::Level1,
-        Group::Level2,
-        Group::Level3,
-        Group::Level4,
-        Group::Level5,
-        Group::Level6,
-        Group::Level7,
-    ];
+    pub const LEVELS: [Group; 7] = {
+        let [_, _, _, _, _, _, levels @ ..] = Self::ALL;
+        levels
+    };
 
     /// Position in arrays that hold one entry a group.
     pub const fn index(self) -> usize {
@@ -73,19 +68,12 @@ impl Group {
     /// Shares when nobody has changed them. Only the relation between the groups matters.
     pub const fn default_shares(self) -> u32 {
         match self {
-            Group::Statement => 1000,
             Group::Compaction => 100,
             Group::Flush => 200,
             Group::Streaming => 200,
             Group::Maintenance => 100,
-            Group::Membership => 1000,
-            Group::Level1
-            | Group::Level2
-            | Group::Level3
-            | Group::Level4
-            | Group::Level5
-            | Group::Level6
-            | Group::Level7 => Group::Statement.default_shares(),
+            // Liveness, and statements of any service level.
+            _ => 1000,
         }
     }
 

@@ -28,8 +28,10 @@ pub(crate) async fn merge_into_cache(
         let table = store.table();
         let known = inner.cache.known(store.id, &key);
         let elsewhere = || {
-            let (set, hashed) = (store.sstables.current(), HashedKey::new(&key));
-            set.iter().any(|live| !Rc::ptr_eq(live, flushed) && live.sstable.may_contain_hashed(&hashed))
+            let mut is_elsewhere = false;
+            let set = store.sstables.current();
+            set.holding(&HashedKey::new(&key), |live| is_elsewhere |= !Rc::ptr_eq(live, flushed));
+            is_elsewhere
         };
         let bytes_max = inner.cache.partition_bytes_max();
         match known {

@@ -576,11 +576,12 @@ fn max_purgeable(inner: &Inner, store: &Store, inputs: &[Rc<LiveSstable>], key: 
     if store.edits.awaits_files() {
         return Timestamp::MIN;
     }
-    let set = store.set();
-    let others = set.iter().filter(|live| !inputs.iter().any(|input| Rc::ptr_eq(input, live)));
-    let hashed = HashedKey::new(key);
-    let holding = others.filter(|live| live.sstable.may_contain_hashed(&hashed));
-    let in_files = holding.map(|live| live.sstable.min_timestamp()).min().unwrap_or(Timestamp::MAX);
+    let mut in_files = Timestamp::MAX;
+    store.sstables.current().holding(&HashedKey::new(key), |live| {
+        if !inputs.iter().any(|input| Rc::ptr_eq(input, live)) {
+            in_files = in_files.min(live.sstable.min_timestamp());
+        }
+    });
     in_files.min(store.memtables.timestamp_min(key))
 }
 

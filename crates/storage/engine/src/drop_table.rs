@@ -42,7 +42,7 @@ async fn remove_sstables(
 async fn take_out_all(inner: &Rc<Inner>, store: &Rc<Store>, at_micros: i64) -> Result<(), MaintenanceError> {
     let mut is_reported = false;
     loop {
-        let doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+        let doomed: Vec<Rc<LiveSstable>> = store.set().to_vec();
         let done = match auto_snapshot(inner, store, &doomed, "dropped", at_micros).await {
             Ok(()) => remove_sstables(inner, store, &doomed).await,
             Err(error) => Err(error),

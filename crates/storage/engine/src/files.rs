@@ -88,7 +88,7 @@ impl Engine {
         Ok(HeldFiles {
             inner: inner.clone(),
             table: store.table(),
-            held: store.set().as_ref().clone(),
+            held: store.set().to_vec(),
             truncated: store.truncated.get(),
             store,
         })

@@ -143,10 +143,9 @@ fn sources(inner: &Inner, table: TableId, key: &DecoratedKey) -> Result<Vec<Stri
     if inner.cache.known(table, key).is_some() {
         names.push(ROW_CACHE.to_owned());
     }
-    let hashed = HashedKey::new(key);
-    for live in store.set().iter().filter(|live| live.sstable.may_contain_hashed(&hashed)) {
+    store.set().holding(&HashedKey::new(key), |live| {
         names.push(format!("sstable:{}", live.sstable.descriptor().path(Component::Data).display()));
-    }
+    });
     names.sort();
     Ok(names)
 }

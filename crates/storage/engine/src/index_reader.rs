@@ -40,12 +40,10 @@ impl Sources {
         let definition = definitions.iter().find(|definition| definition.name == name);
         let definition = definition.cloned().ok_or_else(unavailable)?;
         let memtables = store.memtables.indexes(&definition).ok_or_else(unavailable)?;
-        let overlaps = |live: &&Rc<LiveSstable>| {
-            !range.end.is_before(live.sstable.first()) && range.start.is_before(live.sstable.last())
-        };
         let mut files = Vec::new();
-        for live in store.set().iter().filter(overlaps) {
-            files.push((live.clone(), live.index(&definition).ok_or_else(unavailable)?));
+        for live in store.set().overlapping(range) {
+            let index = live.index(&definition).ok_or_else(unavailable)?;
+            files.push((live, index));
         }
         Ok(Self { definition, memtables, files })
     }

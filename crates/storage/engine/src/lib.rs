@@ -37,6 +37,7 @@ mod index_builder;
 mod index_reader;
 mod indexes;
 mod input;
+mod intervals;
 mod large;
 mod links;
 mod live;

@@ -228,8 +228,8 @@ impl Candidates {
     fn of(store: &Store, key: &DecoratedKey, slices: &Slices) -> Self {
         let set = store.sstables.current();
         let hashed = HashedKey::new(key);
-        let mut sstables: Vec<Rc<LiveSstable>> =
-            set.iter().filter(|live| live.sstable.may_contain_hashed(&hashed)).cloned().collect();
+        let mut sstables: Vec<Rc<LiveSstable>> = Vec::new();
+        set.holding(&hashed, |live| sstables.push(live.clone()));
         let may_hold = sstables.len();
         sstables.retain(|live| live.sstable.may_contain_rows(slices));
         let clustering_skipped = may_hold - sstables.len();
@@ -254,13 +254,11 @@ fn read_range(store: &Rc<Store>, wanted: &Read<'_>, above: u64) -> EngineReader 
         let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
         inputs.push(Input::Memtable(source));
     }
-    let overlaps = |live: &&Rc<LiveSstable>| {
+    let mut candidates = store.set().overlapping(wanted.range);
+    candidates.retain(|live| {
         !is_covered(live.covered_by.get(), above)
             && !(wanted.takes_salvaged() && live.salvaged.borrow().is_some())
-            && !wanted.range.end.is_before(live.sstable.first())
-            && wanted.range.start.is_before(live.sstable.last())
-    };
-    let candidates: Vec<Rc<LiveSstable>> = store.set().iter().filter(overlaps).cloned().collect();
+    });
     inputs.extend(sstable_inputs(store, candidates, wanted, false).map(Input::Sstable));
     merge(store, wanted, inputs)
 }

@@ -126,7 +126,7 @@ pub(crate) async fn cleanup(
     store.edits.stop_minor();
     let _alone = store.edits.alone().await?;
     // Later rows are in none of these.
-    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let inputs: Vec<Rc<LiveSstable>> = store.set().to_vec();
     let kept = kept();
     let mut rewritten = 0;
     for live in inputs {
@@ -213,7 +213,7 @@ async fn rewrite(
     let begun = store.edits.now();
     store.edits.stop_minor();
     let alone = store.edits.alone().await?;
-    let inputs: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let inputs: Vec<Rc<LiveSstable>> = store.set().to_vec();
     let mut report = RewriteReport::default();
     for live in inputs {
         refuse_stopped(&operation)?;
@@ -344,7 +344,7 @@ async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, M
         report.note(problem);
     }
     // Files stay while their SSTables are held.
-    let held: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let held: Vec<Rc<LiveSstable>> = store.set().to_vec();
     for live in held {
         refuse_stopped(&operation)?;
         if inner.health.is_stopped() {

@@ -1,20 +1,74 @@
 //! The set of SSTables of one table, and the names that it gives out.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 
+use mutation::{DecoratedKey, PartitionRange};
 use sstable::Descriptor;
+use sstable::filter::HashedKey;
 
 use crate::generation::next_generation_after;
+use crate::intervals::Intervals;
 use crate::live::LiveSstable;
 
 /// The SSTables of a table at a moment.
-pub(crate) type SstableSet = Rc<Vec<Rc<LiveSstable>>>;
+#[derive(Default)]
+pub(crate) struct SstableSet {
+    members: Vec<Rc<LiveSstable>>,
+    intervals: Intervals,
+}
+
+impl SstableSet {
+    fn of(members: Vec<Rc<LiveSstable>>) -> Self {
+        let bounds = |member: usize| bounds_of(&members, member);
+        let intervals = Intervals::of(members.len(), bounds);
+        Self { members, intervals }
+    }
+
+    /// Those that may hold a partition, by their key ranges and bloom filters.
+    #[inline]
+    pub(crate) fn holding(&self, hashed: &HashedKey<'_>, mut each: impl FnMut(&Rc<LiveSstable>)) {
+        let (key, members) = (hashed.key(), &self.members);
+        let ends_before = |member: usize| bounds_of(members, member).1 < key;
+        let begins_after = |member: usize| key < bounds_of(members, member).0;
+        self.intervals.overlapping(ends_before, begins_after, |member| {
+            if let Some(live) = members.get(member).filter(|live| live.sstable.may_contain_hashed(hashed)) {
+                each(live);
+            }
+        });
+    }
+
+    /// Those whose key ranges overlap a range of partitions.
+    pub(crate) fn overlapping(&self, range: &PartitionRange) -> Vec<Rc<LiveSstable>> {
+        let members = &self.members;
+        let ends_before = |member: usize| !range.start.is_before(bounds_of(members, member).1);
+        let begins_after = |member: usize| range.end.is_before(bounds_of(members, member).0);
+        let mut found = Vec::new();
+        self.intervals
+            .overlapping(ends_before, begins_after, |member| found.extend(members.get(member).cloned()));
+        found
+    }
+}
+
+/// The first and the last partition of a member.
+fn bounds_of(members: &[Rc<LiveSstable>], member: usize) -> (&DecoratedKey, &DecoratedKey) {
+    let sstable = &members[member].sstable;
+    (sstable.first(), sstable.last())
+}
+
+impl Deref for SstableSet {
+    type Target = [Rc<LiveSstable>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.members
+    }
+}
 
 /// The SSTables of one table.
 #[derive(Default)]
 pub(crate) struct Sstables {
-    set: RefCell<SstableSet>,
+    set: RefCell<Rc<SstableSet>>,
     /// The largest generation that is taken.
     generation: Cell<u64>,
     /// SSTables that did not enter the set and could not be removed.
@@ -25,28 +79,28 @@ pub(crate) struct Sstables {
 impl Sstables {
     /// The set now, without a copy.
     #[inline]
-    pub(crate) fn current(&self) -> Ref<'_, SstableSet> {
+    pub(crate) fn current(&self) -> Ref<'_, Rc<SstableSet>> {
         self.set.borrow()
     }
 
     /// The set of this moment.
-    pub(crate) fn set(&self) -> SstableSet {
+    pub(crate) fn set(&self) -> Rc<SstableSet> {
         self.set.borrow().clone()
     }
 
     /// Changes the set: takes `removed` out and puts `added` in.
     pub(crate) fn change(&self, added: Vec<Rc<LiveSstable>>, removed: &[Rc<LiveSstable>]) {
-        let mut set: Vec<Rc<LiveSstable>> = self.set().as_ref().clone();
-        let before = set.len();
-        set.retain(|live| !removed.iter().any(|gone| Rc::ptr_eq(live, gone)));
-        assert_eq!(set.len() + removed.len(), before, "only members of the set are removed");
-        let is_member = |generation| set.iter().any(|one| one.sstable.descriptor().generation == generation);
-        assert!(
-            !added.iter().any(|live| is_member(live.sstable.descriptor().generation.clone())),
-            "an SSTable enters the set once"
-        );
-        set.extend(added);
-        *self.set.borrow_mut() = Rc::new(set);
+        let mut members = self.set().to_vec();
+        let before = members.len();
+        members.retain(|live| !removed.iter().any(|gone| Rc::ptr_eq(live, gone)));
+        assert_eq!(members.len() + removed.len(), before, "only members of the set are removed");
+        let is_member = |live: &Rc<LiveSstable>| {
+            let generation = &live.sstable.descriptor().generation;
+            members.iter().any(|member| member.sstable.descriptor().generation == *generation)
+        };
+        assert!(!added.iter().any(is_member), "an SSTable enters the set once");
+        members.extend(added);
+        *self.set.borrow_mut() = Rc::new(SstableSet::of(members));
     }
 
     /// Generations up to this are taken, by any shard.

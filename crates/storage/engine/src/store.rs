@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// The SSTables of this moment.
-    pub(crate) fn set(&self) -> SstableSet {
+    pub(crate) fn set(&self) -> Rc<SstableSet> {
         self.sstables.set()
     }
 

@@ -37,7 +37,7 @@ pub(crate) async fn truncate(
     if inner.rt.now() > expires {
         return Err(MaintenanceError::Expired);
     }
-    let mut doomed: Vec<Rc<LiveSstable>> = store.set().as_ref().clone();
+    let mut doomed: Vec<Rc<LiveSstable>> = store.set().to_vec();
     if inner.config.canaries.partial_truncate {
         doomed.pop();
     }

@@ -29,6 +29,11 @@ impl<'a> HashedKey<'a> {
         Self { key, hash: OnceCell::new() }
     }
 
+    /// The key.
+    pub fn key(&self) -> &'a DecoratedKey {
+        self.key
+    }
+
     #[inline]
     pub(crate) fn hash(&self) -> KeyHash {
         *self.hash.get_or_init(|| key_hash(&self.key.key))
