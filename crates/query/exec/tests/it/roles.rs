@@ -1,7 +1,7 @@
 //! Roles and permissions: statements by several roles, held against Cassandra 5.0.6 (`testdata/roles.txt`), and the path of prepared
 //! statements, which are shared by roles with different permissions.
 
-use exec::ExecLimits;
+use exec::{ExecLimits, FunctionLimits};
 use exec::backend::Coordinator as _;
 use schema::Schema;
 use wire::client::{AnswerBody, BatchItem, ResultBody};
@@ -11,7 +11,14 @@ use crate::golden::{Node, block_on, check_on, show};
 use crate::memory::Memory;
 
 fn node() -> (Memory, Node) {
-    let limits = ExecLimits { restricts_datacenters: true, bcrypt_cost: 4, ..ExecLimits::default() };
+    let functions = FunctionLimits { enabled: true, ..FunctionLimits::default() };
+    let limits = ExecLimits {
+        restricts_datacenters: true,
+        data_masking: true,
+        functions,
+        bcrypt_cost: 4,
+        ..ExecLimits::default()
+    };
     let node = Node::with_superuser(limits);
     (node.cluster(), node)
 }
@@ -188,6 +195,28 @@ fn a_description_of_the_schema_makes_it_again() {
         "CREATE CUSTOM INDEX sai ON ks.t (x) USING 'StorageAttachedIndex'",
         "CREATE TABLE \"Odd\".\"Tt\" (\"select\" int PRIMARY KEY, \"a\"\"b\" counter)",
         "CREATE TABLE ks.custom (k 'CompositeType(Int32Type,UTF8Type)' PRIMARY KEY, v 'LexicalUUIDType')",
+        "CREATE TABLE ks.masked (k int, c text, m text MASKED WITH mask_inner(1, null, '*'), n int CHECK n > 0 AND n < 10 AND NOT NULL, j text CHECK JSON() AND LENGTH() < 100, expires int, PRIMARY KEY (k, c))",
+        "ALTER TABLE ks.masked TTL expires",
+        "COMMENT ON KEYSPACE ks IS 'a ''keyspace'''",
+        "COMMENT ON TABLE ks.masked IS 'masked'",
+        "COMMENT ON COLUMN ks.masked.m IS 'hidden'",
+        "COMMENT ON TYPE ks.inner IS 'nested'",
+        "SECURITY LABEL ON TABLE ks.masked IS 'secret'",
+        "SECURITY LABEL ON COLUMN ks.masked.m IS 'top secret'",
+        "CREATE TABLE ks.base (k int, l text, c int, v int, w text, e vector<float, 2>, PRIMARY KEY ((k, l), c)) WITH cdc = {'enabled': true, 'preimage': true, 'ttl': 100} AND compression = {'sstable_compression': 'ZstdCompressor', 'compression_level': 5} AND caching = {'keys': 'ALL', 'rows_per_partition': 'ALL'} AND tombstone_gc = {'mode': 'repair'} AND per_partition_rate_limit = {'max_writes_per_second': 7}",
+        "CREATE INDEX global ON ks.base (v)",
+        "CREATE INDEX local ON ks.base ((k, l), w)",
+        "CREATE CUSTOM INDEX words ON ks.base (w) USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'CONTAINS', 'case_sensitive': 'false', 'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer'}",
+        "CREATE CUSTOM INDEX near ON ks.base (e) USING 'StorageAttachedIndex' WITH OPTIONS = {'similarity_function': 'euclidean'}",
+        "CREATE TABLE ks.maps (k int PRIMARY KEY, m map<text, int>, f frozen<set<int>>)",
+        "CREATE INDEX by_entry ON ks.maps (ENTRIES(m))",
+        "CREATE INDEX by_key ON ks.maps (KEYS(m))",
+        "CREATE INDEX by_all ON ks.maps (FULL(f))",
+        "CREATE MATERIALIZED VIEW ks.\"ByV\" AS SELECT k, l, c, v FROM ks.base WHERE v IS NOT NULL AND k IS NOT NULL AND l IS NOT NULL AND c > 3 PRIMARY KEY ((v, l), k, c) WITH CLUSTERING ORDER BY (k DESC, c ASC) AND comment = 'a view' AND gc_grace_seconds = 77",
+        "CREATE FUNCTION ks.half (x int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'return x // 2'",
+        "CREATE FUNCTION ks.\"Add\" (s bigint, x int) CALLED ON NULL INPUT RETURNS bigint LANGUAGE lua AS $$return (s or 0) + (x or 0) -- 'quoted'$$",
+        "CREATE FUNCTION ks.merge (s bigint, t bigint) RETURNS NULL ON NULL INPUT RETURNS bigint LANGUAGE lua AS 'return s + t'",
+        "CREATE AGGREGATE ks.total (int) SFUNC \"Add\" STYPE bigint REDUCEFUNC merge INITCOND 0",
         "CREATE SERVICE LEVEL gold WITH SHARES = 500 AND TIMEOUT = 5s AND WORKLOAD_TYPE = 'batch'",
         "CREATE ROLE readers",
         "CREATE ROLE \"Ann's\" WITH PASSWORD = 'secret' AND LOGIN = true",
@@ -197,6 +226,9 @@ fn a_description_of_the_schema_makes_it_again() {
         "GRANT MODIFY ON KEYSPACE \"Odd\" TO readers",
         "GRANT DESCRIBE ON ALL ROLES TO \"Ann's\"",
         "GRANT ALTER ON ROLE readers TO \"Ann's\"",
+        "GRANT EXECUTE ON FUNCTION ks.half(int) TO readers",
+        "GRANT UNMASK ON TABLE ks.masked TO readers",
+        "GRANT CREATE ON ALL FUNCTIONS IN KEYSPACE ks TO readers",
         "ATTACH SERVICE LEVEL gold TO \"Ann's\"",
         "ADD IDENTITY 'spiffe://torc/ann''s' TO ROLE 'Ann''s'",
         "ADD IDENTITY plain TO ROLE boss",
