@@ -11,8 +11,10 @@ mod partition;
 mod rows;
 
 use std::cell::{Cell, RefCell};
+use std::collections::hash_map::IntoValues;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use schema::TableId;
 use stdx::HashMap;
 
@@ -48,6 +50,9 @@ struct State {
     blocks: HashMap<u64, HashMap<u64, (Block, u32)>>,
     row_bytes: usize,
     partitions: usize,
+    rows: usize,
+    /// Partitions of tables that were forgotten, whose memory is given back in steps; it is counted until then.
+    leaving: Vec<IntoValues<Bytes, Rc<RefCell<Entry>>>>,
     block_bytes: usize,
     evictions: u64,
 }
@@ -137,7 +142,7 @@ impl Cache {
         CacheStats {
             row_bytes: state.row_bytes as u64,
             partitions: state.partitions as u64,
-            rows: state.tables.values().map(TableRows::rows).sum(),
+            rows: state.rows as u64,
             evictions: state.evictions,
             block_bytes: state.block_bytes as u64,
             block_hits: self.0.block_hits.get(),
@@ -160,19 +165,45 @@ impl State {
                     }
                     self.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
                 }
-                Item::Partition { table, key } => {
+                Item::Partition { table, key, entry } => {
                     let rows = self.tables.get_mut(&table).expect("listed partitions have a table");
-                    let entry = rows.partitions.remove(&key).expect("listed partitions are held");
-                    self.forget(&entry);
+                    // A later one may have its key.
+                    if rows.partitions.get(&key).is_some_and(|held| Rc::ptr_eq(held, &entry)) {
+                        rows.partitions.remove(&key);
+                    }
+                    entry.borrow().node.set(lru::NONE);
+                    self.uncount(&entry);
                     self.evictions += 1;
                 }
             }
         }
     }
 
-    /// Gives back the memory of a removed entry.
+    /// An entry that is in no table any more leaves the order of use, unless it has left it.
     fn forget(&mut self, entry: &Rc<RefCell<Entry>>) {
-        self.row_bytes -= entry.borrow().bytes;
+        let node = entry.borrow().node.replace(lru::NONE);
+        if node != lru::NONE {
+            self.lru.remove(node);
+            self.uncount(entry);
+        }
+    }
+
+    /// Counts an entry's memory as given back.
+    fn uncount(&mut self, entry: &RefCell<Entry>) {
+        let entry = entry.borrow();
+        self.row_bytes -= entry.bytes;
+        self.rows -= entry.rows;
         self.partitions -= 1;
+    }
+
+    /// Gives back the memory of so many partitions of forgotten tables.
+    fn free_some(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(entries) = self.leaving.last_mut() else { return };
+            match entries.next() {
+                Some(entry) => self.forget(&entry),
+                None => drop(self.leaving.pop()),
+            }
+        }
     }
 }

@@ -1,18 +1,23 @@
 //! The order of last use, over partitions and blocks alike: a doubly linked list in a vector.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use schema::TableId;
 
+use crate::partition::Entry;
+
 /// The meaning of a place in the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A cached partition.
-    Partition { table: TableId, key: Bytes },
+    /// A cached partition, which may have left its table.
+    Partition { table: TableId, key: Bytes, entry: Rc<RefCell<Entry>> },
     /// A block of a file.
     Block { file: u64, block: u64 },
 }
 
-const NONE: u32 = u32::MAX;
+/// No node.
+pub(crate) const NONE: u32 = u32::MAX;
 
 struct Node {
     newer: u32,
@@ -107,6 +112,13 @@ mod tests {
         Item::Block { file: 1, block }
     }
 
+    fn oldest(lru: &mut Lru) -> Option<u64> {
+        lru.pop_oldest().map(|item| match item {
+            Item::Block { block, .. } => block,
+            Item::Partition { .. } => panic!("a block"),
+        })
+    }
+
     #[test]
     fn oldest_first() {
         let mut lru = Lru::default();
@@ -114,12 +126,12 @@ mod tests {
         lru.touch(nodes[0]);
         lru.touch(nodes[3]);
         lru.remove(nodes[2]);
-        assert_eq!(lru.pop_oldest(), Some(block(1)));
+        assert_eq!(oldest(&mut lru), Some(1));
         let again = lru.push(block(9));
-        assert_eq!(lru.pop_oldest(), Some(block(0)));
+        assert_eq!(oldest(&mut lru), Some(0));
         lru.touch(again);
-        assert_eq!(lru.pop_oldest(), Some(block(3)));
-        assert_eq!(lru.pop_oldest(), Some(block(9)));
-        assert_eq!(lru.pop_oldest(), None);
+        assert_eq!(oldest(&mut lru), Some(3));
+        assert_eq!(oldest(&mut lru), Some(9));
+        assert_eq!(oldest(&mut lru), None);
     }
 }

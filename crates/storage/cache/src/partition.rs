@@ -1,6 +1,6 @@
 //! A partition of the row cache.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -19,12 +19,6 @@ pub(crate) struct TableRows {
     pub(crate) layouts: TableLayouts,
 }
 
-impl TableRows {
-    pub(crate) fn rows(&self) -> u64 {
-        self.partitions.values().map(|entry| entry.borrow().rows as u64).sum()
-    }
-}
-
 /// A cached partition with the ranges that are known of it.
 pub(crate) struct Entry {
     pub(crate) partition: Partition,
@@ -32,7 +26,8 @@ pub(crate) struct Entry {
     pub(crate) known: Known,
     pub(crate) bytes: usize,
     pub(crate) rows: usize,
-    pub(crate) node: u32,
+    /// Its place in the order of use; [`NONE`](crate::lru::NONE) when its memory is given back.
+    pub(crate) node: Cell<u32>,
 }
 
 /// A partition of the cache. Holding it keeps it in memory, evicted or not, and sees rows merged into it.

@@ -1,6 +1,6 @@
 //! Cached partitions, each with the ranges of rows that it knows completely.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,11 +11,15 @@ use schema::{Table, TableId};
 
 use crate::Cache;
 use crate::known::Known;
-use crate::lru::Item;
+use crate::lru::{Item, NONE};
 use crate::partition::{CachedPartition, Entry};
 
 /// The cost of an entry beside its partition.
-const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 160;
+const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 168;
+/// Partitions of a forgotten table whose memory is given back in one step, without others waiting long.
+const FREED_AT_ONCE: usize = 1_000;
+/// The same, with each partition that comes in.
+const FREED_WITH_EACH: usize = 16;
 
 impl Cache {
     /// The partition, if it knows all of `slices`.
@@ -24,7 +28,7 @@ impl Cache {
         let entry = state.tables.get(&table)?.partitions.get(&key.key[..])?.clone();
         let node = {
             let entry = entry.borrow();
-            entry.known.covers(slices).then_some(entry.node)
+            entry.known.covers(slices).then_some(entry.node.get())
         }?;
         state.lru.touch(node);
         Some(CachedPartition { entry, key: key.clone() })
@@ -47,7 +51,6 @@ impl Cache {
         let state = &mut *guard;
         let Some(rows) = state.tables.get_mut(&table) else { return };
         let Some(entry) = rows.partitions.remove(&key.key[..]) else { return };
-        state.lru.remove(entry.borrow().node);
         state.forget(&entry);
     }
 
@@ -79,24 +82,25 @@ impl Cache {
     fn put(&self, table: &Table, update: PartitionUpdate, also_known: Option<Slices>) {
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
+        state.free_some(FREED_WITH_EACH);
         let rows = state.tables.entry(table.id).or_default();
         let entry = match rows.partitions.get(&update.key.key[..]) {
             Some(entry) => entry.clone(),
             None => {
                 let key = Bytes::copy_from_slice(&update.key.key);
-                let node = state.lru.push(Item::Partition { table: table.id, key: key.clone() });
                 let bytes = ENTRY_OVERHEAD + 2 * key.len();
-                let partition = Partition::default();
-                let known = Known::default();
+                let (partition, known, node) = (Partition::default(), Known::default(), Cell::new(NONE));
                 let entry = Rc::new(RefCell::new(Entry { partition, known, bytes, rows: 0, node }));
-                rows.partitions.insert(key, entry.clone());
+                rows.partitions.insert(key.clone(), entry.clone());
+                let node = state.lru.push(Item::Partition { table: table.id, key, entry: entry.clone() });
+                entry.borrow().node.set(node);
                 state.row_bytes += bytes;
                 state.partitions += 1;
                 entry
             }
         };
         let key = update.key.key.clone();
-        let (bytes, node) = {
+        let bytes = {
             let entry = &mut *entry.borrow_mut();
             let known_bytes = entry.known.bytes();
             let (mut update, more) = match also_known {
@@ -113,10 +117,10 @@ impl Cache {
             state.row_bytes = state.row_bytes - entry.bytes + bytes;
             entry.bytes = bytes;
             entry.rows += change.rows;
-            (bytes, entry.node)
+            state.rows += change.rows;
+            bytes
         };
         if bytes > self.0.partition_bytes_max {
-            state.lru.remove(node);
             let rows = state.tables.get_mut(&table.id).expect("just used");
             rows.partitions.remove(&key[..]);
             state.forget(&entry);
@@ -124,18 +128,16 @@ impl Cache {
         state.shrink(self.0.bytes_max);
     }
 
-    /// Removes everything of a table, and does not accept content whose read has begun.
+    /// Removes everything of a table, and does not accept content whose read has begun. The memory of a large table is given back in
+    /// steps, as other content comes in.
     pub fn forget_table(&self, table: TableId) {
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
         let rows = state.tables.entry(table).or_default();
         rows.epoch += 1;
         let entries = std::mem::take(&mut rows.partitions);
-        for entry in entries.values() {
-            let node = entry.borrow().node;
-            state.lru.remove(node);
-            state.forget(entry);
-        }
+        state.leaving.push(entries.into_values());
+        state.free_some(FREED_AT_ONCE);
     }
 }
 

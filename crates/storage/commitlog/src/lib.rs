@@ -22,4 +22,4 @@ pub use config::{CommitLogConfig, SyncMode};
 pub use error::{AppendError, CommitLogError};
 pub use files::archive;
 pub use log::{CommitLog, CommitLogStats, Ticket};
-pub use recovery::{Recovery, SegmentEntries, list_segments, read_header, read_shard};
+pub use recovery::{Recovery, SegmentEntries, list_segments, read_header, read_shard, remove_spares};

@@ -71,6 +71,8 @@ pub(crate) struct Segment {
     pub(crate) len: u64,
     /// Largest number in it.
     pub(crate) last: u64,
+    /// It was there when the log was opened. Its file is not used again: an archive of an earlier configuration may have a link to it.
+    pub(crate) is_found: bool,
 }
 
 #[derive(Default)]
@@ -344,13 +346,15 @@ impl CommitLog {
         self.record_upto([table], before).await
     }
 
-    /// Records that the present entries of tables that were dropped are never to be replayed, durably: a later table may have the id of one.
+    /// Records that the entries before number `before` of tables that were dropped are never to be replayed, durably: a later table may
+    /// have the id of one.
     ///
     /// # Errors
     /// As [`CommitLog::record_flushed`].
-    pub async fn record_dropped(&self, tables: &BTreeSet<TableId>) -> Result<(), AppendError> {
+    pub async fn record_dropped(&self, tables: &BTreeSet<TableId>, before: u64) -> Result<(), AppendError> {
+        assert!(before <= self.next_number(), "only entries that exist are those of a dropped table");
         self.note_dropped(tables);
-        self.record_upto(tables.iter().copied(), self.next_number()).await
+        self.record_upto(tables.iter().copied(), before).await
     }
 
     /// These tables are gone: how far they are flushed is forgotten with their last entries.
@@ -475,6 +479,12 @@ impl CommitLog {
 }
 
 impl State {
+    /// Notes a segment of this process; nothing behind entry `last` is in it yet.
+    pub(crate) fn add_segment(&mut self, id: u64, path: PathBuf, len: u64, last: u64) {
+        assert!(self.segments.back().is_none_or(|before| before.id < id), "segments rise");
+        self.segments.push_back(Segment { id, path, len, last, is_found: false });
+    }
+
     /// Forgets the dropped tables that have no entries behind a number: those up to it are gone.
     fn forget_dropped(&mut self, last: u64) {
         let Self { dropped, checkpoint, .. } = self;

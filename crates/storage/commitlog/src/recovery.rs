@@ -135,6 +135,9 @@ impl CommitLog {
             }
         }
         named.sort();
+        if let Some(archive) = &config.archive_directory {
+            state.next_segment = state.next_segment.max(archived_max(disk, archive, rt.shard().0).await? + 1);
+        }
         let recovery = examine(disk, named, config.ignore_errors, &mut state).await?;
         state.checkpoint = recovery.checkpoint.clone();
         if config.archive_directory.is_some() {
@@ -146,7 +149,8 @@ impl CommitLog {
                 state.checkpoint.tails.insert(segment.header.id, segment.next);
             }
             let (id, last) = (segment.header.id, segment.next.saturating_sub(1));
-            state.segments.push_back(Segment { id, path: segment.path.clone(), len: segment.len, last });
+            let (path, len) = (segment.path.clone(), segment.len);
+            state.segments.push_back(Segment { id, path, len, last, is_found: true });
         }
         for segment in recovery.segments.as_slice() {
             make_durable(disk, segment).await?;
@@ -159,6 +163,14 @@ impl CommitLog {
     }
 }
 
+/// The largest id of a shard's segments in the archive: a segment with the name of another could not be linked into it. The log's
+/// own directory may have none, after a change of the number of shards.
+async fn archived_max(disk: &Disk, archive: &Path, shard: u16) -> Result<u64, CommitLogError> {
+    let of_shard = |name: &str| parse_name(name).filter(|(of, ..)| *of == shard).map(|(_, id, _)| id);
+    let entries = disk.list(archive).await?;
+    Ok(entries.iter().filter_map(|entry| of_shard(&entry.name)).max().unwrap_or(0))
+}
+
 /// Makes entries durable that a killed process had written but not synced: they are about to be replayed, and later chunks will
 /// promise them. They are rewritten first, because after a sync that failed the system may take pages for clean that
 /// never reached the disk; the present bytes are the same, so that a tear does no harm.
@@ -168,6 +180,22 @@ async fn make_durable(disk: &Disk, segment: &Found) -> Result<(), CommitLogError
         file.rewrite(segment.stop as u64).await?;
     }
     file.sync_all().await?;
+    Ok(())
+}
+
+/// Removes the spare files of shards from number `shards` on, which no shard would use again.
+///
+/// # Errors
+/// [`CommitLogError::Disk`] when the directory cannot be listed, or a file not removed.
+pub async fn remove_spares(disk: &Disk, directory: &Path, shards: u16) -> Result<(), CommitLogError> {
+    if !disk.exists(directory).await? {
+        return Ok(());
+    }
+    for entry in disk.list(directory).await? {
+        if parse_name(&entry.name).is_some_and(|(shard, _, spare)| spare && shard >= shards) {
+            disk.remove(&directory.join(&entry.name)).await?;
+        }
+    }
     Ok(())
 }
 
@@ -229,6 +257,9 @@ pub async fn read_shard(
     named.sort();
     let paths = named.iter().map(|(_, path)| path.clone()).collect();
     let recovery = examine(disk, named, config.ignore_errors, &mut State::default()).await?;
+    for segment in recovery.segments.as_slice() {
+        make_durable(disk, segment).await?;
+    }
     Ok((recovery, paths))
 }
 

@@ -189,7 +189,7 @@ impl Writer {
                 state.checkpoint.tails.insert(id, first);
                 if is_named {
                     // It goes the way of the others.
-                    state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
+                    state.add_segment(id, path, inner.config.segment_bytes, last);
                 } else if is_spare && !error.is_not_found() {
                     state.spares.push(spare);
                 }
@@ -198,7 +198,7 @@ impl Writer {
         };
         let mut state = inner.state.borrow_mut();
         state.spare_asked = false;
-        state.segments.push_back(Segment { id, path, len: inner.config.segment_bytes, last });
+        state.add_segment(id, path, inner.config.segment_bytes, last);
         state.unsynced.push(Unsynced { file: active.file.clone(), header, written: active.written() });
         // No append before: bytes stored in it are acknowledged at once.
         *inner.active.borrow_mut() = Some(active);
@@ -323,6 +323,7 @@ impl Inner {
             done => done,
         };
         let reuse = self.config.archive_directory.is_none()
+            && !segment.is_found
             && segment.len == self.config.segment_bytes
             && self.state.borrow().spares.len() < SPARES_MAX;
         if !reuse {

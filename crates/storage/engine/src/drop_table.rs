@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rt::{Disk, DiskError};
+use schema::TableId;
 use sstable::Descriptor;
 
 use crate::edit::{Edit, finish_edits};
@@ -62,10 +63,13 @@ async fn take_out_all(inner: &Rc<Inner>, store: &Rc<Store>, at_micros: i64) -> R
 }
 
 /// Records a drop for which the log had no room before its files were removed.
-async fn record_when_possible(inner: &Rc<Inner>, store: &Store) -> Result<(), MaintenanceError> {
-    let dropped = BTreeSet::from([store.id]);
+async fn record_when_possible(
+    inner: &Rc<Inner>,
+    dropped: &BTreeSet<TableId>,
+    before: u64,
+) -> Result<(), MaintenanceError> {
     loop {
-        match inner.log.record_dropped(&dropped).await.map_err(log_failure) {
+        match inner.log.record_dropped(dropped, before).await.map_err(log_failure) {
             Err(MaintenanceError::Disk(error)) if is_shortage(&error) && !inner.health.is_stopped() => {
                 inner.rt.sleep(AGAIN).await;
             }
@@ -91,6 +95,7 @@ pub(crate) async fn drop_table(
     }
     store.dropped.set(true);
     inner.tables.begin_drop(store.id);
+    let before = inner.log.next_number();
     assert!(inner.store(store.id).is_none(), "no request finds a dropped table");
     store.edits.stop_compactions();
     // Memtables that were being flushed end without writing anything.
@@ -100,8 +105,9 @@ pub(crate) async fn drop_table(
         }
     }
     let _alone = store.edits.alone().await?;
-    // A later table may get this id (`WITH ID`), and the log still has entries of this one.
-    let is_recorded = inner.log.record_dropped(&BTreeSet::from([store.id])).await.is_ok();
+    // A later table may get this id (`WITH ID`), and the log still has entries of this one, those up to here.
+    let dropped = BTreeSet::from([store.id]);
+    let is_recorded = inner.log.record_dropped(&dropped, before).await.is_ok();
     take_out_all(inner, store, at_micros).await?;
     assert!(store.set().is_empty(), "a dropped table has no SSTables");
     assert!(store.memtables.is_one() && store.memtables.active().is_empty(), "a dropped table has no rows");
@@ -115,7 +121,7 @@ pub(crate) async fn drop_table(
     // are done ([`remove_dropped_dir`]).
     inner.trash.empty(inner.rt.disk()).await?;
     if !is_recorded {
-        record_when_possible(inner, store).await?;
+        record_when_possible(inner, &dropped, before).await?;
     }
     crate::flush::release_log(inner).await;
     inner.tables.end_drop(store.id);

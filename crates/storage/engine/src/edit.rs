@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
-use sstable::{Component, Descriptor, SstableError};
+use sstable::{Component, Corruption, Descriptor, SstableError};
 
 use crate::truncation_record;
 
@@ -208,12 +208,44 @@ pub(crate) async fn finish_edits(disk: &Disk, dir: &Path) -> Result<usize, Sstab
     Ok(finished)
 }
 
+/// The SSTable of a line, in this directory: its path may be that of another machine or mount, and only the name counts.
+fn named(dir: &Path, base: &str) -> Option<Descriptor> {
+    let name = Path::new(base).file_name()?.to_str()?;
+    Some(Descriptor::parse(dir.join(format!("{name}-TOC.txt")))?.0)
+}
+
+/// Refuses to undo an edit whose log is damaged and may have been committed: the SSTables that it added are perhaps all that there is.
+async fn check_uncommitted(
+    disk: &Disk,
+    dir: &Path,
+    path: &Path,
+    (text, lines): (&str, &[(Kind, String)]),
+) -> Result<(), SstableError> {
+    let damaged = |expected: String, found: &str| {
+        let (file, offset, found) = (path.to_owned(), 0, found.to_owned());
+        Err(SstableError::Corrupt(Box::new(Corruption { file, offset, expected, found })))
+    };
+    if text.contains(line(Kind::Commit, "", 0).trim_end()) {
+        return damaged("lines before the one that commits".to_owned(), "unreadable ones");
+    }
+    for (_, base) in lines.iter().filter(|(kind, _)| *kind == Kind::Remove) {
+        let Some(descriptor) = named(dir, base) else { continue };
+        if !disk.exists(descriptor.path(Component::Toc)).await? {
+            return damaged(format!("a line that commits, because {base} is removed"), "none");
+        }
+    }
+    Ok(())
+}
+
 async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableError> {
     let bytes = disk.read_to_end(path, LOG_LEN_MAX).await?;
     let text = String::from_utf8_lossy(&bytes);
     // A line that was not wholly written ends the log: it was never synced, so nothing was built on it.
     let lines: Vec<(Kind, String)> = text.lines().map_while(parse).collect();
     let committed = lines.last().is_some_and(|(kind, _)| *kind == Kind::Commit);
+    if !committed {
+        check_uncommitted(disk, dir, path, (&text, &lines)).await?;
+    }
     // The line that commits may be the one whose sync failed. If a power loss took it back after some of the removed SSTables
     // had gone, the added ones would go too.
     let file = disk.open(path, OpenOptions::READ_WRITE).await?;
@@ -221,9 +253,7 @@ async fn finish_one(disk: &Disk, dir: &Path, path: &Path) -> Result<(), SstableE
     file.sync_all().await?;
     let doomed = if committed { Kind::Remove } else { Kind::Add };
     for (_, base) in lines.iter().filter(|(kind, _)| *kind == doomed) {
-        // The path may be that of another machine or mount: only the name counts.
-        let Some(name) = Path::new(base).file_name().and_then(|name| name.to_str()) else { continue };
-        if let Some((descriptor, _)) = Descriptor::parse(dir.join(format!("{name}-TOC.txt"))) {
+        if let Some(descriptor) = named(dir, base) {
             sstable::remove(disk, &descriptor).await?;
         }
     }
@@ -253,5 +283,58 @@ mod tests {
             assert_eq!(parse(&added[..cut]), None, "{cut}");
         }
         assert_eq!(parse(&added.trim_end().replace("nb-7", "nb-8")), None);
+    }
+
+    /// Files of SSTables, as far as an edit looks at them, and the log of a committed edit of which one removal is done.
+    async fn write_files(disk: &Disk, dir: &Path, log: &[u8]) {
+        disk.create_dir_durably(dir).await.unwrap();
+        for name in ["nb-1-big-TOC.txt", "nb-3-big-TOC.txt", "nb_txn_compaction_1.log"] {
+            let options = OpenOptions { truncate: true, create: true, write: true, ..OpenOptions::default() };
+            let file = disk.open(dir.join(name), options).await.unwrap();
+            let bytes = if name.ends_with(".log") { log } else { b"Data.db\n" };
+            file.write_at(0, IoBuf::copy_of(bytes)).await.unwrap();
+            file.sync_all().await.unwrap();
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_log_takes_the_only_copy() {
+        let (dir, base) = (Path::new("/t"), |at| base_name(&Descriptor::new("/t", at)));
+        let lines = [
+            line(Kind::Add, &base(3), 0),
+            line(Kind::Remove, &base(1), 9),
+            line(Kind::Remove, &base(2), 9),
+            line(Kind::Commit, "", 0),
+        ];
+        let log = lines.concat().into_bytes();
+        let sim = rt_sim::Simulation::new(1, rt_sim::Config::default());
+        let refused = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (counter, bits) = (refused.clone(), log.len() * 8);
+        let node = sim.add_node(rt_sim::NodeConfig::default(), move |_| {
+            let (log, counter) = (log.clone(), counter.clone());
+            rt::shard_mains(1, move |rt| {
+                let (log, counter) = (log.clone(), counter.clone());
+                async move {
+                    let disk = rt.disk();
+                    write_files(disk, dir, &log).await;
+                    assert_eq!(finish_edits(disk, dir).await.unwrap(), 1);
+                    assert!(!disk.exists(dir.join("nb-1-big-TOC.txt")).await.unwrap());
+                    for bit in 0..bits {
+                        let mut flipped = log.clone();
+                        flipped[bit / 8] ^= 1 << (bit % 8);
+                        write_files(disk, dir, &flipped).await;
+                        let done = finish_edits(disk, dir).await;
+                        counter.fetch_add(usize::from(done.is_err()), std::sync::atomic::Ordering::Relaxed);
+                        assert!(disk.exists(dir.join("nb-3-big-TOC.txt")).await.unwrap(), "bit {bit}");
+                    }
+                    counter.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
+                    rt.sleep(std::time::Duration::MAX).await;
+                }
+            })
+        });
+        sim.start(node);
+        sim.run_until(|| refused.load(std::sync::atomic::Ordering::Relaxed) >= 1 << 20).unwrap();
+        let refused = refused.load(std::sync::atomic::Ordering::Relaxed) - (1 << 20);
+        assert!(refused * 10 > bits * 9, "{refused} of {bits} are refused");
     }
 }

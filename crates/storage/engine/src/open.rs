@@ -175,7 +175,9 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
     inner.log.note_dropped(&known);
     if !gone.is_empty() {
         // Their drop may have been interrupted. A later table may have the id of one.
-        inner.log.record_dropped(&gone).await.map_err(|error| open_error(log_failure(error)))?;
+        let before = inner.log.next_number();
+        let recorded = inner.log.record_dropped(&gone, before).await;
+        recorded.map_err(|error| open_error(log_failure(error)))?;
     }
     Ok(())
 }

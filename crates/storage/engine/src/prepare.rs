@@ -276,6 +276,7 @@ impl Node<'_> {
         if !foreign {
             return Ok(());
         }
+        commitlog::remove_spares(disk, &self.config.commitlog.directory, count).await?;
         for shard in shards {
             let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
             let flushed = std::mem::take(&mut recovery.checkpoint.flushed);

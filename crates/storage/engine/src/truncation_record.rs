@@ -166,19 +166,25 @@ async fn is_later(disk: &Disk, one: &Path, other: &Path) -> Result<bool, DiskErr
     Ok(matches!((one, other), (Ok(one), Ok(other)) if one > other))
 }
 
+/// Whether a file is a record that a crash left before it had its name.
+fn is_unfinished(entry: &DirEntry) -> bool {
+    !entry.is_dir && entry.name.strip_suffix(".tmp").is_some_and(|name| Name::parse(name).is_some())
+}
+
 /// Removes records of edits that do not exist, once every edit of the directory is finished.
 pub(crate) async fn remove_orphans(disk: &Disk, dir: &Path) -> Result<(), DiskError> {
-    for entry in disk.list(dir).await?.iter().filter(|entry| is_record(entry)) {
-        if Name::parse(&entry.name).is_some_and(|name| name.edit.is_some()) {
-            disk.remove(dir.join(&entry.name)).await?;
-        }
+    let is_proposed = |entry: &DirEntry| {
+        is_record(entry) && Name::parse(&entry.name).is_some_and(|name| name.edit.is_some())
+    };
+    for entry in disk.list(dir).await?.iter().filter(|entry| is_proposed(entry) || is_unfinished(entry)) {
+        disk.remove(dir.join(&entry.name)).await?;
     }
     Ok(())
 }
 
 /// Removes the records of a table that is gone.
 pub(crate) async fn remove_all(disk: &Disk, dir: &Path) -> Result<(), DiskError> {
-    for entry in disk.list(dir).await?.iter().filter(|entry| is_record(entry)) {
+    for entry in disk.list(dir).await?.iter().filter(|entry| is_record(entry) || is_unfinished(entry)) {
         disk.remove(dir.join(&entry.name)).await?;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Roles and permissions: statements by several roles, held against Cassandra 5.0.6 (`testdata/roles.txt`), and the path of prepared
 //! statements, which are shared by roles with different permissions.
 
-use exec::{ExecLimits, FunctionLimits};
 use exec::backend::Coordinator as _;
+use exec::{ExecLimits, FunctionLimits};
 use schema::Schema;
 use wire::client::{AnswerBody, BatchItem, ResultBody};
 use wire::{BatchType, Value};

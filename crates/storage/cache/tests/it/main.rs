@@ -1,3 +1,4 @@
 //! The cache through its public interface.
 
 mod cost;
+mod forget;

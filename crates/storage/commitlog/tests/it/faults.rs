@@ -381,6 +381,56 @@ fn every_segment_gets_into_the_archive() {
     }
 }
 
+/// The number of shards changed, and the log's directory is empty: segments do not take names that the archive has.
+#[test]
+fn segments_are_named_behind_the_archive() {
+    let lab = Lab::new(3);
+    let archiving = CommitLogConfig { archive_directory: Some("/archive".into()), ..config(SyncMode::Batch) };
+    for _ in 0..2 {
+        let (log, _) = lab.open(archiving.clone()).unwrap();
+        lab.fill(&log, 60, 1000);
+        let closing = log.clone();
+        lab.run(async move { closing.close().await.unwrap() });
+        let (log, directory) = (lab.segments("/log"), "/log");
+        assert!(!log.is_empty());
+        let disk = lab.rt().disk().clone();
+        lab.run(async move {
+            for entry in disk.list(directory).await.unwrap() {
+                disk.remove(std::path::Path::new(directory).join(&entry.name)).await.unwrap();
+            }
+        });
+        lab.kill();
+    }
+    let (log, _) = lab.open(archiving).unwrap();
+    lab.fill(&log, 60, 1000);
+    let (all, released) = (log.next_number(), log.clone());
+    lab.sim.run_for(Duration::from_secs(3));
+    lab.run(async move { released.release_before(all).await.unwrap() });
+    assert_eq!(lab.segments("/log").len(), 1, "what is archived is released");
+}
+
+/// Segments of an earlier process may be in an archive that this one does not have: nothing is written into them.
+#[test]
+fn found_segments_are_not_written_into_again() {
+    let lab = Lab::new(4);
+    let archiving = CommitLogConfig { archive_directory: Some("/archive".into()), ..config(SyncMode::Batch) };
+    let (log, _) = lab.open(archiving).unwrap();
+    lab.fill(&log, 60, 1000);
+    lab.run(async move { log.close().await.unwrap() });
+    lab.kill();
+    let content = |lab: &Lab| -> Vec<Vec<u8>> {
+        lab.segments("/archive").iter().map(|path| lab.sim.read_file(lab.node, path).unwrap()).collect()
+    };
+    let archived = content(&lab);
+    assert!(archived.len() > 1);
+    let (log, _) = lab.open(config(PERIODIC)).unwrap();
+    let (all, released) = (log.next_number(), log.clone());
+    lab.fill(&log, 10, 1000);
+    lab.run(async move { released.release_before(all).await.unwrap() });
+    lab.fill(&log, 200, 1000);
+    assert!(content(&lab) == archived, "the archive is as it was");
+}
+
 /// An append to a mapped segment waits for nothing, and the end of the process loses nothing acknowledged, over many
 /// segments. A power failure takes no more than the period's writes.
 #[test]
@@ -468,7 +518,8 @@ fn a_dropped_table_is_forgotten_with_its_entries() {
     let (log, _) = lab.open(config(PERIODIC)).unwrap();
     lab.fill(&log, 5, 300);
     let (dropping, tables) = (log.clone(), gone.clone());
-    lab.run(async move { dropping.record_dropped(&tables).await.unwrap() });
+    let before = log.next_number();
+    lab.run(async move { dropping.record_dropped(&tables, before).await.unwrap() });
     lab.kill();
     assert_eq!(flushed_tables(&lab, config(PERIODIC)), [TableId([7; 16])]);
     lab.kill();
