@@ -1,6 +1,7 @@
 //! The voter of one replica for one partition: its promise, its accepted proposal, and the last write that it saw
 //! committed. A pure step; the caller stores the new state before the reply leaves.
 
+use crate::ballot::BETWEEN_MICROS;
 use crate::{Ballot, Proposal};
 
 /// The state that a replica keeps of a partition. Without memory it is the default.
@@ -53,6 +54,14 @@ impl<V> AcceptorState<V> {
         let last = committed.as_ref().map_or(Ballot::NONE, |commit| commit.ballot);
         let accepted = later(self.accepted, other.accepted).filter(|accepted| accepted.ballot > last);
         Self { promised: self.promised.max(other.promised), accepted, committed }
+    }
+
+    /// The first microsecond of which a further round is followed.
+    fn earliest(&self) -> i64 {
+        match self.promised.is_none() {
+            true => i64::MIN,
+            false => self.promised.micros.saturating_add(BETWEEN_MICROS),
+        }
     }
 
     /// The last round that left a trace.
@@ -135,8 +144,8 @@ fn follow<V: Clone>(state: &AcceptorState<V>, request: Request<V>, forgotten: i6
         Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) if too_old(ballot) => {
             refused(Ballot { micros: forgotten, node: 0 }.max(state.promised))
         }
-        // Of one microsecond only the first is followed: the times of writes come from it, and the later write is to be the later.
-        Request::Prepare(ballot) if ballot.micros <= state.promised.micros => refused(state.promised),
+        // The times of writes come from ballots, and the later write is to be the later.
+        Request::Prepare(ballot) if ballot.micros < state.earliest() => refused(state.promised),
         Request::Prepare(ballot) => {
             let (accepted, committed) = (state.accepted.clone(), state.committed.clone());
             Step {
@@ -177,7 +186,7 @@ mod tests {
     const MEMORY: i64 = 100_000;
 
     fn ballot(micros: i64) -> Ballot {
-        Ballot { micros: NOW + micros, node: 1 }
+        Ballot { micros: NOW + 2 * micros, node: 1 }
     }
 
     fn proposal(at: i64, value: &'static str) -> Proposal<&'static str> {

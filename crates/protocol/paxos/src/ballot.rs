@@ -27,6 +27,10 @@ impl std::fmt::Display for Ballot {
     }
 }
 
+/// Two rounds of a partition are so many microseconds apart: a round's deletions are written a microsecond before its cells, and are to be
+/// later than the cells of the round before.
+pub const BETWEEN_MICROS: i64 = 2;
+
 /// Ballots ahead of the clock that are remembered, so that none is given twice.
 const AHEAD_MAX: usize = 100_000;
 
@@ -49,11 +53,12 @@ impl BallotClock {
         Self { last_micros: 0, ahead: BTreeSet::new(), node }
     }
 
-    /// A ballot of now that this clock never gave before, of a later microsecond than `above`.
+    /// A ballot of now that this clock never gave before, [`BETWEEN_MICROS`] later than `above` at least.
     pub fn next(&mut self, now_micros: i64, above: Ballot) -> Ballot {
         let own = now_micros.max(self.last_micros.saturating_add(1));
-        let is_ahead = above.micros >= own;
-        let first = if is_ahead { above.micros.saturating_add(1) } else { own };
+        let earliest = above.micros.saturating_add(BETWEEN_MICROS);
+        let is_ahead = earliest > own && !above.is_none();
+        let first = if is_ahead { earliest } else { own };
         let micros = self.free_from(first);
         if is_ahead && self.ahead.len() < AHEAD_MAX {
             self.ahead.insert(micros);
@@ -97,14 +102,19 @@ mod tests {
         let mut clock = BallotClock::new(7);
         let ahead = Ballot { micros: 5_000, node: 9 };
         let micros = |clock: &mut BallotClock, now, above| clock.next(now, above).micros;
-        assert_eq!(micros(&mut clock, 1_000, ahead), 5_001);
+        assert_eq!(micros(&mut clock, 1_000, ahead), 5_002);
         assert_eq!(micros(&mut clock, 1_001, Ballot::NONE), 1_001, "another partition");
-        assert_eq!(micros(&mut clock, 1_002, ahead), 5_002, "no ballot is given twice");
-        assert_eq!(micros(&mut clock, 1_003, Ballot { micros: 5_001, node: 9 }), 5_003);
+        assert_eq!(micros(&mut clock, 1_002, ahead), 5_003, "no ballot is given twice");
+        assert_eq!(micros(&mut clock, 1_003, Ballot { micros: 5_001, node: 9 }), 5_004);
         // The clock reaches the times that were given.
-        assert_eq!(micros(&mut clock, 5_001, Ballot::NONE), 5_004);
-        assert_eq!(micros(&mut clock, 5_001, Ballot::NONE), 5_005);
+        assert_eq!(micros(&mut clock, 5_002, Ballot::NONE), 5_005);
+        assert_eq!(micros(&mut clock, 5_002, Ballot::NONE), 5_006);
         assert!(clock.ahead.is_empty());
+        assert_eq!(
+            micros(&mut clock, 5_002, Ballot { micros: 5_006, node: 9 }),
+            5_008,
+            "a microsecond is free between"
+        );
     }
 
     proptest! {
@@ -115,7 +125,7 @@ mod tests {
             for (now, above) in rounds {
                 let above = above.map_or(Ballot::NONE, |micros| Ballot { micros, node: 3 });
                 let ballot = clock.next(now, above);
-                prop_assert!(ballot.micros >= now && ballot.micros > above.micros);
+                prop_assert!(ballot.micros >= now && ballot.micros > above.micros + i64::from(!above.is_none()));
                 prop_assert!(given.insert(ballot), "{} twice", ballot);
                 prop_assert!(clock.ahead.iter().all(|micros| *micros > clock.last_micros));
             }

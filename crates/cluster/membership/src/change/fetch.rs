@@ -120,28 +120,24 @@ impl RangeStreamer {
         reason: &FetchReason,
         had: &FetchedRanges,
     ) -> Result<PullStats, MembershipError> {
-        let (mut stats, mut pulled_tables) = (PullStats::default(), BTreeSet::new());
+        let mut stats = PullStats::default();
         let pulls = stream::iter(pieces).map(|(table, range)| async move {
             let have = had_from(had, table.id, *range);
             let pulled = self.coordinator.pull_rest(table, *range, reason.from(), have).await;
-            pulled.map(|stats| (table.id, stats)).map_err(|error| {
+            pulled.map_err(|error| {
                 MembershipError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
             })
         });
         let mut pulls = pin!(pulls.buffer_unordered(PIECES_AT_ONCE));
         while let Some(pulled) = pulls.next().await {
-            let (table, pulled) = pulled?;
-            if pulled.partitions > 0 {
-                pulled_tables.insert(table);
-            }
-            stats += pulled;
+            stats += pulled?;
             let mut figures = self.fetch.get();
             figures.ranges_done += 1;
             (figures.partitions, figures.bytes) = (stats.partitions, stats.bytes);
             self.fetch.set(figures);
         }
-        // The nodes that had these rows drop them once the change is complete.
-        for table in pulled_tables {
+        // The nodes that had these rows drop them once the change is complete. Some may have come by an earlier attempt.
+        for table in pieces.iter().map(|(table, _)| table.id).collect::<BTreeSet<_>>() {
             let durable = self.coordinator.replica().make_durable(table).await;
             if let Err(error) = durable
                 && self.coordinator.schema().table_by_id(table).is_some()

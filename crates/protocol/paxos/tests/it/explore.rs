@@ -407,7 +407,7 @@ impl State {
         // Another's write that it has finished; those that were not notified find out.
         client.asked.retain(|message| matches!(message.request, Request::Propose(_)));
         // The second one's first round is the higher; after that the one that begins later.
-        let micros = (above.micros + 1).max(10 + at as i64);
+        let micros = (above.micros + 2).max(10 + 2 * at as i64);
         let action = client.proposer.as_mut().expect("it runs").begin(Ballot { micros, node: at as u64 });
         self.carry_out(plan, at, action);
     }
@@ -619,7 +619,7 @@ fn serial_read(plan: &Plan, nodes: &mut [Node; NODES], version: u8, reached: u8)
                 proposer.decided(None)
             }
             Action::Again { above, .. } => {
-                micros = above.micros + 1;
+                micros = above.micros + 2;
                 proposer.begin(Ballot { micros, node: 9 })
             }
             Action::Nothing => return found,

@@ -5,7 +5,7 @@ use paxos::{Action, Ballot, Failure, Proposal, Proposer, Reply, Request};
 type Write = &'static str;
 
 fn ballot(micros: i64) -> Ballot {
-    Ballot { micros, node: 1 }
+    Ballot { micros: 2 * micros, node: 1 }
 }
 
 fn proposal(at: i64, value: Option<Write>) -> Proposal<Write> {
