@@ -16,4 +16,4 @@ pub use access::{AccessCache, RoleAccess};
 pub use certificate::RoleQueries;
 pub use lockout::{Lockout, LockoutLimits};
 pub use permission::{Permission, PermissionSet};
-pub use resource::Resource;
+pub use resource::{Resource, is_system_keyspace};

@@ -42,6 +42,22 @@ pub enum Resource {
     },
 }
 
+/// Keyspaces of the server, to whose tables a permission on all keyspaces does not extend: some hold the hashes of all roles.
+const SYSTEM_KEYSPACES: [&str; 7] = [
+    "system",
+    "system_auth",
+    "system_distributed",
+    "system_schema",
+    "system_traces",
+    "system_views",
+    "system_virtual_schema",
+];
+
+/// Whether a keyspace is one of the server's.
+pub fn is_system_keyspace(keyspace: &str) -> bool {
+    SYSTEM_KEYSPACES.contains(&keyspace)
+}
+
 use Permission::{Alter, Authorize, Create, Describe, Drop, Execute, Modify, Select, SelectMasked, Unmask};
 
 impl Resource {
@@ -118,16 +134,26 @@ impl Resource {
         })
     }
 
-    /// The resource whose permissions hold here, too.
+    /// The resource whose permissions hold here, too; none for a keyspace of the server.
     pub fn parent(&self) -> Option<Self> {
         match self {
             Self::Data | Self::Roles | Self::Functions => None,
-            Self::Keyspace(_) => Some(Self::Data),
+            Self::Keyspace(keyspace) => (!is_system_keyspace(keyspace)).then_some(Self::Data),
             Self::AllTables(keyspace) => Some(Self::Keyspace(keyspace.clone())),
             Self::Table { keyspace, .. } => Some(Self::AllTables(keyspace.clone())),
             Self::Role(_) => Some(Self::Roles),
             Self::FunctionsIn(_) => Some(Self::Functions),
             Self::Function { keyspace, .. } => Some(Self::FunctionsIn(keyspace.clone())),
+        }
+    }
+
+    /// The server's keyspace that it lies in, itself included; functions lie in none.
+    pub fn system_keyspace(&self) -> Option<&str> {
+        match self {
+            Self::Keyspace(keyspace) | Self::AllTables(keyspace) | Self::Table { keyspace, .. } => {
+                Some(keyspace.as_str()).filter(|keyspace| is_system_keyspace(keyspace))
+            }
+            _ => None,
         }
     }
 

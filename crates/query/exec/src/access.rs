@@ -38,6 +38,10 @@ pub(crate) const ANONYMOUS: &str = "You have to be logged in and not anonymous t
 fn is_readable_by_all(table: &Table) -> bool {
     match table.keyspace.as_str() {
         "system_schema" | "system_virtual_schema" | "system_traces" => true,
+        // Consumers of CDC logs look for their streams there.
+        "system_distributed" => {
+            matches!(table.name.as_str(), "cdc_generation_timestamps" | "cdc_streams_descriptions_v2")
+        }
         "system" => {
             matches!(
                 table.name.as_str(),

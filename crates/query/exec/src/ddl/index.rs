@@ -208,6 +208,7 @@ fn targets(
         if local {
             check_local_target(found)?;
         }
+        check_compact_target(found, table)?;
         out.push(IndexTarget { column: column.name.clone(), part: part_of(found, part, table)? });
     }
     Ok((local, out))
@@ -249,6 +250,20 @@ fn check_local_target(column: &Column) -> Result<()> {
              in queries anyway. Use global indexing instead."
         ),
         ColumnKind::Clustering | ColumnKind::Regular => Ok(()),
+    }
+}
+
+/// The rules of tables that are made `WITH COMPACT STORAGE`.
+fn check_compact_target(column: &Column, table: &Table) -> Result<()> {
+    match column.kind {
+        _ if !table.compact_storage => Ok(()),
+        ColumnKind::PartitionKey | ColumnKind::Clustering => {
+            invalid!("Secondary indexes are not supported on PRIMARY KEY columns in COMPACT STORAGE tables")
+        }
+        ColumnKind::Regular if !table.clustering().is_empty() => {
+            invalid!("Secondary indexes are not supported on compact value column of COMPACT STORAGE tables")
+        }
+        ColumnKind::Regular | ColumnKind::Static => Ok(()),
     }
 }
 

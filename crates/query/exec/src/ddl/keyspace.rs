@@ -259,8 +259,18 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
     Ok(outcome)
 }
 
+/// Keyspaces of the server to which operators of Cassandra give a factor once they have installed it.
+const REPLICATED_IN_CASSANDRA: [&str; 3] = ["system_auth", "system_distributed", "system_traces"];
+
 pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
     let name = &ast.name.name;
+    if REPLICATED_IN_CASSANDRA.contains(&name.as_str()) {
+        settings(name, &ast.properties, Some(&Replication::Local), context)?;
+        let warning = format!(
+            "ALTER KEYSPACE {name} changes nothing: each node has the keyspace, which needs no replication of its own"
+        );
+        return Ok(Outcome { warnings: vec![warning], ..Outcome::nothing() });
+    }
     check_not_system(context, name)?;
     let old = context.lookup.schema.keyspace(name);
     let settings = settings(name, &ast.properties, old.map(|old| &old.replication), context)?;

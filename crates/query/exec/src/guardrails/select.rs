@@ -10,6 +10,7 @@ use crate::error::{Result, invalid};
 use crate::expr::Env;
 use crate::request::Request;
 use crate::select::SelectPlan;
+use crate::select::run::limit_value;
 use crate::where_clause::access::{AccessPath, Scope};
 use crate::where_clause::bounds;
 
@@ -41,6 +42,10 @@ impl Guard<'_> {
         self.index_query(plan, request)?;
         self.keys(plan, env)?;
         let Some(size) = request.page_size else { return Ok(()) };
+        // All rows fit into a page: the statement is not paged.
+        if !plan.selection.is_aggregate() && limit_value(plan.limit.as_ref(), env)? <= u64::from(size) {
+            return Ok(());
+        }
         let table = &plan.table.name;
         let warn = |bound| {
             format!("Query for table {table} with page size {size} exceeds warning threshold of {bound}.")

@@ -84,10 +84,16 @@ pub fn row(
     let (mut operations, mut lists) = (operations.iter(), Lists::default());
     // Nearly always each operation has a column of its own, in their order.
     for operation in operations.by_ref() {
-        // Two additions to one column add up.
-        let pending = columns.last().filter(|(id, _)| *id == operation.column.id).map(|(_, data)| data);
-        let Some(data) = data(operation, stamp, env, (existing, pending), &mut lists)? else { continue };
         let column = &operation.column;
+        let pending = columns.last().filter(|(id, _)| *id == column.id).map(|(_, data)| data);
+        let Some(data) = data(operation, stamp, env, (existing, pending), &mut lists)? else { continue };
+        if operation.change.adds_up()
+            && let Some((id, sum)) = columns.last_mut()
+            && *id == column.id
+        {
+            *sum = data;
+            continue;
+        }
         if columns.last().is_none_or(|(last, _)| *last < column.id) {
             columns.push((column.id, data));
             continue;
@@ -104,6 +110,7 @@ pub fn row(
                 Some(ColumnData::Complex(complex)) if complex.deletion.is_live() => {
                     elements.entry(column.id).or_insert((&column.ty, Vec::new())).1.extend(complex.cells);
                 }
+                Some(data) if operation.change.adds_up() => row.set(column.id, data),
                 Some(data) => row.merge_column(column.id, data, &column.ty),
             }
         }
@@ -194,6 +201,13 @@ fn data<'r>(
                 Value::Null => return invalid!("Invalid null value for counter increment/decrement"),
                 Value::Set(value) => delta(&value, *negative)?,
             };
+            let before = match pending {
+                Some(ColumnData::Simple(cell)) => {
+                    cell.value.first_chunk::<8>().map_or(0, |sum| i64::from_be_bytes(*sum))
+                }
+                _ => 0,
+            };
+            let delta = before.wrapping_add(delta);
             ColumnData::Simple(Cell::live(stamp.timestamp, Bytes::copy_from_slice(&delta.to_be_bytes())))
         }
         Change::Plus(expr) => {

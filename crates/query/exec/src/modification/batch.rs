@@ -269,10 +269,6 @@ fn add_deltas(row: &mut Row, more: &Row) {
     }
 }
 
-fn kib(bytes: usize) -> String {
-    format!("{:.3}KiB", bytes as f64 / 1024.0)
-}
-
 fn tables(updates: &[PartitionUpdate]) -> String {
     let mut names: Vec<String> = updates.iter().map(|update| update.table.full_name()).collect();
     names.sort();
@@ -297,9 +293,9 @@ pub fn check_size(kind: BatchKind, updates: &[PartitionUpdate], limits: &ExecLim
         warnings.push(format!(
             "Batch for {} is of size {}, exceeding specified threshold of {} by {}.",
             tables(updates),
-            kib(size),
-            kib(limits.batch_warn_bytes),
-            kib(size - limits.batch_warn_bytes)
+            size,
+            limits.batch_warn_bytes,
+            size - limits.batch_warn_bytes
         ));
     }
     if kind == BatchKind::Unlogged && updates.len() > limits.batch_partitions_warn {

@@ -314,7 +314,7 @@ impl ModificationPlan {
         let mut assigned: HashMap<ColumnId, Assigned<'_>> = HashMap::default();
         for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
-            let adds_up = !plan.conditions.is_empty();
+            let adds_up = !plan.conditions.is_empty() || table.is_counter();
             let is_first = match assigned.entry(column.id) {
                 Entry::Vacant(place) => {
                     place.insert(Assigned::of(&assignment.operation));
@@ -912,12 +912,12 @@ struct Assigned<'a> {
 
 impl<'a> Assigned<'a> {
     fn of(operation: &'a cql::ast::Operation) -> Self {
-        use cql::ast::Operation::{Add, Set, SetField};
+        use cql::ast::Operation::{Add, Set, SetField, Subtract};
         let mut fields = BTreeSet::new();
         if let SetField(field, _) = operation {
             fields.insert(field.name.as_str());
         }
-        Self { sets: matches!(operation, Set(_)), adds: matches!(operation, Add(_)), fields }
+        Self { sets: matches!(operation, Set(_)), adds: matches!(operation, Add(_) | Subtract(_)), fields }
     }
 
     /// Adds one more, unless one of two would hide the other. Additions to a column of one cell go together where `adds_up`.

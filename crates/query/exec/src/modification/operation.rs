@@ -57,6 +57,13 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it builds on the result of earlier operations of the statement on the column.
+    pub(super) fn adds_up(&self) -> bool {
+        matches!(self, Self::Count(..) | Self::Plus(_))
+    }
+}
+
+impl Change {
     /// Whether the list has to be read before it can be changed.
     pub fn needs_read(&self) -> bool {
         matches!(self, Self::Discard(_) | Self::SetIndex(..) | Self::DeleteIndex(_) | Self::Plus(_))

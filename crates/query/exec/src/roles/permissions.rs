@@ -86,9 +86,24 @@ fn granted(role: &RoleName, resource: &Resource, context: &RoleContext<'_>) -> P
     known.map(PermissionSet::from_names).unwrap_or_default()
 }
 
+/// Refuses grants on the server's keyspaces but those that change nothing there; virtual ones are left out, as they are in Cassandra.
+fn check_system(resource: &Resource, set: PermissionSet) -> Result<()> {
+    use auth::Permission::{Alter, Describe, Select};
+    let is_stored = |keyspace: &str| !matches!(keyspace, "system_views" | "system_virtual_schema");
+    let harmless = PermissionSet::of(&[Select, Describe, Alter]);
+    if resource.system_keyspace().is_some_and(is_stored) && !set.without(harmless).is_empty() {
+        return Err(ExecError::Unauthorized(
+            "Granting permissions on system keyspaces is strictly limited, this operation is not permitted"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 pub(super) fn grant(ast: &GrantPermissions, context: &RoleContext<'_>) -> Result<RoleChange> {
     let named = (&ast.permissions, &ast.resource, &ast.grantee);
     let (resource, set) = checked("GRANT", named, context)?;
+    check_system(&resource, set)?;
     let already = granted(&ast.grantee, &resource, context).and(set);
     let mut warnings = Vec::new();
     if !already.is_empty() {

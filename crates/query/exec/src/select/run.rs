@@ -183,7 +183,11 @@ fn rows_per_partition(plan: &SelectPlan, limit: u64, counts_here: bool) -> (u64,
     }
 }
 
-fn limit_value(limit: Option<&Expr>, env: &Env<'_>) -> Result<u64> {
+/// The value of a LIMIT; the largest number where there is none.
+///
+/// # Errors
+/// When it is null, not positive, or no number.
+pub(crate) fn limit_value(limit: Option<&Expr>, env: &Env<'_>) -> Result<u64> {
     let Some(limit) = limit else { return Ok(u64::MAX) };
     match limit.eval(env)? {
         Value::Unset => Ok(u64::MAX),

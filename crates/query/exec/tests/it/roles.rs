@@ -259,3 +259,22 @@ fn a_description_of_the_schema_makes_it_again() {
     let hers = described(&first, "DESCRIBE SCHEMA WITH INTERNALS").expect("anybody sees the tables");
     assert!(!hers.iter().any(|text| text.contains("ROLE")));
 }
+
+/// A permission on all keyspaces extends to none of the server's.
+#[test]
+fn the_keyspaces_of_the_server_are_known_to_authorization() {
+    let (_, node) = node();
+    let mut names = Vec::new();
+    for table in ["system_schema.keyspaces", "system_virtual_schema.keyspaces"] {
+        let AnswerBody::Result(ResultBody::Rows(rows)) =
+            node.query(&format!("SELECT keyspace_name FROM {table}")).body
+        else {
+            panic!("rows")
+        };
+        for row in rows.to_vec().expect("rows") {
+            names.push(String::from_utf8(row[0].clone().expect("a name").to_vec()).expect("text"));
+        }
+    }
+    assert!(names.len() >= 7, "{names:?}");
+    assert!(names.iter().all(|name| auth::is_system_keyspace(name)), "{names:?}");
+}
