@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use types::uuid;
 
 use crate::batch_row::{self, StoredBatch, table_of};
 
-/// Batches read at once by a replay.
+/// Keys of batches looked at in one step.
+const PAGE_KEYS: usize = 1_024;
+/// Batches read at once by a start.
 const PAGE_ROWS: u64 = 64;
 /// Bytes of batches read at once.
 const PAGE_BYTES: usize = 4 << 20;
@@ -44,6 +47,8 @@ struct Inner {
     /// Stored batches of several nodes, and since when: to find unfinished ones without reading a table that is
     /// nearly all deletions, and independently of wall clocks.
     kept: RefCell<BTreeMap<DecoratedKey, Instant>>,
+    /// See [`Batchlog::pass_end`].
+    pass_end: RefCell<Option<DecoratedKey>>,
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
     latest_micros: Cell<i64>,
     stats: Cell<BatchlogStats>,
@@ -70,6 +75,7 @@ impl Batchlog {
             schema: RefCell::new(schema.clone()),
             active: RefCell::default(),
             kept: RefCell::default(),
+            pass_end: RefCell::default(),
             latest_micros: Cell::new(i64::MIN),
             stats: Cell::default(),
         }))
@@ -127,12 +133,32 @@ impl Batchlog {
         self.0.kept.borrow_mut().remove(key);
     }
 
-    /// Batches of several nodes that are kept here for longer than `age`, and that this shard is not applying.
-    pub(crate) fn left(&self, age: Duration) -> Vec<DecoratedKey> {
+    /// Batches of several nodes that are kept here for longer than `age`, and that this shard is not applying: of the next [`PAGE_KEYS`]
+    /// behind `after`, and where the page ends, if others are behind it.
+    pub(crate) fn left(
+        &self,
+        age: Duration,
+        after: Option<&DecoratedKey>,
+    ) -> (Vec<DecoratedKey>, Option<DecoratedKey>) {
         let now = self.0.rt.now();
         let (active, kept) = (self.0.active.borrow(), self.0.kept.borrow());
-        let left = kept.iter().filter(|(key, since)| now - **since >= age && !active.contains(key));
-        left.map(|(key, _)| key.clone()).collect()
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut page, mut end) = (Vec::new(), None);
+        for (looked_at, (key, since)) in kept.range((begin, Bound::Unbounded)).enumerate() {
+            if looked_at == PAGE_KEYS {
+                return (page, end);
+            }
+            if now - *since >= age && !active.contains(key) {
+                page.push(key.clone());
+            }
+            end = Some(key.clone());
+        }
+        (page, None)
+    }
+
+    /// Where the last pass over the batches that are left has ended, if it was before all of them. The next one begins there.
+    pub(crate) fn pass_end(&self) -> &RefCell<Option<DecoratedKey>> {
+        &self.0.pass_end
     }
 
     /// Reads a batch, on any shard of this node; none when it was removed.

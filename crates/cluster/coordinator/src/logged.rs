@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
-use mutation::PartitionUpdate;
+use mutation::{DecoratedKey, PartitionUpdate};
 use replica::{Origin, ReplicaError, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::Group;
@@ -34,6 +35,10 @@ const _: () = assert!(HOLDERS_MAX >= 2, "two nodes store a batch also where the 
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Updates of a batch that was left that are written at once, at most.
 const AT_ONCE_MAX: usize = 32;
+/// Batches that were left and are replayed at once: one whose replica does not answer keeps few others waiting.
+const REPLAYED_AT_ONCE: usize = 4;
+/// Batches that a pass of the replay finds not to be possible yet, about: more are left to the next pass.
+const NOT_YET_MAX: usize = 1_000;
 
 /// The nodes that keep a batch beside this node: live nodes of its datacenter that are no longer joining, in other racks than its own and in
 /// different ones where there are such. `turn` varies the choice.
@@ -208,20 +213,38 @@ impl<'a> Batches<'a> {
         })
     }
 
-    /// Applies the batches of several nodes that this shard keeps for longer than `age` and that nobody is applying.
+    /// Applies the batches of several nodes that this shard keeps for longer than `age` and that nobody is applying. A pass ends where
+    /// [`NOT_YET_MAX`] of them cannot be applied, because their replicas are down; the next one continues there.
     pub(crate) async fn replay_older(&self, age: Duration) -> Result<(), ReplicaError> {
-        let mut not_yet = 0;
-        for key in self.log.left(age) {
-            match self.log.find(&key).await? {
-                Some(_) if self.context.rt().buggify_fails("batchlog: a replay fails") => not_yet += 1,
-                Some(batch) => not_yet += u64::from(self.replay_left(batch, age / 2).await.is_err()),
-                None => self.log.note_gone(&key),
+        let (mut not_yet, mut after) = (0, self.log.pass_end().take());
+        while not_yet < NOT_YET_MAX {
+            let (page, end) = self.log.left(age, after.as_ref());
+            let replays = futures_util::stream::iter(page).map(|key| self.replay_key(key, age / 2));
+            let mut replays = pin!(replays.buffer_unordered(REPLAYED_AT_ONCE));
+            while let Some(done) = replays.next().await {
+                not_yet += usize::from(!done?);
             }
+            after = end;
+            if after.is_none() {
+                break;
+            }
+            self.context.rt().maybe_yield().await;
         }
         if not_yet > 0 {
             tracing::warn!("{not_yet} logged batches could not be completed yet and will be tried again");
         }
+        *self.log.pass_end().borrow_mut() = after;
         Ok(())
+    }
+
+    /// Applies a batch that was left, if it is still there. False when that is not possible yet.
+    async fn replay_key(&self, key: DecoratedKey, timeout: Duration) -> Result<bool, ReplicaError> {
+        match self.log.find(&key).await? {
+            Some(_) if self.context.rt().buggify_fails("batchlog: a replay fails") => return Ok(false),
+            Some(batch) => return Ok(self.replay_left(batch, timeout).await.is_ok()),
+            None => self.log.note_gone(&key),
+        }
+        Ok(true)
     }
 
     /// Completes all batches that this shard keeps, but those whose updates cannot be decoded, and those that cannot be applied now: they stay,
@@ -230,20 +253,24 @@ impl<'a> Batches<'a> {
     /// # Errors
     /// When `system.batches` cannot be read.
     pub(crate) async fn complete_all(&self) -> Result<u64, ReplicaError> {
-        let mut completed = 0;
-        for key in self.log.left(Duration::ZERO) {
-            let Some(batch) = self.log.find(&key).await? else { continue };
-            let id = batch.id();
-            match self.replay_left(batch, COMPLETION_TIMEOUT).await {
-                Ok(done) => completed += u64::from(done == Completion::Applied),
-                Err(error) => {
-                    tracing::error!(
+        let (mut completed, mut after) = (0, None);
+        loop {
+            let (page, end) = self.log.left(Duration::ZERO, after.as_ref());
+            for key in page {
+                let Some(batch) = self.log.find(&key).await? else { continue };
+                let id = batch.id();
+                match self.replay_left(batch, COMPLETION_TIMEOUT).await {
+                    Ok(done) => completed += u64::from(done == Completion::Applied),
+                    Err(error) => tracing::error!(
                         "the logged batch {id} could not be completed and will be tried again: {error}"
-                    );
+                    ),
                 }
             }
+            after = end;
+            if after.is_none() {
+                return Ok(completed);
+            }
         }
-        Ok(completed)
     }
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.

@@ -3,7 +3,7 @@
 use engine::Updates;
 use futures_util::future::try_join_all;
 use mutation::codec::EncodedUpdates;
-use mutation::{ColumnData, Complex, PartitionUpdate, RangeTombstones, Row};
+use mutation::{ColumnData, Complex, DeletionTime, PartitionUpdate, RangeTombstones, Row};
 
 use crate::{Replica, ReplicaError, TraceLog, Write, message};
 
@@ -123,11 +123,14 @@ fn halves(mut updates: Updates) -> Option<(Updates, Updates)> {
     Some((vec![one], vec![other]))
 }
 
-/// The first part has the deletion of the partition.
+/// The deletion of the partition comes first, and alone: by itself it can be divided further ([`Replica::sliced`]).
 fn parts(mut whole: PartitionUpdate) -> Option<(PartitionUpdate, PartitionUpdate)> {
     let (table, key) = (whole.table.clone(), whole.key.clone());
     let mut one = PartitionUpdate::new(table.clone(), key.clone());
-    one.deletion = whole.deletion;
+    if !whole.deletion.is_live() {
+        one.deletion = std::mem::replace(&mut whole.deletion, DeletionTime::LIVE);
+        return (whole.operations() > 0).then_some((one, whole));
+    }
     let static_row = whole.take_static_row();
     let ranges = std::mem::replace(&mut whole.range_tombstones, RangeTombstones::new());
     let mut rows = whole.into_rows();

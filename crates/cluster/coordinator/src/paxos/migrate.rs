@@ -172,7 +172,7 @@ impl Lwt {
         // removes must not be written meanwhile, nor the vote without it: `above` leaves out such a round when it is read.
         match committed_value(&remembered.state, both, now, memory_seconds(store.table)) {
             Some((value, written)) => {
-                let write = Write::all(Origin::PaxosCommit, vec![value, change]).synced();
+                let write = Write::all(Origin::PaxosCommit, vec![value, change]).synced().in_parts();
                 self.context
                     .replica()
                     .apply(write.with_truncation(Truncation::LeavesOut(written.micros)))
@@ -193,7 +193,7 @@ impl Lwt {
         let (replica, now) = (self.context.replica(), self.context.rt().wall_micros());
         let value = committed_value(&remembered.state, both, now, memory_seconds(store.table));
         if let Some((value, written)) = value {
-            let write = Write::one(Origin::PaxosCommit, value).synced();
+            let write = Write::one(Origin::PaxosCommit, value).synced().in_parts();
             replica.apply(write.with_truncation(Truncation::LeavesOut(written.micros))).await?;
         }
         let committed = AcceptorState { accepted: remembered.state.accepted.clone(), ..both.clone() };

@@ -51,7 +51,7 @@ impl Lwt {
         let memory = memory_seconds(store.table);
         let value = committed_value(&AcceptorState::default(), &remembered.state, now, memory);
         if let Some((value, written)) = value {
-            let write = Write::one(Origin::PaxosCommit, value).synced();
+            let write = Write::one(Origin::PaxosCommit, value).synced().in_parts();
             replica.apply(write.with_truncation(Truncation::LeavesOut(written.micros))).await?;
         }
         if !remembered.state.is_empty() {

@@ -104,7 +104,8 @@ impl Lwt {
             // A truncation may be under way, which ends with a time behind this round, and must not leave rows that are written meanwhile.
             let since =
                 if self.context.injected().rounds_outlive_truncate { i64::MAX } else { written.micros };
-            let write = Write::all(Origin::PaxosCommit, updates);
+            // Its deletions may hide more than can be read, or followed from, at once: chosen it is, and nobody could refuse it any more.
+            let write = Write::all(Origin::PaxosCommit, updates).in_parts();
             let write = if is_large { write.synced() } else { write };
             self.context.replica().apply(write.with_truncation(Truncation::LeavesOut(since))).await?;
             let floor = self.truncation_floor(table);

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use coordinator::{CasOptions, CasOutcome, Consistency, Coordinator, PaxosStats, RequestError};
 use model::linear::{Linearity, NEVER, Operation, Register, RegisterInput, RegisterOutput, check};
-use mutation::Timestamp;
-use replica::ReadPage;
+use mutation::{Bound, DeletionTime, RowRange, Side, Slices, Timestamp};
+use replica::{ReadCommand, ReadPage};
 use rt::{DiskOp, Rt};
 use rt_sim::{Config, DiskFault, Sim};
 
@@ -352,6 +352,42 @@ fn a_large_conditional_write_is_committed_or_refused() {
         world.on(1, 0, move |rt, coordinator| async move { replace(&rt, &coordinator, now, next).await });
     assert_eq!(found, Ok(Some("next".to_owned())));
     SEGMENT_BYTES.set(None);
+}
+
+/// A deletion with which more of a view follows than can be read at once, beside a row: it is committed in parts, and the partition takes others.
+#[test]
+fn a_conditional_deletion_of_more_than_can_be_read_is_committed() {
+    let world = World::with_batches(4, &[1, 1, 1], Config::default(), true);
+    let wide = crate::derived::fill_wide(&world, "ks", Consistency::All);
+    for (node, c) in [(0, 98), (1, 99)] {
+        let (of, now) = (wide.clone(), seconds(&world.sim, node));
+        let kept = world.on(node, 0, move |rt, coordinator| async move {
+            let deadline = rt.now() + 10 * SECOND;
+            let (serial, commit) = (Consistency::Serial, Consistency::Quorum);
+            let options = CasOptions { serial, commit, deadline, contention_deadline: deadline };
+            let at_row = |c| {
+                let row = partition(&of, 1, now);
+                let bound = |side| Bound::new(&of, &[Some(&i32::to_be_bytes(c))], side);
+                let range = RowRange { start: bound(Side::Before), end: bound(Side::After) };
+                ReadCommand { slices: Slices::new(vec![range]), ..row }
+            };
+            let mut decide = |_: &ReadPage, at: Timestamp| {
+                let mut update = row(&of, 1, c, "new", at);
+                update.add_deletion(DeletionTime::new(at - 1, now));
+                Ok::<_, RequestError>(Some(update))
+            };
+            coordinator.cas(&at_row(c), options, &mut decide).await?;
+            let page =
+                coordinator.read_serial(&partition(&of, 1, now), Consistency::Serial, deadline).await?;
+            let rows = page.partitions.iter().flat_map(|partition| &partition.rows);
+            Ok::<_, RequestError>((
+                rows.count(),
+                coordinator.read_serial(&at_row(c), serial, deadline).await?,
+            ))
+        });
+        let (rows, at_row) = kept.expect("it is committed");
+        assert_eq!((rows, at_row.partitions.len()), (1, 1), "its row alone is left");
+    }
 }
 
 /// The rows of a node after a power failure. Its disk was full when the commit came, a later round of two nodes, one of which is
