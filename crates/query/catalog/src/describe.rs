@@ -9,6 +9,8 @@ use schema::{
 };
 use types::{CqlType, quote_identifier, quote_type_name};
 
+use crate::schema_tables::is_virtual;
+
 /// A string constant, quotes doubled.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -39,9 +41,15 @@ fn described(element: &str, description: &Description) -> String {
     said.into_iter().filter_map(statement).collect()
 }
 
-/// `CREATE KEYSPACE …;`, and its comments and labels.
+/// `CREATE KEYSPACE …;`, and its comments and labels; of a virtual keyspace a comment.
 pub fn create_keyspace(keyspace: &Keyspace, if_not_exists: bool) -> String {
     let name = quote_identifier(&keyspace.name);
+    if is_virtual(keyspace) {
+        return format!(
+            "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with CQL.\nStructure, for reference:\n\
+             VIRTUAL KEYSPACE {name};\n*/"
+        );
+    }
     let mut replication = vec![];
     let mut pair = |name: &str, value: &str| replication.push(format!("{}: {}", quoted(name), quoted(value)));
     match &keyspace.replication {
