@@ -76,6 +76,7 @@ impl WeakCoordinator {
 pub(crate) struct Operations {
     pub(crate) reads: Rc<Reads>,
     writes: Counters,
+    pub(crate) view_writes: Counters,
     pub(crate) batchlog: Batchlog,
     pub(crate) build_requests: BuildRequests,
     pub(crate) view_checks: ViewChecks,
@@ -112,6 +113,7 @@ impl Coordinator {
         let operations = Operations {
             reads: Rc::default(),
             writes: Counters::default(),
+            view_writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
             build_requests: BuildRequests::default(),
             view_checks: ViewChecks::default(),
@@ -392,6 +394,16 @@ impl Coordinator {
     /// Reads and writes that this shard coordinated, those of computed tables apart.
     pub fn request_figures(&self) -> (RequestFigures, RequestFigures) {
         (self.operations.reads.figures(), self.operations.writes.figures())
+    }
+
+    /// Reads of ranges of partitions that this shard coordinated.
+    pub fn range_figures(&self) -> RequestFigures {
+        self.operations.reads.range_figures()
+    }
+
+    /// Deliveries of updates of materialized views from this shard to replicas on other shards and nodes.
+    pub fn view_write_figures(&self) -> RequestFigures {
+        self.operations.view_writes.figures()
     }
 
     /// The requests of each table that this node coordinated.
