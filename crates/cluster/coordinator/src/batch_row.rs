@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mutation::codec;
+use mutation::codec::{self, UpdatesError};
 use mutation::row::ColumnData;
 use mutation::{
     Cell as Value, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
@@ -132,17 +132,18 @@ impl StoredBatch {
         let age = now_micros.saturating_sub(self.at_micros) / 1_000_000;
         let mut updates = Vec::new();
         for bytes in &self.updates {
-            let decoded = codec::decode(MUTATIONS, bytes, None, |id| schema.table_by_id(id).cloned());
-            let decoded = decoded.map_err(|error| {
-                ReplicaError::Storage(format!("a batch in system.batches cannot be read: {error}"))
-            })?;
-            if decoded.as_ref().is_some_and(|decoded| decoded.has_unknown) {
-                return Err(ReplicaError::Storage(
-                    "a batch in system.batches has a column that this node does not know yet".to_owned(),
-                ));
+            let find = |id| schema.table_by_id(id).cloned();
+            let update = match codec::decode_received(MUTATIONS, bytes, None, find) {
+                Ok(decoded) => decoded.update,
+                Err(UpdatesError::UnknownTable(_)) => continue,
+                Err(error) => {
+                    let message = format!("a batch in system.batches cannot be read: {error}");
+                    return Err(ReplicaError::Storage(message));
+                }
+            };
+            if age < i64::from(crate::late::late_seconds(&update.table)) {
+                updates.push(update);
             }
-            let update = decoded.map(|decoded| decoded.update);
-            updates.extend(update.filter(|update| age < i64::from(crate::late::late_seconds(&update.table))));
         }
         Ok(updates)
     }

@@ -28,6 +28,7 @@ use crate::cdc_times;
 use crate::computed::ComputedTables;
 use crate::context::{Context, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
+use crate::given_id::GivenId;
 use crate::hinting::HintKeeper;
 use crate::kind::Kind;
 use crate::latency::{Counters, RequestFigures};
@@ -44,6 +45,9 @@ use crate::write::Writes;
 use crate::{
     Canaries, ClusterView, Consistency, Operation, RequestError, SchemaChangeError, WriteKind, WriteOptions,
 };
+
+/// How long the other nodes are asked about an id that a client gives a new table.
+const GIVEN_ID_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Called on each shard when the schema has changed, with the changes.
 pub type SchemaListener = Box<dyn Fn(&Arc<Schema>, &[SchemaEvent])>;
@@ -72,6 +76,7 @@ impl WeakCoordinator {
 pub(crate) struct Operations {
     pub(crate) reads: Rc<Reads>,
     writes: Counters,
+    pub(crate) view_writes: Counters,
     pub(crate) batchlog: Batchlog,
     pub(crate) build_requests: BuildRequests,
     pub(crate) view_checks: ViewChecks,
@@ -108,6 +113,7 @@ impl Coordinator {
         let operations = Operations {
             reads: Rc::default(),
             writes: Counters::default(),
+            view_writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
             build_requests: BuildRequests::default(),
             view_checks: ViewChecks::default(),
@@ -390,6 +396,16 @@ impl Coordinator {
         (self.operations.reads.figures(), self.operations.writes.figures())
     }
 
+    /// Reads of ranges of partitions that this shard coordinated.
+    pub fn range_figures(&self) -> RequestFigures {
+        self.operations.reads.range_figures()
+    }
+
+    /// Deliveries of updates of materialized views from this shard to replicas on other shards and nodes.
+    pub fn view_write_figures(&self) -> RequestFigures {
+        self.operations.view_writes.figures()
+    }
+
     /// The requests of each table that this node coordinated.
     pub async fn table_figures(&self) -> BTreeMap<TableId, TableFigures> {
         let mut sums: BTreeMap<TableId, TableFigures> = BTreeMap::new();
@@ -467,6 +483,22 @@ impl Coordinator {
         edits: Vec<SchemaEdit>,
     ) -> Result<(), SchemaChangeError> {
         self.context.port().ask(ShardId(0), shard_calls::ChangeSchema { base, edits }).await
+    }
+
+    /// Refuses to give a new table an id by which a node may still have data of a dropped table. To be asked before
+    /// [`Coordinator::change_schema`] of the same `base`.
+    ///
+    /// # Errors
+    /// [`SchemaChangeError::Moved`]; [`SchemaChangeError::Invalid`] when a node is down, does not use the schema of `base` yet, or has not
+    /// removed a dropped table of this id.
+    pub async fn check_given_id(&self, base: [u8; 16], id: TableId) -> Result<(), SchemaChangeError> {
+        let deadline = self.context.rt().now() + GIVEN_ID_TIMEOUT;
+        match GivenId(&self.context).check(id, base, deadline).await {
+            // Other nodes use a newer one, too.
+            Err(_) if self.schema().version() != base => Err(SchemaChangeError::Moved),
+            Err(reason) => Err(SchemaChangeError::Invalid(reason)),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Refuses writes whose partitions have reached their limit.

@@ -193,9 +193,12 @@ impl Drop for Pending {
 impl Pending {
     /// Writes the updates to the views' replicas; a quorum of each has them then.
     async fn try_to_deliver(&self) -> Result<(), RequestError> {
-        let batch = self.active.batch.clone();
-        let batches = Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog);
-        batches.complete(batch, DELIVERY_TIMEOUT).await.map(drop)
+        let (context, operations) = (self.coordinator.context(), self.coordinator.operations());
+        let (batch, began) = (self.active.batch.clone(), context.rt().now());
+        let batches = Batches::new(context, &operations.batchlog);
+        let delivered = batches.complete(batch, DELIVERY_TIMEOUT).await.map(drop);
+        operations.view_writes.ended(context.rt().now() - began, &delivered);
+        delivered
     }
 
     /// Writes the updates to the views' replicas, or leaves them to the batchlog.

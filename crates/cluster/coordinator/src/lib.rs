@@ -24,6 +24,7 @@ mod fence;
 mod file_sources;
 mod following;
 mod forward;
+mod given_id;
 mod handoff;
 mod hinting;
 mod holders;

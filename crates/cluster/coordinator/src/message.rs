@@ -9,6 +9,7 @@
 //! | batch_store, batch_remove | see `batch_row` | nothing |
 //! | truncate | version, table id, microseconds (8) | microseconds (8): the time that the node remembers, not before that |
 //! | truncate | version of asking, table id | { microseconds (8) } for each shard: when it truncated the table last |
+//! | truncate | version of checking, table id, schema version (16) | nothing: the node uses that schema and has nothing of a dropped table of this id |
 //! | nearest | query | candidates |
 //! | ring | see `fence` | nothing |
 //! | traced | see `traced` | as without |
@@ -45,13 +46,16 @@ pub(crate) const ASKS_VIEW_BUILD: u8 = 4;
 pub(crate) const ASKS_TRUNCATION_PERMIT: u8 = 5;
 /// Of a message of verb truncate that truncates, with a permit. (1 was the same without.)
 pub(crate) const TRUNCATES: u8 = 6;
+/// Of `truncate`: whether the node has nothing left of a dropped table with an id that a new table is to have.
+pub(crate) const CHECKS_GIVEN_ID: u8 = 7;
 /// All versions of `truncate`.
-pub(crate) const TRUNCATE_VERSIONS: std::ops::RangeInclusive<u8> = ASKS_TRUNCATION..=TRUNCATES;
+pub(crate) const TRUNCATE_VERSIONS: std::ops::RangeInclusive<u8> = ASKS_TRUNCATION..=CHECKS_GIVEN_ID;
 const _: () = assert!(
     ASKS_TRUNCATION < REBUILDS_VIEWS
         && REBUILDS_VIEWS < ASKS_VIEW_BUILD
         && ASKS_VIEW_BUILD < ASKS_TRUNCATION_PERMIT
-        && ASKS_TRUNCATION_PERMIT < TRUNCATES,
+        && ASKS_TRUNCATION_PERMIT < TRUNCATES
+        && TRUNCATES < CHECKS_GIVEN_ID,
     "each message of verb truncate has a version of its own"
 );
 /// Bytes of the topology version before a body.

@@ -39,12 +39,30 @@ impl PaxosStats {
 }
 
 impl RequestFigures {
-    /// Of reads.
+    /// Of reads of partitions by their keys.
     pub const READ_METRICS: &[Metric<Self>] = metrics! {
         counter "scylla_storage_proxy_coordinator_read_timeouts" "Coordinated reads that timed out." |s| s.timeouts as f64;
         counter "scylla_storage_proxy_coordinator_read_unavailable" "Coordinated reads that too few replicas could serve." |s| s.unavailable as f64;
         counter "torc_coordinator_read_failures" "Coordinated reads that failed on a replica." |s| s.failures as f64;
         histogram "scylla_storage_proxy_coordinator_read_latency" "Coordinated reads, microseconds." each |s, each| each(&[], &s.latencies);
+    };
+}
+
+impl RequestFigures {
+    /// Of reads of ranges of partitions.
+    pub const RANGE_METRICS: &[Metric<Self>] = metrics! {
+        counter "scylla_storage_proxy_coordinator_range_timeouts" "Coordinated reads of ranges of partitions that timed out." |s| s.timeouts as f64;
+        counter "scylla_storage_proxy_coordinator_range_unavailable" "Coordinated reads of ranges of partitions that too few replicas could serve." |s| s.unavailable as f64;
+        counter "torc_coordinator_range_failures" "Coordinated reads of ranges of partitions that failed on a replica." |s| s.failures as f64;
+        histogram "torc_coordinator_range_latency" "Coordinated reads of ranges of partitions, microseconds." each |s, each| each(&[], &s.latencies);
+    };
+}
+
+impl RequestFigures {
+    /// Of deliveries of view updates to other shards and nodes.
+    pub const VIEW_WRITE_METRICS: &[Metric<Self>] = metrics! {
+        counter "torc_view_write_timeouts" "Deliveries of updates of materialized views that timed out; the batchlog repeats them." |s| s.timeouts as f64;
+        histogram "torc_view_write_latency" "Deliveries of updates of materialized views to other shards and nodes, microseconds." each |s, each| each(&[], &s.latencies);
     };
 }
 

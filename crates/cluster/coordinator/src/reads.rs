@@ -21,7 +21,8 @@ use crate::{Consistency, Operation, RequestError, table_figures};
 /// The reads of one shard.
 #[derive(Default)]
 pub(crate) struct Reads {
-    counters: Counters,
+    keys: Counters,
+    ranges: Counters,
     computed: RefCell<Option<Rc<dyn ComputedTables>>>,
 }
 
@@ -36,9 +37,21 @@ impl Reads {
         self.computed.take();
     }
 
-    /// Reads, those of computed tables apart.
+    /// Reads of partitions by their keys, those of computed tables apart.
     pub(crate) fn figures(&self) -> RequestFigures {
-        self.counters.figures()
+        self.keys.figures()
+    }
+
+    /// Reads of ranges of partitions.
+    pub(crate) fn range_figures(&self) -> RequestFigures {
+        self.ranges.figures()
+    }
+
+    fn counters(&self, command: &ReadCommand) -> &Counters {
+        match command.partitions {
+            Partitions::Range(_) => &self.ranges,
+            _ => &self.keys,
+        }
     }
 
     /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
@@ -65,7 +78,7 @@ impl Reads {
         let began = context.rt().now();
         let seen = context.replica().row_here(lookup, began, visit)?;
         let now = context.rt().now();
-        self.counters.ended(now - began, &Ok(()));
+        self.keys.ended(now - began, &Ok(()));
         context.count_request(table.id, table_figures::Kind::Read, began, now);
         Some(seen)
     }
@@ -79,7 +92,7 @@ impl Reads {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         let kind = context.maps().kind(&command.table);
-        let kind = kind.inspect_err(|error| self.counters.failed(error))?;
+        let kind = kind.inspect_err(|error| self.counters(command).failed(error))?;
         if kind == Kind::Computed {
             context.record(|| format!("Computing {}", command.table.full_name()));
             let tables = self.computed.borrow().clone();
@@ -95,13 +108,13 @@ impl Reads {
         {
             for key in keys {
                 let checked = RateCheck(&context).check(&command.table, key.token, Operation::Read).await;
-                checked.inspect_err(|error| self.counters.failed(error))?;
+                checked.inspect_err(|error| self.keys.failed(error))?;
             }
         }
         let began = context.rt().now();
         if kind == Kind::Local {
             let result = local::read(context, command, consistency, deadline).await;
-            self.counters.ended(context.rt().now() - began, &result);
+            self.counters(command).ended(context.rt().now() - began, &result);
             return result;
         }
         let erm = context.maps().of(&command.table)?;
@@ -117,7 +130,7 @@ impl Reads {
         if !is_only_here {
             context.read_latencies().note(command, (began, now), || context.schema());
         }
-        self.counters.ended(now - began, &result);
+        self.counters(command).ended(now - began, &result);
         context.count_request(command.table.id, table_figures::Kind::of(command), began, now);
         result
     }

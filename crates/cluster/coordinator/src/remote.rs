@@ -14,8 +14,8 @@ use stdx::Reader;
 use topology::{ClusterView, NodeIndex, NodeShard, ViewNode};
 
 use crate::message::{
-    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, TRUNCATES, decode_updates,
-    put_updates, stamp,
+    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, CHECKS_GIVEN_ID, REBUILDS_VIEWS, TRUNCATES,
+    decode_updates, put_updates, stamp,
 };
 use crate::peer_error::{PeerError, unreadable};
 use crate::traced::{TRACED_VERBS, encode, message_name};
@@ -184,6 +184,20 @@ impl Calls<'_> {
         let mut body = stamp(view, 32);
         body.push(REBUILDS_VIEWS);
         body.extend_from_slice(&base.0);
+        self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await.map(drop)
+    }
+
+    /// Whether a node uses the schema of a version and has nothing left of a dropped table with an id: [`crate::given_id`].
+    pub(crate) async fn check_given_id(
+        self,
+        (view, node): (&ClusterView, NodeIndex),
+        (table, version): (TableId, [u8; 16]),
+        deadline: Instant,
+    ) -> Result<(), PeerError> {
+        let mut body = stamp(view, 40);
+        body.push(CHECKS_GIVEN_ID);
+        body.extend_from_slice(&table.0);
+        body.extend_from_slice(&version);
         self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await.map(drop)
     }
 

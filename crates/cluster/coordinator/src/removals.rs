@@ -21,6 +21,8 @@ use crate::Coordinator;
 const TABLES_AT_ONCE: usize = 4;
 /// How long a schema change waits for the removal: most end before, and the client of a DROP finds the snapshot there.
 const WAIT_MAX: Duration = Duration::from_secs(3);
+/// How long until a directory is looked at again that could not be removed: readers use its files.
+const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The tables whose files shard 0 has yet to remove, round by round.
 pub(crate) struct Removals {
@@ -60,19 +62,23 @@ impl Coordinator {
     /// Carries out the requested removals, until it is cancelled.
     pub(crate) async fn run_removals(&self, removals: &Removals, group: &Group) {
         assert_eq!(self.shard(), 0, "shard 0 removes tables");
+        let mut finished = true;
         loop {
-            let (round, done) = (removals.asked.get(), *removals.done.get());
-            assert!(done <= round, "a round ends after it was asked for");
-            if done == round {
-                removals.wake.notified().await;
-                continue;
+            if *removals.done.get() == removals.asked.get() {
+                let wake = removals.wake.notified();
+                match finished {
+                    true => wake.await,
+                    false => drop(self.context().rt().timeout(AGAIN_AFTER, wake).await),
+                }
             }
+            let round = removals.asked.get();
+            assert!(*removals.done.get() <= round, "a round ends after it was asked for");
             let tables = removals.waiting.take();
             let at_micros = self.context().rt().wall_micros();
             iter(tables)
                 .for_each_concurrent(TABLES_AT_ONCE, |table| self.remove_table(table, at_micros))
                 .await;
-            self.finish_drops(group, &self.context().schema()).await;
+            finished = self.finish_drops(group, &self.context().schema()).await;
             removals.done.set(round);
         }
     }
@@ -86,10 +92,10 @@ impl Coordinator {
         }
     }
 
-    /// Removes the directories of tables that every shard has dropped. Those that readers still use are left to the next
-    /// schema change or the next start.
-    async fn finish_drops(&self, group: &Group, schema: &Schema) {
-        let mut finished = Vec::new();
+    /// Removes the directories of tables that every shard has dropped. False when some are left to a later call or the next start: readers
+    /// use them.
+    async fn finish_drops(&self, group: &Group, schema: &Schema) -> bool {
+        let (mut finished, mut left) = (Vec::new(), false);
         // The log may be ahead of the engines' schema: a table that they still have keeps its directory.
         let gone = |dropped: &DroppedTable| schema.table_by_id(dropped.id).is_none();
         for dropped in group.unfinished_drops().into_iter().filter(gone) {
@@ -100,15 +106,15 @@ impl Coordinator {
                 .await
             {
                 Ok(true) => finished.push(dropped.id),
-                Ok(false) => {}
+                Ok(false) => left = true,
                 Err(error) => tracing::warn!("the directory of a dropped table stays: {error}"),
             }
         }
-        if finished.is_empty() {
-            return;
-        }
-        if let Err(error) = group.forget_drops(&finished).await {
+        if !finished.is_empty()
+            && let Err(error) = group.forget_drops(&finished).await
+        {
             tracing::warn!("that tables are dropped wholly will be found again at the next start: {error}");
         }
+        !left
     }
 }

@@ -69,6 +69,8 @@ rt::shard_calls! {
         LearnTruncation { table: TableId, at_micros: i64 } -> Result<(), String>,
         /// To the shard that owns a partition: count an operation of which so many are allowed a second; whether it may be done.
         CountOperation { table: TableId, token: i64, operation: Operation, limit: u32, decision: Decision } -> bool,
+        /// To shard 0: whether the node uses the schema of this version and has nothing left of a dropped table with an id.
+        CheckGivenId { table: TableId, version: [u8; 16] } -> Result<(), String>,
         /// To shard 0: build the materialized views of a table from the beginning.
         RebuildViews { base: TableId } -> Result<(), String>,
         /// To shard 0: how far the node is with building a materialized view.

@@ -53,6 +53,9 @@ pub enum CodecError {
     /// A place or an update within is not one.
     #[error(transparent)]
     Read(#[from] ReadCodecError),
+    /// An update is none of the table as this node knows it.
+    #[error(transparent)]
+    Update(#[from] codec::UpdatesError),
     /// The table is not there.
     #[error("there is no table with id {0}")]
     UnknownTable(TableId),
@@ -61,12 +64,6 @@ pub enum CodecError {
 impl From<ShortRead> for CodecError {
     fn from(_: ShortRead) -> Self {
         Self::Malformed("more bytes")
-    }
-}
-
-impl From<codec::DecodeError> for CodecError {
-    fn from(error: codec::DecodeError) -> Self {
-        Self::Read(error.into())
     }
 }
 
@@ -295,12 +292,7 @@ fn updates(
     for _ in 0..count {
         let bytes = buffer.slice_ref(reader.bytes_vint()?);
         let find = |id| (id == table.id).then(|| table.clone());
-        let decoded = codec::decode(MUTATIONS, &bytes, None, find)?;
-        let decoded = decoded.ok_or(CodecError::Malformed("the table that is repaired"))?;
-        if decoded.has_unknown {
-            return Err(CodecError::Malformed("the columns of the table as this node knows it"));
-        }
-        out.push(decoded.update);
+        out.push(codec::decode_received(MUTATIONS, &bytes, None, find)?.update);
     }
     Ok(out)
 }

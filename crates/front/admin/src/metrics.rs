@@ -41,6 +41,8 @@ fn collect_shard(shard: &str, figures: &ShardFigures, schema: &Schema, out: &mut
     }
     for (metrics, requests) in [
         (RequestFigures::READ_METRICS, &figures.coordinated_reads),
+        (RequestFigures::RANGE_METRICS, &figures.coordinated_ranges),
+        (RequestFigures::VIEW_WRITE_METRICS, &figures.view_writes),
         (RequestFigures::WRITE_METRICS, &figures.coordinated_writes),
         (RequestFigures::SERIAL_READ_METRICS, &figures.serial_reads),
         (RequestFigures::CONDITIONAL_WRITE_METRICS, &figures.conditional_writes),

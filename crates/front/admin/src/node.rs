@@ -109,8 +109,12 @@ pub struct ShardFigures {
     pub samples: Vec<Sample>,
     /// Dealings with the replicas of other nodes.
     pub replication: ReplicationStats,
-    /// Reads that the shard coordinated.
+    /// Reads of partitions by their keys that the shard coordinated.
     pub coordinated_reads: RequestFigures,
+    /// Reads of ranges of partitions that the shard coordinated.
+    pub coordinated_ranges: RequestFigures,
+    /// Deliveries of updates of materialized views to other shards and nodes.
+    pub view_writes: RequestFigures,
     /// Writes that the shard coordinated.
     pub coordinated_writes: RequestFigures,
     /// Serial reads that the shard coordinated.

@@ -1,7 +1,7 @@
 //! Room for answers, reserved before they are made: answers to a client that does not read stay bounded.
 //!
-//! The length of an answer is not known before. Each reserves a size that is typical of long ones until it is made; its real
-//! size is reserved until the client has read it. So as many answers are made concurrently as have room if they are long.
+//! The length of an answer is not known before. Each reserves a size that is typical of long ones until it is made, and more when it grows
+//! beyond that; its real size is reserved until the client has read it. So as many answers are made concurrently as have room if they are long.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,7 +15,7 @@ use rt::sync::{Notified, Notify};
 use crate::admission::{Admission, Charge, Kind, Room, Usage};
 
 /// The reservation for an answer before it is made, in bytes.
-pub(crate) const ANSWER_BYTES: usize = 256 << 10;
+pub const ANSWER_BYTES: usize = 256 << 10;
 
 /// The reservations of a client's answers.
 pub(crate) struct Answers {
@@ -70,6 +70,14 @@ pub struct AnswerBooking {
 }
 
 impl AnswerBooking {
+    /// Books so many bytes in all, whether or not there is room for them, unless more is booked: the answer that takes them is not stopped in
+    /// the middle, and later ones wait. Nothing if no room was asked for.
+    pub fn grow(&mut self, bytes: usize) {
+        if let Some(booked) = &mut self.booked {
+            booked.grow(bytes);
+        }
+    }
+
     /// Ready when room is booked for an answer of the client whose reservations these are: at once, or when those before it have
     /// their room.
     pub(crate) fn poll(&mut self, answers: &Answers, cx: &mut Context<'_>) -> Poll<()> {

@@ -27,7 +27,7 @@ mod security;
 mod sessions;
 mod shard;
 
-pub use answers::AnswerBooking;
+pub use answers::{ANSWER_BYTES, AnswerBooking};
 pub use auth::{AllowAll, Authenticator, SaslExchange, SaslStep};
 pub use client::{Client, ConnectionInfo, ConnectionStage};
 pub use config::{Canaries, NodeDescription, SessionConfig};

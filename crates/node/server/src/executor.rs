@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use coordinator::Coordinator;
 use exec::backend::Clock;
-use exec::native::{ClientState, NativeFrontend};
+use exec::native::{ClientState, NativeFrontend, ROWS_UNREPORTED_MAX};
 use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
 use schema::Schema;
-use session::{AnswerBooking, Client, Statement, StatementMessage, StatementProcessor};
+use session::{ANSWER_BYTES, AnswerBooking, Client, Statement, StatementMessage, StatementProcessor};
 use wire::ResponseWriter;
 
 use crate::Config;
@@ -25,6 +25,8 @@ use crate::config::is_class;
 
 /// Idle workers that are pooled, each some kilobytes.
 const IDLE_WORKERS_MAX: usize = 64;
+
+const _: () = assert!(ROWS_UNREPORTED_MAX <= ANSWER_BYTES, "what is not reported is booked before");
 
 /// Between two times that slow statements are named in the log.
 const SLOW_REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -294,6 +296,7 @@ async fn process(
     let set_keyspace = |keyspace: &str| client.set_keyspace(keyspace);
     let booking = RefCell::new(AnswerBooking::default());
     let answer_room = |cx: &mut Context<'_>| client.poll_answer_room(&mut booking.borrow_mut(), cx);
+    let answer_grown = |bytes: usize| booking.borrow_mut().grow(bytes);
     let service_level = executor.executor().service_level(client.role());
     let state = ClientState {
         keyspace: client.keyspace(),
@@ -303,6 +306,7 @@ async fn process(
         },
         set_keyspace: &set_keyspace,
         answer_room: &answer_room,
+        answer_grown: &answer_grown,
     };
     let tracing = statement.tracing;
     match &statement.message {

@@ -218,6 +218,8 @@ impl RunningShard {
             samples: self.samples(),
             replication: self.coordinator.replication_stats(),
             coordinated_reads,
+            coordinated_ranges: self.coordinator.range_figures(),
+            view_writes: self.coordinator.view_write_figures(),
             coordinated_writes,
             serial_reads,
             conditional_writes,

@@ -206,6 +206,16 @@ pub trait Coordinator: Sized + 'static {
         base: [u8; 16],
         edits: Vec<SchemaEdit>,
     ) -> impl Future<Output = Result<(), SchemaChangeError>>;
+
+    /// Refuses to give a new table an id by which a node may still have data of a dropped table, in the schema of version `base`.
+    ///
+    /// # Errors
+    /// As [`coordinator::Coordinator::check_given_id`].
+    fn check_given_id(
+        &self,
+        base: [u8; 16],
+        id: TableId,
+    ) -> impl Future<Output = Result<(), SchemaChangeError>>;
 }
 
 impl Coordinator for coordinator::Coordinator {
@@ -340,6 +350,10 @@ impl Coordinator for coordinator::Coordinator {
 
     async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
         coordinator::Coordinator::change_schema(self, base, edits).await
+    }
+
+    async fn check_given_id(&self, base: [u8; 16], id: TableId) -> Result<(), SchemaChangeError> {
+        coordinator::Coordinator::check_given_id(self, base, id).await
     }
 }
 

@@ -12,7 +12,7 @@ use coordinator::{ClusterView, Consistency, RequestError, SchemaChangeError, Wri
 use cql::ast::{BatchKind, Password, Statement};
 use mutation::{PartitionUpdate, Timestamp};
 use rt::{Group, Instant};
-use schema::{Cidr, CidrGroup, Schema, ServiceLevel};
+use schema::{Cidr, CidrGroup, Schema, ServiceLevel, TableId};
 
 use crate::access::{ANONYMOUS, Access};
 use crate::audit::{AuditCategory, AuditEntry, AuditEvent, AuditLog, AuditOutcome};
@@ -779,7 +779,7 @@ impl<C: Coordinator> Executor<C> {
                 Planned::Change(change) => change,
             };
             tries += 1;
-            if self.propose(&schema, change.edits).await? {
+            if self.propose(&schema, change.edits, None).await? {
                 change.warnings.into_iter().for_each(|warning| sink.warn(warning));
                 if let Some(password) = generated {
                     roles::show_generated(&password, sink);
@@ -813,19 +813,33 @@ impl<C: Coordinator> Executor<C> {
             let (schema, view) = (self.coordinator.schema(), self.coordinator.view());
             let mut edits = plan(&schema, &view, self.call.time_uuid())?;
             edits.extend(roles::effects(&schema, &edits, creator));
-            if self.propose(&schema, edits).await? {
+            if self.propose(&schema, edits, None).await? {
                 return Ok(());
             }
         }
         Err(moved().into())
     }
 
-    /// Proposes edits that were planned against a schema; false when it is not the schema any more.
-    async fn propose(&self, schema: &Schema, edits: Vec<SchemaEdit>) -> Result<bool> {
+    /// Proposes edits that were planned against a schema, and of which one gives a new table an id; false when it is not the schema any more.
+    async fn propose(
+        &self,
+        schema: &Schema,
+        edits: Vec<SchemaEdit>,
+        given_id: Option<TableId>,
+    ) -> Result<bool> {
         if edits.is_empty() {
             return Ok(true);
         }
-        match self.coordinator.change_schema(schema.version(), edits).await {
+        let base = schema.version();
+        let checked = match given_id {
+            Some(id) => self.coordinator.check_given_id(base, id).await,
+            None => Ok(()),
+        };
+        let changed = match checked {
+            Ok(()) => self.coordinator.change_schema(base, edits).await,
+            refused => refused,
+        };
+        match changed {
             Ok(()) => Ok(true),
             Err(SchemaChangeError::Moved) => Ok(false),
             Err(SchemaChangeError::Invalid(text)) => Err(ExecError::Invalid(text)),
@@ -869,7 +883,7 @@ impl<C: Coordinator> Executor<C> {
                 outcome.warnings.splice(..0, guard.warnings);
             }
             outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
-            if self.propose(&schema, outcome.edits).await? {
+            if self.propose(&schema, outcome.edits, outcome.given_id).await? {
                 outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
                 return Ok(outcome.change.map_or(Outcome::Void, Outcome::SchemaChange));
             }

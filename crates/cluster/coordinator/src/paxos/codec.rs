@@ -137,13 +137,9 @@ impl Place<'_> {
 
     fn update(&self, bytes: &Bytes) -> Result<PartitionUpdate, CodecError> {
         let find = |id| (id == self.table.id).then(|| self.table.clone());
-        let decoded = mutation::codec::decode(MUTATIONS, bytes, None, find);
-        match decoded.map_err(|error| CodecError::Update(error.to_string()))? {
-            // Without its cells it would be another write.
-            Some(decoded) if decoded.has_unknown => {
-                Err(CodecError::Update("it has a column that this node does not know yet".to_owned()))
-            }
-            Some(decoded) if decoded.update.key == *self.key => Ok(decoded.update),
+        let decoded = mutation::codec::decode_received(MUTATIONS, bytes, None, find);
+        match decoded.map_err(|error| CodecError::Update(error.to_string()))?.update {
+            update if update.key == *self.key => Ok(update),
             _ => Err(CodecError::Update("it is one of another partition".to_owned())),
         }
     }

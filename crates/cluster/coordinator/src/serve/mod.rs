@@ -27,10 +27,11 @@ use self::base_hints::{BaseHints, has_followers};
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::counter::add_here;
+use crate::given_id::GivenId;
 use crate::logged::Batches;
 use crate::message::{
-    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, REBUILDS_VIEWS, STAMP_LEN, TRUNCATE_VERSIONS,
-    decode_received, encode_updates, ring_of, split_begun,
+    ASKS_TRUNCATION, ASKS_TRUNCATION_PERMIT, ASKS_VIEW_BUILD, CHECKS_GIVEN_ID, REBUILDS_VIEWS, STAMP_LEN,
+    TRUNCATE_VERSIONS, decode_received, encode_updates, ring_of, split_begun,
 };
 use crate::paxos;
 use crate::peer_error::{code, malformed, not_heard, refusal, stale_topology, unread};
@@ -297,6 +298,11 @@ impl Server {
             }
             REBUILDS_VIEWS => {
                 truncations.rebuild_views_here(table).await.map(|()| Bytes::new()).map_err(failed)
+            }
+            CHECKS_GIVEN_ID => {
+                let version = reader.array().map_err(short)?;
+                let checked = GivenId(self.coordinator.context()).check_here(table, version).await;
+                checked.map(|()| Bytes::new()).map_err(failed)
             }
             ASKS_TRUNCATION_PERMIT => {
                 let mut answer = Vec::with_capacity(16);

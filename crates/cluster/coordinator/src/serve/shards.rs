@@ -9,11 +9,13 @@ use schema::Schema;
 
 use crate::admission::Admission;
 use crate::context::Context;
+use crate::given_id;
 use crate::rate_check::RateCheck;
 use crate::shard_calls::{
-    AcquireLock, CatchUp, ChangeSchema, ConfirmLog, CountOperation, Drain, EnforceTopology, Gossiped,
-    LatestPending, LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed, RebuildViews,
-    ReleaseLock, RequestsOfTables, StoredHints, TruncatedAt, UseSchema, UseView, ViewBuild, Vote,
+    AcquireLock, CatchUp, ChangeSchema, CheckGivenId, ConfirmLog, CountOperation, Drain, EnforceTopology,
+    Gossiped, LatestPending, LearnTruncation, MigrateVote, NodeRequest, NodeResponse, NoteConfirmed,
+    RebuildViews, ReleaseLock, RequestsOfTables, StoredHints, TruncatedAt, UseSchema, UseView, ViewBuild,
+    Vote,
 };
 use crate::{ClusterView, Coordinator};
 
@@ -66,6 +68,7 @@ async fn answer(coordinator: &Coordinator, request: NodeRequest) -> NodeResponse
         CountOperation { table, token, operation, limit, decision } => {
             RateCheck(&context).count_here((table, token, operation), limit, decision)
         },
+        CheckGivenId { table, version } => given_id::check_on_shard_0(context, table, version),
         RebuildViews { base } => coordinator.rebuild_views_here(base).await,
         ViewBuild { view } => coordinator.view_build(view).await,
     })

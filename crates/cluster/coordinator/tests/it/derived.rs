@@ -125,6 +125,42 @@ fn views_follow_their_base_while_a_node_is_down() {
     compare(&world, "ks");
 }
 
+/// How many reads of ranges, deliveries of updates of views and reads of keys were counted, over the shards of all nodes.
+fn counted() -> (u64, u64, u64) {
+    let mut sums = (0, 0, 0);
+    for (node, shards) in SHARDS.iter().enumerate() {
+        for shard in 0..*shards {
+            let coordinator = coordinator(node, shard);
+            sums.0 += coordinator.range_figures().latencies.count();
+            sums.1 += coordinator.view_write_figures().latencies.count();
+            sums.2 += coordinator.request_figures().0.latencies.count();
+        }
+    }
+    sums
+}
+
+#[test]
+fn ranges_and_updates_of_views_have_latencies() {
+    let world = World::with_batches(1, &SHARDS, Config::default(), true);
+    let base = table("ks", "viewed");
+    let before = counted();
+    assert_eq!((before.0, before.1), (0, 0));
+    for at in 1..=20 {
+        // Each adds a row to the base, so that updates of both views follow on each of its replicas.
+        world.write(0, row(&base, at, 0, "a", at.into()), Consistency::All).unwrap();
+    }
+    world.sim.run_for(10 * SECOND);
+    let (ranges, views, before) = counted();
+    assert_eq!(ranges, 0);
+    assert!(views > 20, "{views} deliveries of updates of views");
+    let now = seconds(&world.sim, 0);
+    world.read(0, everything(&base, now), Consistency::Quorum).unwrap();
+    let one = command(&base, Partitions::Keys(Keys::from_elem(key(1), 1)), now);
+    world.read(0, one, Consistency::Quorum).unwrap();
+    let (ranges, _, reads) = counted();
+    assert_eq!((ranges, reads - before), (1, 1));
+}
+
 /// Rows of one replica: no other node derives the updates that a killed node had not delivered.
 #[test]
 fn a_killed_base_replica_delivers_after_its_restart() {

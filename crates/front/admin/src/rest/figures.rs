@@ -59,19 +59,19 @@ pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Opt
 
 /// Latencies of a kind of request as bounds in microseconds and counts, with one count more for longer ones.
 pub(super) async fn histogram(node: &Rc<dyn Node>, kind: &str) -> Option<Value> {
-    let of: fn(&ShardFigures) -> Option<&Latencies> = match kind {
-        "read" => |shard| Some(&shard.coordinated_reads.latencies),
-        "write" => |shard| Some(&shard.coordinated_writes.latencies),
-        "cas_read" => |shard| Some(&shard.serial_reads.latencies),
-        "cas_write" => |shard| Some(&shard.conditional_writes.latencies),
-        // Ranges are among the reads; there are no views yet.
-        "range" | "view_write" => |_| None,
+    let of: fn(&ShardFigures) -> &Latencies = match kind {
+        "read" => |shard| &shard.coordinated_reads.latencies,
+        "range" => |shard| &shard.coordinated_ranges.latencies,
+        "write" => |shard| &shard.coordinated_writes.latencies,
+        "cas_read" => |shard| &shard.serial_reads.latencies,
+        "cas_write" => |shard| &shard.conditional_writes.latencies,
+        "view_write" => |shard| &shard.view_writes.latencies,
         _ => return None,
     };
     let shards = node.figures().await;
     let bounds: Vec<u64> = (0..).map_while(Latencies::bound_micros).collect();
     let mut counts = vec![0_u64; bounds.len() + 1];
-    for latencies in shards.iter().filter_map(of) {
+    for latencies in shards.iter().map(of) {
         counts.iter_mut().zip(latencies.buckets).for_each(|(sum, count)| *sum += count);
     }
     Some(json!({ "bucket_offsets": bounds, "buckets": counts }))

@@ -112,9 +112,19 @@ impl Node for Fake {
 
     fn figures(&self) -> LocalBoxFuture<Vec<ShardFigures>> {
         let mut shard = ShardFigures::default();
-        let stats = engine::TableStats { disk_bytes: 1_000, sstables: 2, reads: 3, ..Default::default() };
+        let stats = engine::TableStats {
+            disk_bytes: 1_000,
+            sstables: 2,
+            reads: 3,
+            memtable_rows: 5,
+            memtable_cells: 11,
+            flushes_pending: 2,
+            ..Default::default()
+        };
         shard.engine.tables = vec![(TableId([7; 16]), stats)];
         shard.coordinated_reads.latencies.buckets[2] = 5;
+        shard.coordinated_ranges.latencies.buckets[2] = 2;
+        shard.view_writes.latencies.buckets[3] = 7;
         Box::pin(std::future::ready(vec![shard.clone(), shard]))
     }
 
@@ -571,6 +581,12 @@ fn figures_and_snapshots() {
     assert_eq!(refused("/torc/tables?keyspace=nope").0, 404);
     let histogram = get("/storage_proxy/metrics/read/estimated_histogram");
     assert_eq!(histogram["buckets"][2], 10);
+    assert_eq!(get("/storage_proxy/metrics/range/estimated_histogram")["buckets"][2], 4);
+    assert_eq!(get("/storage_proxy/metrics/view_write/estimated_histogram")["buckets"][3], 14);
+    assert_eq!((&table["memtable_cells"], &table["pending_flushes"]), (&json!(22), &json!(4)));
+    for (figure, value) in [("memtable_columns_count", 22), ("pending_flushes", 4)] {
+        assert_eq!(get(&format!("/column_family/metrics/{figure}/ks:t")), json!(value));
+    }
     assert_eq!(
         histogram["buckets"].as_array().unwrap().len(),
         histogram["bucket_offsets"].as_array().unwrap().len() + 1

@@ -18,7 +18,7 @@ use exec::{ExecError, ExecLimits, Executor, NodeInfo};
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Timestamp};
 use replica::{Candidates, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, TraceLog};
 use rt::Instant;
-use schema::{Schema, Table};
+use schema::{Schema, Table, TableId};
 use serde_json::{Value as Json, json};
 
 use crate::memory::{Memory, START_SECONDS};
@@ -187,6 +187,10 @@ impl Coordinator for Stepped {
 
     async fn change_schema(&self, base: [u8; 16], edits: Vec<SchemaEdit>) -> Result<(), SchemaChangeError> {
         self.memory.change_schema(base, edits).await
+    }
+
+    async fn check_given_id(&self, base: [u8; 16], id: TableId) -> Result<(), SchemaChangeError> {
+        self.memory.check_given_id(base, id).await
     }
 }
 

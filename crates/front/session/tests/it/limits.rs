@@ -452,3 +452,26 @@ fn packed_messages_are_booked_unpacked() {
         }
     });
 }
+
+/// One address may have 8 MiB here: without growth twenty answers of 256 KiB would be booked, and be made at once.
+#[test]
+fn an_answer_that_grows_is_booked_while_it_is_made() {
+    let config = SessionConfig { answer_bytes_max: 16 << 20, ..config() };
+    run_config(config, |world| async move {
+        let mut client = world.ready(Version::V4).await;
+        for stream in 0..20 {
+            // 128 rows of 64 KiB.
+            client.push_query(stream, "grow 128");
+        }
+        client.flush().await;
+        world.sleep(100).await;
+        let booked = world.metrics().answer_bytes_in_flight.get();
+        assert!((8 << 20..9 << 20).contains(&booked), "{booked} bytes: one is made, the others wait");
+        world.gate.add(20);
+        for _ in 0..20 {
+            client.next_answer().await;
+        }
+        world.sleep(10).await;
+        assert_eq!(world.metrics().answer_bytes_in_flight.get(), 0);
+    });
+}

@@ -99,6 +99,18 @@ impl Echo {
                 rows.cell(&vec![7; number() as usize]);
                 rows.end_row();
             }
+            // The same, and the rows come one after the other.
+            "grow" => {
+                let mut booking = session::AnswerBooking::default();
+                std::future::poll_fn(|cx| client.poll_answer_room(&mut booking, cx)).await;
+                let mut rows = response.rows(&metadata, false, None);
+                for _ in 0..number() {
+                    rows.cell(&[7; 64 << 10]);
+                    rows.end_row();
+                    booking.grow(rows.len());
+                }
+                gate.acquire(1).await.expect("open").forget();
+            }
             "big" => {
                 let mut rows = response.rows(&metadata, false, None);
                 rows.cell(&vec![7; number() as usize]);

@@ -117,7 +117,7 @@ fn keyspace_figures(tables: &[&Value]) -> Value {
     json!({
         "read_count": sum("reads"),
         "write_count": sum("writes"),
-        "pending_flushes": 0,
+        "pending_flushes": sum("pending_flushes"),
         "tables": tables.iter().map(one).collect::<serde_json::Map<String, Value>>(),
     })
 }
@@ -137,7 +137,7 @@ fn table_figures(table: &Value) -> Value {
         "off_heap_memory_used_total": of("memtable_bytes") + of("metadata_bytes"),
         "sstable_compression_ratio": ratio,
         "number_of_partitions_estimate": of("partitions_estimate"),
-        "memtable_cell_count": of("memtable_rows"),
+        "memtable_cell_count": of("memtable_cells"),
         "memtable_data_size": of("memtable_bytes"),
         "memtable_switch_count": of("memtable_switches"),
         "local_read_count": of("reads"),

@@ -102,7 +102,10 @@ fn a_node_describes_itself() {
     assert!(asked.say(&["netstats"]).starts_with("Mode: NORMAL\n"));
     assert_eq!(asked.say(&["bootstrap", "resume"]), "Node is already bootstrapped.\n");
     assert!(asked.say(&["tpstats"]).contains("statement"));
+    assert_eq!(asked.json(&["proxyhistograms"])["range"]["Max"], 0);
+    client.query("SELECT * FROM ks.t");
     let histograms = asked.json(&["proxyhistograms"]);
+    assert!(histograms["range"]["Max"].as_u64() > Some(0), "{histograms}");
     assert!(histograms["write"]["50%"].as_u64() > Some(0) && histograms["read"]["Max"].as_u64() > Some(0));
     let tables = asked.json(&["tablestats", "ks.t"]);
     let table = &tables["ks"]["tables"]["t"];
@@ -122,6 +125,13 @@ fn a_node_describes_its_tables() {
     client.create_keyspace();
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
     (0..50).for_each(|k| drop(client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'value {k}')"))));
+    let stats = asked.json(&["tablestats", "ks.t"]);
+    let table = &stats["ks"]["tables"]["t"];
+    // A column that is not in the key.
+    assert_eq!(
+        (&table["memtable_cell_count"], &stats["ks"]["pending_flushes"]),
+        (&serde_json::json!(50), &serde_json::json!(0))
+    );
     let none = asked.json(&["tablehistograms", "ks", "t"]);
     assert_eq!(none[0]["histograms"]["partition_size"], serde_json::Value::Null, "nothing was flushed");
     asked.say(&["flush", "ks", "t"]);

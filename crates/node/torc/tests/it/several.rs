@@ -143,3 +143,27 @@ fn resources_that_cannot_be_shared_are_refused() {
     };
     assert!(ended.err.contains("IPv4"), "{}", ended.err);
 }
+
+#[test]
+fn an_id_is_given_again_when_all_nodes_have_finished_the_drop() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = three(dir.path()).option("auto_snapshot", "false");
+    let node = setup.start();
+    let mut client = node.any_client();
+    client
+        .query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}");
+    let create =
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v text) WITH ID = 5a1c395e-b41f-11e5-9f22-ba0be0483c18";
+    for _ in 0..2 {
+        client.query(create);
+        for k in 0..20 {
+            client.query(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v')"));
+        }
+        client.query("DROP TABLE ks.t");
+    }
+    client.query(create);
+    assert!(client.rows("SELECT * FROM ks.t").is_empty());
+    node.kill();
+    let node = setup.start();
+    assert!(node.any_client().rows_when_available("SELECT * FROM ks.t").is_empty());
+}

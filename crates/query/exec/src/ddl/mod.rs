@@ -23,6 +23,7 @@ pub use cdc::log_edits;
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
+use schema::TableId;
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;
@@ -54,6 +55,8 @@ pub struct DdlContext<'a> {
 pub struct Outcome {
     /// The edits; none when there is nothing to do.
     pub edits: Vec<SchemaEdit>,
+    /// The id that the statement gives a new table.
+    pub given_id: Option<TableId>,
     /// The event for clients; none when nothing changes.
     pub change: Option<SchemaChange>,
     /// Warnings.
@@ -62,12 +65,12 @@ pub struct Outcome {
 
 impl Outcome {
     fn nothing() -> Self {
-        Self { edits: Vec::new(), change: None, warnings: Vec::new() }
+        Self { edits: Vec::new(), given_id: None, change: None, warnings: Vec::new() }
     }
 
     fn new(change: ChangeType, keyspace: &str, target: SchemaTarget) -> Self {
         let change = SchemaChange { change, keyspace: keyspace.to_owned(), target };
-        Self { edits: Vec::new(), change: Some(change), warnings: Vec::new() }
+        Self { edits: Vec::new(), given_id: None, change: Some(change), warnings: Vec::new() }
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use cql::ast::{Property, PropertyValue};
-use schema::{Cdc, CdcPreimage, RateLimit, SpeculativeRetry, TTL_MAX, TableOptions, TombstoneGc};
+use schema::{
+    Cdc, CdcPreimage, RateLimit, Schema, SpeculativeRetry, TTL_MAX, TableId, TableOptions, TombstoneGc,
+};
 
 use super::option_value::{
     TEXT_BYTES_MAX, boolean, chance, finite, float, integer, java_double, map, string,
@@ -212,15 +214,19 @@ pub fn check_table(options: &TableOptions) -> Result<()> {
     }
 }
 
-/// The table id that `WITH ID = …` gives.
+/// The id that `WITH ID = …` gives a new table.
 ///
 /// # Errors
-/// [`ExecError::Config`](crate::ExecError::Config) when it is no UUID; as [`string`].
-pub fn table_id(properties: &[Property]) -> Result<Option<[u8; 16]>> {
+/// [`ExecError::Config`](crate::ExecError::Config) when it is no UUID, [`ExecError::Invalid`](crate::ExecError::Invalid) when it is the id of a table;
+/// as [`string`].
+pub fn given_id(properties: &[Property], schema: &Schema) -> Result<Option<TableId>> {
     let Some(property) = properties.iter().find(|property| property.name == "id") else { return Ok(None) };
-    match types::uuid::parse(string(property)?) {
-        Some(id) => Ok(Some(id)),
-        None => config("Invalid table id"),
+    let Some(id) = types::uuid::parse(string(property)?).map(TableId) else {
+        return config("Invalid table id");
+    };
+    match schema.table_by_id(id) {
+        Some(other) => invalid!("Table id {id} is used by table {}", other.full_name()),
+        None => Ok(Some(id)),
     }
 }
 

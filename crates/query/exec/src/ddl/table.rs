@@ -141,16 +141,8 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
         );
     }
     let columns = typed_columns(ast, (keyspace, written), context)?;
-    let id = match options::table_id(&ast.properties)? {
-        Some(id) => {
-            if let Some(other) = context.lookup.schema.table_by_id(TableId(id)) {
-                return invalid!("Table id {} is used by table {}", TableId(id), other.full_name());
-            }
-            TableId(id)
-        }
-        None => TableId(context.table_id),
-    };
-    let mut builder = TableBuilder::new(keyspace, name, id);
+    let given_id = options::given_id(&ast.properties, context.lookup.schema)?;
+    let mut builder = TableBuilder::new(keyspace, name, given_id.unwrap_or(TableId(context.table_id)));
     builder = add_columns(builder, &columns, primary, &ast.clustering_order, name)?;
     for (column, ty) in &columns {
         // Setting one looks for the column: a table has few masks, and may have 65,535 columns.
@@ -171,6 +163,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     }
     let mut outcome = table_outcome(ChangeType::Created, keyspace, name);
     outcome.warnings.extend(options::without_effect(&table.options, &ast.properties));
+    outcome.given_id = given_id;
     let log = cdc::follow(&table, context)?;
     outcome.edits.push(SchemaEdit::PutTable(table));
     outcome.edits.extend(log);

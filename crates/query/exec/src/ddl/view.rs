@@ -78,11 +78,9 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
              same time than the corresponding data in the parent table."
         );
     }
-    let id = options::table_id(&ast.properties)?.unwrap_or(context.table_id);
-    if let Some(other) = context.lookup.schema.table_by_id(TableId(id)) {
-        return invalid!("Table id {} is used by table {}", TableId(id), other.full_name());
-    }
-    let mut builder = with_columns(TableBuilder::new(keyspace, name, TableId(id)), ast, base, &selected);
+    let given_id = options::given_id(&ast.properties, context.lookup.schema)?;
+    let id = given_id.unwrap_or(TableId(context.table_id));
+    let mut builder = with_columns(TableBuilder::new(keyspace, name, id), ast, base, &selected);
     let all_columns = matches!(ast.selection, Selection::All);
     if let Some(hidden) = View::hidden_type(regular.map(|column| &column.ty), all_columns) {
         builder = builder.regular(HIDDEN, hidden);
@@ -98,6 +96,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let table = builder.build().map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut outcome = Outcome::new(ChangeType::Created, keyspace, SchemaTarget::Table(name.clone()));
     outcome.edits.push(SchemaEdit::PutTable(table));
+    outcome.given_id = given_id;
     outcome.warnings.extend(without_effect(ast));
     outcome.warnings.extend(unused_options);
     Ok(outcome)

@@ -2,7 +2,7 @@
 
 use wire::{Metadata, QueryParameters, ResponseWriter, RowsWriter};
 
-use super::client::ClientState;
+use super::client::{ClientState, ROWS_UNREPORTED_MAX};
 use super::metadata::result_metadata;
 use super::paging;
 use super::prepared::Prepared;
@@ -24,12 +24,14 @@ pub struct ResultWriter<'a> {
     pub skip: bool,
     /// The id of the description that the client knows.
     pub known_id: Option<&'a [u8]>,
+    /// See [`ClientState::answer_grown`].
+    grown: &'a dyn Fn(usize),
 }
 
 impl<'a> ResultWriter<'a> {
     /// A result that describes its columns.
-    pub fn new(out: &'a mut ResponseWriter) -> Self {
-        Self { out, prepared: None, skip: false, known_id: None }
+    pub fn new(grown: &'a dyn Fn(usize), out: &'a mut ResponseWriter) -> Self {
+        Self { out, prepared: None, skip: false, known_id: None, grown }
     }
 
     /// The result of a statement, which describes its columns as far as the client wants and needs to be told.
@@ -38,26 +40,28 @@ impl<'a> ResultWriter<'a> {
         prepared: &'a Prepared,
         query: &QueryParameters,
         known_id: Option<&'a [u8]>,
+        grown: &'a dyn Fn(usize),
         out: &'a mut ResponseWriter,
     ) -> Self {
         let skip = query.skip_metadata && (!prepared.result_changed || known_id.is_some());
         let columns = matches!(prepared.plan, Plan::Select(_)).then_some(&prepared.metadata.result);
-        Self { out, prepared: columns, skip, known_id }
+        Self { out, prepared: columns, skip, known_id, grown }
     }
 }
 
 impl Sink for ResultWriter<'_> {
     type Rows<'r>
-        = RowsWriter<'r>
+        = ReportedRows<'r>
     where
         Self: 'r;
 
-    fn rows(&mut self, columns: &ResultColumns) -> RowsWriter<'_> {
-        match self.prepared {
+    fn rows(&mut self, columns: &ResultColumns) -> ReportedRows<'_> {
+        let rows = match self.prepared {
             _ if columns.of_outcome => self.out.rows(&result_metadata(columns), false, None),
             Some(metadata) => self.out.rows(metadata, self.skip, self.known_id),
             None => self.out.rows(&result_metadata(columns), self.skip, self.known_id),
-        }
+        };
+        ReportedRows { rows, reported: ROWS_UNREPORTED_MAX, grown: self.grown }
     }
 
     fn warn(&mut self, warning: String) {
@@ -65,32 +69,52 @@ impl Sink for ResultWriter<'_> {
     }
 }
 
-impl RowSink for RowsWriter<'_> {
+/// Writes rows and reports the memory that they take.
+pub struct ReportedRows<'a> {
+    rows: RowsWriter<'a>,
+    /// Bytes that were reported, or need not be.
+    reported: usize,
+    grown: &'a dyn Fn(usize),
+}
+
+impl ReportedRows<'_> {
+    #[cold]
+    fn report(&mut self) {
+        // The buffer doubles when it is full.
+        self.reported = self.rows.len().next_power_of_two();
+        (self.grown)(self.reported);
+    }
+}
+
+impl RowSink for ReportedRows<'_> {
     #[inline]
     fn cell(&mut self, value: Option<&[u8]>) {
-        self.optional(value);
+        self.rows.optional(value);
     }
 
     #[inline]
     fn end_row(&mut self) {
-        RowsWriter::end_row(self);
+        self.rows.end_row();
+        if self.rows.len() > self.reported {
+            self.report();
+        }
     }
 
     fn row_count(&self) -> u64 {
-        u64::from(self.rows())
+        u64::from(self.rows.rows())
     }
 
     fn byte_count(&self) -> usize {
-        self.len()
+        self.rows.len()
     }
 
     #[inline]
     fn is_too_large(&self) -> bool {
-        RowsWriter::is_too_large(self)
+        self.rows.is_too_large()
     }
 
     fn set_paging_state(&mut self, state: &PagingState) {
-        RowsWriter::set_paging_state(self, paging::encode(state));
+        self.rows.set_paging_state(paging::encode(state));
     }
 }
 

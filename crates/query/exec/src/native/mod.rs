@@ -45,7 +45,7 @@ use running::{Listing, Message, Running};
 /// Bytes of a text that are parsed and resolved in about the time of one step of a [`Pace`].
 const PLANNED_BYTES_A_STEP: usize = 256;
 
-pub use client::ClientState;
+pub use client::{ClientState, ROWS_UNREPORTED_MAX};
 pub use prepared::Prepared;
 pub use prepared_statements::PreparedStatements;
 pub use running::RunningStatement;
@@ -232,8 +232,9 @@ impl<C: Coordinator> NativeFrontend<C> {
         let Ok(binds) = bind(&prepared.markers, &query.values) else { return false };
         let parameters = parameters(query);
         let mut request = executor.request(caller, &parameters, prepared.keyspace.as_deref(), None);
-        let mut result =
-            ResultWriter::of_prepared(&prepared, query, execute.result_metadata_id.as_deref(), out);
+        // A row that is in memory is not reported: its answer is sent at once.
+        let known_id = execute.result_metadata_id.as_deref();
+        let mut result = ResultWriter::of_prepared(&prepared, query, known_id, &|_| {}, out);
         match executor.run_now(&prepared.plan, &binds, &mut request, &mut result) {
             Ok(None) => {
                 prepared.at_once.has_to_wait();
@@ -401,7 +402,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         let mut parameters = parameters(&batch.parameters);
         set_checked(&mut parameters, &batch.parameters, None)?;
         let request = self.executor.request(&client.caller, &parameters, keyspace, trace);
-        let mut result = ResultWriter::new(out);
+        let mut result = ResultWriter::new(client.answer_grown, out);
         let outcome = self.executor.run_batch(kind, &plans, &request, &mut result).await?;
         write_outcome(&outcome, client, out);
         Ok(())
@@ -422,7 +423,8 @@ impl<C: Coordinator> NativeFrontend<C> {
         set_checked(&mut parameters, query, Some(&prepared.plan))?;
         let mut request =
             self.executor.request(&client.caller, &parameters, prepared.keyspace.as_deref(), trace);
-        let mut result = ResultWriter::of_prepared(prepared, query, known_metadata_id, out);
+        let mut result =
+            ResultWriter::of_prepared(prepared, query, known_metadata_id, client.answer_grown, out);
         if matches!(prepared.plan, Plan::Select(_)) {
             poll_fn(|cx| (client.answer_room)(cx)).await;
         }

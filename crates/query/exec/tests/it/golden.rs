@@ -39,6 +39,8 @@ pub struct Node {
     role: std::cell::RefCell<Option<String>>,
     /// How many were executed.
     executed: std::cell::Cell<u32>,
+    /// The sizes that answers were reported to have grown to.
+    pub grown: std::cell::RefCell<Vec<usize>>,
 }
 
 pub fn dialect() -> Dialect {
@@ -70,8 +72,8 @@ impl Node {
             Box::pin(std::future::ready(Err(asked)))
         }));
         let frontend = NativeFrontend::new(Rc::new(executor));
-        let (keyspace, role, executed) = Default::default();
-        Self { cluster, frontend, keyspace, role, executed }
+        let (keyspace, role, executed, grown) = Default::default();
+        Self { cluster, frontend, keyspace, role, executed, grown }
     }
 
     /// Whether a statement is tried without a future: every other one.
@@ -174,6 +176,7 @@ impl Node {
             },
             set_keyspace: &set,
             answer_room: &|_| std::task::Poll::Ready(()),
+            answer_grown: &|bytes| self.grown.borrow_mut().push(bytes),
         };
         let tracing = request.tracing;
         match &request.message {

@@ -784,4 +784,15 @@ impl Coordinator for Memory {
             behind => Err(SchemaChangeError::Behind { used: 3 - behind, live: 3 }),
         }
     }
+
+    async fn check_given_id(&self, base: [u8; 16], id: TableId) -> Result<(), SchemaChangeError> {
+        if self.schema.borrow().version() != base {
+            return Err(SchemaChangeError::Moved);
+        }
+        // A node that has rows of a table which is not in the schema has not finished its drop.
+        match self.tables.borrow().contains_key(&id) {
+            true => Err(SchemaChangeError::Invalid(format!("Table id {id} cannot be given: rows are left"))),
+            false => Ok(()),
+        }
+    }
 }

@@ -255,3 +255,19 @@ fn a_trace_is_written_where_cqlsh_looks_for_it() {
         .rows(&format!("SELECT activity, source_elapsed FROM system_traces.events WHERE session_id = {id}"));
     assert!(events.len() >= 4, "{events:?}");
 }
+
+/// The node books memory for the sizes that are reported.
+#[test]
+fn an_answer_that_grows_is_reported() {
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int, c int, b blob, PRIMARY KEY (k, c))");
+    let blob = "07".repeat(100 << 10);
+    for c in 0..40 {
+        node.run(&format!("INSERT INTO ks.t (k, c, b) VALUES (1, {c}, 0x{blob})"));
+    }
+    assert_eq!(node.rows("SELECT * FROM ks.t WHERE k = 1 AND c < 2").len(), 2);
+    assert_eq!(*node.grown.borrow(), [0_usize; 0], "200 KiB are booked before");
+    assert_eq!(node.rows("SELECT * FROM ks.t WHERE k = 1").len(), 40);
+    assert_eq!(*node.grown.borrow(), [512 << 10, 1 << 20, 2 << 20, 4 << 20]);
+}

@@ -141,6 +141,7 @@ impl Node {
             },
             set_keyspace: &set_keyspace,
             answer_room: &|_| std::task::Poll::Ready(()),
+            answer_grown: &|_| {},
         };
         match &request.message {
             Message::Query(query) => self.frontend.query(&client, query, false, &mut response).await,

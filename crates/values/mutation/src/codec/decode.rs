@@ -41,7 +41,7 @@ pub struct Decoded {
     /// Whether it has all that the bytes say. Otherwise they have something of a column that the table has no more, or not yet.
     pub is_whole: bool,
     /// Whether they have something of a column that the table does not know, nor has known: one that is not here yet.
-    pub has_unknown: bool,
+    pub(super) has_unknown: bool,
 }
 
 /// [`decode_update`], which also says whether something was left out. With `layouts`, the cells of a row stay encoded where they can.

@@ -117,6 +117,35 @@ pub struct DecodedUpdates {
     pub encoded: Option<Box<EncodedUpdates>>,
 }
 
+/// Reads an update of another node or of the time before a restart: the schema of this node may be behind the one that the update was made
+/// under, and without the cells that it does not know it would be another write. With `layouts`, the cells of a row stay encoded where they
+/// can.
+///
+/// # Errors
+///
+/// [`UpdatesError::Update`], [`UpdatesError::UnknownTable`], [`UpdatesError::UnknownColumn`].
+pub fn decode_received(
+    version: Version,
+    bytes: &Bytes,
+    layouts: Option<&Layouts>,
+    table: impl FnOnce(TableId) -> Option<Arc<Table>>,
+) -> Result<Decoded, UpdatesError> {
+    let mut unknown = None;
+    let find = |id| {
+        let found = table(id);
+        unknown = found.is_none().then_some(id);
+        found
+    };
+    match (decode(version, bytes, layouts, find).map_err(UpdatesError::Update)?, unknown) {
+        (Some(decoded), _) if decoded.has_unknown => {
+            Err(UpdatesError::UnknownColumn(decoded.update.table.id))
+        }
+        (Some(decoded), _) => Ok(decoded),
+        (None, Some(id)) => Err(UpdatesError::UnknownTable(id)),
+        (None, None) => unreachable!("an update is none only of a table that is not known"),
+    }
+}
+
 /// Reads a run of updates. Their values are slices of `run`; with `layouts`, the cells of a row stay encoded where they can.
 ///
 /// # Errors
@@ -138,24 +167,9 @@ pub fn decode_updates(
     let mut is_whole = version == Version::CURRENT;
     for _ in 0..count {
         let bytes = run.slice_ref(reader.bytes_vint()?);
-        let mut unknown = None;
-        let find = |id| {
-            let found = table(id);
-            unknown = found.is_none().then_some(id);
-            found
-        };
-        let decoded = decode(version, &bytes, layouts, find).map_err(UpdatesError::Update)?;
-        match (decoded, unknown) {
-            (Some(Decoded { update, has_unknown: true, .. }), _) => {
-                return Err(UpdatesError::UnknownColumn(update.table.id));
-            }
-            (Some(Decoded { update, is_whole: this, .. }), _) => {
-                is_whole &= this;
-                updates.push(update);
-            }
-            (None, Some(id)) => return Err(UpdatesError::UnknownTable(id)),
-            (None, None) => unreachable!("an update is none only of a table that is not known"),
-        }
+        let decoded = decode_received(version, &bytes, layouts, &table)?;
+        is_whole &= decoded.is_whole;
+        updates.push(decoded.update);
     }
     if !reader.is_empty() {
         return Err(UpdatesError::Rest(reader.len()));

@@ -26,7 +26,9 @@ pub use cells::Layouts;
 pub use decode::{Decoded, UpdateDecoding, decode, decode_update};
 pub use encode::{UpdateEncoding, encode_update};
 pub use fields::{DecodeError, Fields, put_bound, put_bytes, put_prefix};
-pub use list::{DecodedUpdates, EncodedUpdates, UpdatesError, decode_updates, encode_updates};
+pub use list::{
+    DecodedUpdates, EncodedUpdates, UpdatesError, decode_received, decode_updates, encode_updates,
+};
 
 /// A version of the form of an update. The numbers are stored: a version is never changed, only followed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
