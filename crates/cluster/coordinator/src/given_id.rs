@@ -4,6 +4,8 @@
 //! must have finished the drop of the earlier table: its files are gone, and its log is not replayed any more. A down node may have
 //! missed the drop and would take the old and the new table for one.
 
+use std::time::Duration;
+
 use cluster::group::Group;
 use futures_util::future::join_all;
 use rt::{Instant, ShardId};
@@ -13,6 +15,11 @@ use topology::NodeIndex;
 use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
+
+/// How long a node is waited for that does not use the schema of the new table yet: the statement before has just changed it.
+const SCHEMA_TIME: Duration = Duration::from_secs(2);
+/// Between two looks at it.
+const SCHEMA_PAUSE: Duration = Duration::from_millis(10);
 
 /// Checks of given ids by one shard's coordinator.
 pub(crate) struct GivenId<'a>(pub(crate) &'a Context);
@@ -53,8 +60,12 @@ impl GivenId<'_> {
         Ok(())
     }
 
-    /// [`check_on_shard_0`] of this node.
+    /// [`check_on_shard_0`] of this node, which takes the schema of `version` over in a moment where it does not use it yet.
     pub(crate) async fn check_here(&self, table: TableId, version: [u8; 16]) -> Result<(), String> {
+        let until = self.0.rt().now() + SCHEMA_TIME;
+        while self.0.schema().version() != version && self.0.rt().now() < until {
+            self.0.rt().sleep(SCHEMA_PAUSE).await;
+        }
         self.0.port().ask(ShardId(0), shard_calls::CheckGivenId { table, version }).await
     }
 }
