@@ -37,7 +37,7 @@ fn an_id_of_which_rows_are_left_is_not_given() {
     node.run("INSERT INTO ks.second (k) VALUES (1)");
     node.run("DROP TABLE ks.second");
     node.run("CREATE TABLE ks.base (k int, c int, PRIMARY KEY (k, c))");
-    let view = "CREATE MATERIALIZED VIEW ks.view AS SELECT * FROM ks.base WHERE k IS NOT NULL AND c IS NOT NULL \
+    let view = "CREATE MATERIALIZED VIEW ks.by_c AS SELECT * FROM ks.base WHERE k IS NOT NULL AND c IS NOT NULL \
                 PRIMARY KEY (c, k) WITH ID = 5a1c395e-b41f-11e5-9f22-ba0be0483c18";
     for statement in [&create("third"), view] {
         let refused = node.refusal(statement).expect("a refusal");
