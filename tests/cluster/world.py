@@ -39,7 +39,8 @@ def rest(address, path, method="GET"):
     """The answer of a node's REST port."""
     request = urllib.request.Request(f"http://{address}:10000{path}", method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
+        body = answer.read()
+        return json.loads(body) if body else None
 
 
 def connect(addresses):

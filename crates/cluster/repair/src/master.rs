@@ -17,7 +17,7 @@ use schema::{Table, TableId};
 use topology::{HostId, NodeIndex, Ring, TokenRange};
 
 use crate::codec::encode_request;
-use crate::job::{Figures, JobRequest, JobStatus};
+use crate::job::{Figures, JobRequest, JobState, JobStatus};
 use crate::message::{Ask, Request};
 use crate::plan::{PlanError, RepairOptions, Unit, plan, share, straight};
 use crate::scope::{Scope, Slice};
@@ -35,6 +35,9 @@ const CLOCK_SECONDS_MAX: u32 = 60;
 
 /// How often a node is notified again that a range was repaired.
 const CLOSE_RETRIES_MAX: u32 = 2;
+
+/// Between two looks at whether a job has ended.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why a repair was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,6 +150,7 @@ impl Repair {
         all.for_each(|unit| figures.borrow_mut().add_unit(share(unit.range), unit.hosts(&ring)));
         let (repair, shown) = (self.clone(), figures.clone());
         let Wanted { unless_since, full, .. } = wanted;
+        let at_once = wanted.units_at_once.clamp(1, UNITS_AT_ONCE_MAX);
         let task = inner.rt.spawn(Group::Streaming, async move {
             for (table, units) in work {
                 let one = |(place, unit): (usize, Unit)| {
@@ -155,7 +159,7 @@ impl Repair {
                     async move { repair.0.unit(table, &unit, ring, manner, shown).await }
                 };
                 let units = futures_util::stream::iter(units.into_iter().enumerate());
-                units.for_each_concurrent(UNITS_AT_ONCE_MAX, one).await;
+                units.for_each_concurrent(at_once, one).await;
             }
             shown.borrow_mut().end(false, repair.0.rt.now());
         });
@@ -182,6 +186,20 @@ impl Repair {
     pub fn status(&self, id: u64) -> Option<JobStatus> {
         let jobs = self.0.jobs.borrow();
         jobs.get(&id).map(|job| job.figures.borrow().status(self.0.rt.now()))
+    }
+
+    /// Waits until a job has ended, for some time at most; at once when there is none of this number.
+    pub async fn ended(&self, id: u64, timeout: Option<Duration>) {
+        let rt = &self.0.rt;
+        let ended = async {
+            while self.status(id).is_some_and(|job| job.state == JobState::Running) {
+                rt.sleep(LOOK_PERIOD).await;
+            }
+        };
+        match timeout {
+            Some(timeout) => rt.timeout(timeout, ended).await.unwrap_or_default(),
+            None => ended.await,
+        }
     }
 
     /// The state of all remembered jobs, the oldest first; before them, as number 0, the automatic repair that runs

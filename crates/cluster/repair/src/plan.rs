@@ -1,6 +1,6 @@
 //! The ranges that a node repairs, and their participants. Pure.
 
-use topology::{HostId, NodeIndex, Placement, Ring, TokenRange};
+use topology::{HostId, NodeIndex, Placement, Ring, RingNode, TokenRange};
 
 /// Which of the ranges that a node has copies of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,12 @@ pub struct RepairOptions {
     pub ranges: Ranges,
     /// Only with replicas in these datacenters (`-dc`, `-local`); empty for all.
     pub datacenters: Vec<String>,
-    /// Only these tokens (`-st`, `-et`).
-    pub tokens: Option<TokenRange>,
+    /// Only with these replicas, this node among them (`-hosts`); empty for all.
+    pub hosts: Vec<HostId>,
+    /// Without these replicas.
+    pub ignored: Vec<HostId>,
+    /// Only these tokens (`-st`, `-et`); empty for all. They may overlap.
+    pub tokens: Vec<TokenRange>,
     /// Ranges are cut so that each holds about so many bytes at most; progress is recorded range by range.
     pub unit_bytes_max: u64,
     /// Bytes that a copy of the whole ring would hold, as far as this node can tell.
@@ -33,7 +37,9 @@ impl RepairOptions {
         Self {
             ranges: Ranges::All,
             datacenters: Vec::new(),
-            tokens: None,
+            hosts: Vec::new(),
+            ignored: Vec::new(),
+            tokens: Vec::new(),
             unit_bytes_max: 1 << 30,
             ring_bytes: 0,
         }
@@ -70,6 +76,9 @@ pub enum PlanError {
     /// The node's own datacenter has to take part.
     #[error("the repair has to include this node's own datacenter, {0}")]
     OwnDatacenter(String),
+    /// This node is left out of the nodes that are to take part.
+    #[error("The current host must be part of the repair")]
+    OwnHost,
     /// The tokens asked for.
     #[error("the range ({}, {}] has no token that this node keeps; name a range of its own, or ask another node", .0.after, .0.upto)]
     NotKept(TokenRange),
@@ -79,8 +88,8 @@ pub enum PlanError {
 ///
 /// # Errors
 /// [`PlanError::NotInRing`] when this node has no tokens, [`PlanError::UnknownDatacenter`],
-/// [`PlanError::OwnDatacenter`] when the named ones leave this node out, [`PlanError::NotKept`] when this node has no
-/// replica of the given tokens.
+/// [`PlanError::OwnDatacenter`] and [`PlanError::OwnHost`] when the named ones leave this node out,
+/// [`PlanError::NotKept`] when this node has no replica of one of the given ranges.
 pub fn plan(
     ring: &Ring,
     placement: &Placement,
@@ -89,7 +98,10 @@ pub fn plan(
 ) -> Result<Vec<Unit>, PlanError> {
     check(ring, own, options)?;
     let takes_part = |node: &NodeIndex| {
-        options.datacenters.is_empty() || options.datacenters.contains(&ring.node(*node).location.datacenter)
+        let RingNode { host, location } = ring.node(*node);
+        (options.datacenters.is_empty() || options.datacenters.contains(&location.datacenter))
+            && (options.hosts.is_empty() || options.hosts.contains(host))
+            && !options.ignored.contains(host)
     };
     let mut kept = Vec::new();
     for (range, replicas) in placement.ranges() {
@@ -105,11 +117,12 @@ pub fn plan(
             kept.extend(straight(range).map(|range| Unit { range, peers: peers.clone(), complete }));
         }
     }
-    if let Some(tokens) = options.tokens {
-        kept = straight(tokens).flat_map(|tokens| within(&kept, tokens)).collect();
-        if kept.is_empty() {
-            return Err(PlanError::NotKept(tokens));
-        }
+    let has = |range: &TokenRange| straight(*range).any(|part| !within(&kept, part).is_empty());
+    if let Some(other) = options.tokens.iter().find(|range| !has(range)) {
+        return Err(PlanError::NotKept(*other));
+    }
+    if !options.tokens.is_empty() {
+        kept = disjoint(&options.tokens).into_iter().flat_map(|part| within(&kept, part)).collect();
     }
     kept.retain(|unit| !unit.peers.is_empty());
     kept.sort_by_key(|unit| unit.range);
@@ -129,7 +142,11 @@ fn check(ring: &Ring, own: NodeIndex, options: &RepairOptions) -> Result<(), Pla
         names.dedup();
         return Err(PlanError::UnknownDatacenter(unknown.clone(), names.join(", ")));
     }
-    let own = &ring.node(own).location.datacenter;
+    let RingNode { host, location } = ring.node(own);
+    if options.ignored.contains(host) || !options.hosts.is_empty() && !options.hosts.contains(host) {
+        return Err(PlanError::OwnHost);
+    }
+    let own = &location.datacenter;
     if !options.datacenters.is_empty() && !options.datacenters.contains(own) {
         return Err(PlanError::OwnDatacenter(own.clone()));
     }
@@ -145,6 +162,20 @@ pub fn straight(range: TokenRange) -> impl Iterator<Item = TokenRange> {
         [Some(TokenRange { after, upto: i64::MAX }), Some(TokenRange { after: i64::MIN, upto })]
     };
     parts.into_iter().flatten().filter(|range| range.after < range.upto)
+}
+
+/// Ranges in order that have the same tokens, each token once.
+fn disjoint(ranges: &[TokenRange]) -> Vec<TokenRange> {
+    let mut all: Vec<TokenRange> = ranges.iter().copied().flat_map(straight).collect();
+    all.sort_unstable();
+    let mut out: Vec<TokenRange> = Vec::new();
+    for range in all {
+        match out.last_mut() {
+            Some(last) if range.after <= last.upto => last.upto = last.upto.max(range.upto),
+            _ => out.push(range),
+        }
+    }
+    out
 }
 
 /// The ranges of which a node has the only copy.

@@ -174,6 +174,8 @@ pub struct Wanted {
     pub unless_since: u32,
     /// Full repair: compare everything, also rows that past repairs have compared.
     pub full: bool,
+    /// Ranges that are repaired at the same time, at most.
+    pub units_at_once: usize,
 }
 
 /// One shard's repair. Cheap to clone.

@@ -9,8 +9,10 @@ mod http;
 mod http_config;
 mod http_connections;
 mod metrics;
+mod names;
 mod node;
 mod prometheus;
+mod repair_options;
 mod repairs;
 mod rest;
 mod topology_changes;
@@ -55,6 +57,11 @@ impl Answer {
     /// 200 with a JSON body.
     pub fn json(value: &serde_json::Value) -> Self {
         Self { status: 200, content_type: "application/json", body: value.to_string() }
+    }
+
+    /// 200 of a request that answers nothing: an empty body.
+    pub fn done() -> Self {
+        Self { status: 200, content_type: "application/json", body: String::new() }
     }
 
     /// An error in the form that ScyllaDB's API gives.

@@ -2,15 +2,16 @@
 //! long a repair will still take, and how long ago each table was repaired.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use repair::age::TableAge;
-use repair::plan::{Ranges, RepairOptions};
-use repair::{JobState, JobStatus, Repair, RepairError, Wanted};
+use repair::{JobState, JobStatus, Repair};
 use schema::Schema;
 use serde_json::{Value, json};
-use topology::TokenRange;
 
+use crate::names::{self, bad};
 use crate::prometheus::{escape, head, sample};
+use crate::repair_options;
 use crate::uuid;
 use crate::{Answer, Call, Node};
 
@@ -41,8 +42,9 @@ pub(crate) async fn answer(
     };
     let now = u32::try_from(node.now_micros() / 1_000_000).unwrap_or(0);
     Some(match (call.method.as_str(), *what, rest) {
-        ("POST", "repair_async", [keyspace]) => begin(&repair, call, keyspace),
-        ("GET", "repair_async", [_]) | ("GET", "repair_status", []) => state(&repair, call),
+        ("POST", "repair_async", [keyspace]) => begin(node, &repair, call, keyspace),
+        ("GET", "repair_async", [_]) => state(&repair, call),
+        ("GET", "repair_status", []) => end(&repair, call).await,
         ("GET", "active_repair", []) => {
             let running = repair.statuses().into_iter().filter(|job| job.state == JobState::Running);
             Ok(Answer::json(&json!(running.map(|job| job.id).collect::<Vec<_>>())))
@@ -56,59 +58,29 @@ pub(crate) async fn answer(
     })
 }
 
-fn bad(message: impl Into<String>) -> Answer {
-    Answer::error(400, message)
-}
-
-fn list(call: &Call, name: &str) -> Vec<String> {
-    let text = call.parameter(name).unwrap_or_default();
-    text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
-}
-
-fn token(call: &Call, name: &str) -> Result<Option<i64>, Answer> {
-    match call.parameter(name).filter(|text| !text.is_empty()) {
-        None => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| bad(format!("{name} is a token, not {text}"))),
-    }
-}
-
-fn begin(repair: &Repair, call: &Call, keyspace: &str) -> Result<Answer, Answer> {
-    let flag = |name: &str| call.parameter(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    if !list(call, "hosts").is_empty() {
-        return Err(bad(
-            "repair with chosen hosts is not known here: name datacenters, or repair with all replicas",
-        ));
-    }
-    let tokens = match (token(call, "startToken")?, token(call, "endToken")?) {
-        (None, None) => None,
-        (after, upto) => {
-            Some(TokenRange { after: after.unwrap_or(i64::MIN), upto: upto.unwrap_or(i64::MAX) })
-        }
-    };
-    let ranges = if flag("primaryRange") { Ranges::Primary } else { Ranges::All };
-    if ranges == Ranges::Primary && tokens.is_some() {
-        return Err(bad("name either the primary range or tokens"));
-    }
-    let unless_since = match call.parameter("since").filter(|text| !text.is_empty()) {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| bad(format!("since is a time in seconds, not {text}")))?,
-    };
-    // Repairs are incremental unless that is refused.
-    let full = flag("full")
-        || call.parameter("incremental").is_some_and(|value| value.eq_ignore_ascii_case("false"));
-    let options =
-        RepairOptions { ranges, datacenters: list(call, "dataCenters"), tokens, ..RepairOptions::all() };
-    let tables = list(call, "columnFamilies");
-    match repair.begin(Wanted { keyspace: keyspace.to_owned(), tables, options, unless_since, full }) {
-        Ok(id) => Ok(Answer::json(&json!(id))),
-        Err(error @ RepairError::UnknownKeyspace(_)) => Err(Answer::error(404, error.to_string())),
-        Err(error) => Err(bad(error.to_string())),
-    }
+fn begin(node: &Rc<dyn Node>, repair: &Repair, call: &Call, keyspace: &str) -> Result<Answer, Answer> {
+    let schema = node.schema();
+    names::tables(&schema, keyspace, call.parameter("columnFamilies"))?;
+    let wanted = repair_options::wanted(&node.view(), call, keyspace)?;
+    repair.begin(wanted).map(|id| Answer::json(&json!(id))).map_err(|error| bad(error.to_string()))
 }
 
 fn number(call: &Call) -> Result<u64, Answer> {
-    let id = call.parameter("id").and_then(|id| id.parse().ok());
-    id.ok_or_else(|| bad("which repair? name its id"))
+    let id = names::mandatory(call, "id")?;
+    id.parse().map_err(|_| bad(format!("id is the number of a repair, not {id}")))
+}
+
+/// The state of a repair when it has ended, or after a timeout in seconds.
+async fn end(repair: &Repair, call: &Call) -> Result<Answer, Answer> {
+    let id = number(call)?;
+    let wrong = || bad("timeout can only be -1 (means no timeout) or non negative integer");
+    let timeout = match names::given(call, "timeout").map(str::parse::<i64>) {
+        None | Some(Ok(-1)) => None,
+        Some(Ok(seconds)) => Some(Duration::from_secs(u64::try_from(seconds).map_err(|_| wrong())?)),
+        Some(Err(_)) => return Err(wrong()),
+    };
+    repair.ended(id, timeout).await;
+    state(repair, call)
 }
 
 fn state(repair: &Repair, call: &Call) -> Result<Answer, Answer> {
@@ -126,12 +98,12 @@ async fn terminate(repair: &Repair, call: &Call) -> Result<Answer, Answer> {
         if !repair.cancel(id).await {
             return Err(bad(format!("unknown repair id {id}")));
         }
-        return Ok(Answer::json(&Value::Null));
+        return Ok(Answer::done());
     }
     for job in repair.statuses().into_iter().filter(|job| job.state == JobState::Running) {
         repair.cancel(job.id).await;
     }
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }
 
 fn job(status: &JobStatus) -> Value {

@@ -8,7 +8,7 @@ use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
 use serde_json::{Value, json};
 use topology::HostId;
 
-use crate::{Answer, Call, Node};
+use crate::{Answer, Call, Node, names};
 
 /// Answers requests about topology changes; none for any other.
 pub(crate) async fn answer(
@@ -39,8 +39,13 @@ pub(crate) async fn answer(
         ("POST", ["storage_service", "force_remove_completion"]) => Ok(TopologyRequest::ForceRemoval),
         ("POST", ["storage_service", "join_ring"]) => Ok(TopologyRequest::Join),
         ("POST", ["storage_service", "rebuild"]) => {
-            let source = call.parameter("source_dc").filter(|name| !name.is_empty()).map(str::to_owned);
-            Ok(TopologyRequest::Rebuild { source })
+            let source = names::given(call, "source_dc").map(str::to_owned);
+            match source.is_none() && flag(call, "force") {
+                true => {
+                    Err(names::bad("The `source_dc` option must be provided for using the `force` option"))
+                }
+                false => Ok(TopologyRequest::Rebuild { source }),
+            }
         }
         ("POST", ["storage_service", "abort_rebuild"]) => Ok(TopologyRequest::AbortRebuild),
         ("POST", ["storage_service", "keyspace_cleanup", keyspace]) => {
@@ -58,7 +63,7 @@ pub(crate) async fn answer(
     };
     Some(match request {
         Ok(request) => match node.change_topology(request).await {
-            Ok(()) => Ok(Answer::json(&Value::Null)),
+            Ok(()) => Ok(Answer::done()),
             Err(why) => Err(Answer::error(400, why)),
         },
         Err(answer) => Err(answer),
@@ -69,23 +74,12 @@ fn flag(call: &Call, name: &str) -> bool {
     call.parameter(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// The tables that `cf` names, separated by commas, or all of a keyspace.
+/// The tables that `cf` names, separated by commas, or all of a keyspace; those with data of their own.
 fn tables(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<schema::TableId>, Answer> {
     let schema = node.schema();
-    let Some(found) = schema.keyspace(keyspace) else {
-        return Err(Answer::error(404, format!("Keyspace [{keyspace}] does not exist.")));
-    };
-    let named = call.parameter("cf").unwrap_or_default();
-    let names: Vec<&str> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let unknown = names.iter().find(|name| !found.tables.contains_key(**name));
-    if let Some(name) = unknown {
-        return Err(Answer::error(404, format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
-    }
-    let wanted = found.tables.values().filter(|table| !found.computes(&table.name));
-    Ok(wanted
-        .filter(|table| names.is_empty() || names.contains(&&*table.name))
-        .map(|table| table.id)
-        .collect())
+    let found = names::keyspace(&schema, keyspace)?;
+    let wanted = names::tables(&schema, keyspace, call.parameter("cf"))?;
+    Ok(wanted.iter().filter(|table| !found.computes(&table.name)).map(|table| table.id).collect())
 }
 
 fn host(call: &Call) -> Result<HostId, Answer> {

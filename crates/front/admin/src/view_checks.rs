@@ -30,7 +30,7 @@ pub(crate) fn answer(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Opt
         }
         ("DELETE", ["torc", "view_checks", id]) => {
             match id.parse().is_ok_and(|id| node.cancel_view_check(id)) {
-                true => Ok(Answer::json(&Value::Null)),
+                true => Ok(Answer::done()),
                 false => Err(Answer::error(404, format!("unknown check of a view {id}"))),
             }
         }

@@ -481,6 +481,10 @@ impl Node for View {
     fn setting(&self, name: &str) -> Option<Setting> {
         let option = Config::option(name).ok()?;
         let value = self.boot.settings.current().value_of(option.name)?;
+        let unit = option.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, unit)| *unit);
+        if let Some(number) = unit.and_then(|unit| crate::config::in_unit(&value, unit)) {
+            return Some(Setting { value: number.to_string(), kind: SettingKind::Integer });
+        }
         Some(Setting { value, kind: kind_of(option.kind) })
     }
 

@@ -88,6 +88,12 @@ fn outbound_columns(stats: &PeerStats) -> Vec<(&'static str, i64)> {
     ]
 }
 
+/// Token ranges as a text; none of no ranges.
+fn ranges(ranges: &[topology::TokenRange]) -> Option<String> {
+    let shown: Vec<String> = ranges.iter().map(|range| format!("({},{}]", range.after, range.upto)).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
 /// The repairs that this node leads or led.
 pub(crate) fn repair_jobs(jobs: Vec<JobStatus>) -> Vec<RepairJobFacts> {
     let one = |job: JobStatus| RepairJobFacts {
@@ -98,7 +104,7 @@ pub(crate) fn repair_jobs(jobs: Vec<JobStatus>) -> Vec<RepairJobFacts> {
         full: job.request.full,
         primary: job.request.options.ranges == repair::plan::Ranges::Primary,
         datacenters: job.request.options.datacenters,
-        range: job.request.options.tokens.map(|range| format!("({},{}]", range.after, range.upto)),
+        range: ranges(&job.request.options.tokens),
         begun_micros: job.request.begun_micros,
         elapsed_micros: i64::try_from(job.elapsed.as_micros()).unwrap_or(i64::MAX),
         status: match job.state {

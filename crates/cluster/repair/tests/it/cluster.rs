@@ -2,6 +2,7 @@
 
 use replica::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutation::{DeletionTime, PartitionUpdate};
 use repair::{JobState, RepairConfig, RepairSettings};
@@ -155,7 +156,10 @@ fn a_master_that_dies_leaves_nothing_behind() {
     assert!(world.kept_bytes() > 0, "followers hold what they are asked about");
     world.restart(0);
     // Another node repairs the same, and the followers' pieces are within their limit.
-    let status = world.wait(1, world.begin(1, &table, 0));
+    let job = world.begin(1, &table, 0);
+    assert_eq!(world.ended(1, job, Some(Duration::ZERO)), JobState::Running, "nobody waits for it");
+    assert_ne!(world.ended(1, job, None), JobState::Running, "it was waited for");
+    let status = world.status(1, job);
     assert_eq!(status.state, JobState::Done, "{:?}", status.failures);
     assert!(world.kept_bytes() < 1 << 20, "{} bytes kept", world.kept_bytes());
     assert_equal(&world, &table);

@@ -59,9 +59,15 @@ fn golden() {
         ..RepairOptions::all()
     };
     let primary = |options: RepairOptions| RepairOptions { ranges: Ranges::Primary, ..options };
-    let tokens =
-        |after, upto| RepairOptions { tokens: Some(TokenRange { after, upto }), ..RepairOptions::all() };
-    let cases: [(&str, Replication, u16, RepairOptions); 13] = [
+    let ranges = |ranges: &[(i64, i64)]| RepairOptions {
+        tokens: ranges.iter().map(|(after, upto)| TokenRange { after: *after, upto: *upto }).collect(),
+        ..RepairOptions::all()
+    };
+    let tokens = |after, upto| ranges(&[(after, upto)]);
+    let hosts = |names: &[u8]| names.iter().map(|name| HostId([*name; 16])).collect::<Vec<_>>();
+    let with = |names: &[u8]| RepairOptions { hosts: hosts(names), ..RepairOptions::all() };
+    let without = |names: &[u8]| RepairOptions { ignored: hosts(names), ..RepairOptions::all() };
+    let cases = [
         ("a, simple 5: everyone has everything", Replication::Simple { factor: 5 }, 0, RepairOptions::all()),
         (
             "a, simple 5, cut by bytes",
@@ -80,6 +86,22 @@ fn golden() {
         ("b, only dc3", network(&[("dc1", 2), ("dc2", 1)]), 1, dc(&["dc3"])),
         ("a, simple 2, tokens around the end", Replication::Simple { factor: 2 }, 0, tokens(650, -550)),
         ("a, simple 2, tokens of others", Replication::Simple { factor: 2 }, 0, tokens(410, 500)),
+        (
+            "a, simple 2, three ranges, two of which overlap",
+            Replication::Simple { factor: 2 },
+            0,
+            ranges(&[(650, -550), (710, 720), (20, 60)]),
+        ),
+        (
+            "a, simple 2, one range of others among two",
+            Replication::Simple { factor: 2 },
+            0,
+            ranges(&[(20, 60), (410, 500)]),
+        ),
+        ("a, simple 5, with b and c", Replication::Simple { factor: 5 }, 0, with(b"abc")),
+        ("a, simple 5, with others", Replication::Simple { factor: 5 }, 0, with(b"bc")),
+        ("a, simple 5, without d", Replication::Simple { factor: 5 }, 0, without(b"d")),
+        ("a, simple 5, without itself", Replication::Simple { factor: 5 }, 0, without(b"a")),
     ];
     let mut out = String::new();
     for (title, replication, own, options) in &cases {

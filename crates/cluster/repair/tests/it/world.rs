@@ -297,8 +297,14 @@ impl World {
 
     fn begin_wanted(&self, node: usize, table: &Arc<Table>, unless_since: u32, full: bool) -> u64 {
         let tables = vec![table.name.clone()];
-        let wanted =
-            Wanted { keyspace: "ks".to_owned(), tables, options: RepairOptions::all(), unless_since, full };
+        let wanted = Wanted {
+            keyspace: "ks".to_owned(),
+            tables,
+            options: RepairOptions::all(),
+            unless_since,
+            full,
+            units_at_once: usize::MAX,
+        };
         self.on(node, |_, _, repair| async move { repair.begin(wanted).expect("it can be planned") })
     }
 
@@ -311,6 +317,12 @@ impl World {
         let ended = || self.status(node, job).state != JobState::Running;
         self.sim.run_until(ended).expect("it ends");
         self.status(node, job)
+    }
+
+    /// The state of a repair when it has ended, or after a time.
+    pub fn ended(&self, node: usize, job: u64, timeout: Option<Duration>) -> JobState {
+        self.on(node, |_, _, repair| async move { repair.ended(job, timeout).await });
+        self.status(node, job).state
     }
 
     pub fn cancel(&self, node: usize, job: u64) -> bool {

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use coordinator::ViewNode;
 use serde_json::{Value, json};
 
-use super::ring;
+use super::gossip_states;
 use crate::Node;
 
 /// A node of the cluster other than this one: its internode address, its phi, and whether it counts as up.
@@ -22,22 +23,29 @@ pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Val
         json!(own + others(node).iter().filter(|(.., alive)| *alive == up).count())
     };
     Some(match segments {
-        ["endpoints"] => ring::endpoints(node).await,
+        ["endpoints"] => gossip_states::endpoints(node).await,
         ["endpoint_phi_values"] => others(node)
             .into_iter()
             .map(|(endpoint, phi, _)| json!({ "endpoint": endpoint, "phi": phi }))
             .collect(),
-        ["simple_states"] => others(node)
-            .into_iter()
-            .map(
-                |(endpoint, _, alive)| json!({ "key": endpoint, "value": if alive { "UP" } else { "DOWN" } }),
-            )
-            .collect(),
+        // By address, this node among them.
+        ["simple_states"] => {
+            let view = node.view();
+            let own = view.node(view.own()).host;
+            let state = |member: &ViewNode| {
+                let state = if member.alive || member.host == own { "UP" } else { "DOWN" };
+                json!({ "key": member.internode.ip().to_string(), "value": state })
+            };
+            view.nodes().iter().map(state).collect()
+        }
         ["count", "endpoint", "up"] => count(true),
         ["count", "endpoint", "down"] => count(false),
         ["phi"] => {
-            let threshold = node.setting("phi_convict_threshold")?;
-            json!(threshold.value)
+            let threshold: f64 = node.setting("phi_convict_threshold")?.value.parse().ok()?;
+            match threshold.fract() == 0.0 {
+                true => json!(threshold as u64),
+                false => json!(threshold),
+            }
         }
         _ => return None,
     })

@@ -51,8 +51,7 @@ pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Opt
         "capacity" => json!(node.info().cache_bytes_max),
         "hits" => json!(hits),
         "requests" => json!(requests),
-        "hit_rate" if requests == 0 => Value::Null,
-        "hit_rate" => json!(hits as f64 / requests as f64),
+        "hit_rate" => json!(hits as f64 / requests.max(1) as f64),
         _ => return None,
     })
 }

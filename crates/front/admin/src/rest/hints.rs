@@ -5,8 +5,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use topology::HostId;
 
-use super::ring;
-use crate::{Answer, Call, Node, uuid};
+use crate::{Answer, Call, Node, names, uuid};
 
 /// The answer to a request about hints; none when it is for something else.
 pub(super) async fn answer(
@@ -65,12 +64,14 @@ async fn addresses(node: &Rc<dyn Node>) -> Value {
 }
 
 async fn drop_hints(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    let host = match call.parameter("host").filter(|host| !host.is_empty()) {
-        Some(address) => Some(ring::find(&node.view(), address)?.host),
-        None => None,
+    let view = node.view();
+    let find = |address| {
+        let unknown = || Answer::error(404, format!("there is no node {address} in the cluster"));
+        names::member(&view, address).map(|member| member.host).ok_or_else(unknown)
     };
+    let host = names::given(call, "host").map(find).transpose()?;
     node.drop_hints(host).await;
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }
 
 async fn pause(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
@@ -78,8 +79,8 @@ async fn pause(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
         Some("true") => true,
         Some("false") => false,
         Some(other) => return Err(Answer::error(400, format!("pause is {other}; it must be true or false"))),
-        None => return Err(Answer::error(400, "the parameter pause is missing")),
+        None => return Err(names::mandatory(call, "pause").expect_err("it is missing")),
     };
     node.pause_hints(is_paused).await;
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }

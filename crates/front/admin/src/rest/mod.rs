@@ -4,14 +4,18 @@
 mod cidr;
 mod detector;
 mod figures;
+mod gossip_states;
 mod hints;
+mod logging;
 mod nodes;
 mod ring;
 mod samples;
 mod settings;
 mod sstables;
 mod stored;
+mod table_metrics;
 mod tables;
+mod tools;
 
 use std::rc::Rc;
 
@@ -93,6 +97,28 @@ async fn metrics_page(node: &Rc<dyn Node>) -> Answer {
         "Starting 1, joining 2, normal 3, leaving 4, decommissioned 5, draining 6, drained 7.",
     );
     prometheus::sample(&mut body, "scylla_node_operation_mode", "", f64::from(node.mode().number()));
+    let version = format!("version=\"{}\",shard=\"0\"", prometheus::escape(&node.info().version));
+    prometheus::head(
+        &mut body,
+        "scylla_scylladb_current_version",
+        "gauge",
+        "Version of the server; always 0.",
+    );
+    prometheus::sample(&mut body, "scylla_scylladb_current_version", &version, 0.0);
+    if let Some(liveness) = node.liveness() {
+        prometheus::head(
+            &mut body,
+            "scylla_gossip_heart_beat",
+            "counter",
+            "Heartbeat that the node gossips.",
+        );
+        prometheus::sample(
+            &mut body,
+            "scylla_gossip_heart_beat",
+            "shard=\"0\"",
+            liveness.own.heartbeat as f64,
+        );
+    }
     if let Some(repair) = node.repair() {
         repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
     }
@@ -122,6 +148,12 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     if let Some(answer) = sstables::answer(&node, &call, &segments).await {
         return answer;
     }
+    if let Some(answer) = logging::answer(&node, &call, &segments).await {
+        return answer;
+    }
+    if let Some(answer) = tools::answer(&node, &call, &segments).await {
+        return answer;
+    }
     if let Some(answer) = stored::answer(&node, &call, &segments).await {
         return answer;
     }
@@ -129,38 +161,45 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
         ("GET", [] | [""]) => Ok(greeting(
             "Torc: administration under /storage_service and others; metrics are on the port prometheus_port\n",
         )),
+        ("GET", rest) => Ok(Answer::json(&question(&node, &call, rest).await?)),
+        _ => change(&node, &call, &segments).await,
+    }
+}
+
+/// Requests that change something, but for those of modules of their own.
+async fn change(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Answer, Answer> {
+    match (call.method.as_str(), segments) {
         ("POST", ["storage_service", "keyspace_flush", keyspace]) => {
-            tables::operate(&node, &call, keyspace, TableOperation::Flush).await
+            tables::operate(node, call, keyspace, TableOperation::Flush).await
         }
         ("POST", ["storage_service", "keyspace_compaction", keyspace]) => {
-            tables::operate(&node, &call, keyspace, TableOperation::Compact).await
+            tables::compact(node, call, keyspace).await
         }
         ("POST", ["torc", "rebuild_index", keyspace, table]) => {
-            tables::rebuild_indexes(&node, &call, keyspace, table).await
+            tables::rebuild_indexes(node, call, keyspace, table).await
         }
         ("POST", ["storage_service", "flush"]) => {
             for keyspace in node.schema().keyspaces() {
-                tables::operate(&node, &call, &keyspace.name, TableOperation::Flush).await?;
+                tables::operate(node, call, &keyspace.name, TableOperation::Flush).await?;
             }
-            Ok(Answer::json(&Value::Null))
+            Ok(Answer::done())
         }
-        ("POST", ["storage_service", "snapshots"]) => tables::snapshot(&node, &call).await,
-        ("DELETE", ["storage_service", "snapshots"]) => tables::clear_snapshots(&node, &call).await,
+        ("POST", ["storage_service", "snapshots"]) => tables::snapshot(node, call).await,
+        ("DELETE", ["storage_service", "snapshots"]) => tables::clear_snapshots(node, call).await,
         ("POST", ["storage_service", "drain"]) => {
             node.drain().await.map_err(|error| Answer::error(500, error.to_string()))?;
-            Ok(Answer::json(&Value::Null))
+            Ok(Answer::done())
         }
         (method @ ("POST" | "DELETE"), ["storage_service", "native_transport"]) => {
             let changed = node.set_native_transport(method == "POST").await;
             changed.map_err(|error| Answer::error(500, error))?;
-            Ok(Answer::json(&Value::Null))
+            Ok(Answer::done())
         }
         ("POST", ["storage_service", "stop_daemon"]) => {
             node.request_stop();
-            Ok(Answer::json(&Value::Null))
+            Ok(Answer::done())
         }
-        ("GET", rest) => Ok(Answer::json(&question(&node, &call, rest).await?)),
-        _ => Err(unknown(&call)),
+        _ => Err(unknown(call)),
     }
 }
 
@@ -176,7 +215,9 @@ fn unknown(call: &Call) -> Answer {
 /// The answers of GET requests.
 async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<Value, Answer> {
     Ok(match segments {
-        ["storage_service", "keyspaces"] => tables::keyspaces(&node.schema(), call.parameter("type")),
+        ["storage_service", "keyspaces"] => {
+            tables::keyspaces(&node.schema(), call.parameter("type"), call.parameter("replication"))
+        }
         ["storage_service", "snapshots"] => tables::snapshots(node).await?,
         ["storage_service", "snapshots", "size", "true"] => tables::snapshots_true_size(node).await?,
         ["storage_service", "toppartitions"] => samples::of_filter(node, call).await?,
@@ -194,7 +235,7 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
             let schema = node.schema();
             json!(schema.tables().map(|t| format!("{}:{}", t.keyspace, t.name)).collect::<Vec<_>>())
         }
-        ["column_family", "name", "keyspace"] => tables::keyspaces(&node.schema(), None),
+        ["column_family", "name", "keyspace"] => tables::keyspaces(&node.schema(), None, None),
         ["column_family", "metrics", figure, name] => tables::table_figure(node, figure, name).await?,
         ["compaction_manager", "compaction_history"] => tables::compaction_history(node).await,
         ["compaction_manager", "compactions"] => tables::compactions(node).await,
@@ -217,6 +258,7 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
             figures::cache(node, cache, figure).await.ok_or_else(|| unknown(call))?
         }
         ["torc", "tables"] => tables::table_figures(node, call).await?,
+        ["torc", "gossip"] => gossip_states::whole(node).await,
         ["torc", "clients"] => nodes::clients(node).await,
         ["torc", "groups"] => figures::groups(node).await,
         ["torc", "storage"] => figures::storage(node).await,
@@ -239,12 +281,12 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["gossiping"] => json!(!matches!(node.mode(), Mode::Draining | Mode::Drained | Mode::Decommissioned)),
         ["hostid", "local"] => json!(uuid(&info.host_id)),
         ["host_id"] => ring::host_ids(node),
-        ["tokens"] => ring::tokens_of(node, None)?,
-        ["tokens", address] => ring::tokens_of(node, Some(address))?,
+        ["tokens"] => ring::tokens_of(node, None),
+        ["tokens", address] => ring::tokens_of(node, Some(address)),
         ["tokens_endpoint"] => ring::tokens(node),
-        ["ownership"] => ring::ownership(node, None)?,
+        ["ownership"] | ["ownership", "null"] => ring::ownership(node, None)?,
         ["ownership", keyspace] => ring::ownership(node, Some(keyspace))?,
-        ["describe_ring", keyspace] => ring::describe(node, keyspace)?,
+        ["describe_ring", keyspace] => ring::describe(node, call, keyspace)?,
         ["natural_endpoints", keyspace] => ring::natural_endpoints(node, call, keyspace)?,
         ["nodes", state] => ring::in_state(node, state).ok_or_else(|| unknown(call))?,
         ["load"] => json!(figures::load(node).await),
@@ -270,11 +312,11 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
         }
         ["storage_proxy", figure] => figures::read_repair(node, figure).await.ok_or_else(|| unknown(call))?,
         ["snitch", "datacenter"] => match call.parameter("host") {
-            Some(host) => json!(ring::location(node, host)?.datacenter),
+            Some(host) => json!(ring::location(node, host).datacenter),
             None => json!(info.datacenter),
         },
         ["snitch", "rack"] => match call.parameter("host") {
-            Some(host) => json!(ring::location(node, host)?.rack),
+            Some(host) => json!(ring::location(node, host).rack),
             None => json!(info.rack),
         },
         ["snitch", "name"] => {

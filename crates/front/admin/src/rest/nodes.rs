@@ -26,6 +26,9 @@ pub(super) async fn clients(node: &Rc<dyn Node>) -> Value {
 /// Every member, and those that are about to become one: address, state, load. `owns` is its part of the ring's
 /// tokens without a keyspace, of the keyspace's replicas with one.
 pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<Value, Answer> {
+    if let Some(unknown) = keyspace.filter(|name| node.schema().keyspace(name).is_none()) {
+        return Err(Answer::error(404, format!("The keyspace {unknown}, does not exist")));
+    }
     let own_load = figures::load(node).await;
     let (view, gossiped) = (node.view(), ring::gossiped(node));
     let owned = ring::shares(node, keyspace)?;

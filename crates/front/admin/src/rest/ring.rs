@@ -1,10 +1,9 @@
 //! The ring over REST: members, liveness, ownership.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::rc::Rc;
 
-use coordinator::{ClusterView, Phase, ViewNode};
+use coordinator::{Phase, ViewNode};
 use gossip::{Endpoint, Key, Standing, status};
 use mutation::DecoratedKey;
 use schema::{Replication, Table};
@@ -12,8 +11,9 @@ use serde_json::{Value, json};
 use topology::{HostId, Location};
 
 use super::figures;
+use crate::names::{self, given, mandatory};
 use crate::uuid;
-use crate::{Answer, Node};
+use crate::{Answer, Call, Node};
 
 /// How a node is named: the address that its clients find it at.
 pub(super) fn name(node: &ViewNode) -> String {
@@ -32,15 +32,6 @@ pub(super) fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Stand
     peers.chain([own]).map(|(endpoint, standing)| (endpoint.host, (endpoint, standing))).collect()
 }
 
-/// The node of an address.
-pub(super) fn find<'a>(view: &'a ClusterView, address: &str) -> Result<&'a ViewNode, Answer> {
-    let wanted: Option<IpAddr> = address.parse().ok();
-    let found = view.nodes().iter().find(|node| {
-        wanted.is_some_and(|wanted| node.native.ip() == wanted || node.internode.ip() == wanted)
-    });
-    found.ok_or_else(|| Answer::error(404, format!("there is no node {address} in the cluster")))
-}
-
 /// Those that say that they join while the view does not have them; where clients will find them is not known.
 pub(super) fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
     let view = node.view();
@@ -53,9 +44,7 @@ pub(super) fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
 }
 
 pub(super) fn replication(node: &Rc<dyn Node>, keyspace: &str) -> Result<Replication, Answer> {
-    let schema = node.schema();
-    let found = schema.keyspace(keyspace).map(|keyspace| keyspace.replication.clone());
-    found.ok_or_else(|| Answer::error(404, format!("The keyspace {keyspace}, does not exist")))
+    names::keyspace(&node.schema(), keyspace).map(|keyspace| keyspace.replication.clone())
 }
 
 /// Addresses and host ids.
@@ -67,16 +56,16 @@ pub(super) fn host_ids(node: &Rc<dyn Node>) -> Value {
     json!(members.chain(joining).collect::<Vec<_>>())
 }
 
-/// The tokens of a node, or of this one.
-pub(super) fn tokens_of(node: &Rc<dyn Node>, address: Option<&str>) -> Result<Value, Answer> {
+/// The tokens of a node, or of this one; none of an address that no member has.
+pub(super) fn tokens_of(node: &Rc<dyn Node>, address: Option<&str>) -> Value {
     let view = node.view();
     let of = match address {
-        Some(address) => find(&view, address)?,
-        None => view.node(view.own()),
+        Some(address) => names::member(&view, address),
+        None => Some(view.node(view.own())),
     };
-    let mut tokens = of.tokens.clone();
+    let mut tokens = of.map_or_else(Vec::new, |of| of.tokens.clone());
     tokens.sort_unstable();
-    Ok(json!(tokens.iter().map(ToString::to_string).collect::<Vec<_>>()))
+    json!(tokens.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 /// Every token and its owner.
@@ -112,8 +101,11 @@ pub(super) fn ownership(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result<V
     Ok(json!(view.nodes().iter().zip(owned).map(one).collect::<Vec<_>>()))
 }
 
-/// The ranges of the ring and their replicas.
-pub(super) fn describe(node: &Rc<dyn Node>, keyspace: &str) -> Result<Value, Answer> {
+/// The ranges of the ring and their replicas. All tables of a keyspace have the same.
+pub(super) fn describe(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
+    if let Some(table) = given(call, "table") {
+        names::table(&node.schema(), keyspace, table)?;
+    }
     let view = node.view();
     let placement = view.place(&replication(node, keyspace)?);
     let mut ranges = Vec::new();
@@ -135,18 +127,10 @@ pub(super) fn describe(node: &Rc<dyn Node>, keyspace: &str) -> Result<Value, Ans
 }
 
 /// The replicas of a partition (`cf`, `key`), the first one first.
-pub(super) fn natural_endpoints(
-    node: &Rc<dyn Node>,
-    call: &crate::Call,
-    keyspace: &str,
-) -> Result<Value, Answer> {
-    let replication = replication(node, keyspace)?;
-    let table = call.parameter("cf").unwrap_or_default();
-    let schema = node.schema();
-    let Some(found) = schema.table(keyspace, table) else {
-        return Err(Answer::error(400, format!("Unknown table '{table}' in keyspace '{keyspace}'")));
-    };
-    let key = key(found, call.parameter("key").unwrap_or_default())
+pub(super) fn natural_endpoints(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
+    let (table, text) = (mandatory(call, "cf")?, mandatory(call, "key")?);
+    let (schema, replication) = (node.schema(), replication(node, keyspace)?);
+    let key = key(names::table(&schema, keyspace, table)?, text)
         .map_err(|error| Answer::error(400, format!("the key does not fit {keyspace}.{table}: {error}")))?;
     let view = node.view();
     let placement = view.place(&replication);
@@ -212,7 +196,7 @@ pub(super) fn load_of(endpoint: &Endpoint) -> Option<f64> {
     endpoint.text(Key::LOAD)?.parse().ok()
 }
 
-/// Bytes on disk of the nodes that gossip them.
+/// Bytes on disk of the nodes that gossip them, as whole numbers.
 pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     let own = figures::load(node).await;
     let (view, gossiped) = (node.view(), gossiped(node));
@@ -220,10 +204,10 @@ pub(super) async fn loads(node: &Rc<dyn Node>) -> Value {
     for (index, of) in view.indexes().zip(view.nodes()) {
         let gossiped_value = gossiped.get(&of.host).and_then(|(endpoint, _)| load_of(endpoint));
         let load = if index == view.own() { Some(own as f64) } else { gossiped_value };
-        loads.extend(load.map(|load| pair(name(of), load)));
+        loads.extend(load.map(|load| pair(name(of), load as u64)));
     }
     for joins in joining(node) {
-        loads.extend(load_of(&joins).map(|load| pair(joins.address.ip(), load)));
+        loads.extend(load_of(&joins).map(|load| pair(joins.address.ip(), load as u64)));
     }
     json!(loads)
 }
@@ -251,91 +235,14 @@ pub(super) fn schema_versions(node: &Rc<dyn Node>) -> Value {
     json!(versions.into_iter().map(|(version, nodes)| pair(version, nodes)).collect::<Vec<_>>())
 }
 
-/// A node's datacenter and rack.
-pub(super) fn location(node: &Rc<dyn Node>, address: &str) -> Result<Location, Answer> {
+/// A node's datacenter and rack; ScyllaDB's default ones for one that is not there, or has just left.
+pub(super) fn location(node: &Rc<dyn Node>, address: &str) -> Location {
     if let Some(joins) = joining(node).iter().find(|joins| joins.address.ip().to_string() == address) {
         let text = |key| joins.text(key).unwrap_or_default();
-        return Ok(Location::new(text(Key::DC), text(Key::RACK)));
+        return Location::new(text(Key::DC), text(Key::RACK));
     }
-    find(&node.view(), address).map(|node| node.location.clone())
-}
-
-/// The whole gossip state; of a node that is alone, its own endpoint.
-pub(super) async fn endpoints(node: &Rc<dyn Node>) -> Value {
-    let gossiped = gossiped(node);
-    if gossiped.is_empty() {
-        return json!([alone(node).await]);
-    }
-    let state = |(key, state): (&Key, &gossip::Versioned)| {
-        json!({
-            "application_state": key.0, "name": key.to_string(), "version": state.version,
-            "value": String::from_utf8_lossy(&state.value),
-        })
-    };
-    let view = node.view();
-    let one = |(endpoint, standing): &(Endpoint, Standing)| {
-        let mut states: Vec<Value> = endpoint.states.iter().map(state).collect();
-        states.extend(place(&view, endpoint));
-        json!({
-            "addrs": endpoint.address.ip().to_string(),
-            "port": endpoint.address.port(),
-            "host_id": uuid(&endpoint.host.0),
-            "generation": endpoint.generation,
-            "version": endpoint.heartbeat,
-            "is_alive": *standing == Standing::Alive,
-            "application_state": states,
-        })
-    };
-    json!(gossiped.values().map(one).collect::<Vec<_>>())
-}
-
-/// Gossip values of Cassandra about tokens and status, which are in the cluster's log here.
-fn place(view: &ClusterView, endpoint: &Endpoint) -> Vec<Value> {
-    let found = view.nodes().iter().find(|node| node.host == endpoint.host);
-    // A node says itself that it has ended, or that it only begins to join.
-    let Some(member) = found.filter(|_| endpoint.text(Key::STATUS).is_none()) else { return Vec::new() };
-    let name = match member.phase {
-        Phase::Normal => status::NORMAL,
-        Phase::Joining => status::BOOT,
-        Phase::Leaving => status::LEAVING,
-        Phase::Removing => "removing",
-    };
-    let token = member.tokens.first().map(|token| format!(",{token}")).unwrap_or_default();
-    let state = |number: u8, key: &str, value: String| json!({ "application_state": number, "name": key, "version": 0, "value": value });
-    vec![
-        state(Key::STATUS.0, "STATUS_WITH_PORT", format!("{name}{token}")),
-        state(TOKENS, "TOKENS", "<hidden>".to_owned()),
-    ]
-}
-
-/// The number of TOKENS where nodes gossip them; this version does not.
-const TOKENS: u8 = 13;
-
-async fn alone(node: &Rc<dyn Node>) -> Value {
-    let info = node.info();
-    let view = node.view();
-    let own = view.node(view.own());
-    let uptime = (node.now_micros() - info.started_micros).max(0) / 1_000_000;
-    let states = [
-        (Key::STATUS, status::NORMAL.to_owned()),
-        (Key::LOAD, figures::load(node).await.to_string()),
-        (Key::SCHEMA, uuid(&node.schema().version())),
-        (Key::DC, info.datacenter.clone()),
-        (Key::RACK, info.rack.clone()),
-        (Key::RELEASE_VERSION, info.release_version.clone()),
-        (Key::NATIVE_ADDRESS, own.native.to_string()),
-        (Key::RPC_READY, (node.mode() == crate::Mode::Normal).to_string()),
-    ];
-    let state = |(key, value): (Key, String)| json!({ "application_state": key.0, "name": key.to_string(), "version": 1, "value": value });
-    json!({
-        "addrs": own.internode.ip().to_string(),
-        "port": own.internode.port(),
-        "host_id": uuid(&info.host_id),
-        "generation": generation(node),
-        "version": uptime,
-        "is_alive": true,
-        "application_state": states.map(state),
-    })
+    let found = names::member(&node.view(), address).map(|node| node.location.clone());
+    found.unwrap_or_else(|| Location::new("UNKNOWN_DC", "UNKNOWN_RACK"))
 }
 
 /// The replication of every keyspace.

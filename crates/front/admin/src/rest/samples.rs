@@ -1,52 +1,104 @@
-//! The most requested partitions of a table on this node.
+//! The most requested partitions of tables on this node.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::TopKeys;
+use engine::{Sampled, SampledKey, TopKeys};
+use futures_util::future::join_all;
 use mutation::DecoratedKey;
 use schema::Table;
 use serde_json::{Value, json};
 
+use super::stored;
+use crate::names::{self, bad, given, list, mandatory};
 use crate::{Answer, Call, Node};
 
-/// How long, how many, and in how many places it is counted when the question does not say.
-const DURATION_MILLIS: u64 = 1_000;
+/// How many, and in how many places it is counted when the question does not say.
 const LIST_SIZE: u64 = 10;
 const CAPACITY: u64 = 256;
 /// Neither memory nor a connection is held for ever.
 const DURATION_MILLIS_MAX: u64 = 600_000;
 const CAPACITY_MAX: u64 = 65_536;
 
-/// `/storage_service/toppartitions`, whose filter names one table here.
+/// The most tables that are sampled at the same time.
+const TABLES_MAX: usize = 1_000;
+
+/// `/storage_service/toppartitions`: of the tables and keyspaces that its filters name together, or of all users' tables. A partition has its table
+/// before it.
 pub(super) async fn of_filter(node: &Rc<dyn Node>, call: &Call) -> Result<Value, Answer> {
-    match call.parameter("table_filters") {
-        Some(name) if !name.contains(',') => of_table(node, call, name).await,
-        _ => Err(Answer::error(400, "table_filters must name one table, as keyspace:table")),
+    let schema = node.schema();
+    let filter = |name: &str| list(call.parameter(name).unwrap_or_default());
+    let mut tables = Vec::new();
+    for name in filter("table_filters") {
+        tables.push(stored::table(node, name)?);
     }
+    for name in filter("keyspace_filters") {
+        let known = names::keyspace(&schema, name)?;
+        tables.extend(known.tables.values().filter(|table| !known.computes(&table.name)).cloned());
+    }
+    if given(call, "table_filters").is_none() && given(call, "keyspace_filters").is_none() {
+        let of_users = schema.keyspaces().filter(|keyspace| !keyspace.system);
+        tables.extend(of_users.flat_map(|keyspace| keyspace.tables.values()).cloned());
+    }
+    tables.sort_by_key(|table| table.id);
+    tables.dedup_by_key(|table| table.id);
+    if tables.len() > TABLES_MAX {
+        return Err(bad(format!(
+            "at most {TABLES_MAX} tables are sampled at the same time: name keyspaces or tables"
+        )));
+    }
+    sampled(node, call, tables, true).await
 }
 
 /// `/column_family/toppartitions/NAME`.
 pub(super) async fn of_table(node: &Rc<dyn Node>, call: &Call, name: &str) -> Result<Value, Answer> {
-    let schema = node.schema();
-    let (keyspace, table) = name.split_once(':').unwrap_or((name, ""));
-    let found = schema.stored().table(keyspace, table).cloned();
-    let table = found.ok_or_else(|| {
-        Answer::error(404, format!("there is no table {name} with data of its own; name it keyspace:table"))
-    })?;
-    let during = number(call, "duration", DURATION_MILLIS, DURATION_MILLIS_MAX)?;
-    let list = number(call, "list_size", LIST_SIZE, CAPACITY_MAX)? as usize;
+    sampled(node, call, vec![stored::table(node, name)?], false).await
+}
+
+/// The samples of tables; each partition with its table before it where that is wanted.
+async fn sampled(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    tables: Vec<Arc<Table>>,
+    names_tables: bool,
+) -> Result<Value, Answer> {
+    mandatory(call, "duration")?;
+    let during = number(call, "duration", 1, DURATION_MILLIS_MAX)?;
+    let max = number(call, "list_size", LIST_SIZE, CAPACITY_MAX)? as usize;
     let places = number(call, "capacity", CAPACITY, CAPACITY_MAX)? as usize;
-    let sampled = node.sample(table.id, places, Duration::from_millis(during)).await;
-    let sampled = sampled.ok_or_else(|| {
-        Answer::error(409, format!("{name} is being sampled for somebody else, or was dropped"))
-    })?;
+    let during = Duration::from_millis(during);
+    let all = join_all(tables.iter().map(|table| node.sample(table.id, places, during))).await;
+    let of: Vec<_> = tables.iter().zip(all).filter_map(|(table, sampled)| Some((table, sampled?))).collect();
+    if of.is_empty() && !tables.is_empty() {
+        let name = tables.first().map_or_else(String::new, |table| table.full_name());
+        return Err(Answer::error(409, format!("{name} is being sampled for somebody else, or was dropped")));
+    }
+    let listed = |keys: fn(&Sampled) -> &TopKeys| {
+        let mut top: Vec<(&Table, SampledKey)> = Vec::new();
+        for (table, sampled) in &of {
+            top.extend(keys(sampled).top(max).into_iter().map(|key| (&***table, key)));
+        }
+        top.sort_by_key(|(_, key)| std::cmp::Reverse(key.count));
+        top.truncate(max);
+        let one = |(table, sampled): (&Table, SampledKey)| {
+            let key = key_text(table, &sampled.key);
+            let partition = match names_tables {
+                true => format!("({}:{}) {key}", table.keyspace, table.name),
+                false => key,
+            };
+            json!({ "partition": partition, "count": sampled.count, "error": sampled.error })
+        };
+        top.into_iter().map(one).collect::<Value>()
+    };
+    let cardinality =
+        |keys: fn(&Sampled) -> &TopKeys| of.iter().map(|(_, sampled)| keys(sampled).len()).sum::<usize>();
     Ok(json!({
         "capacity": places,
-        "read_cardinality": sampled.reads.len(),
-        "read": listed(&table, &sampled.reads, list),
-        "write_cardinality": sampled.writes.len(),
-        "write": listed(&table, &sampled.writes, list),
+        "read_cardinality": cardinality(|sampled| &sampled.reads),
+        "read": listed(|sampled| &sampled.reads),
+        "write_cardinality": cardinality(|sampled| &sampled.writes),
+        "write": listed(|sampled| &sampled.writes),
     }))
 }
 
@@ -56,11 +108,6 @@ fn number(call: &Call, name: &str, default: u64, max: u64) -> Result<u64, Answer
         Ok(number) if (1..=max).contains(&number) => Ok(number),
         _ => Err(Answer::error(400, format!("{name} is {text}; it must be a number from 1 to {max}"))),
     }
-}
-
-fn listed(table: &Table, keys: &TopKeys, max: usize) -> Value {
-    let one = |sampled: engine::SampledKey| json!({ "partition": key_text(table, &sampled.key), "count": sampled.count, "error": sampled.error });
-    json!(keys.top(max).into_iter().map(one).collect::<Vec<_>>())
 }
 
 /// A partition's key as people write it: the values with `:` between.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
+use crate::names::{bad, mandatory};
 use crate::node::{Node, Setting, SettingKind};
 use crate::{Answer, Call};
 
@@ -13,6 +14,8 @@ const PATHS: &[(&[&str], &str, &str)] = &[
     (&["storage_service", "trace_probability"], "probability", "trace_probability"),
     (&["storage_service", "incremental_backups"], "value", "incremental_backups"),
     (&["storage_proxy", "hinted_handoff_enabled"], "enable", "hinted_handoff_enabled"),
+    (&["storage_service", "compaction_throughput"], "value", "compaction_throughput_mb_per_sec"),
+    (&["storage_service", "stream_throughput"], "value", "stream_io_throughput_mb_per_sec"),
 ];
 
 /// The answer to a request for a setting; none when it is for something else.
@@ -30,22 +33,42 @@ pub(super) async fn answer(
     };
     match call.method.as_str() {
         "GET" => Some(match node.setting(name) {
-            Some(setting) => Ok(Answer::json(&as_json(&setting))),
-            None => Err(Answer::error(404, format!("No such setting: {name}"))),
+            Some(setting) => Ok(Answer::json(&as_json(name, &setting))),
+            None => Err(bad(format!("No such config entry: {name}"))),
         }),
-        "POST" => Some(match call.parameter(parameter) {
-            Some(value) => match node.change_setting(name, value).await {
-                Ok(()) => Ok(Answer::json(&Value::Null)),
-                Err(why) => Err(Answer::error(400, why)),
-            },
-            None => Err(Answer::error(400, format!("the parameter {parameter} is missing"))),
-        }),
+        "POST" => Some(change(node, name, mandatory(call, parameter)).await),
         _ => None,
     }
 }
 
-fn as_json(setting: &Setting) -> Value {
+async fn change(node: &Rc<dyn Node>, name: &str, value: Result<&str, Answer>) -> Result<Answer, Answer> {
+    let value = match (name, value?) {
+        ("trace_probability", text) => probability(text)?,
+        // Everything else is false for ScyllaDB.
+        ("incremental_backups" | "hinted_handoff_enabled", text) => {
+            match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => "true",
+                _ => "false",
+            }
+        }
+        (_, text) => text,
+    };
+    node.change_setting(name, value).await.map(|()| Answer::done()).map_err(bad)
+}
+
+fn probability(text: &str) -> Result<&str, Answer> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(text),
+        Ok(_) => Err(bad(format!("trace probability must be from 0 to 1, not {text}"))),
+        Err(_) => Err(bad(format!("Bad format in a probability value: \"{text}\""))),
+    }
+}
+
+fn as_json(name: &str, setting: &Setting) -> Value {
     let text = || json!(setting.value);
+    if name == "data_file_directories" {
+        return json!([setting.value]);
+    }
     match setting.kind {
         SettingKind::Text => text(),
         SettingKind::Truth => json!(setting.value == "true"),

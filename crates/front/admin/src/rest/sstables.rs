@@ -9,6 +9,7 @@ use schema::TableId;
 use serde_json::{Value, json};
 
 use super::tables;
+use crate::names::{self, bad, flag, given, mandatory};
 use crate::{Answer, Call, Node, uuid_of};
 
 /// The answer to a request about SSTables of tables; none when it is for something else.
@@ -23,7 +24,9 @@ pub(super) async fn answer(
         ("GET", ["storage_service", "keyspace_upgrade_sstables", keyspace]) => {
             number(upgrade(node, call, keyspace).await)
         }
-        ("POST", ["storage_service", "sstables", keyspace]) => refresh(node, call, keyspace).await,
+        ("POST", ["storage_service", "sstables", keyspace]) => {
+            return Some(refresh(node, call, keyspace).await);
+        }
         ("POST", ["torc", "import", keyspace, table]) => import(node, call, keyspace, table).await,
         ("POST", ["compaction_manager", "stop_compaction"]) => stop(node, call, None).await,
         ("POST", ["compaction_manager", "stop_keyspace_compaction", keyspace]) => {
@@ -32,19 +35,6 @@ pub(super) async fn answer(
         _ => return None,
     };
     Some(asked.map(|value| Answer::json(&value)))
-}
-
-fn bad(message: impl Into<String>) -> Answer {
-    Answer::error(400, message)
-}
-
-fn flag(call: &Call, name: &str, default: bool) -> Result<bool, Answer> {
-    match call.parameter(name).map(str::to_ascii_lowercase).as_deref() {
-        None | Some("") => Ok(default),
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(other) => Err(bad(format!("{name} is true or false, not {other}"))),
-    }
 }
 
 /// The outcome for each table, by its name.
@@ -112,12 +102,23 @@ async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Repo
                 "there is no mode SEGREGATE: partitions and rows out of order are damage here, which SKIP drops",
             ));
         }
-        _ => return Err(bad(format!("scrub_mode is ABORT, SKIP or VALIDATE, not {mode}"))),
+        _ => return Err(bad(format!("Unknown argument for 'scrub_mode' parameter: {mode}"))),
+    };
+    let quarantine = given(call, "quarantine_mode").unwrap_or("INCLUDE");
+    let only_quarantined = match quarantine.to_ascii_uppercase().as_str() {
+        "INCLUDE" | "EXCLUDE" => false,
+        "ONLY" => true,
+        _ => return Err(bad(format!("Unknown argument for 'quarantine_mode' parameter: {quarantine}"))),
     };
     let only_read = how == Rewrite::Verify;
+    let chosen = tables::chosen(node, call, keyspace)?;
+    if only_quarantined {
+        // No SSTable of a table is quarantined: damaged ones are out of it.
+        return Ok((Vec::new(), only_read));
+    }
     if !only_read && !flag(call, "disable_snapshot", false)? {
         let name = format!("pre-scrub-{}", node.now_micros() / 1_000);
-        tables::take_snapshot(node, tables::chosen(node, call, keyspace)?, name).await?;
+        tables::take_snapshot(node, chosen, name).await?;
     }
     Ok((rewrite(node, call, keyspace, how).await?, only_read))
 }
@@ -128,7 +129,7 @@ async fn upgrade(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Re
 }
 
 /// Imports the SSTables of a table's folder `upload`, as ScyllaDB's call does.
-async fn refresh(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
+async fn refresh(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Answer, Answer> {
     for name in ["load_and_stream", "primary_replica_only", "skip_cleanup", "skip_reshape"] {
         if flag(call, name, false)? {
             return Err(bad(format!(
@@ -137,9 +138,9 @@ async fn refresh(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Val
             )));
         }
     }
-    let name = call.parameter("cf").ok_or_else(|| bad("the parameter cf names the table"))?;
+    let name = mandatory(call, "cf")?;
     load(node, keyspace, name, None).await?;
-    Ok(Value::Null)
+    Ok(Answer::done())
 }
 
 async fn import(node: &Rc<dyn Node>, call: &Call, keyspace: &str, table: &str) -> Result<Value, Answer> {
@@ -157,23 +158,19 @@ async fn load(
     directory: Option<PathBuf>,
 ) -> Result<Value, Answer> {
     let schema = node.schema();
-    if schema.keyspace(keyspace).is_none() {
-        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
-    }
-    let Some(table) = schema.table(keyspace, name) else {
-        return Err(bad(format!("Can't find a column family {name} in keyspace {keyspace}")));
-    };
+    let table = names::table(&schema, keyspace, name)?;
     let done = node.import_sstables(table, directory).await.map_err(|error| Answer::error(500, error))?;
     Ok(json!({ "sstables": done.sstables, "partitions": done.partitions, "removed": done.removed_sources }))
 }
 
 /// Stops operations by their kind or by the id of a task; how many there were.
 async fn stop(node: &Rc<dyn Node>, call: &Call, keyspace: Option<&str>) -> Result<Value, Answer> {
-    let given = |name: &str| call.parameter(name).filter(|text| !text.is_empty());
-    let wanted = match (given("id"), given("type")) {
+    let wanted = match (given(call, "id"), given(call, "type")) {
         (Some(id), None) if keyspace.is_none() => StopRequest::Id(
             uuid_of(id).ok_or_else(|| bad("id is the id of a compaction, as compactionstats shows it"))?,
         ),
+        // SSTables are not reshaped here, so that none of that work runs.
+        (None, Some(name)) if name.eq_ignore_ascii_case("RESHAPE") => return Ok(json!(0)),
         (None, Some(name)) => {
             let kind = TaskKind::from_name(name).ok_or_else(|| {
                 let known: Vec<&str> = TaskKind::ALL.into_iter().map(TaskKind::name).collect();
@@ -188,16 +185,6 @@ async fn stop(node: &Rc<dyn Node>, call: &Call, keyspace: Option<&str>) -> Resul
 
 /// The tables that a call names in `tables`, or all of the keyspace.
 fn tables_of(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<TableId>, Answer> {
-    let schema = node.schema();
-    let Some(known) = schema.keyspace(keyspace) else {
-        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
-    };
-    let Some(names) = call.parameter("tables").filter(|names| !names.is_empty()) else {
-        return Ok(known.tables.values().map(|table| table.id).collect());
-    };
-    let find = |name: &str| {
-        let missing = || bad(format!("Can't find a column family {name} in keyspace {keyspace}"));
-        known.tables.get(name).map(|table| table.id).ok_or_else(missing)
-    };
-    names.split(',').map(find).collect()
+    let tables = names::tables(&node.schema(), keyspace, call.parameter("tables"))?;
+    Ok(tables.iter().map(|table| table.id).collect())
 }

@@ -9,6 +9,7 @@ use schema::Table;
 use serde_json::{Value, json};
 
 use super::{ring, tables};
+use crate::names::{self, bad, given, mandatory};
 use crate::{Answer, Call, Node};
 
 /// The answer to a request about a table as it is stored; none when it is for something else.
@@ -36,7 +37,7 @@ pub(super) async fn answer(
             return Some(tables::operate(node, call, keyspace, operation).await);
         }
         ("POST" | "DELETE", ["column_family", "autocompaction", name]) => {
-            set_compacted(node, name, call.method == "POST").await
+            return Some(set_compacted(node, name, call.method == "POST").await);
         }
         _ => return None,
     };
@@ -44,18 +45,18 @@ pub(super) async fn answer(
 }
 
 /// A table with data of its own, by `keyspace:table`.
-fn table(node: &Rc<dyn Node>, name: &str) -> Result<Arc<Table>, Answer> {
-    let (keyspace, table) = name.split_once(':').unwrap_or((name, ""));
-    let found = node.schema().stored().table(keyspace, table).cloned();
-    found.ok_or_else(|| {
-        Answer::error(404, format!("there is no table {name} with data of its own; name it keyspace:table"))
-    })
+pub(super) fn table(node: &Rc<dyn Node>, name: &str) -> Result<Arc<Table>, Answer> {
+    let schema = node.schema();
+    let found = names::column_family(&schema, name)?;
+    match schema.stored().table(&found.keyspace, &found.name) {
+        Some(table) => Ok(table.clone()),
+        None => Err(bad(format!("{name} has no data of its own"))),
+    }
 }
 
 fn data_paths(node: &Rc<dyn Node>, call: &Call) -> Result<Value, Answer> {
     let schema = node.schema();
-    let given = |name: &str| call.parameter(name).filter(|value| !value.is_empty());
-    let (keyspace, names) = (given("keyspace"), given("cf"));
+    let (keyspace, names) = (given(call, "keyspace"), given(call, "cf"));
     if let Some(unknown) = keyspace.filter(|name| schema.keyspace(name).is_none()) {
         return Err(Answer::error(404, format!("Can't find a keyspace {unknown}")));
     }
@@ -92,7 +93,7 @@ async fn sampled(node: &Rc<dyn Node>) -> Value {
 /// The SSTables of a partition, whose key is written as its columns with colons between.
 async fn sstables(node: &Rc<dyn Node>, call: &Call, name: &str) -> Result<Value, Answer> {
     let table = table(node, name)?;
-    let key = call.parameter("key").ok_or_else(|| Answer::error(400, "the parameter key is missing"))?;
+    let key = mandatory(call, "key")?;
     let key = ring::key(&table, key).map_err(|error| {
         Answer::error(400, format!("the key does not fit {}: {error}", table.full_name()))
     })?;
@@ -110,11 +111,11 @@ async fn is_compacted(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> 
     Ok(json!(by_definition && stored.all(|(_, stats)| !stats.auto_compaction_stopped)))
 }
 
-async fn set_compacted(node: &Rc<dyn Node>, name: &str, is_on: bool) -> Result<Value, Answer> {
+async fn set_compacted(node: &Rc<dyn Node>, name: &str, is_on: bool) -> Result<Answer, Answer> {
     let table = table(node, name)?;
     let done = node.operate(table.id, TableOperation::SetAutoCompaction { is_on }).await;
     done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
-    Ok(Value::Null)
+    Ok(Answer::done())
 }
 
 /// A bound of a table's compaction strategy on the SSTables of one compaction.

@@ -11,14 +11,18 @@ use schema::{Keyspace, Replication, Schema, Table, TableId};
 use serde_json::{Value, json};
 
 use super::ring;
+use crate::names::{self, bad, flag, given, list};
 use crate::{Answer, Call, Node, uuid};
 
-pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>) -> Value {
+/// The keyspaces of a `type`, or all. `replication` chooses those of tablets or of vnodes; there are none of tablets.
+pub(super) fn keyspaces(schema: &Schema, kind: Option<&str>, replication: Option<&str>) -> Value {
+    if replication == Some("tablets") {
+        return json!([]);
+    }
     let wanted = |keyspace: &Keyspace| match kind {
         Some("user") => !keyspace.system,
         Some("non_local_strategy") => keyspace.replication != Replication::Local,
-        Some("all") | None => true,
-        Some(_) => false,
+        _ => true,
     };
     json!(schema.keyspaces().filter(|k| wanted(k)).map(|k| k.name.clone()).collect::<Vec<_>>())
 }
@@ -30,11 +34,8 @@ pub(super) fn tables(schema: &Schema) -> Value {
 }
 
 pub(super) async fn table_figure(node: &Rc<dyn Node>, figure: &str, name: &str) -> Result<Value, Answer> {
-    let (keyspace, table) = name.split_once(':').unwrap_or((name, ""));
     let schema = node.schema();
-    let table = schema
-        .table(keyspace, table)
-        .ok_or_else(|| Answer::error(404, format!("there is no table {name}; name it keyspace:table")))?;
+    let table = names::column_family(&schema, name)?;
     let mut total = 0u64;
     for figures in node.figures().await {
         for (_, stats) in figures.engine.tables.iter().filter(|(id, _)| *id == table.id) {
@@ -99,21 +100,24 @@ pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
 
 /// The tables that a call names: those of its `cf` parameter, or all of the keyspace.
 pub(super) fn chosen(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<Arc<Table>>, Answer> {
-    let schema = node.schema();
-    let Some(known) = schema.keyspace(keyspace) else {
-        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
-    };
-    let Some(names) = call.parameter("cf").filter(|names| !names.is_empty()) else {
-        return Ok(known.tables.values().cloned().collect());
-    };
-    let find = |name: &str| {
-        let missing =
-            || Answer::error(400, format!("Can't find a column family {name} in keyspace {keyspace}"));
-        known.tables.get(name).cloned().ok_or_else(missing)
-    };
-    names.split(',').map(find).collect()
+    names::tables(&node.schema(), keyspace, call.parameter("cf"))
 }
 
+/// Merges the SSTables of tables, after a flush unless the call says that there is to be none.
+pub(super) async fn compact(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Answer, Answer> {
+    let flushes = flag(call, "flush_memtables", true)?;
+    if flag(call, "consider_only_existing_data", false)? {
+        return Err(bad(
+            "consider_only_existing_data is not supported: what other SSTables and memtables hold is always considered",
+        ));
+    }
+    if flushes {
+        operate(node, call, keyspace, TableOperation::Flush).await?;
+    }
+    operate(node, call, keyspace, TableOperation::Compact).await
+}
+
+/// Maintains the tables that a call names.
 pub(super) async fn operate(
     node: &Rc<dyn Node>,
     call: &Call,
@@ -128,7 +132,7 @@ pub(super) async fn operate(
         };
         done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
     }
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }
 
 /// Makes the indexes of a table anew that the call names in `index`, or all.
@@ -151,15 +155,36 @@ pub(super) async fn rebuild_indexes(
     }
     let done = node.operate(table.id, TableOperation::RebuildIndexes { names }).await;
     done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }
 
 /// Keyspaces that a call names in `kn`, or all of the users'.
 fn named_keyspaces(node: &Rc<dyn Node>, call: &Call) -> Vec<String> {
-    match call.parameter("kn").filter(|names| !names.is_empty()) {
-        Some(names) => names.split(',').map(str::to_owned).collect(),
+    match given(call, "kn") {
+        Some(names) => list(names).into_iter().map(str::to_owned).collect(),
         None => node.schema().keyspaces().filter(|k| !k.system).map(|k| k.name.clone()).collect(),
     }
+}
+
+/// The tables that a call for a snapshot names: keyspaces in `kn`, or tables there as `keyspace.table`; tables of one keyspace in `cf`.
+fn tables_of_snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Vec<Arc<Table>>, Answer> {
+    let keyspaces = named_keyspaces(node, call);
+    if given(call, "cf").is_some() {
+        return match (given(call, "kn"), &keyspaces[..]) {
+            (None, _) => Err(bad("The keyspace of column families must be specified")),
+            (Some(_), [keyspace]) => chosen(node, call, keyspace),
+            _ => Err(bad("Only one keyspace allowed when specifying a column family")),
+        };
+    }
+    let schema = node.schema();
+    let mut tables = Vec::new();
+    for name in keyspaces {
+        match name.split_once('.') {
+            Some((keyspace, table)) => tables.push(names::table(&schema, keyspace, table)?.clone()),
+            None => tables.extend(names::tables(&schema, &name, None)?),
+        }
+    }
+    Ok(tables)
 }
 
 fn check_tag(name: &str) -> Result<(), Answer> {
@@ -177,25 +202,28 @@ pub(super) async fn take_snapshot(
 ) -> Result<(), Answer> {
     let made = node.take_snapshot(tables, name).await;
     made.map_err(|error| {
-        let status = if matches!(error, SnapshotError::Exists { .. }) { 409 } else { 500 };
-        Answer::error(status, error.to_string())
+        let why = match &error {
+            SnapshotError::Exists { table, name } => {
+                let keyspace = table.split('.').next().unwrap_or_default();
+                format!("Keyspace {keyspace}: snapshot {name} already exists.")
+            }
+            SnapshotError::Failed { .. } => error.to_string(),
+        };
+        Answer::error(500, why)
     })
 }
 
 pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    let name = call.parameter("tag").unwrap_or_default();
+    let none = || Answer::error(500, "You must supply a snapshot name.");
+    let name = given(call, "tag").ok_or_else(none)?;
     check_tag(name)?;
-    let mut tables = Vec::new();
-    for keyspace in named_keyspaces(node, call) {
-        tables.extend(chosen(node, call, &keyspace)?);
-    }
-    take_snapshot(node, tables, name.to_owned()).await?;
-    Ok(Answer::json(&Value::Null))
+    take_snapshot(node, tables_of_snapshot(node, call)?, name.to_owned()).await?;
+    Ok(Answer::done())
 }
 
 /// Removes snapshots by the names of the call. They are chosen from the directories: those of dropped tables are removed, too.
 pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    let given = |name: &str| call.parameter(name).filter(|text| !text.is_empty());
+    let given = |name: &str| given(call, name);
     let tag = given("tag");
     tag.map_or(Ok(()), check_tag)?;
     let (schema, mut records) = (node.schema(), snapshot_records(node).await?);
@@ -205,7 +233,7 @@ pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<
             let stored = |name: &str| records.iter().any(|record| record.keyspace == name);
             if let Some(unknown) = names.iter().find(|name| schema.keyspace(name).is_none() && !stored(name))
             {
-                return Err(Answer::error(404, format!("Can't find a keyspace {unknown}")));
+                return Err(bad(format!("Can't find a keyspace {unknown}")));
             }
             records.retain(|record| names.contains(&*record.keyspace));
         }
@@ -229,7 +257,7 @@ pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<
     records.retain(|record| tag.is_none_or(|tag| record.name == tag));
     let removed = node.remove_snapshots(records).await;
     removed.map_err(|error| Answer::error(500, error.to_string()))?;
-    Ok(Answer::json(&Value::Null))
+    Ok(Answer::done())
 }
 
 /// All snapshots: by name, and in each its tables.
@@ -326,15 +354,9 @@ pub(super) async fn view_build_statuses(
     view: &str,
 ) -> Result<Value, Answer> {
     let schema = node.schema();
-    if schema.keyspace(keyspace).is_none() {
-        return Err(Answer::error(404, format!("Can't find a keyspace {keyspace}")));
-    }
-    let Some(table) = schema.table(keyspace, view).filter(|table| table.is_view()) else {
-        return Err(Answer::error(
-            404,
-            format!("Can't find a materialized view {view} in keyspace {keyspace}"),
-        ));
-    };
+    let found = names::keyspace(&schema, keyspace)?.tables.get(view).filter(|table| table.is_view());
+    let table =
+        found.ok_or_else(|| bad(format!("Can't find a materialized view {view} in keyspace {keyspace}")))?;
     let statuses = node.view_builds(table.id).await;
     let pair = |(node, status): &(ViewNode, ViewBuildStatus)| json!({ "key": ring::name(node), "value": status.name() });
     Ok(json!(statuses.iter().map(pair).collect::<Vec<_>>()))

@@ -2,6 +2,7 @@
 
 mod http;
 mod stored;
+mod tools;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,12 +120,24 @@ impl Node for Fake {
             memtable_rows: 5,
             memtable_cells: 11,
             flushes_pending: 2,
+            sstables_per_level: vec![1, 2],
+            metadata_bytes: 300,
+            bloom_false_positives: 1,
+            bloom_true_positives: 3,
+            data_bytes: 500,
+            uncompressed_bytes: 1_000,
+            partition_bytes_max: 90,
+            partition_bytes_sum: 200,
+            partitions_estimate: 10,
+            compactions_pending: 5,
             ..Default::default()
         };
         shard.engine.tables = vec![(TableId([7; 16]), stats)];
         shard.coordinated_reads.latencies.buckets[2] = 5;
         shard.coordinated_ranges.latencies.buckets[2] = 2;
         shard.view_writes.latencies.buckets[3] = 7;
+        let peer = rpc::PeerStats { sent: rpc::Amount { count: 7, bytes: 70 }, ..Default::default() };
+        shard.rpc.peers = BTreeMap::from([(HostId([2; 16]), peer), (HostId([9; 16]), peer)]);
         Box::pin(std::future::ready(vec![shard.clone(), shard]))
     }
 
@@ -311,6 +324,8 @@ impl Node for Fake {
             "incremental_backups" => ("true", SettingKind::Truth),
             "compaction_throughput" => ("64MiB", SettingKind::Text),
             "phi_convict_threshold" => ("8", SettingKind::Float),
+            "log_level" => ("info,engine=debug", SettingKind::Text),
+            "data_file_directories" => ("/data", SettingKind::Text),
             "concurrent_compactors" => ("2", SettingKind::Integer),
             _ => return None,
         };
@@ -319,7 +334,10 @@ impl Node for Fake {
 
     fn change_setting(&self, name: &str, value: &str) -> LocalBoxFuture<Result<(), String>> {
         let done = match (name, value) {
-            ("trace_probability", "0.125") | ("compaction_throughput", "8MiB") => Ok(()),
+            ("trace_probability", "0.125")
+            | ("compaction_throughput", "8MiB")
+            | ("incremental_backups", "false")
+            | ("log_level", "info,engine=trace" | "warn") => Ok(()),
             _ => Err(format!("{name} is never {value}")),
         };
         Box::pin(std::future::ready(done))
@@ -422,15 +440,13 @@ fn members_and_liveness() {
     assert_eq!(get("/snitch/rack?host=10.1.0.3"), json!("rack3"), "by either address");
     assert_eq!(get("/snitch/rack?host=10.1.0.4"), json!("rack4"), "as it says itself");
     assert_eq!(get("/snitch/rack"), json!("rack1"));
-    assert_eq!(
-        refused("/snitch/rack?host=10.9.9.9"),
-        (404, "there is no node 10.9.9.9 in the cluster".to_owned())
-    );
+    assert_eq!(get("/snitch/rack?host=10.9.9.9"), json!("UNKNOWN_RACK"), "it may just have left");
+    assert_eq!(get("/snitch/datacenter?host=10.9.9.9"), json!("UNKNOWN_DC"));
     let loads = json!([
-        pair("10.0.0.1", 2000.0),
-        pair("10.0.0.2", 5000.0),
-        pair("10.0.0.3", 5000.0),
-        pair("10.1.0.4", 5000.0)
+        pair("10.0.0.1", 2000),
+        pair("10.0.0.2", 5000),
+        pair("10.0.0.3", 5000),
+        pair("10.1.0.4", 5000)
     ]);
     assert_eq!(get("/storage_service/load_map"), loads);
 }
@@ -470,7 +486,8 @@ fn settings_are_shown_and_changed_by_name() {
     assert_eq!(get("/storage_service/incremental_backups"), json!(true));
     assert_eq!(get("/v2/config/compaction_throughput"), json!("64MiB"));
     assert_eq!(get("/v2/config/concurrent_compactors"), json!(2));
-    assert_eq!(refused("/v2/config/nope"), (404, "No such setting: nope".to_owned()));
+    assert_eq!(get("/v2/config/data_file_directories"), json!(["/data"]));
+    assert_eq!(refused("/v2/config/nope"), (400, "No such config entry: nope".to_owned()));
     let set = |path: &str| {
         let answer = ask(false, "POST", path);
         (answer.status, answer.body)
@@ -480,7 +497,18 @@ fn settings_are_shown_and_changed_by_name() {
     let (status, body) = set("/v2/config/compaction_throughput?value=much");
     assert!(status == 400 && body.contains("compaction_throughput is never much"), "{status} {body}");
     let (status, body) = set("/storage_service/trace_probability?value=1");
-    assert!(status == 400 && body.contains("the parameter probability is missing"), "{status} {body}");
+    assert!(status == 400 && body.contains("Missing mandatory parameter 'probability'"), "{status} {body}");
+    for (probability, why) in [
+        ("abc", "Bad format in a probability value: \\\"abc\\\""),
+        ("1e300", "must be from 0 to 1, not 1e300"),
+        ("-1", "must be from 0 to 1, not -1"),
+    ] {
+        let (status, body) = set(&format!("/storage_service/trace_probability?probability={probability}"));
+        assert!(status == 400 && body.contains(why), "{status} {body}");
+    }
+    // Any other value than true and 1 is false.
+    assert_eq!(set("/storage_service/incremental_backups?value=bogus").0, 200);
+    assert_eq!(set("/storage_service/incremental_backups?value=1").0, 400, "the fake node has no true");
 }
 
 #[test]
@@ -491,6 +519,7 @@ fn owners_of_ranges() {
     assert_eq!(get("/storage_service/tokens_endpoint"), json!(expected));
     assert_eq!(get("/storage_service/tokens"), json!(["-100", "0"]));
     assert_eq!(get("/storage_service/tokens/10.0.0.2"), json!(["100"]));
+    assert_eq!(get("/storage_service/tokens/10.9.9.9"), json!([]));
     let shares = |path: &str| -> Vec<f64> {
         let shares = get(path);
         shares
@@ -505,9 +534,12 @@ fn owners_of_ranges() {
     let copies = shares("/storage_service/ownership/ks");
     assert!((copies.iter().sum::<f64>() - 2.0).abs() < 1e-9, "two replicas of everything: {copies:?}");
     assert_eq!(shares("/storage_service/ownership/own"), [1.0, 1.0, 1.0], "each node has its own");
-    let missing = (404, "The keyspace nope, does not exist".to_owned());
+    assert_eq!(get("/storage_service/ownership/null"), get("/storage_service/ownership"));
+    let missing = (400, "Can't find a keyspace nope".to_owned());
     assert_eq!(refused("/storage_service/ownership/nope"), missing);
     assert_eq!(refused("/storage_service/describe_ring/nope"), missing);
+    let missing = (400, "Can't find a column family nope in keyspace ks".to_owned());
+    assert_eq!(refused("/storage_service/describe_ring/ks?table=nope"), missing);
     let ranges = get("/storage_service/describe_ring/ks");
     assert_eq!(ranges.as_array().unwrap().len(), 4);
     assert_eq!(
@@ -531,16 +563,19 @@ fn where_a_partition_is() {
     let pair = get("/storage_service/natural_endpoints/ks?cf=pair&key=5:x");
     assert_eq!(pair.as_array().unwrap().len(), 2);
     let refused = |query: &str| refused(&format!("/storage_service/natural_endpoints/{query}"));
-    assert_eq!(refused("ks?cf=nope&key=5"), (400, "Unknown table 'nope' in keyspace 'ks'".to_owned()));
+    let missing = "Can't find a column family nope in keyspace ks";
+    assert_eq!(refused("ks?cf=nope&key=5"), (400, missing.to_owned()));
+    assert_eq!(refused("ks?cf=t"), (400, "Missing mandatory parameter 'key'".to_owned()));
+    assert_eq!(refused("ks?key=5"), (400, "Missing mandatory parameter 'cf'".to_owned()));
     assert!(refused("ks?cf=t&key=five").1.starts_with("the key does not fit ks.t: "));
     let parts = "the key does not fit ks.pair: it has 2 columns, with colons between; 1 were given";
     assert_eq!(refused("ks?cf=pair&key=5"), (400, parts.to_owned()));
-    assert_eq!(refused("nope?cf=t&key=5").0, 404);
+    assert_eq!(refused("nope?cf=t&key=5"), (400, "Can't find a keyspace nope".to_owned()));
 }
 
 #[test]
 fn gossip_states() {
-    let endpoints = get("/failure_detector/endpoints");
+    let endpoints = get("/torc/gossip");
     assert_eq!(endpoints.as_array().unwrap().len(), 4);
     let second = &endpoints[1];
     assert_eq!(
@@ -570,6 +605,34 @@ fn gossip_states() {
     // A node that is alone shows its own endpoint.
     let alone: Value = serde_json::from_str(&ask(true, "GET", "/failure_detector/endpoints").body).unwrap();
     assert_eq!((alone[0]["generation"].clone(), alone[0]["version"].clone()), (json!(20), json!(40)));
+    let numbers = |endpoint: &Value| -> Vec<u64> {
+        let states = endpoint["application_state"].as_array().unwrap();
+        states.iter().map(|state| state["application_state"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(numbers(&alone[0]), [0, 1, 2, 3, 4, 5, 8, 17, 7, 12], "ScyllaDB's numbers");
+    assert_eq!(alone[0]["application_state"][6]["value"], "10.0.0.1", "without a port");
+    assert_eq!(alone[0]["update_time"], 60_000);
+    let scylla = get("/failure_detector/endpoints");
+    assert_eq!(
+        numbers(&scylla[1]),
+        [0, 1, 2, 3, 4, 7, 12],
+        "a value that ScyllaDB does not have is left out"
+    );
+    assert_eq!(numbers(&scylla[2]), [1, 2, 3, 4, 0, 13, 7, 12]);
+}
+
+#[test]
+fn keyspaces_by_their_kind() {
+    for (query, names) in [
+        ("", json!(["ks", "own"])),
+        ("?type=non_local_strategy", json!(["ks"])),
+        ("?type=bogus", json!(["ks", "own"])),
+        ("?replication=vnodes", json!(["ks", "own"])),
+        ("?type=user&replication=all", json!(["ks", "own"])),
+        ("?type=user&replication=tablets", json!([])),
+    ] {
+        assert_eq!(get(&format!("/storage_service/keyspaces{query}")), names, "{query}");
+    }
 }
 
 #[test]
@@ -593,7 +656,7 @@ fn figures_and_snapshots() {
     );
     assert_eq!(refused("/storage_proxy/metrics/nope/estimated_histogram").0, 404);
     assert_eq!(get("/cache_service/metrics/row/capacity"), json!(1 << 20));
-    assert_eq!(get("/cache_service/metrics/row/hit_rate"), Value::Null, "of nothing there is no rate");
+    assert_eq!(get("/cache_service/metrics/row/hit_rate"), json!(0.0));
     assert_eq!(refused("/cache_service/metrics/row/nope").0, 404);
     let in_b = json!([{ "ks": "ks", "cf": "t", "total": 50, "live": 2 }]);
     assert_eq!(get("/storage_service/snapshots")[1], pair("b", in_b));
@@ -607,20 +670,15 @@ fn figures_and_snapshots() {
 #[test]
 fn partitions_that_are_asked_for_most() {
     for (table, key) in [("t", "-7"), ("pair", "7:x")] {
-        for path in [
-            format!("/column_family/toppartitions/ks:{table}?"),
-            format!("/storage_service/toppartitions?table_filters=ks:{table}&"),
-        ] {
-            let answer = get(&format!("{path}duration=5&capacity=16"));
-            assert_eq!(answer["read"], json!([{ "partition": key, "count": 2, "error": 0 }]));
-            assert_eq!((&answer["read_cardinality"], &answer["write"]), (&json!(1), &json!([])));
-        }
+        let answer = get(&format!("/column_family/toppartitions/ks:{table}?duration=5&capacity=16"));
+        assert_eq!(answer["read"], json!([{ "partition": key, "count": 2, "error": 0 }]));
+        assert_eq!((&answer["read_cardinality"], &answer["write"]), (&json!(1), &json!([])));
     }
     let refused = |path: &str| {
         let answer = ask(false, "GET", path);
         (answer.status, answer.body)
     };
-    assert_eq!(refused("/column_family/toppartitions/ks:none").0, 404);
+    assert_eq!(refused("/column_family/toppartitions/ks:none").0, 400);
     let (status, body) = refused("/column_family/toppartitions/ks:t?duration=0");
     assert!(status == 400 && body.contains("duration is 0"), "{body}");
     assert_eq!(refused("/storage_service/toppartitions").0, 400);

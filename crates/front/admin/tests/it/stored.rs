@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{Fake, Rc, RestService, ask, call, fake, get, refused};
 
 /// The status of a request that changes something, and the calls that the node got.
-fn change(method: &str, path: &str) -> (u16, Vec<String>) {
+pub(crate) fn change(method: &str, path: &str) -> (u16, Vec<String>) {
     change_of(false, method, path)
 }
 
@@ -23,10 +23,12 @@ fn the_failure_detector() {
     let expected =
         json!([{ "endpoint": "10.1.0.2:7000", "phi": 0.5 }, { "endpoint": "10.1.0.3:7000", "phi": 0.75 }]);
     assert_eq!(phis, expected, "this node is not among them");
-    assert_eq!(get("/failure_detector/simple_states")[1], json!({ "key": "10.1.0.3:7000", "value": "DOWN" }));
+    let states = get("/failure_detector/simple_states");
+    assert_eq!(states[0], json!({ "key": "10.1.0.1", "value": "UP" }), "this node, too");
+    assert_eq!(states[2], json!({ "key": "10.1.0.3", "value": "DOWN" }));
     assert_eq!(get("/failure_detector/count/endpoint/up"), json!(2));
     assert_eq!(get("/failure_detector/count/endpoint/down"), json!(1));
-    assert_eq!(get("/failure_detector/phi"), json!("8"));
+    assert_eq!(get("/failure_detector/phi"), json!(8));
     assert_eq!(refused("/failure_detector/count/endpoint/sideways").0, 404);
     let alone = ask(true, "GET", "/failure_detector/endpoint_phi_values");
     assert_eq!((alone.status, alone.body.as_str()), (200, "[]"));
@@ -74,7 +76,6 @@ fn distributions_of_a_table() {
         assert_eq!(counted(&of(&format!("{kind}/estimated_histogram"), "t")), [], "{kind}");
     }
     assert_eq!(refused("/column_family/metrics/nope/estimated_histogram/ks:t").0, 404);
-    assert_eq!(refused("/column_family/metrics/estimated_row_size_histogram/ks:nope").0, 404);
     assert_eq!(refused("/column_family/metrics/nope/ks:t").0, 404);
 }
 
@@ -93,30 +94,73 @@ fn paths_and_samples() {
     assert_eq!(refused(&of("7")).0, 500);
     assert_eq!(refused(&of("seven")).0, 400);
     assert_eq!(refused("/column_family/sstables/by_key/ks:t").0, 400);
-    assert_eq!(refused("/column_family/sstables/by_key/ks:nope?key=5").0, 404);
 }
 
 #[test]
 fn compactions_that_begin_by_themselves_are_switched() {
     assert_eq!(get("/column_family/autocompaction/ks:t"), json!(true));
-    assert_eq!(refused("/column_family/autocompaction/ks:nope").0, 404);
     let set = |table: u8, is_on: bool| vec![format!("{table} SetAutoCompaction {{ is_on: {is_on} }}")];
     assert_eq!(change("DELETE", "/column_family/autocompaction/ks:t"), (200, set(7, false)));
     assert_eq!(change("POST", "/column_family/autocompaction/ks:t"), (200, set(7, true)));
     assert_eq!(change("DELETE", "/storage_service/auto_compaction/ks?cf=pair"), (200, set(8, false)));
-    assert_eq!(change("DELETE", "/storage_service/auto_compaction/nope").0, 404);
     assert_eq!(get("/column_family/minimum_compaction/ks:t"), json!(4));
     assert_eq!(get("/column_family/maximum_compaction/ks:t"), json!(32));
-    assert_eq!(refused("/column_family/maximum_compaction/ks:nope").0, 404);
+}
+
+#[test]
+fn keyspaces_and_tables_that_are_not_there_have_one_error() {
+    let keyspace = "Can't find a keyspace nope";
+    let table = "Can't find a column family nope in keyspace ks";
+    let name = "Column family name should be in keyspace:column_family format";
+    for (method, path, why) in [
+        ("POST", "/storage_service/keyspace_flush/nope", keyspace),
+        ("POST", "/storage_service/keyspace_flush/ks?cf=t,nope", table),
+        ("POST", "/storage_service/keyspace_compaction/nope", keyspace),
+        ("POST", "/storage_service/keyspace_cleanup/nope", keyspace),
+        ("POST", "/storage_service/keyspace_cleanup/ks?cf=nope", table),
+        ("GET", "/storage_service/keyspace_scrub/nope", keyspace),
+        ("GET", "/storage_service/keyspace_upgrade_sstables/ks?cf=nope", table),
+        ("DELETE", "/storage_service/auto_compaction/nope", keyspace),
+        ("POST", "/storage_service/sstables/nope?cf=t", keyspace),
+        ("POST", "/compaction_manager/stop_keyspace_compaction/nope?type=SCRUB", keyspace),
+        ("GET", "/storage_service/view_build_statuses/nope/v", keyspace),
+        ("POST", "/torc/sstables/verify/nope", keyspace),
+        ("POST", "/torc/import/nope/t", keyspace),
+        ("GET", "/column_family/metrics/read/ks:nope", table),
+        ("GET", "/column_family/metrics/read/t", name),
+        ("GET", "/column_family/metrics/estimated_row_size_histogram/ks:nope", table),
+        ("GET", "/column_family/autocompaction/nope:t", keyspace),
+        ("GET", "/column_family/maximum_compaction/t", name),
+        ("GET", "/column_family/sstables/by_key/ks:nope?key=5", table),
+        ("GET", "/column_family/toppartitions/nope:t?duration=5", keyspace),
+    ] {
+        let (status, error, calls) = answered(method, path);
+        assert_eq!((status, &error["message"]), (400, &json!(why)), "{method} {path}");
+        assert_eq!(calls, [""; 0], "{method} {path}");
+    }
+}
+
+#[test]
+fn compactions_flush_first() {
+    let compact =
+        |query: &str| change("POST", &format!("/storage_service/keyspace_compaction/ks?cf=t{query}"));
+    let calls = |calls: &[&str]| calls.iter().map(|call| (*call).to_owned()).collect::<Vec<_>>();
+    assert_eq!(compact(""), (200, calls(&["7 Flush", "7 Compact"])));
+    assert_eq!(compact("&flush_memtables=no"), (200, calls(&["7 Compact"])));
+    assert_eq!(compact("&flush_memtables=bogus"), (500, Vec::new()));
+    assert_eq!(compact("&consider_only_existing_data=true"), (400, Vec::new()));
+    let answer = ask(false, "POST", "/storage_service/keyspace_flush/ks");
+    assert_eq!(answer.body, "", "nothing is said");
 }
 
 /// The status and the body of a request that changes something, and the calls that the node got.
-fn answered(method: &str, path: &str) -> (u16, Value, Vec<String>) {
+pub(crate) fn answered(method: &str, path: &str) -> (u16, Value, Vec<String>) {
     let calls = Rc::default();
     let info = fake(false).info().clone();
     let node = Fake { info, alone: false, stops: Rc::default(), calls: Rc::clone(&calls) };
     let answer = call(&RestService::new(Rc::new(node)), method, path);
-    (answer.status, serde_json::from_str(&answer.body).expect("JSON"), calls.take())
+    let body = if answer.body.is_empty() { "null" } else { &answer.body };
+    (answer.status, serde_json::from_str(body).expect("JSON"), calls.take())
 }
 
 #[test]
@@ -137,16 +181,19 @@ fn sstables_are_written_anew_or_verified() {
     assert_eq!(calls[1], "7 Scrub { skip: false }");
     for (query, why) in [
         ("scrub_mode=SEGREGATE", "no mode SEGREGATE"),
-        ("scrub_mode=x", "ABORT, SKIP or VALIDATE, not x"),
-        ("disable_snapshot=1", "true or false, not 1"),
+        ("scrub_mode=x", "Unknown argument for 'scrub_mode' parameter: x"),
+        ("quarantine_mode=x", "Unknown argument for 'quarantine_mode' parameter: x"),
     ] {
         let (status, error, calls) = scrub(query);
         assert!(error["message"].as_str().unwrap().contains(why), "{error}");
         assert_eq!((status, calls), (400, Vec::new()));
     }
+    let (status, error, calls) = scrub("disable_snapshot=maybe");
+    assert!(error["message"].as_str().unwrap().starts_with("Invalid boolean parameter value"), "{error}");
+    assert_eq!((status, calls), (500, Vec::new()));
+    assert_eq!(scrub("quarantine_mode=ONLY"), (200, json!(0), Vec::new()), "none is quarantined");
     let upgrade = "/storage_service/keyspace_upgrade_sstables/ks?cf=t&exclude_current_version=true";
     assert_eq!(answered("GET", upgrade).2, ["7 Upgrade { all: false }"]);
-    assert_eq!(answered("POST", "/torc/sstables/verify/nope").0, 404);
     assert_eq!(answered("POST", "/torc/sstables/polish/ks").0, 404);
     assert_eq!(answered("POST", "/torc/sstables/garbage_collect/ks?granularity=x").0, 400);
 }
@@ -160,7 +207,8 @@ fn work_on_sstables_is_stopped() {
     let path = "/compaction_manager/stop_keyspace_compaction/ks?type=UPGRADE&tables=t";
     let (status, _, calls) = answered("POST", path);
     assert!(status == 200 && calls[0].starts_with("Kind(Upgrade, Some([") && calls.len() == 1, "{calls:?}");
-    for query in ["", "type=RESHAPE", "id=7", &format!("id={id}&type=SCRUB")] {
+    assert_eq!(stop("type=RESHAPE"), (200, json!(0), Vec::new()), "there is no such work");
+    for query in ["", "type=NOTHING", "id=7", &format!("id={id}&type=SCRUB")] {
         let (status, _, calls) = stop(query);
         assert_eq!((status, calls), (400, Vec::new()), "{query}");
     }
@@ -184,7 +232,6 @@ fn sstables_are_imported() {
     for path in refused {
         assert_eq!(change("POST", &path), (400, Vec::new()), "{path}");
     }
-    assert_eq!(change("POST", "/torc/import/nope/t").0, 404);
 }
 
 #[test]
@@ -221,9 +268,16 @@ fn snapshots_are_made_of_all_tables_at_once() {
     let path = "/storage_service/snapshots?tag=c&kn=ks";
     assert_eq!(change("POST", path), (200, calls(&["snapshot c of ks.pair, ks.t"])));
     assert_eq!(change("POST", &format!("{path}&cf=t")), (200, calls(&["snapshot c of ks.t"])));
-    assert_eq!(change("POST", "/storage_service/snapshots?tag=a&kn=ks&cf=t").0, 409, "it exists");
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=a&kn=ks&cf=t").0, 500, "it exists");
+    assert_eq!(
+        change("POST", "/storage_service/snapshots?tag=c&kn=ks.t"),
+        (200, calls(&["snapshot c of ks.t"]))
+    );
+    assert_eq!(change("POST", "/storage_service/snapshots?kn=ks"), (500, Vec::new()), "it needs a name");
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=c&cf=t"), (400, Vec::new()));
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=c&kn=ks,own&cf=t"), (400, Vec::new()));
     assert_eq!(change("POST", "/storage_service/snapshots?tag=.a&kn=ks"), (400, Vec::new()));
-    assert_eq!(change("POST", "/storage_service/snapshots?tag=c&kn=ks,nope"), (404, Vec::new()));
+    assert_eq!(change("POST", "/storage_service/snapshots?tag=c&kn=ks,nope"), (400, Vec::new()));
     assert_eq!(change("POST", &format!("{path}&cf=t,nope")), (400, Vec::new()));
 }
 
@@ -240,7 +294,7 @@ fn snapshots_of_dropped_tables_and_keyspaces_are_removed() {
     assert_eq!(clear("kn=ks&cf=old"), done("dropped-7-old ks.old"));
     assert_eq!(clear("tag=a&kn=ks&cf=t"), done("a ks.t"));
     assert_eq!(clear("tag=z&kn=ks&cf=t"), done(""));
-    assert_eq!(clear("kn=nope").0, 404);
+    assert_eq!(clear("kn=nope").0, 400);
     assert_eq!(clear("kn=ks&cf=nope").0, 400);
     assert_eq!(clear("tag=..").0, 400);
 }

@@ -46,10 +46,17 @@ pub(super) fn standing(name: &str) -> Option<Standing> {
     }
     let ends = |ends: &[&str]| ends.iter().any(|end| bare.ends_with(end));
     let begins = |begins: &[&str]| begins.iter().any(|begin| bare.starts_with(begin));
-    if ends(&GUARDRAILS) || begins(&["alternator_", "audit_", "full_query_logging_"]) {
+    if ends(&GUARDRAILS) || begins(&["alternator_", "audit_", "full_query_logging_", "restrict_"]) {
         return Some(NotBuilt);
     }
-    begins(&["dynamic_snitch_", "internode_application_", "memtable_", "cms_"]).then_some(NoUse)
+    begins(&[
+        "dynamic_snitch_",
+        "internode_application_",
+        "memtable_",
+        "cms_",
+        "reader_concurrency_semaphore_",
+    ])
+    .then_some(NoUse)
 }
 
 /// An old spelling has its unit in its name.
@@ -72,40 +79,62 @@ fn without_unit(name: &str) -> &str {
 const GUARDRAILS: [&str; 6] =
     ["_warn_threshold", "_fail_threshold", "_warned", "_disallowed", "_warning_threshold", "_ignored"];
 
+const ENCRYPTION: &str = "files are not encrypted; encrypt their file system";
 const ADDRESS: &str = "interfaces are not looked up; give the address with listen_address or rpc_address";
 
 const STANDINGS: &[(&str, Standing)] = &[
+    ("azure_hosts", NotBuilt),
     ("cdc_enabled", Only(&["false"])),
     ("commitlog_compression", NotBuilt),
+    ("compaction_enforce_min_threshold", NotBuilt),
     ("default_compaction", NotBuilt),
+    ("enable_cache", Only(&["true"])),
+    ("enable_commitlog", Only(&["true"])),
     ("enable_sasi_indexes", NotBuilt),
     ("enable_tablets", NotBuilt),
     ("enable_transient_replication", Only(&["false"])),
     ("full_query_logging_options", NotBuilt),
+    ("gcp_hosts", NotBuilt),
     ("hinted_handoff_disabled_datacenters", NotBuilt),
     ("ideal_consistency_level", NotBuilt),
     ("inter_dc_stream_throughput_outbound", NotBuilt),
     ("internode_authenticator", Only(&["AllowAllInternodeAuthenticator"])),
+    ("kmip_hosts", NotBuilt),
+    ("kms_hosts", NotBuilt),
     ("listen_interface", Refused(ADDRESS)),
     ("maintenance_socket", Only(&["ignore"])),
+    ("max_clustering_key_restrictions_per_query", NotBuilt),
+    ("max_concurrent_requests_per_shard", NotBuilt),
+    ("max_partition_key_restrictions_per_query", NotBuilt),
     ("max_value_size", NotBuilt),
     ("native_transport_allow_older_protocols", Only(&["true"])),
     ("native_transport_rate_limiting_enabled", Only(&["false"])),
+    ("object_storage_endpoints", NotBuilt),
+    ("prometheus_prefix", Only(&["scylla"])),
+    ("query_page_size", NotBuilt),
+    ("query_tombstone_page_limit", NotBuilt),
+    ("replication_strategy_fail_list", NotBuilt),
+    ("replication_strategy_warn_list", NotBuilt),
+    ("rf_rack_valid_keyspaces", NotBuilt),
     ("rpc_interface", Refused(ADDRESS)),
     ("sasi_indexes_enabled", NotBuilt),
     ("scripted_user_defined_functions_enabled", NotBuilt),
     ("server_encryption_options_optional", Only(&["false"])),
     ("snapshot_before_compaction", NotBuilt),
+    ("sstable_compression_user_table_options", NotBuilt),
     ("start_native_transport", Only(&["true"])),
     (
         "stream_throughput_outbound_megabits_per_sec",
         Refused("give stream_throughput_outbound, as in 24MiB/s"),
     ),
+    ("strict_allow_filtering", NotBuilt),
+    ("system_info_encryption", UnlessEnabled(ENCRYPTION)),
+    ("tablets_mode_for_new_keyspaces", NotBuilt),
     ("transient_replication_enabled", Only(&["false"])),
-    (
-        "transparent_data_encryption_options",
-        UnlessEnabled("files are not encrypted; encrypt their file system"),
-    ),
+    ("transparent_data_encryption_options", UnlessEnabled(ENCRYPTION)),
+    ("twcs_max_window_count", NotBuilt),
+    ("user_info_encryption", UnlessEnabled(ENCRYPTION)),
+    ("workdir", Refused("give data_file_directories, commitlog_directory and hints_directory")),
 ];
 
 /// Options of encryption for Java's stores; check names the PEM files that are needed instead.
@@ -129,6 +158,7 @@ const STORES: &[&str] = &[
 const NO_USE: &[&str] = &[
     "allocate_tokens_for_keyspace",
     "allocate_tokens_for_local_replication_factor",
+    "allowed_repair_based_node_ops",
     "api_doc_dir",
     "api_ui_dir",
     "auth_read_consistency_level",
@@ -155,6 +185,7 @@ const NO_USE: &[&str] = &[
     "commitlog_disk_access_mode",
     "commitlog_max_compression_buffers_in_pool",
     "commitlog_sync_batch_window",
+    "compaction_static_shares",
     "concurrent_counter_writes",
     "concurrent_index_builders",
     "concurrent_materialized_view_builders",
@@ -172,9 +203,11 @@ const NO_USE: &[&str] = &[
     "credentials_cache_max_entries",
     "credentials_update_interval",
     "credentials_validity",
+    "cross_node_timeout",
     "crypto_provider",
     "default_secondary_index",
     "default_secondary_index_enabled",
+    "defragment_memory_on_idle",
     "developer_mode",
     "diagnostic_events_enabled",
     "disk_access_mode",
@@ -185,7 +218,9 @@ const NO_USE: &[&str] = &[
     "dump_heap_on_uncaught_exception",
     "dynamic_snitch",
     "enable_drop_compact_storage",
+    "enable_repair_based_node_ops",
     "experimental_features",
+    "failure_detector_timeout",
     "file_cache_enabled",
     "file_cache_round_up",
     "file_cache_size",
@@ -207,14 +242,18 @@ const NO_USE: &[&str] = &[
     "internode_tcp_connect_timeout",
     "internode_tcp_user_timeout",
     "internode_timeout",
-    "cross_node_timeout",
     "key_cache_keys_to_save",
     "key_cache_migrate_during_compaction",
     "key_cache_save_period",
     "key_cache_size",
     "listen_interface_prefer_ipv6",
     "listen_on_broadcast_address",
+    "log_to_stdout",
+    "log_to_syslog",
+    "logger_log_level",
     "max_concurrent_automatic_sstable_upgrades",
+    "max_memory_for_unlimited_query_hard_limit",
+    "max_memory_for_unlimited_query_soft_limit",
     "max_space_usable_for_compactions_in_percentage",
     "max_streaming_retries",
     "memtable",
@@ -234,6 +273,7 @@ const NO_USE: &[&str] = &[
     "permissions_cache_max_entries",
     "permissions_update_interval",
     "permissions_validity",
+    "prometheus_allow_protobuf",
     "range_tombstone_list_growth_factor",
     "repair_command_pool_full_strategy",
     "repair_command_pool_size",
@@ -243,6 +283,7 @@ const NO_USE: &[&str] = &[
     "replica_filtering_protection",
     "report_unconfirmed_repaired_data_mismatches",
     "request_scheduler",
+    "ring_delay_ms",
     "roles_cache_active_update",
     "roles_cache_max_entries",
     "roles_update_interval",
@@ -257,10 +298,13 @@ const NO_USE: &[&str] = &[
     "rpc_port",
     "rpc_server_type",
     "saved_caches_directory",
+    "schema_commitlog_directory",
     "schema_commitlog_segment_size",
+    "service_levels_interval_ms",
     "snapshot_links_per_second",
     "ssl_storage_port",
     "sstable",
+    "sstable_format",
     "sstable_preemptive_open_interval",
     "sstable_read_rate_persistence_enabled",
     "start_rpc",
@@ -272,6 +316,8 @@ const NO_USE: &[&str] = &[
     "streaming_keep_alive_period",
     "streaming_socket_timeout",
     "strict_is_not_null_in_views",
+    "tablets_initial_scale_factor",
+    "task_ttl",
     "thrift_framed_transport_size",
     "thrift_max_message_length",
     "trace_type_query_ttl",
@@ -285,7 +331,9 @@ const NO_USE: &[&str] = &[
     "use_deterministic_table_id",
     "use_offheap_merkle_trees",
     "user_defined_functions_threads_enabled",
+    "user_task_ttl",
     "uuid_sstable_identifiers_enabled",
+    "view_hints_directory",
     "windows_timer_interval",
 ];
 

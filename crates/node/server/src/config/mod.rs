@@ -22,6 +22,7 @@ pub(crate) use auth::{Authentication, CertificateNaming, is_class};
 pub(crate) use encryption::EncryptionFiles;
 pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};
+pub(crate) use value::in_unit;
 pub use value::{Keyword, OptionValue, Secret, Size};
 
 /// A configuration that cannot be used.

@@ -189,6 +189,7 @@ options! {
     repair_request_timeout: Duration = Duration::from_secs(20), "How long a repair waits for one answer of another node.";
     #[alias("repair_session_space_in_mb", "MiB")]
     repair_session_space: Size = Size(0), "Limit of the pages of repairs that a shard caches between two requests; 0 for 8MiB.";
+    #[alias("stream_io_throughput_mb_per_sec", "MiB")]
     stream_throughput_outbound: Size = Size::mib(24), live "Bytes a second that this node sends of SSTables to nodes that gain ranges, and that the repairs that it leads exchange with others; 0 for no limit.";
     api_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the REST administration.";
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
@@ -408,6 +409,7 @@ options! {
     #[alias("blocked_reactor_notify_ms", "ms")]
     blocked_reactor_notify: Duration = Duration::from_millis(10), "A task that occupies its shard for longer is logged and counted (scylla_stall_detector_reported); 0 for never.";
     disable_io_uring: bool = false, "Use threads for files instead of io_uring.";
+    #[alias("default_log_level", "")]
     log_level: String = "info".to_owned(), live "error, warn, info, debug or trace, also by module (info,engine=debug).";
 }
 

@@ -240,6 +240,19 @@ impl OptionValue for Duration {
     }
 }
 
+/// A duration or a size as a number of a unit, rounded down; none for no unit, or another value.
+pub(crate) fn in_unit(value: &str, unit: &str) -> Option<u64> {
+    let bytes = |shift: u32| Size::parse(value).ok().map(|size| size.0 >> shift);
+    let time = || Duration::parse(value).ok();
+    match unit {
+        "ms" => time().and_then(|time| u64::try_from(time.as_millis()).ok()),
+        "s" => time().map(|time| time.as_secs()),
+        "KiB" => bytes(10),
+        "MiB" => bytes(20),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +267,11 @@ mod tests {
         assert!(Size::parse("99999999999GiB").is_err());
         assert!(Size::parse("many").is_err());
         assert_eq!(Size::mib(32).show(), "32MiB");
+        assert_eq!(in_unit("5KiB", "KiB"), Some(5));
+        assert_eq!(in_unit("1GiB", "MiB"), Some(1024));
+        assert_eq!(in_unit("10800s", "ms"), Some(10_800_000));
+        assert_eq!(in_unit("3h", "s"), Some(10_800));
+        assert_eq!((in_unit("5s", ""), in_unit("much", "MiB")), (None, None));
         assert_eq!(Duration::parse("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(Duration::parse("1500ms"), Ok(Duration::from_millis(1500)));
         assert_eq!(Duration::parse("250"), Ok(Duration::from_millis(250)));

@@ -5,6 +5,9 @@ use serde_yaml_ng::Value;
 use super::foreign::{LeftOut, Standing, standing};
 use super::{Config, ConfigError};
 
+/// The begin of the names of the option that the warning's must not exceed.
+const BATCH_FAIL: &str = "batch_size_fail_threshold";
+
 impl Config {
     /// Sets every option that the YAML text names, and returns Cassandra's options that have no effect.
     ///
@@ -21,6 +24,7 @@ impl Config {
                 Err(ConfigError::Yaml("expected lines of the form `name: value`".to_owned()))
             };
         };
+        let names_fail = options.keys().filter_map(Value::as_str).any(|name| name.starts_with(BATCH_FAIL));
         for (name, value) in options {
             let Value::String(name) = name else {
                 return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
@@ -31,6 +35,11 @@ impl Config {
                 }
                 value => self.set_value(&name, &value, &mut left_out)?,
             }
+        }
+        if !names_fail {
+            // ScyllaDB's default of the one that is not given is above any usual value of the other.
+            self.batch_size_fail_threshold =
+                self.batch_size_fail_threshold.max(self.batch_size_warn_threshold);
         }
         Ok(left_out)
     }
@@ -93,8 +102,8 @@ fn leave_out(
         value: flatten(name, value).ok().flatten().unwrap_or_default(),
         expected,
     };
-    // `false` and nothing ask for nothing.
-    let asks = !matches!(value, Value::Null | Value::Bool(false));
+    // `false`, `disabled` and nothing ask for nothing.
+    let asks = !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("disabled");
     match standing {
         Standing::NoUse => left_out.of_no_use.push(name.to_owned()),
         Standing::NotBuilt if asks => left_out.not_built.push(name.to_owned()),
@@ -226,6 +235,38 @@ server_encryption_options: {internode_encryption: None}
         assert!(!config.encrypts_internode());
         assert_eq!(config.value_of("commitlog_sync").as_deref(), Some("batch"));
         for wrong in ["commitlog_sync: x.batch", "commitlog_sync: ''", "disk_failure_policy: org.die"] {
+            assert!(super::super::checked(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_of_scylladbs_files_are_read() {
+        let text = "
+tablets_mode_for_new_keyspaces: disabled
+rf_rack_valid_keyspaces: true
+stream_io_throughput_mb_per_sec: 7
+default_log_level: warn
+logger_log_level: {storage_service: debug}
+kms_hosts: {one: {}}
+user_info_encryption: {enabled: false}
+reader_concurrency_semaphore_serialize_limit_multiplier: 2
+failure_detector_timeout_in_ms: 20000
+batch_size_warn_threshold_in_kb: 128
+prometheus_prefix: scylla
+";
+        let mut config = Config::default();
+        let left_out = config.set_from_yaml(text).unwrap();
+        config.check().unwrap();
+        assert_eq!(left_out.not_built, ["rf_rack_valid_keyspaces", "kms_hosts"]);
+        assert_eq!(config.stream_throughput_outbound, super::super::Size::mib(7));
+        assert_eq!(config.log_level, "warn");
+        for wrong in [
+            "user_info_encryption: {enabled: true}",
+            "enable_commitlog: false",
+            "prometheus_prefix: torc",
+            "workdir: /var/lib/scylla",
+            "batch_size_warn_threshold_in_kb: 128\nbatch_size_fail_threshold_in_kb: 50",
+        ] {
             assert!(super::super::checked(wrong).is_err(), "{wrong}");
         }
     }

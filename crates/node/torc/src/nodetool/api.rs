@@ -64,7 +64,8 @@ impl Api {
     fn request(&self, method: &str, path: &str) -> Result<Value, Failure> {
         let (head, body) = self.exchange(method, path).map_err(|error| self.unreachable(&error))?;
         let status = head.split(' ').nth(1).unwrap_or_default();
-        let value = serde_json::from_slice::<Value>(&body);
+        // A request that answers nothing has an empty body.
+        let value = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice::<Value>(&body) };
         if status != "200" {
             let message = value.ok().and_then(|value| value["message"].as_str().map(str::to_owned));
             return Err(

@@ -20,7 +20,7 @@ pub(super) const GOSSIPINFO: Verb = Verb {
     name: "gossipinfo",
     about: "Shows the gossip information for the cluster",
     arguments: Vec::new,
-    ask: |api, _| api.get("/failure_detector/endpoints"),
+    ask: |api, _| api.get("/torc/gossip"),
     show: show_gossip,
 };
 

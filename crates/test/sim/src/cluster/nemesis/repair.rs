@@ -50,7 +50,8 @@ async fn repair(director: &mut ClusterDirector, nth: usize, path: &str) -> Resul
     let id = rest::body(&answer).to_owned();
     loop {
         let answer =
-            rest::get(&director.rt, server, &format!("/storage_service/repair_status?id={id}")).await?;
+            rest::get(&director.rt, server, &format!("/storage_service/repair_status?id={id}&timeout=0"))
+                .await?;
         match rest::body(&answer) {
             "\"SUCCESSFUL\"" => return Ok(()),
             "\"RUNNING\"" if director.sim.now() - begun < TIME_MAX => {}

@@ -1,0 +1,165 @@
+//! Figures of a table by ScyllaDB's names, as its tools ask for them: `/column_family/metrics/FIGURE/KEYSPACE:TABLE` and the like.
+
+use std::rc::Rc;
+
+use engine::TableStats;
+use schema::Table;
+use serde_json::{Value, json};
+
+use super::stored;
+use crate::{Answer, Node};
+
+/// Figures that follow from those of the table's shards together.
+type Figure = fn(&TableStats) -> Value;
+
+/// By name. The memory of bloom filters, index summaries and compression offsets is counted together here, as that of the filters.
+const FIGURES: &[(&str, Figure)] = &[
+    ("bloom_filter_disk_space_used", |stats| json!(stats.metadata_bytes)),
+    ("bloom_filter_false_ratio", false_ratio),
+    ("bloom_filter_off_heap_memory_used", |stats| json!(stats.metadata_bytes)),
+    ("compression_metadata_off_heap_memory_used", |_| json!(0)),
+    ("compression_ratio", |stats| json!(ratio(stats.data_bytes, stats.uncompressed_bytes))),
+    ("index_summary_off_heap_memory_used", |_| json!(0)),
+    ("max_row_size", |stats| json!(stats.partition_bytes_max)),
+    ("mean_row_size", |stats| json!(stats.partition_bytes_sum / stats.partitions_estimate.max(1))),
+    ("memtable_off_heap_size", |stats| json!(stats.memtable_bytes)),
+    ("pending_flushes", |stats| json!(stats.flushes_pending)),
+    ("recent_bloom_filter_false_ratio", false_ratio),
+];
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn false_ratio(stats: &TableStats) -> Value {
+    json!(ratio(stats.bloom_false_positives, stats.bloom_false_positives + stats.bloom_true_positives))
+}
+
+/// The answer to a GET about a table; none for another path.
+pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Result<Value, Answer>> {
+    Some(match segments {
+        ["column_family", "sstables", "per_level", name] => per_level(node, name).await,
+        ["column_family", "metrics", kind @ ("read_latency" | "write_latency"), rest @ ..] => match rest {
+            [name] => latency(node, kind, name).await.map(|moments| json!(moments.0)),
+            ["moving_average_histogram", name] => latency(node, kind, name).await.map(|moments| moments.1),
+            _ => return None,
+        },
+        [
+            "column_family",
+            "metrics",
+            kind @ ("live_scanned_histogram" | "tombstone_scanned_histogram"),
+            name,
+        ] => scanned(node, kind, name).await,
+        ["column_family", "metrics", "min_row_size", name] => smallest(node, name).await,
+        ["column_family", "metrics", "snapshots_size", name] => snapshots(node, name).await,
+        ["column_family", "metrics", figure, name] => {
+            let (_, figure) = FIGURES.iter().find(|(known, _)| known == figure)?;
+            sums(node, name).await.map(|stats| figure(&stats))
+        }
+        _ => return None,
+    })
+}
+
+/// The figures of a table on all shards that such figures need.
+async fn sums(node: &Rc<dyn Node>, name: &str) -> Result<TableStats, Answer> {
+    let table = stored::table(node, name)?;
+    let mut all = TableStats::default();
+    for (_, stats) in of(&node.figures().await, &table) {
+        all.metadata_bytes += stats.metadata_bytes;
+        all.bloom_false_positives += stats.bloom_false_positives;
+        all.bloom_true_positives += stats.bloom_true_positives;
+        all.data_bytes += stats.data_bytes;
+        all.uncompressed_bytes += stats.uncompressed_bytes;
+        all.partition_bytes_max = all.partition_bytes_max.max(stats.partition_bytes_max);
+        all.partition_bytes_sum += stats.partition_bytes_sum;
+        all.partitions_estimate += stats.partitions_estimate;
+        all.memtable_bytes += stats.memtable_bytes;
+        all.flushes_pending += stats.flushes_pending;
+        all.reads += stats.reads;
+        all.writes += stats.writes;
+        all.sstables_per_level.resize(all.sstables_per_level.len().max(stats.sstables_per_level.len()), 0);
+        all.sstables_per_level.iter_mut().zip(&stats.sstables_per_level).for_each(|(sum, more)| *sum += more);
+    }
+    Ok(all)
+}
+
+fn of<'a>(
+    shards: &'a [crate::ShardFigures],
+    table: &Table,
+) -> impl Iterator<Item = &'a (schema::TableId, TableStats)> {
+    let id = table.id;
+    shards.iter().flat_map(|shard| &shard.engine.tables).filter(move |(of, _)| *of == id)
+}
+
+async fn per_level(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    sums(node, name).await.map(|stats| json!(stats.sstables_per_level))
+}
+
+async fn snapshots(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    let table = stored::table(node, name)?;
+    let records = node.snapshots().await.map_err(|error| Answer::error(500, error.to_string()))?;
+    let mine = records.iter().filter(|one| (&one.keyspace, &one.table) == (&table.keyspace, &table.name));
+    Ok(json!(mine.map(|record| record.true_bytes).sum::<u64>()))
+}
+
+async fn smallest(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    let table = stored::table(node, name)?;
+    let histograms = node.table_histograms(table.id).await.unwrap_or_default();
+    let first = histograms.partition_bytes.buckets().find(|(_, count)| *count > 0);
+    Ok(json!(first.and_then(|(bound, _)| bound).unwrap_or(0)))
+}
+
+/// Count, sum, bounds, mean and variance of values that are known by the bounds of their buckets.
+fn moments(buckets: impl Iterator<Item = (u64, u64)>, unit: f64) -> Value {
+    let met: Vec<(f64, f64)> = buckets
+        .filter(|(_, count)| *count > 0)
+        .map(|(bound, count)| (bound as f64 * unit, count as f64))
+        .collect();
+    let count: f64 = met.iter().map(|(_, count)| count).sum();
+    let sum: f64 = met.iter().map(|(value, count)| value * count).sum();
+    let mean = sum / count.max(1.0);
+    let squares: f64 = met.iter().map(|(value, count)| (value - mean).powi(2) * count).sum();
+    json!({
+        "count": count as u64,
+        "sum": sum as u64,
+        "min": met.first().map_or(0, |(value, _)| *value as u64),
+        "max": met.last().map_or(0, |(value, _)| *value as u64),
+        "mean": mean,
+        "variance": squares / count.max(1.0),
+    })
+}
+
+async fn scanned(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<Value, Answer> {
+    let table = stored::table(node, name)?;
+    let requests = node.table_histograms(table.id).await.unwrap_or_default().requests;
+    let met = if kind == "live_scanned_histogram" { requests.rows } else { requests.tombstones };
+    Ok(moments(met.buckets(), 1.0))
+}
+
+/// The microseconds of all reads or writes of a table, from their number and the mean of the recent ones; and rates, with the recent ones as a
+/// histogram in nanoseconds.
+async fn latency(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<(u64, Value), Answer> {
+    let table = stored::table(node, name)?;
+    let stats = sums(node, name).await?;
+    let requests = node.table_histograms(table.id).await.unwrap_or_default().requests;
+    let (all, recent) = match kind {
+        "read_latency" => (stats.reads, requests.reads),
+        _ => (stats.writes, requests.writes),
+    };
+    let hist = moments(recent.buckets(), 1_000.0);
+    let micros = all as f64 * hist["mean"].as_f64().unwrap_or(0.0) / 1_000.0;
+    let meter = meter(all, recent.per_second, node);
+    Ok((micros as u64, json!({ "meter": meter, "hist": hist })))
+}
+
+/// A count with its rates a second: of the last minutes where they are known, and since the start.
+fn meter(count: u64, recent: f64, node: &Rc<dyn Node>) -> Value {
+    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
+    json!({ "count": count, "rates": [recent, recent, recent], "mean_rate": count as f64 / seconds })
+}
+
+/// A count of which nothing is known but its rate since the start.
+pub(super) fn counted(count: u64, node: &Rc<dyn Node>) -> Value {
+    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
+    meter(count, count as f64 / seconds, node)
+}

@@ -1,0 +1,107 @@
+//! Questions of ScyllaDB's `nodetool` and Scylla Manager, over REST: each path with the shape of its answer.
+
+use serde_json::json;
+
+use crate::stored::{answered, change};
+use crate::{ask, get, refused};
+
+#[test]
+fn figures_by_scylladbs_names() {
+    for (path, expected) in [
+        ("column_family/metrics/bloom_filter_off_heap_memory_used/ks:t", json!(600)),
+        ("column_family/metrics/recent_bloom_filter_false_ratio/ks:t", json!(0.25)),
+        ("column_family/metrics/compression_ratio/ks:t", json!(0.5)),
+        ("column_family/metrics/max_row_size/ks:t", json!(90)),
+        ("column_family/metrics/mean_row_size/ks:t", json!(20)),
+        ("column_family/metrics/min_row_size/ks:t", json!(770)),
+        ("column_family/metrics/snapshots_size/ks:t", json!(42)),
+        ("column_family/metrics/read_latency/ks:t", json!(0)),
+        ("column_family/metrics/pending_flushes/ks:pair", json!(0)),
+        ("column_family/sstables/per_level/ks:t", json!([2, 4])),
+        ("compaction_manager/metrics/pending_tasks_by_table", json!([{ "ks": "ks", "cf": "t", "task": 10 }])),
+        ("cache_service/metrics/key/hit_rate", json!(0)),
+        ("cache_service/row_cache_save_period", json!(0)),
+        ("storage_service/rpc_server", json!(false)),
+        ("storage_service/is_initialized", json!(true)),
+        ("storage_service/metrics/exceptions", json!(0)),
+        ("storage_service/data_file/locations", json!(["/data"])),
+        ("stream_manager/", json!([])),
+        ("messaging_service/messages/sent", json!([{ "key": "10.0.0.2", "value": 14 }])),
+        ("messaging_service/messages/respond_pending", json!([{ "key": "10.0.0.2", "value": 0 }])),
+        ("v2/error_injection/injection", json!([])),
+    ] {
+        assert_eq!(get(&format!("/{path}")), expected, "{path}");
+    }
+    let scanned = get("/column_family/metrics/live_scanned_histogram/ks:t");
+    assert_eq!(scanned, json!({ "count": 0, "sum": 0, "min": 0, "max": 0, "mean": 0.0, "variance": 0.0 }));
+    let latency = get("/column_family/metrics/write_latency/moving_average_histogram/ks:t");
+    assert_eq!((&latency["meter"]["count"], &latency["hist"]["count"]), (&json!(0), &json!(0)));
+    let hits = get("/cache_service/metrics/row/hits_moving_avrage");
+    assert_eq!((&hits["count"], &hits["mean_rate"]), (&json!(0), &json!(0.0)));
+    for path in [
+        "cache_service/metrics/key/nope",
+        "messaging_service/messages/nope",
+        "column_family/metrics/nope/ks:t",
+    ] {
+        assert_eq!(refused(&format!("/{path}")).0, 404, "{path}");
+    }
+}
+
+#[test]
+fn work_of_all_tables_and_work_that_is_not_there() {
+    let (status, calls) = change("POST", "/storage_service/compact?flush_memtables=false");
+    assert_eq!((status, calls), (200, vec!["8 Compact".to_owned(), "7 Compact".to_owned()]));
+    let offstrategy = "/storage_service/keyspace_offstrategy_compaction/ks";
+    assert_eq!(answered("POST", offstrategy), (200, json!(false), Vec::new()));
+    assert_eq!(change("POST", "/storage_service/cdc_streams_check_and_repair"), (200, Vec::new()));
+    for (method, path, why) in [
+        ("DELETE", "storage_service/gossiping", "a member always gossips"),
+        ("POST", "storage_service/relocal_schema", "nothing to reload"),
+        ("POST", "storage_service/exclude_node?hosts=x", "nodes are not excluded"),
+        ("POST", "storage_service/rebuild?force=true", "The `source_dc` option must be provided"),
+        ("POST", "storage_service/keyspace_offstrategy_compaction/nope", "Can't find a keyspace nope"),
+    ] {
+        let (status, error, _) = answered(method, &format!("/{path}"));
+        assert!(
+            status == 400 && error["message"].as_str().unwrap().contains(why),
+            "{path}: {status} {error}"
+        );
+    }
+}
+
+#[test]
+fn levels_of_loggers() {
+    let levels = json!([{ "key": "ROOT", "value": "info" }, { "key": "engine", "value": "debug" }]);
+    assert_eq!(get("/storage_service/logging_level"), levels);
+    assert_eq!(get("/system/logger/engine"), json!("debug"));
+    assert_eq!(get("/system/logger/rpc"), json!("info"), "as the process");
+    assert!(get("/system/logger").as_array().unwrap().contains(&json!("coordinator")));
+    assert_eq!(refused("/system/logger/nope"), (400, "Unknown logger name nope".to_owned()));
+    let set = |path: &str| {
+        let answer = ask(false, "POST", &format!("/system/logger{path}"));
+        (answer.status, answer.body)
+    };
+    assert_eq!(set("/engine?level=TRACE"), (200, String::new()), "the other levels stay");
+    assert_eq!(set("?level=warn"), (200, String::new()), "of all");
+    assert!(set("/engine?level=loud").1.contains("Unknown logging level loud"));
+    assert!(set("/nope?level=info").1.contains("Unknown logger name nope"));
+    assert!(set("/engine").1.contains("Missing mandatory parameter 'level'"));
+}
+
+#[test]
+fn partitions_of_several_tables() {
+    let of = |query: &str| get(&format!("/storage_service/toppartitions?duration=5&capacity=16{query}"));
+    let both = json!([
+        { "partition": "(ks:t) -7", "count": 2, "error": 0 },
+        { "partition": "(ks:pair) 7:x", "count": 2, "error": 0 },
+    ]);
+    for query in
+        ["", "&keyspace_filters=ks", "&table_filters=ks:t,ks:pair", "&table_filters=ks:t&keyspace_filters=ks"]
+    {
+        let answer = of(query);
+        assert_eq!((&answer["read"], &answer["read_cardinality"]), (&both, &json!(2)), "{query}");
+    }
+    assert_eq!(of("&table_filters=ks:pair&list_size=1")["read"].as_array().unwrap().len(), 1);
+    assert_eq!(refused("/storage_service/toppartitions").1, "Missing mandatory parameter 'duration'");
+    assert_eq!(refused("/storage_service/toppartitions?duration=5&keyspace_filters=nope").0, 400);
+}
