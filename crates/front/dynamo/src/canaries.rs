@@ -7,4 +7,6 @@ pub struct Canaries {
     pub partial_commit: bool,
     /// The decision on a write sees the item as it was read before the agreement.
     pub stale_condition: bool,
+    /// The record of a pending transaction expires after an hour, by the clock of any node.
+    pub expiring_record: bool,
 }

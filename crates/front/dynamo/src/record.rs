@@ -10,9 +10,11 @@ use items::{Item, json};
 use mutation::row::ColumnData;
 use mutation::{Cell, Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Timestamp};
 use replica::{Keys, Partitions, ReadCommand, ReadPage};
+use rt::Injected;
 use schema::{Schema, Table};
 use serde_json::{Map, Value as Json, json as to_json};
 
+use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{Attempt, hex, unhex};
 use crate::store::{Store, TRANSACTIONS_KEYSPACE};
@@ -21,10 +23,10 @@ const TABLE: &str = "transactions";
 const COLUMN: &str = "record";
 /// How long a record is kept whose transaction is over, seconds: so long AWS remembers a client's token.
 const KEPT_SECONDS: Seconds = 600;
-/// How long the record of a transaction that is not decided is kept at most, seconds. Without a record it is cancelled.
+/// How long the record of a transaction that is not decided is kept with an injected bug, seconds.
 const UNDECIDED_SECONDS: Seconds = 3600;
 /// How long a transaction may take to be decided before anyone may cancel it, microseconds.
-const ABANDONED_MICROS: i64 = 10_000_000;
+const ABANDONED_MICROS: u64 = 10_000_000;
 
 /// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +79,11 @@ impl Record {
         self.status == Status::Pending && self.is_left_behind(now_micros)
     }
 
-    /// Whether its coordinator would be done with it by now, and is not.
+    /// Whether its coordinator would be done with it by now, and is not. One that begins later than that by this clock is taken for the same: its
+    /// coordinator's clock is ahead, and its items would be held until this clock has reached it.
     pub(crate) fn is_left_behind(&self, now_micros: i64) -> bool {
         let is_over = matches!(self.status, Status::Applied | Status::Cancelled);
-        !is_over && now_micros > self.begun + ABANDONED_MICROS
+        !is_over && now_micros.abs_diff(self.begun) > ABANDONED_MICROS
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -115,10 +118,11 @@ impl Record {
         })
     }
 
-    /// Seconds until it is forgotten; none while an intent may need it.
-    fn ttl(&self) -> Option<Seconds> {
+    /// Seconds until it is forgotten; none while it is not decided, or an intent may need it. An intent without a record is cancelled: a pending record
+    /// that expires by the clock of one node would be missing there while its coordinator commits it.
+    fn ttl(&self, canaries: Injected<Canaries>) -> Option<Seconds> {
         match self.status {
-            Status::Pending => Some(UNDECIDED_SECONDS),
+            Status::Pending => canaries.expiring_record.then_some(UNDECIDED_SECONDS),
             Status::Committed => None,
             Status::Applied | Status::Cancelled => Some(KEPT_SECONDS),
         }
@@ -138,11 +142,16 @@ fn read_command(table: &Arc<Table>, key: &str, now: Seconds) -> ReadCommand {
     ReadCommand::all_of(table.clone(), Partitions::Keys(Keys::from_iter([partition(key)])), now)
 }
 
-fn update(table: &Arc<Table>, key: &str, record: &Record, at: Timestamp, now: Seconds) -> PartitionUpdate {
+fn update(
+    table: &Arc<Table>,
+    key: &str,
+    (record, ttl): (&Record, Option<Seconds>),
+    (at, now): (Timestamp, Seconds),
+) -> PartitionUpdate {
     // Without a marker: the row is gone when its cell has expired.
     let mut row = Row::new(Clustering::empty());
     let value = Bytes::from(record.encode());
-    let cell = match record.ttl() {
+    let cell = match ttl {
         None => Cell::live(at, value),
         Some(ttl) => Cell::expiring(at, ttl, now.saturating_add(ttl), value),
     };
@@ -212,7 +221,8 @@ impl<C: Coordinator> Store<'_, C> {
             let found = records(table, page, now).next().transpose()?.map(|(_, record)| record);
             let (written, outcome) = change(found);
             decided = Some(outcome);
-            Ok(written.map(|record| update(table, key, &record, ballot, now)))
+            let ttl = |record: &Record| record.ttl(self.canaries);
+            Ok(written.map(|record| update(table, key, (&record, ttl(&record)), (ballot, now))))
         };
         self.transact_at(&read_command(table, key, now), Consistency::Serial, &mut decide).await?;
         decided.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
@@ -259,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_record_that_an_intent_may_need_is_kept_for_good() {
+    fn a_record_that_an_intent_may_need_is_kept_for_good() {
         let record = |status| Record {
             status,
             attempt: 1,
@@ -268,11 +278,19 @@ mod tests {
             items: Vec::new(),
             datacenter: None,
         };
-        let lasting = Status::ALL.iter().filter(|(status, _)| record(*status).ttl().is_none());
-        assert_eq!(lasting.map(|(status, _)| *status).collect::<Vec<_>>(), [Status::Committed]);
-        assert!(record(Status::Pending).is_abandoned(ABANDONED_MICROS + 1));
-        assert!(!record(Status::Pending).is_abandoned(ABANDONED_MICROS));
-        assert!(!record(Status::Committed).is_abandoned(i64::MAX));
+        let lasting = |status: &Status| record(*status).ttl(Injected::default()).is_none();
+        let lasting = Status::ALL.iter().map(|(status, _)| *status).filter(lasting);
+        assert_eq!(lasting.collect::<Vec<_>>(), [Status::Pending, Status::Committed]);
+        let limit = ABANDONED_MICROS as i64;
+        for far in [limit + 1, -limit - 1, i64::MAX, i64::MIN] {
+            assert!(record(Status::Pending).is_abandoned(far), "{far}");
+            assert!(!record(Status::Committed).is_abandoned(far), "{far}");
+            assert!(record(Status::Committed).is_left_behind(far), "{far}");
+            assert!(!record(Status::Cancelled).is_left_behind(far), "{far}");
+        }
+        for near in [limit, 0, -limit] {
+            assert!(!record(Status::Pending).is_abandoned(near), "{near}");
+        }
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use exec::backend::Coordinator;
 use items::Item;
+use schema::Replication;
 
 use crate::error::Result;
 use crate::ranges::OwnPages;
 use crate::record::{self, Record, Status};
-use crate::store::Store;
+use crate::store::{Store, TRANSACTIONS_KEYSPACE};
 use crate::table::{self, ApiTable, RowKey};
 use crate::transaction::Participant;
 
@@ -36,11 +37,22 @@ impl<C: Coordinator> Store<'_, C> {
         failure.map_or(Ok(count), Err)
     }
 
-    /// Whether a record is swept in this datacenter: that of its coordinator, where its intents are; any where that is gone.
+    /// Whether a record is swept in this datacenter: that of its coordinator, where its intents are; any where that is gone. A pending one
+    /// is swept in any where that has no replicas of records: its cancellation needs no intent.
     fn is_of_datacenter(&self, record: &Record) -> bool {
         let Some(name) = &record.datacenter else { return true };
-        let view = self.executor.coordinator().view();
-        *name == self.datacenter() || !view.datacenter_sizes().contains_key(name.as_str())
+        let coordinator = self.executor.coordinator();
+        let schema = coordinator.schema();
+        let lacks_records = match schema.keyspace(TRANSACTIONS_KEYSPACE).map(|keyspace| &keyspace.replication)
+        {
+            Some(Replication::NetworkTopology { factors }) => {
+                !factors.get(name).is_some_and(|copies| *copies > 0)
+            }
+            _ => false,
+        };
+        *name == self.datacenter()
+            || !coordinator.view().datacenter_sizes().contains_key(name.as_str())
+            || record.status == Status::Pending && lacks_records
     }
 
     /// Whether there was something to finish.

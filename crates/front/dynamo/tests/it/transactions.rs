@@ -194,12 +194,13 @@ impl Coordinator for Stepped {
     }
 }
 
-struct WorldClock(Rc<World>);
+/// The clock of a client, so many microseconds ahead of the others.
+struct WorldClock(Rc<World>, i64);
 
 impl Clock for WorldClock {
     fn wall_micros(&self) -> i64 {
         self.0.micros.set(self.0.micros.get() + 1);
-        self.0.micros.get()
+        self.0.micros.get() + self.1
     }
 
     fn now(&self) -> Instant {
@@ -242,14 +243,14 @@ impl Bank {
         Self { world: Rc::new(World { random, micros, loses }), memory: bank.memory }
     }
 
-    fn api(&self) -> Dynamo<Stepped> {
+    fn api(&self, ahead_micros: i64) -> Dynamo<Stepped> {
         let node = NodeInfo {
             cluster_name: "c".to_owned(),
             snitch: "s".to_owned(),
             address: ([127, 0, 0, 1], 9042).into(),
         };
         let backend = Stepped { memory: self.memory.clone(), world: self.world.clone() };
-        let clock = Rc::new(WorldClock(self.world.clone()));
+        let clock = Rc::new(WorldClock(self.world.clone(), ahead_micros));
         Dynamo::new(Rc::new(Executor::new(backend, clock, node, ExecLimits::default())), Isolation::Always)
     }
 }
@@ -374,13 +375,25 @@ async fn single_writes(api: &Dynamo<Stepped>, at: usize) {
     }
 }
 
+/// The events of a run.
+#[derive(Clone, Copy, Default)]
+struct Scenario {
+    /// One write in so many is reported as timed out; none for 0.
+    loses: usize,
+    /// A coordinator dies.
+    dies: bool,
+    /// How far the clock of the first client's node is ahead of the others.
+    ahead_micros: i64,
+}
+
 /// One run; returns its clients' observations.
-fn run(seed: u64, loses: usize, dies: bool) -> Seen {
+fn run(seed: u64, Scenario { loses, dies, ahead_micros }: Scenario) -> Seen {
     let bank = Bank::new(seed, loses);
     let seen = Rc::new(RefCell::new(Seen::default()));
     let mut clients: Vec<Option<Pin<Box<dyn Future<Output = ()>>>>> = Vec::new();
     for client in 0..4 {
-        let (api, world, seen) = (bank.api(), bank.world.clone(), seen.clone());
+        let ahead_micros = if client == 0 { ahead_micros } else { 0 };
+        let (api, world, seen) = (bank.api(ahead_micros), bank.world.clone(), seen.clone());
         clients.push(Some(Box::pin(async move {
             for at in 0..4 {
                 transfer(&api, &world, format!("{client}-{at}"), &seen).await;
@@ -411,7 +424,7 @@ fn run(seed: u64, loses: usize, dies: bool) -> Seen {
         loses: 0,
     });
     let bank = Bank { world: quiescent, memory: bank.memory };
-    let api = bank.api();
+    let api = bank.api(0);
     let sweeps = seed.is_multiple_of(2);
     match sweeps {
         true => seen.borrow_mut().swept = crate::ready(api.finish_abandoned()).expect("records are read"),
@@ -434,10 +447,10 @@ fn run(seed: u64, loses: usize, dies: bool) -> Seen {
     seen
 }
 
-fn runs(count: u64, loses: usize, dies: bool) -> Seen {
+fn runs(count: u64, scenario: Scenario) -> Seen {
     let mut all = Seen::default();
     for seed in 1..=count {
-        let seen = run(seed, loses, dies);
+        let seen = run(seed, scenario);
         all.committed += seen.committed;
         all.cancelled += seen.cancelled;
         all.unknown += seen.unknown;
@@ -449,21 +462,41 @@ fn runs(count: u64, loses: usize, dies: bool) -> Seen {
 
 #[test]
 fn transactions_are_atomic_and_isolated() {
-    let all = runs(150, 0, false);
+    let all = runs(150, Scenario::default());
     println!("{} committed, {} cancelled, {} snapshots", all.committed, all.cancelled, all.snapshots);
     assert!(all.committed > 150 && all.cancelled > 150 && all.snapshots > 150);
 }
 
 #[test]
 fn transactions_whose_coordinator_dies_are_finished_by_others() {
-    let all = runs(150, 0, true);
+    let all = runs(150, Scenario { dies: true, ..Scenario::default() });
     println!("{} committed, {} swept", all.committed, all.swept);
     assert!(all.committed > 100 && all.snapshots > 100 && all.swept > 10);
 }
 
 #[test]
 fn a_token_makes_a_transaction_once_whatever_is_lost() {
-    let all = runs(150, 12, false);
+    let all = runs(150, Scenario { loses: 12, ..Scenario::default() });
     println!("{} committed, {} cancelled, {} unknown", all.committed, all.cancelled, all.unknown);
     assert!(all.committed > 100);
+}
+
+#[test]
+fn no_clock_that_is_hours_or_years_from_the_others_cancels_half_of_a_transaction() {
+    const HOUR: i64 = 3_600_000_000;
+    for ahead_micros in [2 * HOUR, -2 * HOUR, 100_000 * HOUR] {
+        // Its node finds every transaction of others abandoned, and they its own.
+        let all = runs(100, Scenario { ahead_micros, ..Scenario::default() });
+        println!("{} committed, {} cancelled, {} snapshots", all.committed, all.cancelled, all.snapshots);
+        assert!(all.committed > 100 && all.cancelled > 100 && all.snapshots > 60);
+    }
+}
+
+#[test]
+fn a_coordinator_that_dies_with_a_clock_hours_ahead_holds_no_item_until_then() {
+    // The others look a minute later, long before the time at which it has begun by its own clock.
+    let scenario = Scenario { dies: true, ahead_micros: 7_200_000_000, ..Scenario::default() };
+    let all = runs(150, scenario);
+    println!("{} committed, {} swept", all.committed, all.swept);
+    assert!(all.committed > 100 && all.swept > 10);
 }
