@@ -23,18 +23,20 @@ mod ring;
 mod samples;
 mod settings;
 mod snapshots;
+mod spelling;
 mod sstables;
 mod tables;
 mod topology;
 mod views;
 
-use std::ffi::OsString;
 use std::io::Write;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 
 use api::{Api, Failure};
+
+pub use spelling::spelled_out;
 
 /// A verb.
 struct Verb {
@@ -147,9 +149,18 @@ const VERBS: &[Verb] = &[
     views::VIEWBUILDSTATUS,
 ];
 
+/// Older names of verbs.
+const OTHER_NAMES: &[(&str, &str)] = &[("cfhistograms", "tablehistograms"), ("cfstats", "tablestats")];
+
 /// The subcommand.
 pub fn command() -> Command {
+    // Cassandra's tool logs in to a Java process with these.
+    let unused = |name: &'static str| Arg::new(name).long(name).hide(true).help("Understood, and not used");
     let common = [
+        unused("username").short('u'),
+        unused("password"),
+        unused("password-file"),
+        unused("print-port").action(ArgAction::SetTrue),
         Arg::new("host")
             .short('h')
             .long("host")
@@ -179,7 +190,11 @@ pub fn command() -> Command {
     let nodetool = refused::commands().fold(nodetool, Command::subcommand);
     VERBS.iter().fold(nodetool, |command, verb| {
         let verb = Command::new(verb.name).about(verb.about).args((verb.arguments)()).disable_help_flag(true);
-        command.subcommand(verb)
+        let other = OTHER_NAMES.iter().find(|(_, name)| *name == verb.get_name());
+        command.subcommand(match other {
+            Some((other, _)) => verb.visible_alias(*other),
+            None => verb,
+        })
     })
 }
 
@@ -200,8 +215,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
         "json" => serde_json::to_string_pretty(&answer).expect("JSON can be printed") + "\n",
         _ => (verb.show)(&answer),
     };
-    // A reader that closed the pipe wants no more.
-    let _ = std::io::stdout().write_all(out.as_bytes());
+    put(&out);
     let is_unfinished = name == views::VIEWBUILDSTATUS.name && answer["finished"] == false;
     let is_damaged = name == sstables::VERIFY.name && !sstables::is_sound(&answer);
     if is_unfinished || is_damaged || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
@@ -211,18 +225,9 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     Ok(())
 }
 
-/// The command line with forms that Cassandra's tool understands and clap does not: options of several letters behind one dash.
-pub fn spelled_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut out: Vec<OsString> = arguments.collect();
-    if out.get(1).is_some_and(|verb| verb == "nodetool") {
-        for argument in &mut out[2..] {
-            let long = |text: &str| repair::long_options(text).or_else(|| sstables::long_options(text));
-            if let Some(long) = argument.to_str().and_then(long) {
-                *argument = long.into();
-            }
-        }
-    }
-    out
+/// Prints a text. A reader that closed the pipe wants no more.
+fn put(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Arguments without a name: keyspaces, tables.
@@ -240,13 +245,13 @@ fn silent(_: &Value) -> String {
     String::new()
 }
 
-/// A list of texts.
 /// Milliseconds since the epoch as Cassandra's tool writes them, in UTC: `2026-11-26 15:01:47,123`.
 fn utc(millis: i64) -> String {
     let text = types::CqlType::Timestamp.to_text(&millis.to_be_bytes());
     text.trim_end_matches('Z').replace('T', " ").replace('.', ",")
 }
 
+/// A list of texts.
 fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
@@ -352,7 +357,7 @@ mod tests {
         let matches = command().get_matches_from(["nodetool", "-h", "::1", "-p", "1", "status", "ks"]);
         let (_, verb) = matches.subcommand().unwrap();
         assert_eq!(verb.get_one::<String>("host").unwrap(), "::1");
-        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+        let words = |text: &str| -> Vec<_> { text.split(' ').map(std::ffi::OsString::from).collect() };
         let line = "torc nodetool repair -pr -st -5 -dc north -full ks t1 t2";
         let spelled = spelled_out(words(line).into_iter());
         let matches = command().get_matches_from(&spelled[1..]);
@@ -361,7 +366,10 @@ mod tests {
         assert_eq!(repair.get_one::<String>("start-token").unwrap(), "-5");
         assert_eq!(given(repair, "names"), ["ks", "t1", "t2"]);
         assert_eq!(given(repair, "in-dc"), ["north"]);
-        assert_eq!(spelled_out(words("torc dev -pr").into_iter()), words("torc dev -pr"));
+        let line = "torc nodetool -u me -pw x cfstats -pp ks.t";
+        let spelled = spelled_out(words(line).into_iter());
+        let matches = command().get_matches_from(&spelled[1..]);
+        assert_eq!(matches.subcommand_name(), Some("tablestats"));
         let after = command().get_matches_from(["nodetool", "status", "-h", "::1"]);
         assert_eq!(after.subcommand().unwrap().1.get_one::<String>("host").unwrap(), "::1");
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent, size};
 use super::ring::text;
-use super::{Verb, given, texts, utc, words};
+use super::{Verb, given, put, texts, utc, words};
 
 /// Interval of the queries for a repair's progress.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -42,22 +42,6 @@ pub(super) const REPAIR_ADMIN: Verb = Verb {
     show: show_admin,
 };
 
-/// Cassandra's options of several letters behind one dash, as long ones.
-pub(super) fn long_options(argument: &str) -> Option<&'static str> {
-    Some(match argument {
-        "-pr" => "--partitioner-range",
-        "-full" => "--full",
-        "-local" => "--in-local-dc",
-        "-dc" => "--in-dc",
-        "-dcpar" => "--dc-parallel",
-        "-seq" => "--sequential",
-        "-st" => "--start-token",
-        "-et" => "--end-token",
-        "-tr" => "--trace",
-        _ => return None,
-    })
-}
-
 fn repair_arguments() -> Vec<Arg> {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
@@ -69,6 +53,8 @@ fn repair_arguments() -> Vec<Arg> {
         flag("full", "Compare everything, also what past repairs have compared (-full)"),
         flag("in-local-dc", "Only with replicas of the node's datacenter (-local)"),
         value("in-dc", "Only with replicas of a datacenter; may be repeated (-dc)").action(ArgAction::Append),
+        value("in-hosts", "Only with this replica, address or host id; may be repeated, and the node itself has to be among them (-hosts)")
+            .action(ArgAction::Append),
         value("start-token", "Tokens above this only (-st)").allow_hyphen_values(true),
         value("end-token", "Tokens up to this only (-et)").allow_hyphen_values(true),
         value("since", "Skip ranges that were repaired at this time or later, seconds since 1970: continues an interrupted repair")
@@ -76,6 +62,8 @@ fn repair_arguments() -> Vec<Arg> {
         flag("sequential", understood).hide(true),
         flag("dc-parallel", understood).hide(true),
         flag("trace", understood).hide(true),
+        flag("pull", understood).hide(true),
+        flag("ignore-unreplicated-keyspaces", understood).hide(true),
         value("job-threads", understood).short('j').hide(true),
         words("names", "A keyspace and its tables; all keyspaces when not given"),
     ]
@@ -85,8 +73,9 @@ fn repair_arguments() -> Vec<Arg> {
 fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String, String), Failure> {
     let flag = |name: &str| arguments.get_flag(name);
     let one = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
-    let mut datacenters: Vec<String> =
-        arguments.get_many::<String>("in-dc").into_iter().flatten().cloned().collect();
+    let all = |name: &str| arguments.get_many::<String>(name).into_iter().flatten().cloned();
+    let mut datacenters: Vec<String> = all("in-dc").collect();
+    let hosts = all("in-hosts").collect::<Vec<String>>().join(",");
     if flag("in-local-dc") {
         datacenters.push(api.text("/snitch/datacenter")?);
     }
@@ -96,6 +85,7 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
         ("incremental", (!flag("full")).to_string()),
         ("columnFamilies", tables.clone()),
         ("dataCenters", datacenters.join(",")),
+        ("hosts", hosts.clone()),
         ("startToken", one("start-token")),
         ("endToken", one("end-token")),
         ("since", arguments.get_one::<u32>("since").map(u32::to_string).unwrap_or_default()),
@@ -104,7 +94,7 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
     let said = format!(
         "parallelism: parallel, primary range: {}, incremental: {}, job threads: 1, ColumnFamilies: [{tables}], \
-         dataCenters: [{}], hosts: [], previewKind: NONE",
+         dataCenters: [{}], hosts: [{hosts}], previewKind: NONE",
         flag("partitioner-range"),
         !flag("full"),
         datacenters.join(",")
@@ -123,7 +113,7 @@ impl Lines {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let line = json!({ "at_millis": now, "text": line });
         if self.live {
-            print!("{}", show_line(&line));
+            put(&show_line(&line));
         }
         self.all.push(line);
     }

@@ -29,10 +29,18 @@ pub(super) const RING: Verb = Verb {
 pub(super) const DESCRIBERING: Verb = Verb {
     name: "describering",
     about: "Shows the token ranges info of a given keyspace",
-    arguments: || vec![Arg::new("keyspace").required(true).help("The keyspace")],
+    arguments: || {
+        vec![
+            Arg::new("keyspace").required(true).help("The keyspace"),
+            Arg::new("table").help("A table of it; all of a keyspace have the same ranges"),
+        ]
+    },
     ask: |api, arguments| {
         let keyspace = arguments.get_one::<String>("keyspace").expect("it is required");
-        let ranges = api.get(&format!("/storage_service/describe_ring/{}", escape(keyspace)))?;
+        let table = arguments.get_one::<String>("table").map(|table| format!("?table={}", escape(table)));
+        let path =
+            format!("/storage_service/describe_ring/{}{}", escape(keyspace), table.unwrap_or_default());
+        let ranges = api.get(&path).map_err(|failure| in_cassandras_words(keyspace, failure))?;
         let version = api.text("/storage_service/schema_version")?;
         Ok(json!({ "schema_version": version, "ranges": ranges }))
     },
@@ -50,12 +58,22 @@ pub(super) const GETENDPOINTS: Verb = Verb {
         ]
     },
     ask: |api, arguments| {
-        let text = |name| escape(arguments.get_one::<String>(name).expect("it is required"));
-        let (keyspace, table, key) = (text("keyspace"), text("table"), text("key"));
-        api.get(&format!("/storage_service/natural_endpoints/{keyspace}?cf={table}&key={key}"))
+        let given = |name| arguments.get_one::<String>(name).expect("it is required").as_str();
+        let keyspace = given("keyspace");
+        let [of, table, key] = [keyspace, given("table"), given("key")].map(escape);
+        let found = api.get(&format!("/storage_service/natural_endpoints/{of}?cf={table}&key={key}"));
+        found.map_err(|failure| in_cassandras_words(keyspace, failure))
     },
     show: |answer| texts(answer).iter().map(|address| format!("{address}\n")).collect(),
 };
+
+/// The error of a keyspace that is not there, in the words of Cassandra's tool.
+fn in_cassandras_words(keyspace: &str, failure: Failure) -> Failure {
+    match failure == format!("Can't find a keyspace {keyspace}") {
+        true => format!("The keyspace {keyspace}, does not exist"),
+        false => failure,
+    }
+}
 
 /// Shown when keyspaces differ and none was named.
 const MEANINGLESS: &str = "Non-system keyspaces don't have the same replication settings, effective ownership \

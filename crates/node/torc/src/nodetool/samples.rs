@@ -10,7 +10,7 @@ use super::ring::text;
 
 pub(super) const TOPPARTITIONS: Verb = Verb {
     name: "toppartitions",
-    about: "Sample and print the most active partitions of a table",
+    about: "Sample and print the most active partitions of a table, or of several",
     arguments: || {
         let number = |name: &'static str, short: char, default: &'static str| {
             Arg::new(name)
@@ -30,39 +30,67 @@ pub(super) const TOPPARTITIONS: Verb = Verb {
                 .value_delimiter(',')
                 .value_parser(["READS", "WRITES"])
                 .help("The samplers"),
-            Arg::new("keyspace").required(true).help("The table's keyspace"),
-            Arg::new("table").required(true).help("The table"),
-            Arg::new("duration")
-                .default_value("10000")
-                .value_parser(value_parser!(u32).range(1..=600_000))
-                .help("How long, in milliseconds"),
+            Arg::new("ks-filters").long("ks-filters").help("Only these keyspaces, with commas between"),
+            Arg::new("cf-filters")
+                .long("cf-filters")
+                .help("Only these tables, as <keyspace>:<table> with commas between"),
+            millis("milliseconds")
+                .short('d')
+                .long("duration")
+                .help("How long, in milliseconds; 10000 by default"),
+            Arg::new("keyspace").requires("table").help("The table's keyspace; all tables when not given"),
+            Arg::new("table").conflicts_with_all(["ks-filters", "cf-filters"]).help("The table"),
+            millis("duration").conflicts_with("milliseconds").help("How long, in milliseconds"),
         ]
     },
     ask,
     show,
 };
 
+fn millis(name: &'static str) -> Arg {
+    Arg::new(name).value_parser(value_parser!(u32).range(1..=600_000))
+}
+
 fn ask(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let name = |name: &str| arguments.get_one::<String>(name).expect("clap asks for it");
-    let number = |name: &str| *arguments.get_one::<u32>(name).expect("it has a default");
-    let table = escape(&format!("{}:{}", name("keyspace"), name("table")));
+    let text = |name: &str| arguments.get_one::<String>(name);
+    let number = |name: &str| arguments.get_one::<u32>(name).copied();
+    let filter = match (text("keyspace"), text("table")) {
+        (Some(keyspace), Some(table)) => format!("&table_filters={}", escape(&format!("{keyspace}:{table}"))),
+        _ => {
+            let filter = |name: &str, parameter: &str| {
+                text(name).map(|list| format!("&{parameter}={}", escape(list))).unwrap_or_default()
+            };
+            filter("ks-filters", "keyspace_filters") + &filter("cf-filters", "table_filters")
+        }
+    };
     let found = api.get(&format!(
-        "/column_family/toppartitions/{table}?duration={}&list_size={}&capacity={}",
-        number("duration"),
-        number("top-count"),
-        number("capacity"),
+        "/storage_service/toppartitions?duration={}&list_size={}&capacity={}{filter}",
+        number("milliseconds").or(number("duration")).unwrap_or(10_000),
+        number("top-count").expect("it has a default"),
+        number("capacity").expect("it has a default"),
     ))?;
     let samplers = arguments.get_many::<String>("samplers").into_iter().flatten().map(|sampler| {
         let kind = if sampler == "READS" { "read" } else { "write" };
+        let partitions = found[kind].as_array().into_iter().flatten().map(with_table);
         json!({
             "sampler": sampler,
-            "table": format!("{}.{}", name("keyspace"), name("table")),
             "cardinality": found[format!("{kind}_cardinality")],
             "capacity": found["capacity"],
-            "partitions": found[kind],
+            "partitions": partitions.collect::<Vec<_>>(),
         })
     });
     Ok(samplers.collect())
+}
+
+/// `(ks:cf) key` as a table and a key.
+fn with_table(partition: &Value) -> Value {
+    let name = text(&partition["partition"]);
+    let parts = name.strip_prefix('(').and_then(|rest| rest.split_once(") "));
+    let (table, key) = parts.unwrap_or(("", &name));
+    json!({
+        "table": table.replacen(':', ".", 1), "partition": key, "count": partition["count"],
+        "error": partition["error"],
+    })
 }
 
 fn show(answer: &Value) -> String {
@@ -77,7 +105,7 @@ fn show(answer: &Value) -> String {
         grid.row(["Table", "Partition", "Count", "+/-"]);
         for partition in partitions {
             let of = |name: &str| text(&partition[name]);
-            grid.row([text(&sampler["table"]), of("partition"), of("count"), of("error")]);
+            grid.row([of("table"), of("partition"), of("count"), of("error")]);
         }
         for line in grid.text(" ").lines() {
             out.push_str(&format!("   {line}\n"));

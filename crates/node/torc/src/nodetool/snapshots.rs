@@ -16,6 +16,10 @@ pub(super) const SNAPSHOT: Verb = Verb {
         vec![
             Arg::new("tag").short('t').long("tag").help("The name of the snapshot; the time when not given"),
             tables.help("Only this table (of one keyspace); several with commas between"),
+            Arg::new("kt-list")
+                .long("kt-list")
+                .conflicts_with_all(["table", "keyspaces"])
+                .help("Only these tables, as <keyspace>.<table> with commas between, and keyspaces (-kt)"),
             words("keyspaces", "Keyspaces; all of the users' when not given"),
         ]
     },
@@ -32,7 +36,13 @@ pub(super) const SNAPSHOT: Verb = Verb {
 pub(super) const LISTSNAPSHOTS: Verb = Verb {
     name: "listsnapshots",
     about: "Lists all the snapshots along with the size on disk and true size",
-    arguments: Vec::new,
+    arguments: || {
+        let none = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).hide(true);
+        vec![
+            none("ephemeral").short('e').help("Also those of repairs; there are none"),
+            none("no-ttl").help("Without those that expire; none does (-nt)"),
+        ]
+    },
     ask: |api, _| ask_list(api),
     show: show_list,
 };
@@ -66,7 +76,10 @@ fn keyspaces(arguments: &ArgMatches) -> (String, String) {
 }
 
 fn ask_snapshot(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let (query, shown) = keyspaces(arguments);
+    let (query, shown) = match arguments.get_one::<String>("kt-list") {
+        Some(list) => (list.split(',').map(escape).collect::<Vec<_>>().join(","), list.clone()),
+        None => keyspaces(arguments),
+    };
     let now = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis()).to_string()

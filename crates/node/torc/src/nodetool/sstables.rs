@@ -31,9 +31,16 @@ pub(super) const SCRUB: Verb = Verb {
     name: "scrub",
     about: "Scrub (rebuild sstables for) one or more tables",
     arguments: || {
-        let mode = Arg::new("mode").short('m').long("mode").value_parser(["ABORT", "SKIP", "VALIDATE"]);
+        let mode = Arg::new("mode").short('m').long("mode");
+        let mode = mode.value_parser(["ABORT", "SKIP", "VALIDATE", "SEGREGATE"]).hide_possible_values(true);
+        let quarantine = Arg::new("quarantine-mode").short('q').long("quarantine-mode");
+        let quarantine = quarantine.value_parser(["INCLUDE", "EXCLUDE", "ONLY"]).ignore_case(true);
         vec![
             flag("no-snapshot").help("Do not snapshot the tables first (-ns)"),
+            flag("skip-corrupted").short('s').conflicts_with("mode").help("The mode SKIP"),
+            quarantine.default_value("INCLUDE").help("ONLY: nothing, for no SSTable is quarantined").hide(true),
+            flag("no-validate").short('n').help(UNDERSTOOD).hide(true),
+            jobs(),
             mode.ignore_case(true).default_value("SKIP").help(
                 "SKIP drops partitions that cannot be read, ABORT leaves a damaged SSTable as it is, VALIDATE only reads",
             ),
@@ -43,7 +50,9 @@ pub(super) const SCRUB: Verb = Verb {
     ask: |api, arguments| {
         let mode = arguments.get_one::<String>("mode").expect("it has a default");
         let without = arguments.get_flag("no-snapshot");
-        let query = format!("scrub_mode={}&disable_snapshot={without}", mode.to_uppercase());
+        let quarantine = arguments.get_one::<String>("quarantine-mode").expect("it has a default");
+        let (mode, quarantine) = (mode.to_uppercase(), quarantine.to_uppercase());
+        let query = format!("scrub_mode={mode}&disable_snapshot={without}&quarantine_mode={quarantine}");
         on_tables(api, arguments, "scrub", &query, false)
     },
     show,
@@ -54,7 +63,7 @@ pub(super) const UPGRADESSTABLES: Verb = Verb {
     about: "Rewrite sstables (for the requested tables) that are not on the current version",
     arguments: || {
         let all = flag("include-all-sstables").short('a');
-        vec![all.help("Include all sstables, even those already on the current version"), names()]
+        vec![all.help("Include all sstables, even those already on the current version"), jobs(), names()]
     },
     ask: |api, arguments| {
         let query = format!("exclude_current_version={}", !arguments.get_flag("include-all-sstables"));
@@ -170,15 +179,6 @@ pub(super) const STOP: Verb = Verb {
     },
 };
 
-/// Cassandra's options of several letters behind one dash, as long ones.
-pub(super) fn long_options(argument: &str) -> Option<&'static str> {
-    Some(match argument {
-        "-id" => "--compaction-id",
-        "-ns" => "--no-snapshot",
-        _ => return None,
-    })
-}
-
 /// Whether a verification found no problem.
 pub(super) fn is_sound(answer: &Value) -> bool {
     reports(answer).all(|report| texts(&report["problems"]).is_empty())
@@ -186,6 +186,18 @@ pub(super) fn is_sound(answer: &Value) -> bool {
 
 fn flag(name: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue)
+}
+
+const UNDERSTOOD: &str = "Understood for Cassandra's sake, and makes no difference";
+
+/// How many SSTables at a time; the node decides that.
+pub(super) fn jobs() -> Arg {
+    Arg::new("jobs")
+        .short('j')
+        .long("jobs")
+        .value_parser(clap::value_parser!(u32))
+        .help(UNDERSTOOD)
+        .hide(true)
 }
 
 fn names() -> Arg {

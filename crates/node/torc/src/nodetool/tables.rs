@@ -28,15 +28,26 @@ pub(super) const FLUSH: Verb = Verb {
     name: "flush",
     about: "Flush one or more tables",
     arguments: || vec![words("names", "A keyspace and its tables; everything when not given")],
-    ask: |api, arguments| maintain(api, arguments, "keyspace_flush"),
+    ask: |api, arguments| maintain(api, arguments, "keyspace_flush", ""),
     show: silent,
 };
 
 pub(super) const COMPACT: Verb = Verb {
     name: "compact",
     about: "Force a (major) compaction on one or more tables",
-    arguments: || vec![words("names", "A keyspace and its tables; everything when not given")],
-    ask: |api, arguments| maintain(api, arguments, "keyspace_compaction"),
+    arguments: || {
+        let flush = Arg::new("flush-memtables").long("flush-memtables").value_parser(["true", "false"]);
+        let split = Arg::new("split-output").short('s').long("split-output").action(ArgAction::SetTrue);
+        vec![
+            flush.default_value("true").help("Whether memtables are written first"),
+            split.help("Understood for Cassandra's sake, and makes no difference").hide(true),
+            words("names", "A keyspace and its tables; everything when not given"),
+        ]
+    },
+    ask: |api, arguments| {
+        let flush = arguments.get_one::<String>("flush-memtables").expect("it has a default");
+        maintain(api, arguments, "keyspace_compaction", &format!("flush_memtables={flush}"))
+    },
     show: silent,
 };
 
@@ -68,14 +79,14 @@ fn rebuild_index(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-fn maintain(api: &Api, arguments: &ArgMatches, path: &str) -> Result<Value, Failure> {
+fn maintain(api: &Api, arguments: &ArgMatches, path: &str, query: &str) -> Result<Value, Failure> {
     let names = given(arguments, "names");
     let (keyspaces, tables) = match names.split_first() {
         Some((keyspace, tables)) => (vec![(*keyspace).to_owned()], tables),
         None => (texts(&api.get("/storage_service/keyspaces")?), &names[..]),
     };
     let tables: Vec<String> = tables.iter().map(|table| escape(table)).collect();
-    let query = if tables.is_empty() { String::new() } else { format!("?cf={}", tables.join(",")) };
+    let query = format!("?cf={}&{query}", tables.join(","));
     for keyspace in keyspaces {
         api.post(&format!("/storage_service/{path}/{}{query}", escape(&keyspace)))?;
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::api::escape;
 use super::ring::text;
+use super::sstables::jobs;
 use super::{Verb, given, silent, words};
 
 pub(super) const DECOMMISSION: Verb = Verb {
@@ -80,7 +81,7 @@ pub(super) const REBUILD: Verb = Verb {
 pub(super) const CLEANUP: Verb = Verb {
     name: "cleanup",
     about: "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces",
-    arguments: || vec![words("keyspace_tables", "The keyspace followed by one or many tables")],
+    arguments: || vec![jobs(), words("keyspace_tables", "The keyspace followed by one or many tables")],
     ask: |api, arguments| match &*given(arguments, "keyspace_tables") {
         [] => api.post("/storage_service/cleanup_all"),
         [keyspace, tables @ ..] => {
