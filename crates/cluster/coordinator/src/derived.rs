@@ -25,7 +25,7 @@ use crate::batch_row;
 use crate::batchlog::Active;
 use crate::canaries::without_row_deletions;
 use crate::coordinator::WeakCoordinator;
-use crate::logged::Batches;
+use crate::logged::{Batches, Delivery};
 use crate::{Coordinator, RequestError};
 
 /// Bytes of view updates of a shard that are on their way. Writes of bases wait when there are more.
@@ -195,7 +195,7 @@ impl Pending {
     async fn try_to_deliver(&self) -> Result<(), RequestError> {
         let batch = self.active.batch.clone();
         let batches = Batches::new(self.coordinator.context(), &self.coordinator.operations().batchlog);
-        batches.complete(batch, DELIVERY_TIMEOUT).await.map(drop)
+        batches.complete(batch, Delivery::First, DELIVERY_TIMEOUT).await.map(drop)
     }
 
     /// Writes the updates to the views' replicas, or leaves them to the batchlog.
