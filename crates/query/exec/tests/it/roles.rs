@@ -1,8 +1,8 @@
 //! Roles and permissions: statements by several roles, held against Cassandra 5.0.6 (`testdata/roles.txt`), and the path of prepared
 //! statements, which are shared by roles with different permissions.
 
-use exec::{ExecLimits, FunctionLimits};
 use exec::backend::Coordinator as _;
+use exec::{ExecLimits, FunctionLimits};
 use schema::Schema;
 use wire::client::{AnswerBody, BatchItem, ResultBody};
 use wire::{BatchType, Value};
@@ -50,6 +50,28 @@ fn without_an_authorizer_nothing_can_be_granted() {
         show(&node.query("ALTER ROLE a WITH ACCESS TO DATACENTERS {'x'}")),
         "! Unauthorized: Only superusers are allowed to alter access to datacenters."
     );
+}
+
+/// As in ScyllaDB, where the authorizer alone decides on them: one that allows all, or one that knows nobody without a name.
+#[test]
+fn anonymous_clients_have_service_levels_where_nothing_is_authorized() {
+    let node = Node::new();
+    let created = "CREATE SERVICE LEVEL fast WITH timeout = 50ms";
+    assert_eq!(show(&node.query(created)), "void");
+    assert_eq!(show(&node.query("ALTER SERVICE LEVEL fast WITH timeout = NULL")), "void");
+    assert_eq!(
+        show(&node.query("DETACH SERVICE LEVEL FROM nobody")),
+        "! Invalid: Role nobody doesn't exist."
+    );
+    assert!(
+        show(&node.query("LIST ALL SERVICE LEVELS")).ends_with("'fast' | null | null | 1000 | '100.00%'")
+    );
+    assert_eq!(show(&node.query("DROP SERVICE LEVEL fast")), "void");
+    let unknown = "! Unauthorized: You have to be logged in and not anonymous to perform this request";
+    assert_eq!(show(&node.query("LIST ROLES")), unknown);
+
+    let node = Node::with_limits(Memory::new(), ExecLimits { authorizes: true, ..ExecLimits::default() });
+    assert_eq!(show(&node.query(created)), unknown);
 }
 
 fn prepare(node: &Node, text: &str) -> Vec<u8> {
