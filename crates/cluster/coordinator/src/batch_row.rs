@@ -122,14 +122,17 @@ impl StoredBatch {
         id.map(|id| TableId(id).to_string()).unwrap_or_default()
     }
 
-    /// Its updates; those of tables that are gone are left out, and those that are so old that later deletions may be
-    /// purged ([`late_seconds`](crate::late::late_seconds)): they must not come back.
-    pub(crate) fn fresh_updates(
+    /// Its updates; those of tables that are gone are left out. Of one that is applied `again`, at this time in microseconds, so are those that are
+    /// so old that later deletions may be purged ([`late_seconds`](crate::late::late_seconds)): they must not come back.
+    pub(crate) fn updates(
         &self,
         schema: &Schema,
-        now_micros: i64,
+        again: Option<i64>,
     ) -> Result<Vec<PartitionUpdate>, ReplicaError> {
-        let age = now_micros.saturating_sub(self.at_micros) / 1_000_000;
+        let age = again.map(|now_micros| now_micros.saturating_sub(self.at_micros) / 1_000_000);
+        let is_fresh = |update: &PartitionUpdate| {
+            age.is_none_or(|age| age < i64::from(crate::late::late_seconds(&update.table)))
+        };
         let mut updates = Vec::new();
         for bytes in &self.updates {
             let find = |id| schema.table_by_id(id).cloned();
@@ -141,7 +144,7 @@ impl StoredBatch {
                     return Err(ReplicaError::Storage(message));
                 }
             };
-            if age < i64::from(crate::late::late_seconds(&update.table)) {
+            if is_fresh(&update) {
                 updates.push(update);
             }
         }

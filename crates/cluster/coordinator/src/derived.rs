@@ -25,7 +25,7 @@ use crate::batch_row;
 use crate::batchlog::Active;
 use crate::canaries::without_row_deletions;
 use crate::coordinator::WeakCoordinator;
-use crate::logged::Batches;
+use crate::logged::{Batches, Delivery};
 use crate::{Coordinator, RequestError};
 
 /// Bytes of view updates of a shard that are on their way. Writes of bases wait when there are more.
@@ -196,7 +196,7 @@ impl Pending {
         let (context, operations) = (self.coordinator.context(), self.coordinator.operations());
         let (batch, began) = (self.active.batch.clone(), context.rt().now());
         let batches = Batches::new(context, &operations.batchlog);
-        let delivered = batches.complete(batch, DELIVERY_TIMEOUT).await.map(drop);
+        let delivered = batches.complete(batch, Delivery::First, DELIVERY_TIMEOUT).await.map(drop);
         operations.view_writes.ended(context.rt().now() - began, &delivered);
         delivered
     }

@@ -68,6 +68,15 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
     holders
 }
 
+/// Which delivery of a stored batch it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// That of the write itself: nothing later can have been forgotten yet.
+    First,
+    /// A later one, by the batchlog.
+    Again,
+}
+
 /// The outcome of completing a stored batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
@@ -275,7 +284,7 @@ impl<'a> Batches<'a> {
 
     /// Applies a batch that was left, as far as its nodes are there; the others get hints.
     async fn replay_left(&self, batch: StoredBatch, timeout: Duration) -> Result<Completion, RequestError> {
-        let done = self.complete(batch, timeout).await?;
+        let done = self.complete(batch, Delivery::Again, timeout).await?;
         if done == Completion::Applied {
             self.log.note_replayed();
         }
@@ -289,10 +298,12 @@ impl<'a> Batches<'a> {
     pub(crate) async fn complete(
         &self,
         batch: StoredBatch,
+        delivery: Delivery,
         timeout: Duration,
     ) -> Result<Completion, RequestError> {
         let schema = self.context.schema();
-        let updates = match batch.fresh_updates(&schema, self.context.rt().wall_micros()) {
+        let again = (delivery == Delivery::Again).then(|| self.context.rt().wall_micros());
+        let updates = match batch.updates(&schema, again) {
             Ok(updates) => updates,
             Err(error) => {
                 // The next start tries it again.

@@ -109,6 +109,7 @@ keywords! {
     Generated "GENERATED" Context;
     Grant "GRANT" Reserved;
     Group "GROUP" Unreserved;
+    Hash "HASH" Context;
     Hashed "HASHED" Unreserved;
     Identity "IDENTITY" Unreserved;
     If "IF" Reserved;
@@ -172,6 +173,7 @@ keywords! {
     Revoke "REVOKE" Reserved;
     Role "ROLE" Unreserved;
     Roles "ROLES" Unreserved;
+    Salted "SALTED" Context;
     Schema "SCHEMA" Reserved;
     Security "SECURITY" Context;
     Select "SELECT" Reserved;

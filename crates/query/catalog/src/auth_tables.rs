@@ -7,7 +7,7 @@ use crate::rows::{Datum, RowBuilder};
 /// The attribute of a role that names its service level, under ScyllaDB's name.
 const SERVICE_LEVEL: &str = "service_level";
 
-/// Rows of one table of `system_auth`.
+/// Rows of one table of `system_auth`, or of the table of ScyllaDB's `system` with its name.
 pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
     match rows.table().name.clone().as_str() {
         "roles" => rows.each(schema.roles(), |rows, one| role(rows, one)).await,
@@ -29,13 +29,15 @@ fn set<'t>(texts: impl IntoIterator<Item = &'t String>) -> Datum {
     }
 }
 
+/// A role; its password's hash is in `system_auth` alone, for grants on `system` are older than this table there.
 fn role(rows: &mut RowBuilder, role: &Role) {
+    let salted_hash = role.salted_hash.clone().filter(|_| rows.table().keyspace == "system_auth");
     rows.row([
         ("role", role.name.as_str().into()),
         ("can_login", role.can_login.into()),
         ("is_superuser", role.is_superuser.into()),
         ("member_of", set(&role.member_of)),
-        ("salted_hash", role.salted_hash.clone().into()),
+        ("salted_hash", salted_hash.into()),
     ]);
 }
 

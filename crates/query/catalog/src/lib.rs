@@ -58,7 +58,10 @@ pub async fn rows(table: &Arc<Table>, schema: &Arc<Schema>, facts: &Facts) -> Ve
 pub async fn schema_rows(table: &Arc<Table>, schema: &Arc<Schema>) -> Option<Vec<PartitionUpdate>> {
     let mut rows = RowBuilder::new(table.clone());
     match (table.keyspace.as_str(), table.name.as_str()) {
-        ("system_auth", _) => auth_tables::fill(&mut rows, schema).await,
+        ("system_auth", _)
+        | ("system", "roles" | "role_attributes" | "role_members" | "role_permissions") => {
+            auth_tables::fill(&mut rows, schema).await
+        }
         ("system", "service_levels_v2") => auth_tables::service_levels(&mut rows, schema).await,
         ("system_distributed", "cdc_generation_timestamps" | "cdc_streams_descriptions_v2") => {
             cdc_tables::fill(&mut rows, schema).await

@@ -17,6 +17,11 @@ pub(crate) struct Performer<'a> {
 }
 
 impl Performer<'_> {
+    /// An anonymous client, where no permissions are asked for.
+    pub(crate) fn anyone() -> Self {
+        Self { name: "", access: Rc::default(), restricted: false }
+    }
+
     /// Whether it has a permission.
     pub(crate) fn may(&self, permission: Permission, resource: &Resource) -> bool {
         !self.restricted || self.access.allows(permission, resource)

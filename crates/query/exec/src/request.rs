@@ -234,7 +234,7 @@ impl<'a> Request<'a> {
     /// Takes the timeout that a statement gives with `USING TIMEOUT`, if it gives one.
     ///
     /// # Errors
-    /// When the value is no duration, is negative, or has months or days.
+    /// When the value is no duration, is negative, is not a number of milliseconds, or has months or days.
     pub fn take_timeout(&mut self, timeout: Option<&Expr>, env: &Env<'_>) -> Result<()> {
         let Some(expr) = timeout else { return Ok(()) };
         let value = match expr.eval(env)? {
@@ -246,14 +246,17 @@ impl<'a> Request<'a> {
             return invalid!("Invalid timeout value");
         };
         if duration.months != 0 || duration.days != 0 {
-            return invalid!("Timeout value cannot be expressed in months, weeks or days");
+            return invalid!("Timeout values cannot be expressed in days/months");
+        }
+        if duration.nanos % 1_000_000 != 0 {
+            return invalid!("Timeout values cannot have granularity finer than milliseconds");
         }
         match u64::try_from(duration.nanos) {
             Ok(nanos) => {
                 self.timeout = Some(Duration::from_nanos(nanos));
                 Ok(())
             }
-            Err(_) => invalid!("Timeout value must be non-negative"),
+            Err(_) => invalid!("Timeout values must be non-negative"),
         }
     }
 

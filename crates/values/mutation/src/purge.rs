@@ -33,12 +33,12 @@ impl PurgeRule {
 
     /// As the table's options say; `repaired` has the repair times of its ranges.
     pub fn for_table(table: &Table, now: Seconds, repaired: &Arc<Repaired>) -> Self {
-        let (delay, before) = match table.options.tombstone_gc {
-            TombstoneGc::Timeout => (None, now.saturating_sub(table.options.gc_grace_seconds)),
-            TombstoneGc::Disabled => (None, 0),
-            TombstoneGc::Immediate => (None, now),
-            TombstoneGc::Repair { propagation_delay_seconds } => (Some(propagation_delay_seconds), now),
+        let before = match table.options.tombstone_gc {
+            TombstoneGc::Timeout => now.saturating_sub(table.options.gc_grace_seconds),
+            TombstoneGc::Disabled => 0,
+            TombstoneGc::Immediate | TombstoneGc::Repair { .. } => now,
         };
+        let delay = table.propagation_delay_seconds();
         // The option asks for a repair in each mode; the grace covers writes in flight then.
         let delay = delay.or_else(|| table.options.only_purges_repaired().then_some(0));
         let grace = match delay {

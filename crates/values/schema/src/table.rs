@@ -8,7 +8,7 @@ use types::CqlType;
 
 use crate::{
     ColumnMask, Constraint, Derivation, Description, HIDDEN, Index, InvalidSchema, TableId, TableOptions,
-    Trigger,
+    TombstoneGc, Trigger,
 };
 
 /// A column's name inside this process: small, never reused in a table while the process lives, so that rows
@@ -193,6 +193,21 @@ impl Table {
     /// Whether it is a materialized view.
     pub fn is_view(&self) -> bool {
         self.derivation.as_ref().is_some_and(Derivation::is_view)
+    }
+
+    /// The shortest time in seconds for which deletions of a view are remembered with `tombstone_gc` by repair: updates that could not be
+    /// delivered at once are delivered in it.
+    pub const VIEW_DELAY_SECONDS_MIN: u32 = 300;
+
+    /// With `tombstone_gc` by repair, how long a write may be under way, in seconds.
+    pub fn propagation_delay_seconds(&self) -> Option<u32> {
+        match self.options.tombstone_gc {
+            TombstoneGc::Repair { propagation_delay_seconds } if self.is_view() => {
+                Some(propagation_delay_seconds.max(Self::VIEW_DELAY_SECONDS_MIN))
+            }
+            TombstoneGc::Repair { propagation_delay_seconds } => Some(propagation_delay_seconds),
+            TombstoneGc::Timeout | TombstoneGc::Disabled | TombstoneGc::Immediate => None,
+        }
     }
 
     /// Whether it is the log of another table's changes.

@@ -236,13 +236,27 @@ fn a_write_whose_synchronous_view_is_cut_off_is_not_acknowledged_and_reaches_the
     assert!((4..24).contains(&refused), "{refused} of 24 had a part on the node that is cut off");
     world.sim.heal_all();
     world.sim.run_for(120 * SECOND);
-    let now = seconds(&world.sim, 0);
-    let rows = |table: &Arc<Table>| -> usize {
-        let page = world.read(0, everything(table, now), Consistency::One).expect("all are there");
-        page.partitions.iter().map(|partition| partition.rows.len()).sum()
-    };
-    assert_eq!(rows(&view), rows(&base));
-    assert!(rows(&base) > 24 - refused, "what timed out was stored nonetheless");
+    assert_eq!(count(&world, &view), count(&world, &base));
+    assert!(count(&world, &base) > 24 - refused, "what timed out was stored nonetheless");
+}
+
+/// How many rows of a table a client reads.
+fn count(world: &World, table: &Arc<Table>) -> usize {
+    let page = world.read(0, everything(table, seconds(&world.sim, 0)), Consistency::One);
+    page.expect("all are there").partitions.iter().map(|partition| partition.rows.len()).sum()
+}
+
+#[test]
+fn a_view_whose_deletions_have_no_grace_follows_its_base() {
+    let world = World::with_batches(7, &SHARDS, Config::default(), true);
+    let (base, view) = (table("one", "graceless"), table("one", "graceless_by_v"));
+    for k in 0..24 {
+        let written =
+            world.write((k % 2) as usize, row(&base, k, 1, &format!("row {k}"), 1), Consistency::One);
+        assert_eq!(written, Ok(()));
+    }
+    world.sim.run_for(SECOND);
+    assert_eq!((count(&world, &base), count(&world, &view)), (24, 24));
 }
 
 /// The statuses of the build of a view, as a node hears them.

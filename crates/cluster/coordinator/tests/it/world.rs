@@ -183,20 +183,26 @@ fn add_views(keyspace: &mut Keyspace) {
         let derivation = Derivation::View { base: base.id, all_columns: false, where_clause, conditions };
         view.derivation = Some(derivation);
     }
-    let awaited = TableBuilder::new(&keyspace.name, "awaited", id(34))
-        .partition_key("k", CqlType::Int)
-        .clustering("c", CqlType::Int, false)
-        .regular("v", CqlType::Text)
-        .build_known();
-    let mut awaited_by_v = TableBuilder::new(&keyspace.name, "awaited_by_v", id(35))
-        .partition_key("v", CqlType::Text)
-        .clustering("k", CqlType::Int, false)
-        .clustering("c", CqlType::Int, false)
-        .regular(HIDDEN, CqlType::Text);
-    let (where_clause, conditions) = (String::new(), Vec::new());
-    awaited_by_v.derivation =
-        Some(Derivation::View { base: awaited.id, all_columns: false, where_clause, conditions });
+    let with_view = |name: &str, at: u8| {
+        let base = TableBuilder::new(&keyspace.name, name, id(at))
+            .partition_key("k", CqlType::Int)
+            .clustering("c", CqlType::Int, false)
+            .regular("v", CqlType::Text)
+            .build_known();
+        let mut view = TableBuilder::new(&keyspace.name, &format!("{name}_by_v"), id(at + 1))
+            .partition_key("v", CqlType::Text)
+            .clustering("k", CqlType::Int, false)
+            .clustering("c", CqlType::Int, false)
+            .regular(HIDDEN, CqlType::Text);
+        let (where_clause, conditions) = (String::new(), Vec::new());
+        view.derivation =
+            Some(Derivation::View { base: base.id, all_columns: false, where_clause, conditions });
+        (base, view)
+    };
+    let (awaited, mut awaited_by_v) = with_view("awaited", 34);
     awaited_by_v.options.synchronous_updates = true;
+    let (graceless, mut graceless_by_v) = with_view("graceless", 38);
+    graceless_by_v.options.gc_grace_seconds = 0;
     let wide = TableBuilder::new(&keyspace.name, "wide", id(36))
         .partition_key("k", CqlType::Int)
         .clustering("c", CqlType::Int, false)
@@ -210,9 +216,8 @@ fn add_views(keyspace: &mut Keyspace) {
     wide_by_c.derivation =
         Some(Derivation::View { base: wide.id, all_columns: false, where_clause, conditions });
     let viewed = [base, by_v.build_known(), by_c.build_known()];
-    for table in
-        viewed.into_iter().chain([awaited, awaited_by_v.build_known(), wide, wide_by_c.build_known()])
-    {
+    let awaited = [awaited, awaited_by_v.build_known(), graceless, graceless_by_v.build_known()];
+    for table in viewed.into_iter().chain(awaited).chain([wide, wide_by_c.build_known()]) {
         keyspace.tables.insert(table.name.clone(), table);
     }
 }

@@ -24,15 +24,17 @@ pub enum PropertyValue {
     Keyword(String),
     /// `{'key': 'value', …}`. No key's text appears twice.
     Map(Vec<(Constant, Constant)>),
+    /// `NULL`.
+    Null,
 }
 
 impl PropertyValue {
-    /// The text of a value that is not a map.
+    /// The text of a value that is neither a map nor null.
     pub fn text(&self) -> Option<&str> {
         match self {
             PropertyValue::Constant(constant) => Some(constant.text()),
             PropertyValue::Keyword(word) => Some(word),
-            PropertyValue::Map(_) => None,
+            PropertyValue::Map(_) | PropertyValue::Null => None,
         }
     }
 }

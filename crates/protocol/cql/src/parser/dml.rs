@@ -85,7 +85,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A duration or a marker: of TIMEOUT.
+    /// A duration, a marker or null: of TIMEOUT.
     fn duration_or_marker(&mut self) -> Result<Term> {
         let pos = self.pos();
         let kind = match self.kind() {
@@ -95,6 +95,7 @@ impl Parser<'_> {
                 TermKind::Constant(Constant::Duration(text))
             }
             Kind::QuestionMark | Kind::Colon => TermKind::Marker(self.marker()?),
+            _ if self.eat_keyword(Keyword::Null) => TermKind::Null,
             _ => return Err(self.unexpected_want("a duration or a bind marker")),
         };
         Ok(Term { kind, pos })
@@ -234,6 +235,13 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::Where)?;
         let filter = self.where_clause()?;
         let condition = self.condition()?;
+        // ScyllaDB's: no limit of sizes holds for a deletion here.
+        if self.eat_keyword(Keyword::Bypass) {
+            let token = self.cursor.token;
+            if self.ident()?.name != "large_data_guardrails" {
+                return Err(self.rule_at(token, "BYPASS of DELETE is followed by LARGE_DATA_GUARDRAILS"));
+            }
+        }
         Ok(Delete { targets, table, using, filter, condition })
     }
 

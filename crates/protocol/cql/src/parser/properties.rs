@@ -46,6 +46,9 @@ impl Parser<'_> {
         if let Some(constant) = self.constant() {
             return Ok(PropertyValue::Constant(constant));
         }
+        if self.eat_keyword(Keyword::Null) {
+            return Ok(PropertyValue::Null);
+        }
         match self.kind() {
             Kind::Keyword(keyword) if keyword.is_name() && keyword.class() != Class::Context => {
                 self.advance();

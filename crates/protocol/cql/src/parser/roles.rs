@@ -52,7 +52,7 @@ impl Parser<'_> {
     }
 
     fn role_option(&mut self) -> Result<RoleOption> {
-        let words = ["PASSWORD", "HASHED", "GENERATED", "SUPERUSER", "LOGIN", "OPTIONS", "ACCESS"];
+        let words = ["PASSWORD", "HASHED", "SALTED", "GENERATED", "SUPERUSER", "LOGIN", "OPTIONS", "ACCESS"];
         let word = self.kind_of_element(&words)?;
         self.advance();
         Ok(match word {
@@ -62,6 +62,12 @@ impl Parser<'_> {
             }
             Keyword::Hashed => {
                 self.expect_keyword(Keyword::Password)?;
+                self.expect(Kind::Equal)?;
+                RoleOption::Password(Password::Hashed(self.string()?))
+            }
+            // ScyllaDB's.
+            Keyword::Salted => {
+                self.expect_keyword(Keyword::Hash)?;
                 self.expect(Kind::Equal)?;
                 RoleOption::Password(Password::Hashed(self.string()?))
             }

@@ -121,6 +121,7 @@ impl Printer {
                 PropertyValue::Constant(constant) => printer.constant(constant),
                 PropertyValue::Keyword(word) => printer.push(word),
                 PropertyValue::Map(entries) => printer.constant_map(entries),
+                PropertyValue::Null => printer.push("NULL"),
             }
         });
     }

@@ -7,7 +7,7 @@ use cql::ast::AlterTableOperation;
 use schema::{Schema, Table, TableId, TableOptions};
 
 use super::{DdlContext, check_name};
-use crate::error::{ExecError, Result, invalid};
+use crate::error::{ExecError, Result, invalid, unauthorized};
 
 /// The first generation of streams begins so long before the statement that asked for it, in microseconds: clients' clocks may be behind.
 const FIRST_GENERATION_LEEWAY: i64 = 60_000_000;
@@ -44,7 +44,7 @@ pub fn log_edits(
     let known = schema.cdc_log_of(table);
     if known.is_none() && schema.table(&table.keyspace, &name).is_some() {
         return invalid!(
-            "Cannot create the CDC log of table {}: a table {}.{name} exists",
+            "Cannot create CDC log table for table {} because a table of name {}.{name} already exists",
             table.full_name(),
             table.keyspace
         );
@@ -72,10 +72,15 @@ fn log_id(table_id: [u8; 16]) -> TableId {
 fn check_base(table: &Table) -> Result<()> {
     let full = table.full_name();
     if table.is_counter() {
-        return invalid!("Cannot capture changes of table {full}: CDC does not support counters");
+        return invalid!("Cannot create CDC log for table {full}. Counter support not implemented");
     }
     if table.compact_storage {
         return invalid!("Cannot capture changes of table {full}: CDC does not support COMPACT STORAGE");
+    }
+    if table.is_cdc_log() {
+        return invalid!(
+            "Cannot create a CDC log for a table {full}, because creating nested CDC logs is not allowed"
+        );
     }
     if table.derivation.is_some() {
         return invalid!("Cannot capture changes of table {full}, whose rows follow from another table's");
@@ -92,7 +97,7 @@ fn check_base(table: &Table) -> Result<()> {
 /// Refuses the capture of changes of a view.
 pub(super) fn check_view(options: &TableOptions) -> Result<()> {
     match options.cdc.enabled {
-        true => invalid!("Cannot capture changes of a materialized view; capture those of its base table"),
+        true => invalid!("Cannot enable CDC for a materialized view"),
         false => Ok(()),
     }
 }
@@ -118,7 +123,7 @@ pub(super) fn check_drop(table: &Table, context: &DdlContext<'_>) -> Result<()> 
     let base = base.and_then(|derivation| context.lookup.schema.table_by_id(derivation.base()));
     match base {
         Some(base) if base.options.cdc.enabled => {
-            invalid!("Cannot drop {} while CDC is enabled on table {}", table.full_name(), base.full_name())
+            unauthorized(format!("Cannot DROP cdc log table <table {}>", table.full_name()))
         }
         _ => Ok(()),
     }

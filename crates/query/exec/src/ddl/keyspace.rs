@@ -8,7 +8,7 @@ use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{Keyspace, Replication};
 
 use super::{DdlContext, Outcome, check_name, check_not_system, option_value};
-use crate::error::{ExecError, Result, invalid, shown};
+use crate::error::{ExecError, Result, config, invalid, shown};
 
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 const MORE_COPIES: &str =
@@ -46,6 +46,21 @@ fn settings(
                     ));
                 }
             }
+            // Every keyspace is eventually consistent; ScyllaDB's other values need tablets.
+            "consistency" => {
+                let value = option_value::string(property)?;
+                if !value.eq_ignore_ascii_case("eventual") {
+                    return config(format!(
+                        "consistency = '{}' is not supported: use 'eventual'",
+                        shown(value)
+                    ));
+                }
+            }
+            "storage" => {
+                return config(
+                    "storage is not supported: SSTables are files of the node. Leave the option out",
+                );
+            }
             other => return unknown(other),
         }
     }
@@ -58,7 +73,7 @@ fn unknown<T>(property: &str) -> Result<T> {
 
 /// Refuses unknown properties, which is done before the keyspace is looked for.
 fn check_known(properties: &[Property]) -> Result<()> {
-    let known = ["replication", "durable_writes", "tablets"];
+    let known = ["replication", "durable_writes", "tablets", "consistency", "storage"];
     match properties.iter().find(|property| !known.contains(&property.name.as_str())) {
         Some(property) => unknown(&property.name),
         None => Ok(()),

@@ -9,7 +9,7 @@ mod functions;
 mod index;
 mod keyspace;
 mod objects;
-mod option_value;
+pub(crate) mod option_value;
 pub mod options;
 mod row_ttl;
 mod table;

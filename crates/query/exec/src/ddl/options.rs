@@ -13,6 +13,8 @@ use super::option_value::{
 };
 use crate::error::{Result, config, invalid, shown, syntax};
 
+/// The end of the names of ScyllaDB's compressors that have dictionaries.
+const WITH_DICTIONARIES: &str = "WithDictsCompressor";
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
 const BLOOM_FP_CHANCE_MIN: f64 = 6.71e-5;
 /// The longest wait of a policy, in milliseconds: Cassandra keeps it in 32 bits.
@@ -62,9 +64,9 @@ pub fn of_new(properties: &[Property]) -> Result<TableOptions> {
     Ok(options)
 }
 
-/// The warning of options that a statement sets to other values than their defaults, and that change nothing here: clients and tools see them, and
+/// The warnings of options that a statement sets to other values than their defaults, and that change nothing here: clients and tools see them, and
 /// no more. `options` are those that the statement results in.
-pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Option<String> {
+pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Vec<String> {
     let default = TableOptions::default();
     let differs = |option: &str| options.caching.get(option) != default.caching.get(option);
     let of_property = |property: &Property| -> Vec<&'static str> {
@@ -93,11 +95,32 @@ pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Option
         }
     };
     let names: BTreeSet<&str> = properties.iter().flat_map(of_property).collect();
-    if names.is_empty() {
-        return None;
+    let mut warnings = Vec::new();
+    if !names.is_empty() {
+        let names: Vec<&str> = names.into_iter().collect();
+        warnings.push(format!(
+            "Options of the table that are stored and shown, and have no effect: {}",
+            names.join(", ")
+        ));
     }
-    let names: Vec<&str> = names.into_iter().collect();
-    Some(format!("Options of the table that are stored and shown, and have no effect: {}", names.join(", ")))
+    let compression = properties.iter().find(|property| property.name == "compression");
+    let mut values = compression.and_then(|property| map(property).ok()).into_iter().flatten();
+    if let Some((_, class)) = values.find(|(_, class)| class.ends_with(WITH_DICTIONARIES)) {
+        warnings.push(format!(
+            "No dictionaries are trained: {} is taken as {}",
+            shown(&class),
+            shown(&without_dictionaries(&class))
+        ));
+    }
+    warnings
+}
+
+/// The compressor of a name of ScyllaDB's that has dictionaries.
+fn without_dictionaries(class: &str) -> String {
+    match class.strip_suffix(WITH_DICTIONARIES) {
+        Some(name) if name.ends_with("LZ4") || name.ends_with("Zstd") => format!("{name}Compressor"),
+        _ => class.to_owned(),
+    }
 }
 
 /// Whether and how changes are captured, in ScyllaDB's form. Cassandra's has files of the commit log for them, which this server does not have.
@@ -117,18 +140,28 @@ fn cdc(property: &Property) -> Result<Cdc> {
 fn cdc_of_scylla(property: &Property) -> Result<Cdc> {
     let mut cdc = Cdc::default();
     for (name, value) in map(property)? {
+        let (name, word) = (name.to_lowercase(), value.to_lowercase());
         let refused = || config(format!("Invalid value for CDC option \"{name}\": {}", shown(&value)));
-        match (name.as_str(), value.to_lowercase().as_str()) {
-            ("enabled", word @ ("true" | "false")) => cdc.enabled = word == "true",
-            ("postimage", word @ ("true" | "false")) => cdc.postimage = word == "true",
+        let word = match word.as_str() {
+            "1" if name != "ttl" => "true",
+            "0" if name != "ttl" => "false",
+            word => word,
+        };
+        match (name.as_str(), word) {
+            ("enabled", "true" | "false") => cdc.enabled = word == "true",
+            ("postimage", "true" | "false") => cdc.postimage = word == "true",
             ("preimage", word) => match CdcPreimage::from_word(word) {
                 Some(preimage) => cdc.preimage = preimage,
                 None => return refused(),
             },
-            ("delta", word @ ("full" | "keys")) => cdc.keys_only = word == "keys",
-            ("ttl", seconds) => match seconds.parse::<u32>() {
-                Ok(seconds) if seconds <= TTL_MAX => cdc.ttl = seconds,
-                _ => return refused(),
+            ("delta", "full" | "keys") => cdc.keys_only = word == "keys",
+            ("ttl", seconds) => match seconds.parse::<i128>() {
+                Ok(seconds) if seconds < 0 => return config("Invalid CDC option: ttl must be >= 0"),
+                Ok(seconds) => match u32::try_from(seconds) {
+                    Ok(seconds) if seconds <= TTL_MAX => cdc.ttl = seconds,
+                    _ => return config("Invalid CDC option: ttl too large"),
+                },
+                Err(_) => return refused(),
             },
             ("enabled" | "postimage" | "delta", _) => return refused(),
             _ => return config(format!("Invalid CDC option: {}", shown(&name))),
@@ -191,7 +224,10 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "paxos_grace_seconds" => options.paxos_grace_seconds = Some(integer(property, 0)?),
         "per_partition_rate_limit" => options.per_partition_rate_limit = rate_limit(property)?,
         "synchronous_updates" => options.synchronous_updates = boolean(property)?,
-        "in_memory" | "scylla_encryption_options" => absent(property)?,
+        "in_memory" | "scylla_encryption_options" | "large_data_guardrails_enabled" => absent(property)?,
+        "tablets" => {
+            return config("tablet options cannot be used when tablets are disabled for the keyspace");
+        }
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which Cassandra takes and forgets.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
@@ -206,10 +242,12 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
 /// Refuses options that only a materialized view may have.
 ///
 /// # Errors
-/// [`ExecError::Config`](crate::ExecError::Config) when `synchronous_updates` is set.
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when `synchronous_updates` is set.
 pub fn check_table(options: &TableOptions) -> Result<()> {
     match options.synchronous_updates {
-        true => config("synchronous_updates is an option of materialized views: no write waits for a table"),
+        true => invalid!(
+            "The synchronous_updates option is only applicable to materialized views, not to base tables"
+        ),
         false => Ok(()),
     }
 }
@@ -253,41 +291,37 @@ fn extensions(property: &Property, into: &mut BTreeMap<String, Vec<u8>>) -> Resu
 }
 
 fn tombstone_gc(property: &Property) -> Result<TombstoneGc> {
-    let mut given = map(property)?;
-    let delay = match given.remove("propagation_delay_in_seconds") {
-        None => TombstoneGc::PROPAGATION_DELAY_SECONDS,
-        Some(text) => match text.parse::<i32>().ok().and_then(|seconds| u32::try_from(seconds).ok()) {
-            Some(seconds) => seconds,
-            None => {
-                return config(format!(
-                    "Invalid value {} for propagation_delay_in_seconds of 'tombstone_gc': seconds, 0 or more",
-                    shown(&text)
-                ));
+    let (mut mode, mut delay) = (None, TombstoneGc::PROPAGATION_DELAY_SECONDS);
+    for (name, value) in map(property)? {
+        let known = match name.as_str() {
+            "mode" => {
+                mode = TombstoneGc::from_mode(&value, 0);
+                mode.is_some()
             }
-        },
-    };
-    let Some(mode) = given.remove("mode") else {
-        return config("'tombstone_gc' needs a 'mode': timeout, disabled, immediate or repair");
-    };
-    if let Some(unknown) = given.keys().next() {
-        return config(format!(
-            "Unknown sub-option {} for 'tombstone_gc': mode and propagation_delay_in_seconds are known",
-            shown(unknown)
-        ));
+            "propagation_delay_in_seconds" => match value.parse::<i32>().ok().map(u32::try_from) {
+                Some(Ok(seconds)) => {
+                    delay = seconds;
+                    true
+                }
+                _ => false,
+            },
+            _ => return config(format!("Invalid tombstone_gc option: {}", shown(&name))),
+        };
+        if !known {
+            return config(format!("Invalid value for tombstone_gc option {name}: {}", shown(&value)));
+        }
     }
-    match TombstoneGc::from_mode(&mode, delay) {
-        Some(gc) => Ok(gc),
-        None => config(format!(
-            "Invalid mode {} for 'tombstone_gc': timeout, disabled, immediate or repair",
-            shown(&mode)
-        )),
-    }
+    Ok(match mode.unwrap_or(TableOptions::default().tombstone_gc) {
+        TombstoneGc::Repair { .. } => TombstoneGc::Repair { propagation_delay_seconds: delay },
+        mode => mode,
+    })
 }
 
 /// Takes `false` of an option of ScyllaDB that has no effect here, and refuses everything else.
 fn absent(property: &Property) -> Result<()> {
     let why = match property.name.as_str() {
         "in_memory" => "no table is stored in memory only",
+        "large_data_guardrails_enabled" => "the guardrails of sizes hold for all tables",
         _ => return config(format!("{} is not supported: use an encrypted file system", property.name)),
     };
     match boolean(property)? {
@@ -314,10 +348,13 @@ fn rate_limit(property: &Property) -> Result<RateLimit> {
     };
     match given.keys().next() {
         None => Ok(limits),
-        Some(unknown) => config(format!(
-            "Unknown sub-option {} for 'per_partition_rate_limit': max_reads_per_second and max_writes_per_second are known",
-            shown(unknown)
-        )),
+        Some(_) => {
+            let unknown: Vec<&str> = given.keys().map(String::as_str).collect();
+            config(format!(
+                "Unknown keys in map for per_partition_rate_limit extension: {}",
+                shown(&unknown.join(", "))
+            ))
+        }
     }
 }
 
@@ -399,6 +436,7 @@ fn compression(property: &Property) -> Result<BTreeMap<String, String>> {
     let Some(class) = given.get("class").cloned() else {
         return config("Missing sub-option 'class' for the 'compression' option.");
     };
+    let class = without_dictionaries(&class);
     let short = class.strip_prefix(COMPRESSION_PACKAGE).unwrap_or(&class);
     let own: &[&str] = match short {
         "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],

@@ -488,11 +488,11 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     Ok(outcome)
 }
 
-/// The warning of options that have no effect, if these are set.
-fn unused_options(operation: &AlterTableOperation, changed: &Table) -> Option<String> {
+/// The warnings of options that have no effect, if these are set.
+fn unused_options(operation: &AlterTableOperation, changed: &Table) -> Vec<String> {
     match operation {
         AlterTableOperation::With(properties) => options::without_effect(&changed.options, properties),
-        _ => None,
+        _ => Vec::new(),
     }
 }
 

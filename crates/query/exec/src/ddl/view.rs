@@ -67,6 +67,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     let view_options = options::of_new(&ast.properties)?;
     cdc::check_view(&view_options)?;
     check_rate_limit(&view_options)?;
+    check_grace(&view_options, "set")?;
     check_name(name, "Table").map_err(|text| ExecError::Config(format!("{keyspace}.{name}: {text}")))?;
     check_base(name, base)?;
     let selected = selected(ast, base)?;
@@ -121,10 +122,24 @@ fn without_effect(ast: &CreateView) -> Option<String> {
     })
 }
 
+/// Refuses a view whose deletions are forgotten at once: updates that could not be delivered at first would be dropped.
+fn check_grace(options: &TableOptions, verb: &str) -> Result<()> {
+    match options.gc_grace_seconds {
+        0 => invalid!(
+            "Cannot {verb} gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered \
+             updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a table can have a view of this name.
 fn check_base(name: &str, base: &Table) -> Result<()> {
     if base.is_counter() {
         return invalid!("Materialized views are not supported on counter tables");
+    }
+    if base.is_cdc_log() {
+        return invalid!("Materialized views cannot be created on CDC Log tables");
     }
     if base.derivation.is_some() || base.compact_storage {
         return invalid!("Materialized views are not supported on table {}", base.full_name());
@@ -392,12 +407,7 @@ pub(super) fn alter(ast: &AlterView, context: &DdlContext<'_>) -> Result<Outcome
     options::apply(&mut builder.options, &ast.properties, false)?;
     cdc::check_view(&builder.options)?;
     check_rate_limit(&builder.options)?;
-    if builder.options.gc_grace_seconds == 0 {
-        return invalid!(
-            "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered \
-             updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
-        );
-    }
+    check_grace(&builder.options, "alter")?;
     if builder.options.default_time_to_live > 0 {
         return invalid!(
             "Forbidden default_time_to_live detected for a materialized view. Data in a materialized view always expire \

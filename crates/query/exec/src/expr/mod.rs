@@ -285,10 +285,11 @@ impl Expr {
     }
 }
 
-/// The element of a set or map: of an unfrozen column without putting its value together.
+/// The element of a collection: of an unfrozen set or map without putting its value together.
 fn element_of(inner: &Expr, key: &Expr, env: &Env<'_>) -> Result<Option<Bytes>> {
     if let Kind::Column(column) = &inner.kind
         && inner.ty.is_multi_cell()
+        && !matches!(inner.ty, CqlType::List { .. })
     {
         let (Some(row), Some(key)) = (env.row, key.eval_option(env)?) else { return Ok(None) };
         let found = row.element(column, &key);
@@ -303,7 +304,7 @@ fn element_of(inner: &Expr, key: &Expr, env: &Env<'_>) -> Result<Option<Bytes>> 
     select_element(&inner.ty, &value, &key)
 }
 
-/// The element of a serialised set or map with a key: the map's value, the set's element itself.
+/// The element of a serialised collection with a key or at a place: the value of a map or list, the element of a set itself.
 fn select_element(ty: &CqlType, value: &Bytes, key: &[u8]) -> Result<Option<Bytes>> {
     match ty {
         CqlType::Map { key: key_type, .. } => {
@@ -325,6 +326,12 @@ fn select_element(ty: &CqlType, value: &Bytes, key: &[u8]) -> Result<Option<Byte
                 }
             }
             Ok(None)
+        }
+        CqlType::List { .. } => {
+            let place = key.try_into().ok().and_then(|key| usize::try_from(i32::from_be_bytes(key)).ok());
+            let Some(place) = place else { return Ok(None) };
+            let found = Elements::of_list(value)?.nth(place).transpose()?.flatten();
+            Ok(found.map(|found| value.slice_ref(found)))
         }
         _ => Ok(None),
     }

@@ -458,13 +458,17 @@ impl<'a> Resolver<'a> {
 
     fn element(&mut self, inner: &Selector, key: &Term) -> Result<Expr> {
         let expr = self.resolve(inner, None)?;
-        let key_type = self.key_type("Element", inner, &expr.ty)?.clone();
+        let (key_type, ty) = match &expr.ty {
+            CqlType::Map { key, value, .. } => (CqlType::clone(key), CqlType::clone(value)),
+            // As in ScyllaDB: by its place.
+            CqlType::List { element, .. } => (CqlType::Int, CqlType::clone(element)),
+            ty => {
+                let element = self.key_type("Element", inner, ty)?.clone();
+                (element.clone(), element)
+            }
+        };
         let receiver = Receiver::new(key_name(&expr.ty, &text(inner)), &key_type);
         let key = self.term(key, &receiver)?;
-        let ty = match &expr.ty {
-            CqlType::Map { value, .. } => CqlType::clone(value),
-            _ => key_type,
-        };
         Ok(Expr { ty, kind: Kind::Element(Box::new(expr), Box::new(key)) })
     }
 
@@ -921,6 +925,7 @@ impl<'a> Resolver<'a> {
 fn key_name(ty: &CqlType, column: &str) -> String {
     match ty {
         CqlType::Set { .. } => format!("value({column})"),
+        CqlType::List { .. } => format!("idx({column})"),
         _ => format!("key({column})"),
     }
 }

@@ -153,13 +153,10 @@ impl ColumnCondition {
             Test::ContainsKey { negated, key } => (*negated, BoundTest::ContainsKey, vec![one(key, env)?]),
             Test::In { negated, values } => (*negated, equal, in_list(values, env)?),
             Test::InMarker { negated, list } => (*negated, equal, in_marker(list, env)?),
-            Test::Like { column, pattern } => match one(pattern, env)? {
-                Some(pattern) => {
-                    let pattern = Wildcards::parse(&pattern, column)?;
-                    (false, BoundTest::Like(pattern), vec![None])
-                }
-                None => return null_comparison("LIKE"),
-            },
+            Test::Like { column, pattern } => {
+                let pattern = one(pattern, env)?.map(|pattern| Wildcards::parse(&pattern, column));
+                (false, BoundTest::Like(pattern.transpose()?), vec![None])
+            }
         };
         Ok(BoundCondition { condition: self, part, relation, values, negated })
     }
@@ -373,7 +370,8 @@ enum BoundTest {
     Compare(ComparisonOperator),
     /// Both bounds are in.
     Between(Bytes, Bytes),
-    Like(Wildcards),
+    /// Nothing is like null.
+    Like(Option<Wildcards>),
     Contains,
     ContainsKey,
 }
@@ -447,7 +445,9 @@ impl BoundCondition<'_> {
             (BoundTest::Between(low, high), _) => Ok(held.is_some_and(|held| {
                 condition.ty.compare(low, held).is_le() && condition.ty.compare(held, high).is_le()
             })),
-            (BoundTest::Like(pattern), _) => Ok(held.is_some_and(|held| pattern.matches(held))),
+            (BoundTest::Like(pattern), _) => {
+                Ok(pattern.as_ref().zip(held).is_some_and(|(pattern, held)| pattern.matches(held)))
+            }
             (BoundTest::Contains, None) => null_comparison("CONTAINS"),
             (BoundTest::ContainsKey, None) => null_comparison("CONTAINS KEY"),
             (BoundTest::Contains, Some(value)) => contains(

@@ -6,7 +6,7 @@ use auth::roles;
 use cluster::SchemaEdit;
 use cql::ast::{
     AlterServiceLevel, AttachServiceLevel, CreateServiceLevel, DetachServiceLevel, DropServiceLevel,
-    ListServiceLevels, Property,
+    ListServiceLevels, Property, PropertyValue,
 };
 use rt::Group;
 use schema::{DEFAULT_SERVICE_LEVEL, SHARES_DEFAULT, ServiceLevel, WorkloadType};
@@ -15,7 +15,8 @@ use types::duration::Duration as CqlDuration;
 
 use super::changed::ChangedRoles;
 use super::{RoleChange, RoleContext, rows};
-use crate::error::{ExecError, Result, invalid, unauthorized};
+use crate::ddl::option_value::string;
+use crate::error::{Result, invalid, shown, syntax, unauthorized};
 use crate::sink::{Outcome, RowSink, Sink};
 
 /// The most shares of a service level.
@@ -39,27 +40,40 @@ fn check(permission: &str, context: &RoleContext<'_>) -> Result<()> {
     ))
 }
 
-fn timeout(property: &Property) -> Result<Option<Duration>> {
-    let text = property.value.text().unwrap_or_default();
-    if text.eq_ignore_ascii_case("null") {
-        return Ok(None);
+/// The text of an attribute; none for null, which resets it.
+fn text(property: &Property) -> Result<Option<&str>> {
+    match property.value {
+        PropertyValue::Null => Ok(None),
+        _ => string(property).map(|text| Some(text).filter(|text| !text.eq_ignore_ascii_case("null"))),
     }
+}
+
+fn timeout(text: &str) -> Result<Duration> {
     let Ok(duration) = CqlDuration::parse(text) else {
-        return invalid!("Invalid timeout value: {text}; expected a duration such as 500ms, or null");
+        return invalid!(
+            "Invalid timeout value: {}; expected a duration such as 500ms, or null",
+            shown(text)
+        );
     };
     if duration.months != 0 || duration.days != 0 {
-        return invalid!("Timeout values cannot be longer than 24h");
+        return invalid!("Timeout values cannot be expressed in days/months");
     }
-    const LONGEST: i64 = 24 * 3600 * 1_000_000_000;
+    if duration.nanos % 1_000_000 != 0 {
+        return invalid!("Timeout values must be expressed in millisecond granularity");
+    }
     match u64::try_from(duration.nanos) {
-        Ok(nanos) if nanos > 0 && duration.nanos <= LONGEST && nanos % 1_000_000 == 0 => {
-            Ok(Some(Duration::from_nanos(nanos)))
-        }
-        Ok(nanos) if nanos > 0 && duration.nanos > LONGEST => {
-            invalid!("Timeout values cannot be longer than 24h")
-        }
-        Ok(nanos) if nanos > 0 => invalid!("Timeout values must be expressed in millisecond granularity"),
-        _ => invalid!("Timeout values must be positive"),
+        Ok(nanos) => Ok(Duration::from_nanos(nanos)),
+        Err(_) => invalid!("Timeout values must be nonnegative"),
+    }
+}
+
+fn shares(text: &str) -> Result<u32> {
+    let Ok(shares) = text.parse::<i32>() else {
+        return syntax(format!("Invalid integer value {} for 'shares'", shown(text)));
+    };
+    match u32::try_from(shares) {
+        Ok(shares) if (1..=SHARES_MAX).contains(&shares) => Ok(shares),
+        _ => syntax(format!("'SHARES' can only take values of 1-{SHARES_MAX} (given {shares})")),
     }
 }
 
@@ -67,27 +81,20 @@ fn timeout(property: &Property) -> Result<Option<Duration>> {
 fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<bool> {
     let mut without_effect = false;
     for property in properties {
-        let text = property.value.text().unwrap_or_default();
         match property.name.as_str() {
-            "timeout" => level.timeout = timeout(property)?,
-            "shares" => {
-                level.shares = match text.parse() {
-                    Ok(shares) if (1..=SHARES_MAX).contains(&shares) => shares,
-                    _ if text.eq_ignore_ascii_case("null") => SHARES_DEFAULT,
-                    _ => {
-                        return invalid!("'SHARES' can only take values of 1-{SHARES_MAX} (given {text})");
-                    }
-                };
-            }
+            "timeout" => level.timeout = text(property)?.map(timeout).transpose()?,
+            "shares" => level.shares = text(property)?.map_or(Ok(SHARES_DEFAULT), shares)?,
             "workload_type" => {
                 without_effect = true;
-                let name = if text.eq_ignore_ascii_case("null") { "unspecified" } else { text };
-                level.workload = match WorkloadType::from_name(name) {
-                    Some(workload) => workload,
-                    None => return invalid!("Invalid workload type: {text}"),
+                level.workload = match text(property)? {
+                    None => WorkloadType::Unspecified,
+                    Some(name) => match WorkloadType::from_name(name) {
+                        Some(workload) => workload,
+                        None => return invalid!("Invalid workload type: {}", shown(name)),
+                    },
                 };
             }
-            name => return Err(ExecError::Syntax(format!("Unknown property '{name}'"))),
+            name => return syntax(format!("Unknown property '{}'", shown(name))),
         }
     }
     Ok(without_effect)
@@ -176,22 +183,32 @@ pub(super) fn detach(ast: &DetachServiceLevel, context: &RoleContext<'_>) -> Res
     set(&ast.role.name, None, context)
 }
 
-fn show_levels<'l, S: Sink>(levels: impl Iterator<Item = &'l ServiceLevel>, sink: &mut S) {
+/// The duration of CQL that a timeout is.
+fn duration(timeout: Duration) -> CqlDuration {
+    CqlDuration { months: 0, days: 0, nanos: i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX) }
+}
+
+/// Service levels; of all of them also their parts of the shares of all.
+fn show_levels<S: Sink>(levels: &[&ServiceLevel], all: bool, sink: &mut S) {
     let columns = [
         ("service_level", CqlType::Text),
         ("timeout", CqlType::Duration),
         ("workload_type", CqlType::Text),
         ("shares", CqlType::Int),
+        ("percentage of all service level shares", CqlType::Text),
     ];
-    rows::rows(sink, "service_levels", &columns, |rows| {
+    let total: u32 = levels.iter().map(|level| level.shares).sum();
+    rows::rows(sink, "service_levels", &columns[..4 + usize::from(all)], |rows| {
         for level in levels {
-            let nanos = |timeout: Duration| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
-            let timeout =
-                level.timeout.map(|timeout| CqlDuration { months: 0, days: 0, nanos: nanos(timeout) });
+            let workload = Some(level.workload).filter(|kind| *kind != WorkloadType::Unspecified);
             rows.cell(Some(level.name.as_bytes()));
-            rows.cell(timeout.map(|timeout| timeout.to_bytes()).as_deref());
-            rows.cell(Some(level.workload.name().as_bytes()));
+            rows.cell(level.timeout.map(|timeout| duration(timeout).to_bytes()).as_deref());
+            rows.cell(workload.map(|kind| kind.name().as_bytes()));
             rows.cell(Some(&i32::try_from(level.shares).unwrap_or(i32::MAX).to_be_bytes()));
+            if all {
+                let part = 100.0 * f64::from(level.shares) / f64::from(total);
+                rows.cell(Some(format!("{part:.2}%").as_bytes()));
+            }
             rows.end_row();
         }
     });
@@ -209,15 +226,19 @@ fn show_attached<'r, S: Sink>(attached: impl Iterator<Item = (&'r str, &'r str)>
 }
 
 /// The combined levels of a role and of those granted to it , and the level that each attribute is of.
-fn show_effective<S: Sink>(role: &str, context: &RoleContext<'_>, sink: &mut S) {
+fn show_effective<S: Sink>(role: &str, context: &RoleContext<'_>, sink: &mut S) -> Result<()> {
     let effective = roles::service_level(context.schema, role);
+    // Any level gives its shares.
+    if effective.shares_of == DEFAULT_SERVICE_LEVEL {
+        return invalid!("Role {role} doesn't have assigned any service level");
+    }
     let columns = [
         ("service_level_option", CqlType::Text),
         ("effective_service_level", CqlType::Text),
         ("value", CqlType::Text),
     ];
     rows::rows(sink, "effective_service_level", &columns, |rows| {
-        let timeout = effective.level.timeout.map(|timeout| format!("{}ms", timeout.as_millis()));
+        let timeout = effective.level.timeout.map(|timeout| duration(timeout).format());
         for (option, of, value) in [
             ("workload_type", &effective.workload_of, Some(effective.level.workload.name().to_owned())),
             ("timeout", &effective.timeout_of, timeout),
@@ -229,6 +250,7 @@ fn show_effective<S: Sink>(role: &str, context: &RoleContext<'_>, sink: &mut S) 
             rows.end_row();
         }
     });
+    Ok(())
 }
 
 /// LIST SERVICE LEVEL in its forms.
@@ -244,10 +266,13 @@ pub(super) fn list<S: Sink>(
     };
     match ast {
         ListServiceLevels::One(name) => match context.schema.service_level(&name.name) {
-            Some(level) => show_levels(std::iter::once(&**level), sink),
+            Some(level) => show_levels(&[&**level], false, sink),
             None => return missing(&name.name),
         },
-        ListServiceLevels::All => show_levels(context.schema.service_levels().map(|level| &**level), sink),
+        ListServiceLevels::All => {
+            let levels: Vec<_> = context.schema.service_levels().map(|level| &**level).collect();
+            show_levels(&levels, true, sink);
+        }
         ListServiceLevels::AttachedTo(role) => {
             let role = known(&role.name)?;
             let level = role.service_level.as_deref();
@@ -262,7 +287,7 @@ pub(super) fn list<S: Sink>(
         }
         ListServiceLevels::EffectiveOf(role) => {
             known(&role.name)?;
-            show_effective(&role.name, context, sink);
+            show_effective(&role.name, context, sink)?;
         }
     }
     Ok(Outcome::Rows)

@@ -86,11 +86,19 @@ pub(crate) fn is_change(statement: &Statement) -> bool {
             | Statement::RevokePermissions(_)
             | Statement::AddIdentity(_)
             | Statement::DropIdentity(_)
-            | Statement::CreateServiceLevel(_)
+    ) || is_about_levels(statement) && !matches!(statement, Statement::ListServiceLevels(_))
+}
+
+/// Whether a statement is about service levels.
+pub(crate) fn is_about_levels(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateServiceLevel(_)
             | Statement::AlterServiceLevel(_)
             | Statement::DropServiceLevel(_)
             | Statement::AttachServiceLevel(_)
             | Statement::DetachServiceLevel(_)
+            | Statement::ListServiceLevels(_)
     )
 }
 

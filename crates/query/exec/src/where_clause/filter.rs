@@ -105,7 +105,8 @@ enum BoundTest<'a> {
     ContainsKey(Bytes),
     Element(Bytes, &'a CqlType, Box<BoundTest<'a>>),
     Like(LikePattern<'a>),
-    Matches(Wildcards),
+    /// Nothing is like null.
+    Matches(Option<Wildcards>),
     Not(Box<BoundTest<'a>>),
     SameAs(&'a ColumnRef),
 }
@@ -170,7 +171,10 @@ impl Test {
                 BoundTest::Element(value(key)?, ty, Box::new(test.bind(name, env)?))
             }
             Self::Like(texts, pattern) => BoundTest::Like(texts.parse(&value(pattern)?, name)?),
-            Self::Matches(pattern) => BoundTest::Matches(Wildcards::parse(&value(pattern)?, name)?),
+            Self::Matches(pattern) => BoundTest::Matches(match pattern.eval(env)? {
+                Value::Null => None,
+                _ => Some(Wildcards::parse(&value(pattern)?, name)?),
+            }),
             Self::SameAs(column) => BoundTest::SameAs(column),
             // With a null among them nobody knows whether a value is in.
             Self::Not(inner) => BoundTest::Not(Box::new(match &**inner {
@@ -259,7 +263,7 @@ impl BoundTest<'_> {
             BoundTest::Analyzed(wanted, TextOf::Keys) => of_keys(value, ty, |_, found| wanted.matches(found)),
             BoundTest::SameAs(other) => row.borrowed(other).is_some_and(|other| *other == *value),
             BoundTest::Like(pattern) => pattern.matches(value),
-            BoundTest::Matches(pattern) => pattern.matches(value),
+            BoundTest::Matches(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.matches(value)),
             BoundTest::Not(inner) => !inner.passes(value, ty, row),
             BoundTest::In(others) => others.binary_search_by(|other| ty.compare(other, value)).is_ok(),
             BoundTest::Contains(wanted) => {

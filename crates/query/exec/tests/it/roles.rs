@@ -52,6 +52,28 @@ fn without_an_authorizer_nothing_can_be_granted() {
     );
 }
 
+/// As in ScyllaDB, where the authorizer alone decides on them: one that allows all, or one that knows nobody without a name.
+#[test]
+fn anonymous_clients_have_service_levels_where_nothing_is_authorized() {
+    let node = Node::new();
+    let created = "CREATE SERVICE LEVEL fast WITH timeout = 50ms";
+    assert_eq!(show(&node.query(created)), "void");
+    assert_eq!(show(&node.query("ALTER SERVICE LEVEL fast WITH timeout = NULL")), "void");
+    assert_eq!(
+        show(&node.query("DETACH SERVICE LEVEL FROM nobody")),
+        "! Invalid: Role nobody doesn't exist."
+    );
+    assert!(
+        show(&node.query("LIST ALL SERVICE LEVELS")).ends_with("'fast' | null | null | 1000 | '100.00%'")
+    );
+    assert_eq!(show(&node.query("DROP SERVICE LEVEL fast")), "void");
+    let unknown = "! Unauthorized: You have to be logged in and not anonymous to perform this request";
+    assert_eq!(show(&node.query("LIST ROLES")), unknown);
+
+    let node = Node::with_limits(Memory::new(), ExecLimits { authorizes: true, ..ExecLimits::default() });
+    assert_eq!(show(&node.query(created)), unknown);
+}
+
 fn prepare(node: &Node, text: &str) -> Vec<u8> {
     match node.request(|request| request.prepare(text, None)).body {
         AnswerBody::Result(ResultBody::Prepared(prepared)) => prepared.metadata.id.to_vec(),

@@ -29,9 +29,10 @@ fn properties(e: &mut Entropy, least: usize) -> Vec<Property> {
     let mut seen = BTreeSet::new();
     let mut properties = e.list(least, |e| Property {
         name: name(e),
-        value: match e.below(3) {
+        value: match e.below(4) {
             0 => PropertyValue::Constant(constant(e)),
             1 => PropertyValue::Keyword(e.of(&["all", "ttl", "int", "default"]).to_owned()),
+            2 => PropertyValue::Null,
             _ => PropertyValue::Map(constant_map(e)),
         },
         pos: Pos::default(),
