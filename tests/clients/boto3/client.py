@@ -7,6 +7,7 @@ import collections
 import concurrent.futures
 import decimal
 import gzip
+import json
 import os
 import re
 import socket
@@ -630,14 +631,18 @@ def raw_connections():
     head = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\n"
     assert b"x-amz-crc32" in ask(head + b"Content-Length: 2\r\n\r\n{}").lower()
     assert b"SerializationException" in ask(head + b"Content-Length: 1\r\n\r\n{")
-    assert b" 400 " in ask(head + b"Content-Length: 99999999999\r\n\r\n{").splitlines()[0]
+    assert b" 413 " in ask(head + b"Content-Length: 99999999999\r\n\r\n{").splitlines()[0]
     assert b"UnknownOperationException" in ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
     for body in (gzip.compress(b"{}"), gzip.compress(b"{") + gzip.compress(b"}")):
         packed = head + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         assert b"TableNames" in ask(packed)
     bomb = gzip.compress(b" " * (40 << 20))
     packed = head + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
-    assert b"has more than" in ask(packed), "a bomb is refused"
+    assert b"PayloadTooLarge" in ask(packed), "a bomb is refused"
+    packed = head + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
+    assert b" 500 " in ask(packed).splitlines()[0]
+    nodes = ask(b"GET /localnodes HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert HOST in json.loads(nodes.split(b"\r\n\r\n")[1]), nodes
     both = head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"
     assert b"smuggled" not in ask(both, 1)
     pipelined = ask((head + b"Content-Length: 2\r\n\r\n{}") * 3, 1)

@@ -1,22 +1,19 @@
-//! Compressed bodies: gzip and deflate of requests, gzip of answers. The unpacked bytes are paid for as they are unpacked, so a small one that
+//! Compressed bodies: gzip and deflate of requests and answers. The unpacked bytes are paid for as they are unpacked, so a small one that
 //! unpacks to much is refused at the limit of any body.
 
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use flate2::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use flate2::write::GzEncoder;
+use flate2::write::{GzEncoder, ZlibEncoder};
 use rt::preempt::Pace;
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, Compression, ErrorKind};
 
 /// Bytes that are packed or unpacked between two steps of [`Pace`].
 const CHUNK: usize = 16 << 10;
-/// Answers of fewer bytes are not packed.
-const PACKED_MIN: usize = 1 << 10;
 
-/// How the body of a request is packed.
+/// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -33,8 +30,26 @@ impl Encoding {
             Some("deflate") => Ok(Self::Deflate),
             Some(_) => {
                 let text = "The request's Content-Encoding is not supported: gzip, deflate and identity are";
-                Err(ApiError::new(ErrorKind::Serialization, text))
+                Err(ApiError::new(ErrorKind::InternalServer, text))
             }
+        }
+    }
+
+    /// The encoding that an `Accept-Encoding` prefers for an answer (RFC 9110, section 12.5.3); identity where it prefers none.
+    fn of_answer(accepted: &str) -> Self {
+        let any = quality(accepted, "*").unwrap_or(0.0);
+        let [gzip, deflate] = ["gzip", "deflate"].map(|name| quality(accepted, name).unwrap_or(any));
+        let identity = quality(accepted, "identity").unwrap_or(0.0);
+        let (encoding, best) = if deflate > gzip { (Self::Deflate, deflate) } else { (Self::Gzip, gzip) };
+        if best > 0.0 && best >= identity { encoding } else { Self::Identity }
+    }
+
+    /// Its name in `Content-Encoding`; none for a body as it is.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Identity => None,
+            Self::Gzip => Some("gzip"),
+            Self::Deflate => Some("deflate"),
         }
     }
 
@@ -58,7 +73,7 @@ impl Encoding {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => {
                     let text = "The request's body is not packed as its Content-Encoding says";
-                    return Err(ApiError::new(ErrorKind::Serialization, text));
+                    return Err(ApiError::new(ErrorKind::InternalServer, text));
                 }
             };
             grow(out.len() + len)?;
@@ -69,30 +84,48 @@ impl Encoding {
     }
 }
 
-/// Whether an `Accept-Encoding` takes gzip.
-fn takes_gzip(header: &str) -> bool {
-    header.split(',').any(|one| {
+/// The weight that an `Accept-Encoding` gives to an encoding; none where it does not name it.
+fn quality(accepted: &str, encoding: &str) -> Option<f32> {
+    accepted.split(',').find_map(|one| {
         let mut parts = one.split(';').map(str::trim);
-        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        let quality =
-            parts.find_map(|part| part.strip_prefix("q=")).map(|quality| quality.trim().parse::<f32>());
-        is_gzip && quality.is_none_or(|quality| quality.is_ok_and(|quality| quality > 0.0))
+        if !parts.next()?.eq_ignore_ascii_case(encoding) {
+            return None;
+        }
+        let mut parameters = parts.filter_map(|part| part.split_once('='));
+        let weight = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+        // A weight that is no number takes nothing.
+        Some(weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0)))
     })
 }
 
-/// The body of an answer packed by gzip; none when it is small, or the client's `Accept-Encoding` does not take it.
-pub(crate) async fn packed(body: &[u8], accepted: Option<&str>) -> Option<Vec<u8>> {
-    if body.len() < PACKED_MIN || !accepted.is_some_and(takes_gzip) {
+/// The body of an answer in the encoding that the client's `Accept-Encoding` prefers; none when it is sent as it is.
+pub(crate) async fn packed(
+    body: &[u8],
+    accepted: Option<&str>,
+    compression: Compression,
+) -> Option<(Vec<u8>, Encoding)> {
+    if compression.level == 0 || body.len() < compression.bytes_min {
         return None;
     }
-    let mut packing = GzEncoder::new(Vec::new(), Compression::fast());
+    let level = flate2::Compression::new(compression.level);
+    let encoding = Encoding::of_answer(accepted?);
+    let packed = match encoding {
+        Encoding::Identity => return None,
+        Encoding::Gzip => written(GzEncoder::new(Vec::new(), level), body).await?.finish(),
+        Encoding::Deflate => written(ZlibEncoder::new(Vec::new(), level), body).await?.finish(),
+    };
+    Some((packed.ok()?, encoding))
+}
+
+/// The encoder with the whole body, which is given to it in steps.
+async fn written<E: Write>(mut encoder: E, body: &[u8]) -> Option<E> {
     let mut pace = Pace::default();
     for chunk in body.chunks(CHUNK) {
-        packing.write_all(chunk).ok()?;
-        pace.count(chunk.len() / 64);
+        encoder.write_all(chunk).ok()?;
+        pace.count(chunk.len() / 16);
         pace.step().await;
     }
-    packing.finish().ok()
+    Some(encoder)
 }
 
 #[cfg(test)]
@@ -100,8 +133,6 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-
-    use flate2::write::ZlibEncoder;
 
     use super::*;
 
@@ -122,24 +153,27 @@ mod tests {
     #[test]
     fn bodies_are_unpacked_within_their_limit() {
         let text = b"{\"TableName\":\"abc\"}".repeat(5000);
-        let gzip = ready(packed(&text, Some("deflate, gzip;q=0.5"))).expect("it is packed");
+        let packed = packed(&text, Some("deflate;q=0.4, gzip;q=0.5"), Compression::default());
+        let (gzip, _) = ready(packed).expect("it is packed");
         assert!(gzip.len() < text.len() / 20);
         assert_eq!(unpack(Encoding::Gzip, gzip.clone(), text.len()).expect("it is unpacked"), text);
         assert!(unpack(Encoding::Gzip, gzip.clone(), text.len() - 1).is_err());
-        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::best());
+        let mut zlib = ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         zlib.write_all(&text).expect("memory");
         let zlib = zlib.finish().expect("memory");
         assert_eq!(unpack(Encoding::Deflate, zlib, text.len()).expect("it is unpacked"), text);
         for len in [0, 1, 9, 10, gzip.len() / 2, gzip.len() - 1] {
             let cut = unpack(Encoding::Gzip, gzip[..len].to_vec(), text.len());
-            assert!(cut.is_err(), "{len} bytes of it");
+            assert_eq!(cut.expect_err("it is cut").kind, ErrorKind::InternalServer, "{len} bytes of it");
         }
+        let junk = [&gzip[..], b"junk"].concat();
+        assert!(unpack(Encoding::Gzip, junk, text.len()).is_err());
         assert!(unpack(Encoding::Deflate, gzip, text.len()).is_err());
     }
 
     #[test]
     fn a_bomb_is_refused_at_the_limit() {
-        let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+        let mut bomb = GzEncoder::new(Vec::new(), flate2::Compression::best());
         for _ in 0..1000 {
             bomb.write_all(&[0; 1 << 16]).expect("memory");
         }
@@ -155,21 +189,49 @@ mod tests {
 
     #[test]
     fn answers_are_packed_for_clients_that_accept_it() {
-        let long = [b'x'; 4096];
-        for (accepted, is_packed) in [
-            (None, false),
-            (Some("identity"), false),
-            (Some("gzip"), true),
-            (Some("br, GZIP"), true),
-            (Some("gzip;q=0"), false),
-            (Some("gzip;q=x"), false),
-            (Some("gzipped"), false),
+        let long = b"torc".repeat(1024);
+        for (accepted, expected) in [
+            (None, None),
+            (Some("identity"), None),
+            (Some(""), None),
+            (Some("gzip"), Some("gzip")),
+            (Some("br, GZIP"), Some("gzip")),
+            (Some("gzip;q=0"), None),
+            (Some("gzip;q=x"), None),
+            (Some("gzip;q=nan"), None),
+            (Some("gzipped"), None),
+            (Some("deflate"), Some("deflate")),
+            (Some("deflate, gzip"), Some("gzip")),
+            (Some("gzip;q=0.5, deflate ; Q = 0.8"), Some("deflate")),
+            (Some("*"), Some("gzip")),
+            (Some("*;q=0.5, gzip;q=0.1"), Some("deflate")),
+            (Some("gzip;q=0, *"), Some("deflate")),
+            (Some("identity, *;q=0.5"), None),
+            (Some("identity;q=0.5, *;q=0.5"), Some("gzip")),
+            (Some("*;q=0"), None),
         ] {
-            assert_eq!(ready(packed(&long, accepted)).is_some(), is_packed, "{accepted:?}");
+            let packed = ready(packed(&long, accepted, Compression::default()));
+            assert_eq!(packed.as_ref().and_then(|(_, encoding)| encoding.name()), expected, "{accepted:?}");
+            if let Some((packed, encoding)) = packed {
+                assert!(packed.len() < 100);
+                assert_eq!(unpack(encoding, packed, long.len()).expect("it is unpacked"), long);
+            }
         }
-        assert!(ready(packed(b"{}", Some("gzip"))).is_none());
         assert_eq!(Encoding::of_request(Some("GZIP")), Ok(Encoding::Gzip));
-        assert!(Encoding::of_request(Some("br")).is_err());
-        assert!(Encoding::of_request(Some("gzip, gzip")).is_err());
+        for unknown in ["br", "zstd", "gzip, gzip"] {
+            let refused = Encoding::of_request(Some(unknown)).expect_err(unknown);
+            assert_eq!(refused.kind, ErrorKind::InternalServer, "as at AWS");
+        }
+    }
+
+    #[test]
+    fn an_operator_chooses_how_answers_are_packed() {
+        let body = vec![b'x'; 5000];
+        let len = |bytes_min, level| {
+            let packed = ready(packed(&body, Some("gzip"), Compression { bytes_min, level }));
+            packed.map(|(packed, _)| packed.len())
+        };
+        assert_eq!((len(0, 0), len(5001, 9)), (None, None));
+        assert!(len(5000, 9) < len(5000, 1));
     }
 }

@@ -15,6 +15,7 @@ pub enum ErrorKind {
     MissingAuthenticationToken,
     UnrecognizedClient,
     Serialization,
+    PayloadTooLarge,
     UnknownOperation,
     ResourceNotFound,
     ResourceInUse,
@@ -57,6 +58,7 @@ impl ErrorKind {
             }
             Self::UnrecognizedClient => "com.amazon.coral.service#UnrecognizedClientException",
             Self::Serialization => "com.amazon.coral.service#SerializationException",
+            Self::PayloadTooLarge => "com.amazonaws.dynamodb.v20120810#PayloadTooLarge",
             Self::UnknownOperation => "com.amazon.coral.service#UnknownOperationException",
             Self::ResourceNotFound => "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException",
             Self::ResourceInUse => "com.amazonaws.dynamodb.v20120810#ResourceInUseException",
@@ -104,6 +106,7 @@ impl ErrorKind {
     /// Status of HTTP.
     pub fn status(self) -> u16 {
         match self {
+            Self::PayloadTooLarge => 413,
             Self::InternalServer => 500,
             Self::ServiceUnavailable => 503,
             _ => 400,

@@ -20,6 +20,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use rt::{Instant, Rt, Stream};
 
+use crate::cors;
 use crate::encoding::{Encoding, packed};
 use crate::http_date::http_date;
 use crate::operations::names::of_target;
@@ -288,6 +289,21 @@ pub(crate) async fn serve<C: Coordinator>(
 async fn respond<C: Coordinator>(
     service: &Service<C>,
     request: Request<Incoming>,
+    from: (Transport, SocketAddr),
+) -> Response<Sent> {
+    // A page that can sign may be of any origin.
+    let granted = match service.dynamo.settings().enforces_authorization {
+        true => cors::granted(request.method(), request.headers()),
+        false => HeaderMap::new(),
+    };
+    let mut response = answered(service, request, from).await;
+    response.headers_mut().extend(granted);
+    response
+}
+
+async fn answered<C: Coordinator>(
+    service: &Service<C>,
+    request: Request<Incoming>,
     (transport, address): (Transport, SocketAddr),
 ) -> Response<Sent> {
     let (head, body) = request.into_parts();
@@ -296,24 +312,21 @@ async fn respond<C: Coordinator>(
         service.dynamo.metrics().count(|figures| figures.total_operations += 1);
         let answer = service.dynamo.refused(&ApiError::validation(text));
         let body = (answer.body.into_bytes(), service.answers.book(address.ip()));
-        return response(service, (answer.status, JSON), body, false, true);
+        return response(service, (answer.status, JSON), body, Encoding::Identity, true);
     }
     if let Err(error) = service.dynamo.check_page(&head) {
         service.dynamo.metrics().count(|figures| figures.total_operations += 1);
         let answer = service.dynamo.refused(&error);
         let body = (answer.body.into_bytes(), service.answers.book(address.ip()));
-        return response(service, (403, JSON), body, false, true);
+        return response(service, (403, JSON), body, Encoding::Identity, true);
     }
-    if head.method == Method::GET && matches!(head.uri.path(), "/" | "/healthz") {
-        // The health check of load balancers.
-        let host = header(&head.headers, "host").unwrap_or_default();
-        let body = format!("healthy: {host}").into_bytes();
-        let body = (body, service.answers.book(address.ip()));
-        return response(service, (200, "text/plain"), body, false, false);
+    if let Some((content_type, text)) = of_no_operation(service, &head) {
+        let body = (text.into_bytes(), service.answers.book(address.ip()));
+        return response(service, (200, content_type), body, Encoding::Identity, false);
     }
     service.dynamo.metrics().count(|figures| figures.total_operations += 1);
     let mut booking = service.in_flight.book(address.ip());
-    let read = read_body(service, body, &mut booking);
+    let read = read_body(service, &head.headers, body, &mut booking);
     let (answer, closes) = match service.rt.timeout(service.limits.body_timeout, read).await {
         Ok(Ok(body)) => (carry_out(service, &head, (body, address), &mut booking).await, false),
         Ok(Err(error)) => (service.dynamo.refused(&error), true),
@@ -336,9 +349,30 @@ async fn respond<C: Coordinator>(
     };
     let body = answer.body.into_bytes();
     let kind = (answer.status, JSON);
-    match packed(&body, header(&head.headers, "accept-encoding")).await {
-        Some(packed) => response(service, kind, (packed, booking), true, closes),
-        None => response(service, kind, (body, booking), false, closes),
+    let compression = service.dynamo.settings().compression;
+    match packed(&body, header(&head.headers, "accept-encoding"), compression).await {
+        Some((packed, encoding)) => response(service, kind, (packed, booking), encoding, closes),
+        None => response(service, kind, (body, booking), Encoding::Identity, closes),
+    }
+}
+
+/// The content type and text of the answer to a request that is of no operation and needs no signature.
+fn of_no_operation<C: Coordinator>(service: &Service<C>, head: &Parts) -> Option<(&'static str, String)> {
+    match (&head.method, head.uri.path()) {
+        // The health check of load balancers.
+        (&Method::GET, "/" | "/healthz") => {
+            let host = header(&head.headers, "host").unwrap_or_default();
+            Some(("text/plain", format!("healthy: {host}")))
+        }
+        (&Method::GET, "/localnodes") => {
+            let query = head.uri.query().unwrap_or_default();
+            Some(("application/json", service.dynamo.local_nodes(query)))
+        }
+        // A preflight, whose answer is its headers.
+        (&Method::OPTIONS, "/") if service.dynamo.settings().enforces_authorization => {
+            Some(("text/plain", String::new()))
+        }
+        _ => None,
     }
 }
 
@@ -383,7 +417,8 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn too_large(limits: &HttpLimits) -> ApiError {
-    ApiError::validation(format!("The request's body has more than {} bytes", limits.body_bytes_max))
+    let text = format!("Request content length limit of {} bytes exceeded", limits.body_bytes_max);
+    ApiError::new(ErrorKind::PayloadTooLarge, text)
 }
 
 fn busy<C: Coordinator>(service: &Service<C>) -> ApiError {
@@ -415,14 +450,42 @@ async fn unpacked<C: Coordinator>(
 
 async fn read_body<C: Coordinator>(
     service: &Service<C>,
+    headers: &HeaderMap,
     mut body: Incoming,
     booking: &mut Booking,
 ) -> Result<Bytes, ApiError> {
-    let limits = &service.limits;
-    let too_large = || too_large(limits);
+    let max = service.limits.body_bytes_max;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if announced > limits.body_bytes_max {
-        return Err(too_large());
+    let discarded_max = max.saturating_mul(2);
+    if announced > max && (announced > discarded_max || headers.contains_key(hyper::header::EXPECT)) {
+        return Err(too_large(&service.limits));
+    }
+    let read = collected(service, &mut body, booking).await;
+    if read.as_ref().is_err_and(|error| error.kind == ErrorKind::PayloadTooLarge) {
+        booking.lower(0);
+        discard(&mut body, discarded_max).await;
+    }
+    read
+}
+
+/// Reads at most so many bytes: a client that sends all of its request before it reads would not see an answer that comes earlier.
+async fn discard(body: &mut Incoming, mut left: usize) {
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(fewer) => left = fewer,
+            None => return,
+        }
+    }
+}
+
+async fn collected<C: Coordinator>(
+    service: &Service<C>,
+    body: &mut Incoming,
+    booking: &mut Booking,
+) -> Result<Bytes, ApiError> {
+    let limits = &service.limits;
+    if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > limits.body_bytes_max) {
+        return Err(too_large(limits));
     }
     // A body is paid for as it arrives: an announcement costs a client nothing.
     let mut read = BytesMut::new();
@@ -432,7 +495,7 @@ async fn read_body<C: Coordinator>(
         let Some(data) = frame.data_ref() else { continue };
         let bytes = read.len() + data.len();
         if bytes > limits.body_bytes_max {
-            return Err(too_large());
+            return Err(too_large(limits));
         }
         if !booking.raise(bytes, limits.bytes_in_flight_max) {
             return Err(busy(service));
@@ -451,7 +514,7 @@ fn response<C>(
     service: &Service<C>,
     (status, content_type): (u16, &'static str),
     (body, mut booking): (Vec<u8>, Booking),
-    is_packed: bool,
+    encoding: Encoding,
     closes: bool,
 ) -> Response<Sent> {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
@@ -465,8 +528,8 @@ fn response<C>(
         .header(hyper::header::DATE, http_date(service.rt.wall_micros().div_euclid(1_000_000)))
         // Of the bytes that are sent, packed or not.
         .header("x-amz-crc32", crc32fast::hash(&body).to_string());
-    if is_packed {
-        response = response.header(hyper::header::CONTENT_ENCODING, "gzip");
+    if let Some(name) = encoding.name() {
+        response = response.header(hyper::header::CONTENT_ENCODING, name);
     }
     if closes {
         response = response.header(hyper::header::CONNECTION, "close");

@@ -105,6 +105,10 @@ impl Request {
         match serde_json::from_slice(body) {
             Ok(Json::Object(members)) => Ok(Self { members }),
             Ok(_) => Err(ApiError::new(ErrorKind::Serialization, "Unexpected field type")),
+            // A document that is nested beyond all limits: the parser follows it down to 128 levels.
+            Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
+                invalid!("Nesting Levels have exceeded supported limits")
+            }
             Err(_) => Err(ApiError::new(ErrorKind::Serialization, "The request's body is not valid JSON")),
         }
     }
@@ -244,20 +248,26 @@ impl Request {
         if let Some(text) = self.string("ConditionExpression")? {
             return Ok(Some(Condition::parse(text, "ConditionExpression", substitutions)?));
         }
-        let operator = self.string("ConditionalOperator")?;
-        match self.get("Expected") {
-            Some(expected) => {
-                let condition = items::legacy::expected(expected, operator)?;
-                // An empty map asks nothing.
-                Ok(Some(condition).filter(|condition| !matches!(condition, Condition::And(all) | Condition::Or(all) if all.is_empty())))
-            }
-            None if operator.is_some() => {
-                invalid!(
-                    "One or more parameter values were invalid: ConditionalOperator can only be used when Filter or Expected has two or more elements"
-                )
-            }
-            None => Ok(None),
+        let is_or = self.is_or("Expected")?;
+        let condition =
+            self.get("Expected").map(|expected| items::legacy::expected(expected, is_or)).transpose()?;
+        // An empty map asks nothing.
+        Ok(condition.filter(
+            |condition| !matches!(condition, Condition::And(all) | Condition::Or(all) if all.is_empty()),
+        ))
+    }
+
+    /// Whether the conditions in this member are joined by `OR`.
+    ///
+    /// # Errors
+    /// When there is a `ConditionalOperator`, and no condition.
+    pub(crate) fn is_or(&self, conditions: &str) -> Result<bool> {
+        let Some(operator) = self.one_of("ConditionalOperator", &["OR", "AND"])? else { return Ok(false) };
+        let is_empty = |conditions: &Json| conditions.as_object().is_some_and(Map::is_empty);
+        if self.get(conditions).is_none_or(is_empty) {
+            return invalid!("ConditionalOperator cannot be used without Filter or Expected");
         }
+        Ok(operator == "OR")
     }
 
     /// `ProjectionExpression` or `AttributesToGet`.

@@ -15,6 +15,7 @@ use tls::Credentials;
 
 use crate::http::{Progress, Service, serve};
 use crate::secure::{Transport, secure};
+use crate::settings::ApiSettings;
 use crate::{ApiFigures, Dynamo, HttpLimits};
 
 /// How long the acceptor waits when the system has no more sockets.
@@ -142,6 +143,11 @@ impl<C: Coordinator> Server<C> {
         let expiring = rt
             .spawn(Group::Maintenance, async move { service.dynamo.expire_every(&service.rt, period).await });
         *self.0.expiring.borrow_mut() = Some(expiring);
+    }
+
+    /// Uses changed settings from the next request on.
+    pub fn configure(&self, settings: ApiSettings) {
+        self.0.service.dynamo.configure(settings);
     }
 
     /// The counters of this shard, with its connections and requests of this moment.

@@ -101,7 +101,7 @@ fn mac(key: &[u8], text: &str) -> hmac::Tag {
 }
 
 /// Decodes `%20` and the like; bytes that are no text are left as they are.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while let Some(byte) = bytes.get(at) {

@@ -169,7 +169,23 @@ pub(crate) fn options(config: &Config) -> Vec<OptionFacts> {
             json: if kind == "string" { json_text(&value) } else { value },
         }
     };
-    config.show().into_iter().map(one).collect()
+    let bare = bare_numbers(config).into_iter().zip(bare_numbers(&Config::default()));
+    let bare = bare.map(|((name, number), (_, default))| OptionFacts {
+        name: name.to_owned(),
+        kind: "integer",
+        is_default: number == default,
+        json: number.to_string(),
+    });
+    config.show().into_iter().map(one).chain(bare).collect()
+}
+
+/// Options under ScyllaDB's names, as bare numbers in the units that these names have: its tools read them from `system.config`.
+fn bare_numbers(config: &Config) -> [(&'static str, u128); 3] {
+    [
+        ("alternator_streams_time_window_s", config.alternator_streams_time_window.as_secs().into()),
+        ("alternator_timeout_in_ms", config.alternator_timeout.as_millis()),
+        ("alternator_ttl_period_in_seconds", config.alternator_ttl_period.as_secs().into()),
+    ]
 }
 
 /// A text in JSON, with its quotes.

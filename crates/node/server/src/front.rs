@@ -241,6 +241,7 @@ impl Front {
     /// Uses changed settings for the requests that begin from now on.
     pub(crate) fn configure(&self, config: &Config) {
         self.executor.executor().set_limits(executor::limits(config));
+        self.alternator.configure(alternator_settings(config));
         self.audit.configure(config);
         self.executor.executor().audit_with(self.audit.log());
     }
@@ -294,20 +295,33 @@ fn alternator(
 ) -> dynamo::Dynamo<Coordinator> {
     let config = &boot.config;
     let isolation = dynamo::Isolation::from_name(&config.alternator_write_isolation);
-    let endpoint = dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints);
     let replica = executor.executor().coordinator().replica();
     let snapshots = Snapshots::new(rt, replica, boot.directories.data.clone());
     let api = dynamo::Dynamo::new(executor.executor().clone(), isolation.unwrap_or_default())
-        .with_described_endpoint(endpoint)
+        .with_settings(alternator_settings(config))
         .with_host_names(config.host_names().collect())
         .with_streams_window(config.alternator_streams_time_window)
-        .enforcing_authorization(config.alternator_enforce_authorization)
         .admitting_by(Rc::new(move |role, address| place.check(role, address)))
         .with_snapshots(Rc::new(snapshots))
         .with_canaries(boot.canaries.part(|all| &all.dynamo));
     match &config.alternator_export_directory {
         Some(directory) => api.with_export_directory(rt, directory.clone()),
         None => api,
+    }
+}
+
+/// The settings of the DynamoDB API that change while the node runs.
+fn alternator_settings(config: &Config) -> dynamo::ApiSettings {
+    let threshold = config.alternator_response_compression_threshold_in_bytes;
+    dynamo::ApiSettings {
+        enforces_authorization: config.alternator_enforce_authorization,
+        warns_authorization: config.alternator_warn_authorization,
+        described_endpoint: dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints),
+        timeout: Some(config.alternator_timeout).filter(|timeout| !timeout.is_zero()),
+        compression: dynamo::Compression {
+            bytes_min: usize::try_from(threshold).unwrap_or(usize::MAX),
+            level: config.alternator_response_gzip_compression_level.into(),
+        },
     }
 }
 

@@ -121,6 +121,8 @@ mod tests {
         assert!(refused("read_request_timout", "1s").contains("did you mean 'read_request_timeout'?"));
         assert!(refused("concurrent_compactors", "0").contains("from 1 to 128"));
         assert!(refused("tombstone_warn_threshold", "200000").contains("must not be below"));
+        assert!(refused("alternator_response_gzip_compression_level", "10").contains("from 0 to 9"));
+        assert!(refused("alternator_timeout", "500us").contains("expected at least"));
         assert!(refused("trace_probability", "1.5").contains("from 0 to 1"));
         assert!(refused("trace_probability", "NaN").contains("from 0 to 1"));
         assert!(refused("log_level", "debug").contains("cannot be changed while the node runs"));

@@ -12,6 +12,9 @@ const IN_MAX: usize = 100;
 /// Names of types, in the order in which messages have them.
 const TYPES: [&str; 10] = ["B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M"];
 
+/// The type of a size.
+const SIZE_TYPE: &str = "N";
+
 /// A part of a condition: in brackets there may be either.
 pub(crate) enum Node {
     Condition(Condition),
@@ -19,21 +22,21 @@ pub(crate) enum Node {
 }
 
 /// A value of a type that an operator or a function does not take.
-pub(crate) fn operand_type(operator: &str, value: &Value) -> String {
+pub(crate) fn operand_type(operator: &str, type_name: &str) -> String {
     format!(
-        "Incorrect operand type for operator or function; operator or function: {operator}, operand type: {}",
-        value.type_name()
+        "Incorrect operand type for operator or function; operator or function: {operator}, operand type: {type_name}"
     )
 }
 
 fn ordered(operator: &str, operand: &Operand) -> Option<String> {
     match operand {
-        Operand::Value(value) if !value.is_ordered() => Some(operand_type(operator, value)),
+        Operand::Value(value) if !value.is_ordered() => Some(operand_type(operator, value.type_name())),
         _ => None,
     }
 }
 
-fn distinct(operator: &str, left: &Operand, right: &Operand) -> Option<String> {
+/// The error of a first operand that is one of the others, too.
+pub(crate) fn distinct(operator: &str, left: &Operand, right: &Operand) -> Option<String> {
     (left == right && matches!(left, Operand::Path(_))).then(|| {
         format!(
             "The first operand must be distinct from the remaining operands for this operator or function; \
@@ -112,8 +115,9 @@ fn call_one(name: &str, operand: Operand) -> (Node, Option<String>) {
     if name == "size" {
         let wrong = match &operand {
             Operand::Value(value) if matches!(**value, Value::N(_) | Value::Bool(_) | Value::Null) => {
-                Some(operand_type(name, value))
+                Some(operand_type(name, value.type_name()))
             }
+            Operand::Size(_) => Some(operand_type(name, SIZE_TYPE)),
             _ => None,
         };
         return (Node::Operand(Operand::Size(Box::new(operand))), wrong);
@@ -140,8 +144,9 @@ fn call_two(name: &str, first: Operand, second: Operand) -> (Node, Option<String
         _ => {
             let text = |operand: &Operand| match operand {
                 Operand::Value(value) if !matches!(**value, Value::S(_) | Value::B(_)) => {
-                    Some(operand_type(name, value))
+                    Some(operand_type(name, value.type_name()))
                 }
+                Operand::Size(_) => Some(operand_type(name, SIZE_TYPE)),
                 _ => None,
             };
             let wrong = distinct(name, &first, &second).or_else(|| text(&first)).or_else(|| text(&second));
@@ -159,7 +164,7 @@ fn type_test(first: Operand, second: Operand) -> (Node, Option<String>) {
                     "Invalid attribute type name found; type: {name}, valid types: {{{}}}",
                     TYPES.join(",")
                 )),
-                other => Some(operand_type("attribute_type", other)),
+                other => Some(operand_type("attribute_type", other.type_name())),
             };
             (value, wrong)
         }

@@ -57,11 +57,11 @@ impl Substitutions {
                     );
                 }
                 let name = json::read_string(name)?;
-                if name.is_empty() || name.len() > 65_535 {
-                    return invalid!(
-                        "ExpressionAttributeNames contains invalid value: Invalid attribute name for key {key}"
-                    );
-                }
+                json::check_name(name).map_err(|error| {
+                    Error::Validation(format!(
+                        "ExpressionAttributeNames contains invalid value: {error} for key {key}"
+                    ))
+                })?;
                 out.names.push((key.clone(), name.to_owned()));
                 out.by_name.insert(key.clone(), name.to_owned());
             }

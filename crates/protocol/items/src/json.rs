@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::update::EMPTY_NAME;
 use crate::value::NESTING_MAX;
 use crate::{Error, Item, Number, Result, Value, base64, invalid};
 
@@ -82,12 +83,30 @@ fn read_bytes(json: &Json) -> Result<Vec<u8>> {
     base64::decode(text).map_or_else(|| serialization("Invalid base64-encoded string"), Ok)
 }
 
+/// The bytes of a name of an attribute, or of a member of a map.
+pub(crate) const NAME_BYTES_MAX: usize = 65_535;
+pub(crate) const LONG_NAME: &str = "Attribute name is too large, must be less than 65536 bytes";
+
+/// Refuses a name that no attribute has.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        0 => invalid!("{EMPTY_NAME}"),
+        1..=NAME_BYTES_MAX => Ok(()),
+        _ => invalid!("{LONG_NAME}"),
+    }
+}
+
 /// An item, a key or another map of attribute values.
 ///
 /// # Errors
 /// When a value is not valid.
 pub fn read_item(json: &Json) -> Result<Item> {
-    read_map(json)?.iter().map(|(name, value)| Ok((name.clone(), read_value(value)?))).collect()
+    let attributes = read_map(json)?.iter();
+    let attributes = attributes.map(|(name, value)| {
+        check_name(name)?;
+        Ok((name.clone(), read_value(value)?))
+    });
+    attributes.collect()
 }
 
 /// A value.
@@ -128,7 +147,11 @@ fn read_nested(json: &Json, depth: usize) -> Result<Value> {
             Value::L(values.collect::<Result<_>>()?)
         }
         "M" => {
-            let members = read_map(json)?.iter();
+            let members = read_map(json)?;
+            if members.keys().any(|name| name.len() > NAME_BYTES_MAX) {
+                return invalid!("{LONG_NAME}");
+            }
+            let members = members.iter();
             let members = members.map(|(name, value)| Ok((name.clone(), read_nested(value, depth + 1)?)));
             Value::M(members.collect::<Result<_>>()?)
         }

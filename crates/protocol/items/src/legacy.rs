@@ -108,7 +108,9 @@ impl Test {
             "BETWEEN" => Condition::Between(place, next(), next()),
             "BEGINS_WITH" => Condition::BeginsWith(place, next()),
             "CONTAINS" => Condition::Contains(place, next()),
-            "NOT_CONTAINS" => not(Condition::Contains(place, next())),
+            "NOT_CONTAINS" => {
+                Condition::And(vec![Condition::Exists(path), not(Condition::Contains(place, next()))])
+            }
             other => Condition::Compare(comparison(other).unwrap_or(Comparison::Eq), place, next()),
         }
     }
@@ -117,6 +119,7 @@ impl Test {
 fn fields_of(conditions: &Json) -> Result<Vec<(&String, &Map<String, Json>, Vec<Rc<Value>>)>> {
     let mut out = Vec::new();
     for (name, fields) in json::read_map(conditions)? {
+        json::check_name(name)?;
         let fields = json::read_map(fields)?;
         let list = fields.get("AttributeValueList").filter(|list| !list.is_null());
         out.push((name, fields, list.map_or_else(|| Ok(Vec::new()), values)?));
@@ -124,27 +127,20 @@ fn fields_of(conditions: &Json) -> Result<Vec<(&String, &Map<String, Json>, Vec<
     Ok(out)
 }
 
-fn joined(conditions: Vec<Condition>, operator: Option<&str>) -> Result<Condition> {
-    match operator {
-        None | Some("AND") => Ok(Condition::And(conditions)),
-        Some("OR") => Ok(Condition::Or(conditions)),
-        Some(other) => invalid!(
-            "1 validation error detected: Value '{other}' at 'conditionalOperator' failed to satisfy constraint: Member \
-             must satisfy enum value set: [OR, AND]"
-        ),
-    }
+fn joined(conditions: Vec<Condition>, is_or: bool) -> Condition {
+    if is_or { Condition::Or(conditions) } else { Condition::And(conditions) }
 }
 
-/// `QueryFilter` and `ScanFilter`; `parameter` is the name with a small first letter, `operator` the `ConditionalOperator`.
+/// `QueryFilter` and `ScanFilter`; `parameter` is the name with a small first letter, `is_or` whether the `ConditionalOperator` is `OR`.
 ///
 /// # Errors
 /// When they are not valid.
-pub fn filter(parameter: &str, conditions: &Json, operator: Option<&str>) -> Result<Condition> {
+pub fn filter(parameter: &str, conditions: &Json, is_or: bool) -> Result<Condition> {
     let mut all = Vec::new();
     for (name, fields, values) in fields_of(conditions)? {
         all.push(test(parameter, name, fields, values)?.condition(name));
     }
-    joined(all, operator)
+    Ok(joined(all, is_or))
 }
 
 /// `KeyConditions`.
@@ -172,9 +168,10 @@ pub fn key_conditions(conditions: &Json) -> Result<Vec<(String, RangeCondition)>
 ///
 /// # Errors
 /// When it is not valid.
-pub fn expected(conditions: &Json, operator: Option<&str>) -> Result<Condition> {
+pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
     let mut all = Vec::new();
     for (name, fields) in json::read_map(conditions)? {
+        json::check_name(name)?;
         let fields = json::read_map(fields)?;
         let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
         let value = field("Value").map(json::read_value).transpose()?.map(Rc::new);
@@ -218,7 +215,7 @@ pub fn expected(conditions: &Json, operator: Option<&str>) -> Result<Condition> 
         };
         all.push(condition);
     }
-    joined(all, operator)
+    Ok(joined(all, is_or))
 }
 
 /// `AttributeUpdates`.
@@ -228,6 +225,7 @@ pub fn expected(conditions: &Json, operator: Option<&str>) -> Result<Condition> 
 pub fn updates(updates: &Json) -> Result<Update> {
     let mut out = Update::default();
     for (name, fields) in json::read_map(updates)? {
+        json::check_name(name)?;
         let fields = json::read_map(fields)?;
         let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
         let value = field("Value").map(json::read_value).transpose()?.map(Rc::new);
@@ -283,7 +281,9 @@ pub fn updates(updates: &Json) -> Result<Update> {
 pub fn attributes_to_get(names: &Json) -> Result<Projection> {
     let mut paths = Vec::new();
     for name in json::read_list(names)? {
-        paths.push(Path::top(json::read_string(name)?));
+        let name = json::read_string(name)?;
+        json::check_name(name)?;
+        paths.push(Path::top(name));
     }
     if paths.is_empty() {
         return invalid!(

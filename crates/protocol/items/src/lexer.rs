@@ -1,7 +1,5 @@
 //! Tokens of expressions.
 
-use crate::{Error, Result};
-
 /// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -15,6 +13,8 @@ pub(crate) enum Kind {
     Number,
     /// An operator or a bracket.
     Symbol,
+    /// A character that begins no token.
+    Wrong,
     /// The end.
     End,
 }
@@ -27,8 +27,8 @@ pub(crate) struct Token<'a> {
     start: usize,
 }
 
-/// The tokens of an expression, with the end as the last; `what` is the expression's name in messages.
-pub(crate) fn tokens<'a>(text: &'a str, what: &str) -> Result<Vec<Token<'a>>> {
+/// The tokens of an expression, with the end as the last.
+pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
     let mut at = 0;
@@ -42,27 +42,24 @@ pub(crate) fn tokens<'a>(text: &'a str, what: &str) -> Result<Vec<Token<'a>>> {
             }
             b'#' if run(at + 1) > 0 => (Kind::Name, 1 + run(at + 1)),
             b':' if run(at + 1) > 0 => (Kind::Value, 1 + run(at + 1)),
-            b'0'..=b'9' => {
+            b'0' => (Kind::Number, 1),
+            b'1'..=b'9' => {
                 (Kind::Number, bytes.iter().skip(at).take_while(|byte| byte.is_ascii_digit()).count())
             }
-            byte if is_word(byte) => (Kind::Word, run(at)),
+            byte if byte.is_ascii_alphabetic() => (Kind::Word, run(at)),
             b'<' if matches!(bytes.get(at + 1), Some(b'>' | b'=')) => (Kind::Symbol, 2),
             b'>' if bytes.get(at + 1) == Some(&b'=') => (Kind::Symbol, 2),
             b'<' | b'>' | b'=' | b'(' | b')' | b'[' | b']' | b',' | b'.' | b'+' | b'-' => (Kind::Symbol, 1),
             _ => {
-                let rest = text.get(at..).unwrap_or_default();
-                let wrong = rest.chars().next().map(String::from).unwrap_or_default();
-                let near: String = rest.chars().take(10).collect();
-                return Err(Error::Validation(format!(
-                    "Invalid {what}: Syntax error; token: \"{wrong}\", near: \"{near}\""
-                )));
+                let wrong = text.get(at..).and_then(|rest| rest.chars().next());
+                (Kind::Wrong, wrong.map_or(1, char::len_utf8))
             }
         };
         out.push(Token { kind, text: text.get(at..at + len).unwrap_or_default(), start: at });
         at += len;
     }
     out.push(Token { kind: Kind::End, text: "<EOF>", start: text.len() });
-    Ok(out)
+    out
 }
 
 /// The neighbourhood of a token, as messages show it: itself, the one before and the one behind.

@@ -45,7 +45,7 @@ impl<'a> Parser<'a> {
                 text.len()
             );
         }
-        let tokens = lexer::tokens(text, what)?;
+        let tokens = lexer::tokens(text);
         let (at, depth, operators, wrong) = (0, 0, 0, None);
         Ok(Self { text, what, tokens, at, depth, operators, substitutions, wrong })
     }
@@ -317,6 +317,8 @@ impl<'a> Parser<'a> {
                 return self.syntax();
             }
             let high = self.operand()?;
+            self.note(check::distinct("BETWEEN", &operand, &low));
+            self.note(check::distinct("BETWEEN", &operand, &high));
             self.note(check::between(&low, &high));
             Condition::Between(operand, low, high)
         } else if self.take_keyword("IN") {
@@ -327,6 +329,7 @@ impl<'a> Parser<'a> {
                 all.push(self.operand()?);
             }
             self.expect(")")?;
+            self.note(all.iter().find_map(|one| check::distinct("IN", &operand, one)));
             self.note(check::list(&all));
             Condition::In(operand, all)
         } else {
@@ -447,10 +450,11 @@ impl<'a> Parser<'a> {
                 self.count_operator()?;
                 let right = self.set_operand()?;
                 for operand in [&value, &right] {
+                    self.check_nested(operand);
                     if let SetValue::Value(operand) = operand
                         && !matches!(**operand, Value::N(_))
                     {
-                        self.note(Some(check::operand_type(symbol, operand)));
+                        self.note(Some(check::operand_type(symbol, operand.type_name())));
                     }
                 }
                 value = SetValue::Sum(Box::new(value), is_plus, Box::new(right));
@@ -459,6 +463,15 @@ impl<'a> Parser<'a> {
         }
         update.set.push((path, value));
         Ok(())
+    }
+
+    /// Keeps the error of a part of a value that may only be the whole of it.
+    fn check_nested(&mut self, value: &SetValue) {
+        if matches!(value, SetValue::ListAppend(..)) {
+            let text =
+                "The function is not allowed to be used this way in an expression; function: list_append";
+            self.wrong(|| text.to_owned());
+        }
     }
 
     fn set_operand(&mut self) -> Result<SetValue> {
@@ -493,6 +506,7 @@ impl<'a> Parser<'a> {
         while self.take_symbol(",") {
             arguments.push(self.set_operand()?);
         }
+        arguments.iter().for_each(|argument| self.check_nested(argument));
         self.expect(")")?;
         self.depth -= 1;
         let null = || SetValue::Value(Rc::new(Value::Null));
@@ -530,7 +544,7 @@ impl<'a> Parser<'a> {
                 if let SetValue::Value(value) = operand
                     && !matches!(**value, Value::L(_))
                 {
-                    self.note(Some(check::operand_type(name, value)));
+                    self.note(Some(check::operand_type(name, value.type_name())));
                 }
             }
             return Ok(SetValue::ListAppend(Box::new(first), Box::new(second)));

@@ -49,8 +49,7 @@ const WRONG_PATH: &str = "The document path provided in the update expression is
 /// An item has at most this many bytes, with the names of its attributes (400 KB).
 pub const ITEM_BYTES_MAX: usize = 400 * 1024;
 /// The refusal of an attribute whose name is empty: no item has one.
-pub const EMPTY_NAME: &str =
-    "One or more parameter values were invalid: The name of an attribute has at least one character";
+pub const EMPTY_NAME: &str = "Empty attribute name";
 const TOO_LARGE: &str = "Item size to update has exceeded the maximum allowed size";
 
 fn fail(text: &str) -> Error {
@@ -120,6 +119,7 @@ impl Update {
             }
         }
         for one in &self.delete {
+            has_place(old, &one.path)?;
             match one.path.find(old).map(|old| subtract(old, &one.value)).transpose()? {
                 Some(Some(left)) => values.push((&one.path, left)),
                 Some(None) => removed.push(&one.path),
@@ -219,7 +219,7 @@ fn parent<'a>(item: &'a mut Item, path: &Path) -> Result<Option<(&'a mut Value, 
     Ok(Some((value, last.clone())))
 }
 
-/// Whether an item has the place from which REMOVE takes the last step of a path; a member of a map may be missing.
+/// Whether an item has the place from which REMOVE or DELETE takes the last step of a path; a member of a map may be missing.
 fn has_place(item: &Item, path: &Path) -> Result<bool> {
     let Some((last, before)) = path.rest.split_last() else { return Ok(true) };
     let parent = Path { root: path.root.clone(), rest: before.to_vec() };

@@ -140,7 +140,7 @@ impl<C: Coordinator> Dynamo<C> {
     ) -> Result<(Backup, Json)> {
         let (backup, description) = self.named_backup(request).await?;
         let present = self.schema().table(&keyspace_name(&backup.table), &backup.table).map(|table| table.id);
-        if self.enforces_authorization && present != Some(backup.table_id) {
+        if self.settings().enforces_authorization && present != Some(backup.table_id) {
             self.executor.authorize(role, permission, &Resource::Data)?;
         }
         Ok((backup, description))

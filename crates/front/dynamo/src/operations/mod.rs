@@ -52,7 +52,7 @@ mod update_table;
 mod vector_indexes;
 mod write;
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -80,11 +80,13 @@ use crate::backup::{SnapshotStore, Worker};
 use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::SecondaryIndex;
+use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
 use crate::permissions;
 use crate::reply::Reply;
 use crate::request::{Capacity, Request};
+use crate::settings::ApiSettings;
 use crate::signature::{Signature, Signed};
 use crate::store::Store;
 use crate::streams::Streams;
@@ -129,13 +131,12 @@ pub struct Answer {
 pub struct Dynamo<C> {
     executor: Rc<Executor<C>>,
     isolation: Isolation,
-    enforces_authorization: bool,
+    settings: Rc<RefCell<ApiSettings>>,
     /// The check of the places of roles; none where they may sign from anywhere.
     admission: Option<Admission>,
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
-    endpoint: DescribedEndpoint,
     /// Exports and imports; none where the operator allows no directory for them.
     transfers: Option<Rc<Transfers>>,
     /// The snapshots of this node, for backups; none where it makes none.
@@ -150,11 +151,11 @@ impl<C> Clone for Dynamo<C> {
     fn clone(&self) -> Self {
         Self {
             executor: self.executor.clone(),
+            settings: self.settings.clone(),
             admission: self.admission.clone(),
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
-            endpoint: self.endpoint.clone(),
             transfers: self.transfers.clone(),
             snapshots: self.snapshots.clone(),
             ..*self
@@ -171,12 +172,11 @@ impl<C: Coordinator> Dynamo<C> {
         Self {
             executor,
             isolation,
-            enforces_authorization: false,
+            settings: Rc::default(),
             admission: None,
             host_names,
             streams,
             metrics,
-            endpoint: DescribedEndpoint::Host,
             transfers: None,
             snapshots: None,
             timeout: None,
@@ -195,19 +195,25 @@ impl<C: Coordinator> Dynamo<C> {
         Self { streams: Rc::new(Streams::new(window)), ..self }
     }
 
-    /// The same where requests must be signed by a role, which needs the permissions that CQL asks for.
-    pub fn enforcing_authorization(self, enforces: bool) -> Self {
-        Self { enforces_authorization: enforces, ..self }
+    /// The same with these settings, until they are changed.
+    pub fn with_settings(self, settings: ApiSettings) -> Self {
+        self.configure(settings);
+        self
+    }
+
+    /// Uses changed settings from the next request on.
+    pub(crate) fn configure(&self, settings: ApiSettings) {
+        *self.settings.borrow_mut() = settings;
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Ref<'_, ApiSettings> {
+        self.settings.borrow()
     }
 
     /// The same where a role that has signed a request is refused by this check of its place.
     pub fn admitting_by(self, admission: Admission) -> Self {
         Self { admission: Some(admission), ..self }
-    }
-
-    /// The same where DescribeEndpoints answers so.
-    pub fn with_described_endpoint(self, endpoint: DescribedEndpoint) -> Self {
-        Self { endpoint, ..self }
     }
 
     /// The same with exports and imports, whose files lie in this directory.
@@ -227,12 +233,17 @@ impl<C: Coordinator> Dynamo<C> {
         Self { host_names, ..self }
     }
 
+    /// The addresses of the nodes that `GET /localnodes` with this query asks for.
+    pub(crate) fn local_nodes(&self, query: &str) -> String {
+        local_nodes(&self.executor.coordinator().view(), query)
+    }
+
     /// Refuses a request that a foreign web page has a browser send, where requests need no signature: a page cannot sign.
     ///
     /// # Errors
     /// When it is one.
     pub(crate) fn check_page(&self, head: &Parts) -> Result<()> {
-        if self.enforces_authorization {
+        if self.settings().enforces_authorization {
             return Ok(());
         }
         let refusal = pages::refusal(&self.host_names, head);
@@ -249,14 +260,29 @@ impl<C: Coordinator> Dynamo<C> {
         request: &Signed<'_>,
         address: SocketAddr,
     ) -> Result<Option<String>, Unsigned> {
-        if !self.enforces_authorization {
-            return Ok(None);
-        }
+        let enforces = {
+            let settings = self.settings();
+            if !settings.enforces_authorization && !settings.warns_authorization {
+                return Ok(None);
+            }
+            settings.enforces_authorization
+        };
         let signed = self.verified(request, address).await;
-        if signed.is_err() {
+        if let Err(Unsigned { error, .. }) = &signed {
             self.metrics.count(|figures| figures.authentication_failures += 1);
+            self.warn(|| format!("a request of {address} is not signed by a role: {}", error.message));
         }
-        signed.map(Some)
+        if enforces { signed.map(Some) } else { Ok(signed.ok()) }
+    }
+
+    /// Names a request that is refused, or would be, in the log, where the operator wants it.
+    fn warn(&self, what: impl FnOnce() -> String) {
+        let settings = self.settings();
+        if settings.warns_authorization {
+            let outcome =
+                if settings.enforces_authorization { "refused" } else { "carried out all the same" };
+            tracing::warn!("{}; it is {outcome}", what());
+        }
     }
 
     async fn verified(&self, request: &Signed<'_>, address: SocketAddr) -> Result<String, Unsigned> {
@@ -279,15 +305,24 @@ impl<C: Coordinator> Dynamo<C> {
 
     /// Refuses a request that its role has no permission for.
     fn authorize(&self, operation: &str, request: &Request, role: Option<&str>) -> Result<()> {
-        if !self.enforces_authorization {
+        let (enforces, warns) = {
+            let settings = self.settings();
+            (settings.enforces_authorization, settings.warns_authorization)
+        };
+        // Where signatures are only looked at, one that is missing was named already.
+        if !enforces && (!warns || role.is_none()) {
             return Ok(());
         }
         // Nobody in particular has decided on other operations.
         let all = || vec![(Permission::Authorize, Resource::Data)];
         for (permission, resource) in permissions::needed(operation, request).unwrap_or_else(all) {
-            self.executor.authorize(role, permission, &resource).inspect_err(|_| {
+            if let Err(error) = self.executor.authorize(role, permission, &resource) {
                 self.metrics.count(|figures| figures.authorization_failures += 1);
-            })?;
+                self.warn(|| format!("{operation} by role {}: {error}", role.unwrap_or_default()));
+                if enforces {
+                    return Err(error.into());
+                }
+            }
         }
         Ok(())
     }
@@ -528,7 +563,7 @@ impl<C: Coordinator> Dynamo<C> {
             "RestoreTableToPointInTime" => self.restore_table_to_point_in_time(request),
             "UpdateContinuousBackups" => self.update_continuous_backups(request),
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
-            "DescribeEndpoints" => self.endpoint.answer(host),
+            "DescribeEndpoints" => self.settings().described_endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
             "DescribeStream" => self.describe_stream(request),
             "DescribeTable" => self.describe_table(request).await,
@@ -552,7 +587,7 @@ impl<C: Coordinator> Dynamo<C> {
             executor: &self.executor,
             isolation: self.isolation,
             metrics: &self.metrics,
-            timeout: self.timeout,
+            timeout: self.timeout.or(self.settings().timeout),
             canaries: self.canaries,
         }
     }

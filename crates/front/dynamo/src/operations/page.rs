@@ -78,9 +78,9 @@ impl PageRequest {
         let filter = match request.string("FilterExpression")? {
             Some(text) => Some(Condition::parse(text, "FilterExpression", substitutions)?),
             None => {
-                let operator = request.string("ConditionalOperator")?;
+                let is_or = request.is_or(legacy_name)?;
                 let filter = request.get(legacy_name);
-                filter.map(|filter| items::legacy::filter(legacy, filter, operator)).transpose()?
+                filter.map(|filter| items::legacy::filter(legacy, filter, is_or)).transpose()?
             }
         };
         Ok(Self {

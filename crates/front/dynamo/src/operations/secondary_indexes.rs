@@ -223,17 +223,23 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
     for (at, one) in list.iter().enumerate() {
         let place = |action: &str| format!("globalSecondaryIndexUpdates.{}.member.{action}", at + 1);
         let members = json::read_map(one)?;
-        let mut actions = members.iter().filter(|(_, action)| !action.is_null());
-        let (Some((kind, action)), None) = (actions.next(), actions.next()) else {
-            return invalid!(
-                "{WRONG} One of GlobalSecondaryIndexUpdate action must be specified: Create, Update or Delete"
-            );
+        let known = ["Create", "Delete", "Update"].into_iter();
+        let given = |kind| Some((kind, members.get(kind).filter(|action| !action.is_null())?));
+        let mut actions = known.filter_map(given);
+        let (kind, action) = match (actions.next(), actions.next()) {
+            (Some(action), None) => action,
+            (None, _) => return invalid!("Update global secondary index action is null"),
+            _ => {
+                return invalid!(
+                    "{WRONG} One of GlobalSecondaryIndexUpdate action must be specified: Create, Update or Delete"
+                );
+            }
         };
         let fields = json::read_map(action)?;
         let name = index_name(fields, &place(&crate::request::place(kind)))?;
         let found = details.indexes.iter().position(|index| index.is_global && index.name == name);
         let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
-        match kind.as_str() {
+        match kind {
             "Create" => {
                 online += 1;
                 create(request, action, &place("create"), (table, details))?;
@@ -242,13 +248,12 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
                 online += 1;
                 details.indexes.remove(found.ok_or_else(missing)?);
             }
-            "Update" => {
+            _ => {
                 let at = found.ok_or_else(missing)?;
                 if let Some(index) = details.indexes.get_mut(at) {
                     *index = with_units(index.clone(), action);
                 }
             }
-            _ => return invalid!("{WRONG} {kind} is no action of GlobalSecondaryIndexUpdates"),
         }
     }
     Ok(online)

@@ -14,6 +14,20 @@ use crate::table::{self, ApiTable, Details, ISOLATION_TAG};
 const TAGS_MAX: usize = 50;
 const KEY_MAX: usize = 128;
 const VALUE_MAX: usize = 256;
+/// The tags that mean something to a node, beside which all of this namespace are refused.
+const SYSTEM_TAGS: [&str; 2] = [ISOLATION_TAG, "system:initial_tablets"];
+
+/// Refuses a key of the namespaces that are not the user's.
+fn check_owned(key: &str) -> Result<()> {
+    if key.starts_with("aws:") || (key.starts_with("system:") && !SYSTEM_TAGS.contains(&key)) {
+        return invalid!("Tag key '{key}' is reserved for internal use");
+    }
+    Ok(())
+}
+
+fn is_allowed(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "+-=._:/".contains(c))
+}
 
 /// `Tags`.
 pub(super) fn read(tags: &Json) -> Result<Vec<(String, String)>> {
@@ -37,6 +51,12 @@ pub(super) fn read(tags: &Json) -> Result<Vec<(String, String)>> {
                 "One or more parameter values were invalid: A tag value has at most {VALUE_MAX} characters"
             );
         }
+        for (what, text) in [("Key", &key), ("Value", &value)] {
+            if !is_allowed(text) {
+                return invalid!("A tag {what} can only contain letters, spaces, and [+-=._:/]");
+            }
+        }
+        check_owned(&key)?;
         if out.iter().any(|(known, _)| *known == key) {
             return invalid!("One or more parameter values were invalid: The tag key {key} is given twice");
         }
@@ -91,7 +111,9 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn untag_resource(&self, request: &Request) -> Result<Json> {
         let mut keys = Vec::new();
         for key in json::read_list(request.required("TagKeys")?)? {
-            keys.push(json::read_string(key)?);
+            let key = json::read_string(key)?;
+            check_owned(key)?;
+            keys.push(key);
         }
         if keys.is_empty() {
             return invalid!("The number of tag keys must be at least 1");

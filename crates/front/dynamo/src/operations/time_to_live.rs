@@ -37,13 +37,13 @@ impl<C: Coordinator> Dynamo<C> {
         let find = |schema: &Schema| table::find_active(schema, &name);
         self.change_table(find, |_, details| {
             match (&details.expires_by, enabled) {
-                (Some(_), true) => return invalid!("TimeToLive is already enabled"),
                 (None, false) => return invalid!("TimeToLive is already disabled"),
-                (Some(current), false) if current != attribute => {
+                (Some(current), _) if current != attribute => {
                     return invalid!(
                         "TimeToLive is active on a different AttributeName: current AttributeName is {current}"
                     );
                 }
+                (Some(_), true) => return invalid!("TimeToLive is already enabled"),
                 _ => {}
             }
             details.expires_by = enabled.then(|| attribute.to_owned());

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dynamo::{HandOverEndpoint, HttpLimits, Isolation, Server, hand_over_mesh};
+use dynamo::{ApiSettings, HandOverEndpoint, HttpLimits, Isolation, Server, hand_over_mesh};
 use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
 use rt_sim::{Config, NodeConfig, Simulation};
 use testkit::certificates::{AUTHORITY, NODE};
@@ -39,10 +39,16 @@ fn run<F: Future<Output = ()> + 'static>(clients: Clients<F>) {
     run_on(SHARDS, Setting::default(), clients);
 }
 
+/// Where requests have to be signed.
+fn enforcing() -> Setting {
+    let settings = ApiSettings { enforces_authorization: true, ..ApiSettings::default() };
+    Setting { settings, ..Setting::default() }
+}
+
 /// How the API is served.
 #[derive(Clone, Default)]
 struct Setting {
-    enforces_authorization: bool,
+    settings: ApiSettings,
     /// A shard that takes no connections for minutes.
     busy: Option<u16>,
     limits: HttpLimits,
@@ -77,7 +83,7 @@ async fn shard<F: Future<Output = ()> + 'static>(
     if setting.busy == Some(rt.shard().0) {
         rt.sleep(Duration::from_secs(300)).await;
     }
-    let api = api(Isolation::Always).enforcing_authorization(setting.enforces_authorization);
+    let api = api(Isolation::Always).with_settings(setting.settings);
     let server = Rc::new(Server::new(&rt, api, setting.limits, day, endpoint));
     if rt.shard().0 == 0 {
         assert_eq!(server.listen(PLAIN, None).await.expect("it is free"), PLAIN);
@@ -210,6 +216,82 @@ fn pages_of_other_sites_are_refused_and_programs_are_not() {
 }
 
 #[test]
+fn pages_that_sign_may_be_of_any_origin() {
+    run_on(1, enforcing(), |rt, _| async move {
+        let preflight = b"OPTIONS / HTTP/1.1\r\nconnection: close\r\norigin: http://app.example\r\n\
+            access-control-request-method: POST\r\naccess-control-request-headers: x-amz-target, authorization\r\n\r\n";
+        let answer = ask(&rt, &connect(&rt, PLAIN).await, preflight).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        for header in [
+            "access-control-allow-origin: *",
+            "access-control-allow-methods: POST",
+            "access-control-allow-headers: x-amz-target, authorization",
+            "access-control-max-age: 7200",
+        ] {
+            assert!(answer.lines().any(|line| line == header), "{header}: {answer}");
+        }
+        let answer =
+            ask(&rt, &connect(&rt, PLAIN).await, &list_tables("origin: http://app.example\r\n")).await;
+        assert!(answer.contains("MissingAuthenticationToken"), "{answer}");
+        assert!(answer.contains("access-control-allow-origin: *\r\n"), "{answer}");
+        assert!(!answer.contains("access-control-max-age"), "{answer}");
+        let answer = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;
+        assert!(!answer.contains("access-control"), "a program: {answer}");
+    });
+}
+
+#[test]
+fn the_nodes_of_a_datacenter_are_listed_for_everybody() {
+    run_on(1, enforcing(), |rt, _| async move {
+        for (query, expected) in [("", r#"["127.0.0.1"]"#), ("?dc=nowhere", "[]"), ("?rack=nowhere", "[]")] {
+            let request = format!("GET /localnodes{query} HTTP/1.1\r\nconnection: close\r\n\r\n");
+            let answer = ask(&rt, &connect(&rt, PLAIN).await, request.as_bytes()).await;
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(expected), "{query}: {answer}");
+            assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+        }
+    });
+}
+
+/// Clients that send all of a request before they read, and one that asks first.
+#[test]
+fn a_body_that_is_too_large_is_refused_where_its_client_sees_it() {
+    let limits = HttpLimits { body_bytes_max: 10_000, ..HttpLimits::default() };
+    run_on(1, Setting { limits, ..Setting::default() }, |rt, server| async move {
+        let head = "POST / HTTP/1.1\r\nx-amz-target: DynamoDB_20120810.ListTables\r\n";
+        let known = [format!("{head}content-length: 20000\r\n\r\n").as_bytes(), &[b' '; 20_000]].concat();
+        let mut chunked = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
+        for _ in 0..15 {
+            chunked.extend_from_slice(&[&b"3e8\r\n"[..], &[b' '; 1000], b"\r\n"].concat());
+        }
+        chunked.extend_from_slice(b"0\r\n\r\n");
+        let asking = format!("{head}expect: 100-continue\r\ncontent-length: 20000\r\n\r\n").into_bytes();
+        let huge = format!("{head}content-length: 99999999999\r\n\r\n").into_bytes();
+        for request in [known, chunked, asking, huge] {
+            let answer = ask(&rt, &connect(&rt, PLAIN).await, &request).await;
+            assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+            assert!(answer.contains("#PayloadTooLarge\""), "{answer}");
+            assert!(answer.contains("Request content length limit of 10000 bytes exceeded"), "{answer}");
+        }
+        assert_eq!(server.figures().requests_bytes, 0);
+    });
+}
+
+#[test]
+fn settings_count_from_the_next_request_on() {
+    run_on(1, Setting::default(), |rt, server| async move {
+        let answers = async || ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;
+        assert!(answers().await.starts_with("HTTP/1.1 200"));
+        let warning = ApiSettings { warns_authorization: true, ..ApiSettings::default() };
+        server.configure(warning.clone());
+        assert!(answers().await.starts_with("HTTP/1.1 200"), "it is counted and carried out");
+        assert_eq!(server.figures().authentication_failures, 1);
+        server.configure(ApiSettings { enforces_authorization: true, ..warning });
+        assert!(answers().await.contains("MissingAuthenticationToken"));
+        assert_eq!(server.figures().authentication_failures, 2);
+    });
+}
+
+#[test]
 fn a_silent_client_is_given_up() {
     run(|rt, _| async move {
         let begun = rt.now();
@@ -226,8 +308,7 @@ fn a_silent_client_is_given_up() {
 
 #[test]
 fn refused_requests_are_counted() {
-    let setting = Setting { enforces_authorization: true, ..Setting::default() };
-    run_on(1, setting, |rt, server| async move {
+    run_on(1, enforcing(), |rt, server| async move {
         let unsigned = ask(&rt, &connect(&rt, PLAIN).await, &list_tables(HOST)).await;
         assert!(unsigned.contains("MissingAuthenticationToken"), "{unsigned}");
         // A page cannot sign, and needs no other refusal.

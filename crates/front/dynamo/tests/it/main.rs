@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 #[allow(unused_imports, reason = "`memory` is of these crates, too")]
 use {catalog::computed_keyspaces as _, cdc::Log as _, topology::HostId as _, views::View as _};
 
-use dynamo::{Answer, DescribedEndpoint, Dynamo, Isolation};
+use dynamo::{Answer, ApiSettings, DescribedEndpoint, Dynamo, Isolation};
 use exec::{ExecLimits, Executor, NodeInfo};
 use memory::{Memory, TestClock};
 use serde_json::{Value as Json, json};
@@ -232,7 +232,9 @@ fn a_write_mode_that_forbids_reads_refuses_conditions() {
 #[test]
 fn the_described_endpoint_is_a_choice_of_the_operator() {
     let described = |option: &str| {
-        let api = api(Isolation::Always).with_described_endpoint(DescribedEndpoint::from_option(option));
+        let described_endpoint = DescribedEndpoint::from_option(option);
+        let settings = ApiSettings { described_endpoint, ..ApiSettings::default() };
+        let api = api(Isolation::Always).with_settings(settings);
         call(&api, "DescribeEndpoints", "{}")
     };
     let address = |answer: Answer| body_of(answer)["Endpoints"][0]["Address"].clone();

@@ -201,14 +201,19 @@ options! {
     alternator_https_port: u16 = 0, "Port of the DynamoDB API with TLS, beside alternator_port or alone; 0 for none, customarily 8043.";
     alternator_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that the port of the DynamoDB API with TLS shows, and of those between it and the authority; without it and keyfile those of client_encryption_options are used.";
     alternator_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
-    alternator_describe_endpoints: String = String::new(), "Endpoint that DescribeEndpoints of the DynamoDB API gives; nothing for the one that the client used, disabled to refuse the operation.";
+    alternator_describe_endpoints: String = String::new(), live "Endpoint that DescribeEndpoints of the DynamoDB API gives; nothing for the one that the client used, disabled to refuse the operation.";
     alternator_write_isolation: String = "always_use_lwt".to_owned(), "How writes of the DynamoDB API are kept apart, where a table's tag system:write_isolation does not say: always_use_lwt, only_rmw_uses_lwt, forbid_rmw or unsafe_rmw.";
     #[alias("alternator_ttl_period_in_seconds", "s")]
     alternator_ttl_period: Duration = Duration::from_secs(86_400), "Time between two looks for items of the DynamoDB API, and rows of tables with a TTL column, whose time to live is over; 10s with torc dev.";
     #[alias("alternator_streams_time_window_s", "s")]
     alternator_streams_time_window: Duration = Duration::from_secs(10), "Age of changes before streams of the DynamoDB API show them; 1s with torc dev. Longer than write_request_timeout with the difference of the nodes' clocks: readers do not see a change that is stored later.";
     alternator_export_directory: Option<PathBuf> = None, "Directory in which exports and imports of the DynamoDB API have their files, an absolute path; S3Bucket names a folder in it. Without it exports and imports are refused. Roles with SELECT on a table may write it there, those with CREATE may read all of it.";
-    alternator_enforce_authorization: bool = false, "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
+    alternator_enforce_authorization: bool = false, live "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
+    alternator_warn_authorization: bool = false, live "Requests of the DynamoDB API that alternator_enforce_authorization refuses, or would refuse, are named in the log and counted.";
+    #[alias("alternator_timeout_in_ms", "ms")]
+    alternator_timeout: Duration = Duration::ZERO, live "How long a read or write of the DynamoDB API may take; 0 for read_request_timeout, range_request_timeout and write_request_timeout.";
+    alternator_response_compression_threshold_in_bytes: u32 = 4096, live "Answers of the DynamoDB API of fewer bytes are not compressed.";
+    alternator_response_gzip_compression_level: u16 = 6, live "How answers of the DynamoDB API are compressed for clients that accept it: from 1, fast, to 9, small; 0 not at all.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
     #[alias("max_heap_size", "")]
     memory_size: Size = Size(0), "Memory that the node may use; 0 for the memory of the machine or the limit of the container.";
@@ -599,8 +604,10 @@ impl Config {
             ("counter_write_request_timeout", self.counter_write_request_timeout),
             ("cas_contention_timeout", self.cas_contention_timeout),
             ("truncate_request_timeout", self.truncate_request_timeout),
+            ("alternator_timeout", self.alternator_timeout),
         ] {
-            if timeout < TIMEOUT_MIN {
+            let is_none = name == "alternator_timeout" && timeout.is_zero();
+            if timeout < TIMEOUT_MIN && !is_none {
                 return Err(refused(
                     name,
                     timeout.show(),
@@ -610,6 +617,8 @@ impl Config {
         }
         within("num_tokens", self.num_tokens.into(), 1, 1024)?;
         within("shards", self.shards.into(), 0, 1024)?;
+        let level = self.alternator_response_gzip_compression_level;
+        within("alternator_response_gzip_compression_level", level.into(), 0, 9)?;
         within("concurrent_compactors", self.concurrent_compactors.into(), 1, 128)?;
         within("native_transport_port", self.native_transport_port.into(), 1, 65535)?;
         within("tombstone_failure_threshold", self.tombstone_failure_threshold, 1, u64::MAX)?;

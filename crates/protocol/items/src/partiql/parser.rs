@@ -384,7 +384,7 @@ impl Parser<'_> {
                 if let SetValue::Value(operand) = operand
                     && !matches!(**operand, Value::N(_))
                 {
-                    return invalid!("{}", check::operand_type(symbol, operand));
+                    return invalid!("{}", check::operand_type(symbol, operand.type_name()));
                 }
             }
             value = SetValue::Sum(Box::new(value), symbol == "+", Box::new(right));
@@ -406,7 +406,7 @@ impl Parser<'_> {
         self.expect(")")?;
         match *value {
             Value::Ss(_) | Value::Ns(_) | Value::Bs(_) => Ok(value),
-            _ => invalid!("{}", check::operand_type(function, &value)),
+            _ => invalid!("{}", check::operand_type(function, value.type_name())),
         }
     }
 
@@ -458,7 +458,7 @@ impl Parser<'_> {
                 if let SetValue::Value(value) = operand
                     && !matches!(**value, Value::L(_))
                 {
-                    return invalid!("{}", check::operand_type(&name, value));
+                    return invalid!("{}", check::operand_type(&name, value.type_name()));
                 }
             }
             return Ok(SetValue::ListAppend(Box::new(first), Box::new(second)));
