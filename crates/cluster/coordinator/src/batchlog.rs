@@ -146,6 +146,7 @@ impl Batchlog {
         let (mut page, mut end) = (Vec::new(), None);
         for (looked_at, (key, since)) in kept.range((begin, Bound::Unbounded)).enumerate() {
             if looked_at == PAGE_KEYS {
+                assert!(end.is_some(), "the next page begins behind this one");
                 return (page, end);
             }
             if now - *since >= age && !active.contains(key) {
@@ -153,6 +154,7 @@ impl Batchlog {
             }
             end = Some(key.clone());
         }
+        assert!(page.len() <= PAGE_KEYS, "a page is looked at in one step");
         (page, None)
     }
 

@@ -46,6 +46,7 @@ impl GivenId<'_> {
                 self.0.remote().check_given_id((view, node), (table, version), deadline).await
             }
         };
+        assert!(nodes.contains(&view.own()), "this node may have something of it, too");
         let answers = join_all(nodes.iter().map(|node| one(*node))).await;
         for (node, answer) in nodes.iter().zip(answers) {
             if let Err(refused) = answer {
