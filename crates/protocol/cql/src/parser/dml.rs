@@ -95,7 +95,10 @@ impl Parser<'_> {
                 TermKind::Constant(Constant::Duration(text))
             }
             Kind::QuestionMark | Kind::Colon => TermKind::Marker(self.marker()?),
-            _ if self.eat_keyword(Keyword::Null) => TermKind::Null,
+            Kind::Keyword(Keyword::Null) => {
+                self.advance();
+                TermKind::Null
+            }
             _ => return Err(self.unexpected_want("a duration or a bind marker")),
         };
         Ok(Term { kind, pos })

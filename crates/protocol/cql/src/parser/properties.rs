@@ -46,10 +46,11 @@ impl Parser<'_> {
         if let Some(constant) = self.constant() {
             return Ok(PropertyValue::Constant(constant));
         }
-        if self.eat_keyword(Keyword::Null) {
-            return Ok(PropertyValue::Null);
-        }
         match self.kind() {
+            Kind::Keyword(Keyword::Null) => {
+                self.advance();
+                Ok(PropertyValue::Null)
+            }
             Kind::Keyword(keyword) if keyword.is_name() && keyword.class() != Class::Context => {
                 self.advance();
                 Ok(PropertyValue::Keyword(keyword.text().to_ascii_lowercase()))

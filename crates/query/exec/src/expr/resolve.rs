@@ -250,7 +250,7 @@ impl<'a> Resolver<'a> {
 
     fn marker(&mut self, marker: &Marker, receiver: &Receiver<'_>) -> Expr {
         // Keys of elements are named; other markers of a selection are not.
-        let is_key = receiver.name.starts_with("key(") || receiver.name.starts_with("value(");
+        let is_key = ["key(", "value(", "idx("].iter().any(|start| receiver.name.starts_with(start));
         let name = if self.columns && !is_key { "[selection]" } else { &*receiver.name };
         let ty = CqlType::clone(&receiver.ty);
         let spec = MarkerSpec { name: name.to_owned(), ty: ty.clone(), is_choice: receiver.is_choice };

@@ -188,10 +188,7 @@ impl Writer<'_> {
     fn value(&mut self, ty: &CqlType, value: &Value) -> Written {
         match ty {
             CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_) => self.string(ty, value),
-            CqlType::Boolean => match value {
-                Value::Boolean(value) => Ok(vec![u8::from(*value)]),
-                other => unexpected(ty, other),
-            },
+            CqlType::Boolean => Ok(vec![u8::from(is_true(value))]),
             CqlType::Bigint | CqlType::Counter => Ok(self.integer(ty, value)?.to_be_bytes().into()),
             CqlType::Int => self.small(ty, value, i32::to_be_bytes),
             CqlType::Smallint => self.small(ty, value, i16::to_be_bytes),
@@ -214,7 +211,7 @@ impl Writer<'_> {
                 other => unexpected(ty, other),
             },
             CqlType::Date => match value {
-                Value::Table(table) => date(ty, table),
+                Value::Table(table) => self.date(table),
                 Value::String(text) => literal(ty, utf8(ty, &text.as_bytes())?),
                 other => {
                     let days = u32::try_from(self.integer(ty, other)?).map_err(|_| out_of_range(ty))?;
@@ -222,6 +219,7 @@ impl Writer<'_> {
                 }
             },
             CqlType::Time | CqlType::Timestamp => match value {
+                Value::Table(table) if *ty == CqlType::Timestamp => self.timestamp(table),
                 Value::String(text) => literal(ty, utf8(ty, &text.as_bytes())?),
                 other => Ok(self.integer(ty, other)?.to_be_bytes().into()),
             },
@@ -260,7 +258,7 @@ impl Writer<'_> {
                 let mut items = Vec::new();
                 for pair in table_of(ty, value)?.pairs::<Value, Value>() {
                     let (item, member) = pair.map_err(|error| error.to_string())?;
-                    if member != Value::Boolean(true) {
+                    if !is_true(&member) {
                         return Err(
                             "a set is a table whose keys are the elements and whose values are true".into()
                         );
@@ -375,6 +373,45 @@ impl Writer<'_> {
         Ok(Duration { months: small(months)?, days: small(days)?, nanos }.to_bytes())
     }
 
+    /// The parts of a table of Lua's `os.date`: year, month and day, and the time of the day as far as it is given.
+    fn date_parts(&mut self, table: &Table) -> Result<([i64; 3], [Option<i64>; 3]), String> {
+        const NAMES: [&[u8]; 6] = [b"year", b"month", b"day", b"hour", b"min", b"sec"];
+        let mut parts = [None; 6];
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair.map_err(|error| error.to_string())?;
+            let place = match &name {
+                Value::String(name) => NAMES.iter().position(|known| **known == *name.as_bytes()),
+                _ => None,
+            };
+            let Some(place) = place else { return Err("a date table has an invalid field".to_owned()) };
+            parts[place] = Some(i64::from(
+                i32::try_from(self.integer(&CqlType::Int, &value)?)
+                    .map_err(|_| out_of_range(&CqlType::Int))?,
+            ));
+        }
+        match parts {
+            [Some(year), Some(month), Some(day), time @ ..] => Ok(([year, month, day], time)),
+            _ => Err("date table must have year, month and day".to_owned()),
+        }
+    }
+
+    fn date(&mut self, table: &Table) -> Written {
+        match self.date_parts(table)? {
+            (day, [None, None, None]) => day_of(day),
+            _ => Err("date type has no hour, minute or second".to_owned()),
+        }
+    }
+
+    /// A time of UTC, at noon unless it has an hour.
+    fn timestamp(&mut self, table: &Table) -> Written {
+        let (day, [hour, minute, second]) = self.date_parts(table)?;
+        let bytes = day_of(day)?.try_into().map_err(|_| out_of_range(&CqlType::Timestamp))?;
+        let days = i64::from(u32::from_be_bytes(bytes)) - (1 << 31);
+        let hours = days * 24 + hour.unwrap_or(12);
+        let seconds = (hours * 60 + minute.unwrap_or(0)) * 60 + second.unwrap_or(0);
+        Ok((seconds * 1000).to_be_bytes().into())
+    }
+
     /// The elements of a table that is a sequence.
     fn sequence(&mut self, ty: &CqlType, element: &CqlType, value: &Value) -> Result<Vec<Vec<u8>>, String> {
         let table = table_of(ty, value)?;
@@ -460,16 +497,17 @@ fn literal(ty: &CqlType, text: &str) -> Written {
     ty.from_string(text).map_err(|error| error.to_string())
 }
 
-fn date(ty: &CqlType, table: &Table) -> Written {
-    let part = |name: &str| match table.raw_get::<Value>(name) {
-        Ok(Value::Integer(number)) => Ok(number),
-        _ => Err(format!("a table that is a {} has year, month and day", ty.cql_name_unfrozen())),
-    };
-    let (year, month, day) = (part("year")?, part("month")?, part("day")?);
+/// Lua's truth of a value.
+fn is_true(value: &Value) -> bool {
+    !matches!(value, Value::Nil | Value::Boolean(false))
+}
+
+/// The `date` of a year, a month and a day.
+fn day_of([year, month, day]: [i64; 3]) -> Written {
     if !(0..=9999).contains(&year) {
-        return Err(out_of_range(ty));
+        return Err(out_of_range(&CqlType::Date));
     }
-    literal(ty, &format!("{year:04}-{month:02}-{day:02}"))
+    literal(&CqlType::Date, &format!("{year:04}-{month:02}-{day:02}"))
 }
 
 /// A varint that fits 64 bits.

@@ -197,7 +197,8 @@ impl Call {
         let lua = &self.state.lua;
         let value = match resume(lua, &self.thread, arguments).map_err(|error| detail(&error))? {
             Resumed::Yielded => return Ok(Slice::Yielded),
-            Resumed::Returned(value) => value,
+            Resumed::Returned(1, value) => value,
+            Resumed::Returned(count, _) => return Err(format!("{count} values returned, expected 1")),
         };
         let bytes = convert::from_lua(lua, &self.returns, &value, self.bytes_max)?;
         Ok(Slice::Done(bytes))

@@ -14,8 +14,8 @@ use mlua::{Lua, MultiValue, Thread, Value, ffi};
 pub(super) enum Resumed {
     /// The coroutine has yielded; values of the yield are dropped.
     Yielded,
-    /// It has returned; its first value.
-    Returned(Value),
+    /// It has returned so many values; the first of them.
+    Returned(c_int, Value),
 }
 
 /// Resumes a coroutine: with the arguments of its function the first time, and without any afterwards.
@@ -25,11 +25,11 @@ pub(super) enum Resumed {
 pub(super) fn resume(lua: &Lua, thread: &Thread, arguments: MultiValue) -> mlua::Result<Resumed> {
     let mut values = arguments;
     values.push_front(Value::Thread(thread.clone()));
-    let mut status = ffi::LUA_ERRRUN;
+    let (mut status, mut count) = (ffi::LUA_ERRRUN, 0);
     // SAFETY: the closure holds nothing that needs to be dropped, and all that it calls leaves the stacks as their manual says.
-    let value: Value = unsafe { lua.exec_raw(values, |state| status = resume_raw(state))? };
+    let value: Value = unsafe { lua.exec_raw(values, |state| status = resume_raw(state, &mut count))? };
     match status {
-        ffi::LUA_OK => Ok(Resumed::Returned(value)),
+        ffi::LUA_OK => Ok(Resumed::Returned(count, value)),
         ffi::LUA_YIELD => Ok(Resumed::Yielded),
         ffi::LUA_ERRMEM => Err(mlua::Error::MemoryError("not enough memory".to_owned())),
         _ => Err(match value {
@@ -41,11 +41,11 @@ pub(super) fn resume(lua: &Lua, thread: &Thread, arguments: MultiValue) -> mlua:
     }
 }
 
-/// Takes the coroutine and its arguments from the stack of `state`, where it leaves one value: the first result or the error.
+/// Takes the coroutine and its arguments from the stack of `state`, where it leaves one value: the first of `count` results or the error.
 ///
 /// # Safety
 /// The first value on the stack of `state` is a coroutine of the same interpreter that is not running.
-unsafe fn resume_raw(state: *mut ffi::lua_State) -> c_int {
+unsafe fn resume_raw(state: *mut ffi::lua_State, count: &mut c_int) -> c_int {
     unsafe {
         let thread = ffi::lua_tothread(state, 1);
         let arguments = ffi::lua_gettop(state) - 1;
@@ -53,17 +53,16 @@ unsafe fn resume_raw(state: *mut ffi::lua_State) -> c_int {
             return ffi::LUA_ERRMEM;
         }
         ffi::lua_xmove(state, thread, arguments);
-        let mut count = 0;
-        let status = ffi::lua_resume(thread, state, arguments, &mut count);
+        let status = ffi::lua_resume(thread, state, arguments, count);
         match status {
             // A hook yields nothing. The values that a function yields are on top of its stack, and are not needed.
             ffi::LUA_YIELD => {
-                ffi::lua_pop(thread, count);
+                ffi::lua_pop(thread, *count);
                 ffi::lua_settop(state, 0);
             }
-            ffi::LUA_OK if count == 0 => ffi::lua_settop(state, 0),
+            ffi::LUA_OK if *count == 0 => ffi::lua_settop(state, 0),
             ffi::LUA_OK => {
-                ffi::lua_pop(thread, count - 1);
+                ffi::lua_pop(thread, *count - 1);
                 ffi::lua_settop(state, 0);
                 ffi::lua_xmove(thread, state, 1);
             }

@@ -182,7 +182,8 @@ fn results_are_converted_and_checked() {
     assert_eq!(check(Int, "return 1.5"), "the number has a fraction or is out of the range of int");
     assert_eq!(check(Int, "return {}"), "a table cannot be returned as int");
     assert_eq!(check(Int, "return nil"), "null");
-    assert_eq!(check(Int, "local x = 1"), "null");
+    assert_eq!(check(Int, "local x = 1"), "0 values returned, expected 1");
+    assert_eq!(check(Int, "return 1, 2"), "2 values returned, expected 1");
     assert_eq!(check(Varint, "return n + 1"), "123456789012345678901234567891");
     assert_eq!(check(Varint, "return 2 * n % 1000"), "780");
     assert_eq!(check(Varint, "return -n"), "-123456789012345678901234567890");
@@ -192,6 +193,10 @@ fn results_are_converted_and_checked() {
     assert_eq!(check(Decimal, "return 1/0"), "inf is no number of this type");
     assert_eq!(check(Double, "return d"), "2.5");
     assert_eq!(check(Boolean, "return n > 5 and d <= 2.5 and d == d + 0"), "true");
+    for (value, truth) in [("0", "true"), ("''", "true"), ("{}", "true"), ("false", "false"), ("nil", "null")]
+    {
+        assert_eq!(check(Boolean, &format!("return {value}")), truth, "{value}");
+    }
     assert_eq!(check(Text, "return d .. '|' .. tostring(n)"), "'2.50|123456789012345678901234567890'");
     assert!(check(Varint, "local x = n for i = 1, 20 do x = x * x end return x").contains("at most"));
     assert_eq!(check(Ascii, "return '\\xff'"), "Invalid byte for ascii: -1");
@@ -199,6 +204,26 @@ fn results_are_converted_and_checked() {
     assert_eq!(check(Date, "return {year = 2024, month = 2, day = 29}"), "'2024-02-29'");
     assert_eq!(check(Date, "return '2024-02-29'"), "'2024-02-29'");
     assert!(check(Date, "return {year = 2023, month = 2, day = 29}").starts_with("Unable to"));
+    let day = "date table must have year, month and day";
+    assert_eq!(check(Date, "return {year = 2024, month = 2}"), day);
+    let hour = "date type has no hour, minute or second";
+    assert_eq!(check(Date, "return {year = 2024, month = 2, day = 29, hour = 1}"), hour);
+    assert_eq!(
+        check(Date, "return {year = 2024, month = 2, day = 29, x = 1}"),
+        "a date table has an invalid field"
+    );
+    let time = "return {year = 2020, month = 1, day = 2";
+    assert_eq!(check(Timestamp, &format!("{time}}}")), "'2020-01-02T12:00:00.000Z'");
+    assert_eq!(
+        check(Timestamp, &format!("{time}, hour = 3, min = '4', sec = 5.0}}")),
+        "'2020-01-02T03:04:05.000Z'"
+    );
+    assert_eq!(
+        check(Timestamp, "return {year = 1969, month = 12, day = 31, hour = 24}"),
+        "'1970-01-01T00:00:00.000Z'"
+    );
+    assert_eq!(check(Timestamp, "return {hour = 3}"), day);
+    assert_eq!(check(Time, &format!("{time}}}")), "a table cannot be returned as time");
     assert_eq!(check(Duration, "return {days = 3}"), "3d");
     assert_eq!(check(Uuid, "return 'abc'"), "Unable to make UUID from 'abc'");
     let list = || CqlType::list(Int, false);
@@ -207,7 +232,8 @@ fn results_are_converted_and_checked() {
         "the table is no sequence and cannot be returned as list<int>"
     );
     assert_eq!(check(CqlType::set(Int, false), "return {[3]=true, [1]=true}"), "{1, 3}");
-    assert!(check(CqlType::set(Int, false), "return {1, 2}").starts_with("a set is a table whose keys"));
+    assert_eq!(check(CqlType::set(Int, false), "return {5, 5}"), "{1, 2}");
+    assert!(check(CqlType::set(Int, false), "return {[1]=false}").starts_with("a set is a table whose keys"));
     assert_eq!(check(CqlType::map(Text, Int, false), "return {b=1, a=2}"), "{'a': 2, 'b': 1}");
     assert_eq!(check(CqlType::vector(Int, 3), "return {1, 2}"), "a vector<int, 3> has 3 elements, not 2");
     assert_eq!(
@@ -221,7 +247,7 @@ fn results_are_converted_and_checked() {
 
 /// Bodies and the texts that they return.
 const LIBRARIES: &[(&str, &str)] = &[
-    ("return ('a,b,,c'):gsub(',', ';')", "a;b;;c"),
+    ("return (('a,b,,c'):gsub(',', ';'))", "a;b;;c"),
     ("return (('abc'):gsub('%w', '%0%0', 2))", "aabbc"),
     ("return (('hello world'):gsub('o', {o = '0'}))", "hell0 w0rld"),
     ("return (('abc'):gsub('', '-'))", "-a-b-c-"),
@@ -229,7 +255,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("return (('x^2'):gsub('^x', 'y'))", "y^2"),
     ("return (('abc'):gsub('b', function(c) return c:upper() end))", "aBc"),
     ("return (('abc def'):gsub('%f[%w]%w+', string.upper))", "ABC DEF"),
-    ("return ('key = value'):match('^(%w+)%s*=%s*(%w+)$')", "key"),
+    ("return (('key = value'):match('^(%w+)%s*=%s*(%w+)$'))", "key"),
     ("return tostring(('abc'):find('b', 1, true))", "2"),
     ("return tostring(('a.c'):find('.', 2, true))", "2"),
     ("return ('THE (quick) fox'):match('%((%a+)%)')", "quick"),
