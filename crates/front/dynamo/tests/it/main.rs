@@ -246,6 +246,34 @@ fn the_described_endpoint_is_a_choice_of_the_operator() {
 }
 
 #[test]
+fn documents_are_so_deep_and_names_so_long() {
+    let api = api(Isolation::Always);
+    create(&api, "limits", None);
+    let put = |attribute: &str| {
+        let body = format!(r#"{{"TableName":"limits","Item":{{"p":{{"S":"k"}},{attribute}}}}}"#);
+        let answer = call(&api, "PutItem", &body);
+        (answer.status, answer.body)
+    };
+    let nested =
+        |levels| put(&format!(r#""a":{}{{"S":"x"}}{}"#, r#"{"L":["#.repeat(levels), "]}".repeat(levels)));
+    assert_eq!(nested(31).0, 200);
+    for levels in [40, 62, 63, 64, 1000] {
+        let (status, body) = nested(levels);
+        assert_eq!(status, 400);
+        assert!(body.contains("#ValidationException") && body.contains("Nesting Levels"), "{levels}: {body}");
+    }
+    let (longest, longer) = ("n".repeat(65_535), "n".repeat(65_536));
+    assert_eq!(put(&format!(r#""{longest}":{{"S":"x"}}"#)).0, 200);
+    for attribute in
+        [format!(r#""{longer}":{{"S":"x"}}"#), format!(r#""m":{{"M":{{"{longer}":{{"S":"x"}}}}}}"#)]
+    {
+        let (status, body) = put(&attribute);
+        assert_eq!(status, 400);
+        assert!(body.contains("Attribute name is too large, must be less than 65536 bytes"), "{body}");
+    }
+}
+
+#[test]
 fn hostile_bodies_are_refused() {
     let api = api(Isolation::Always);
     create(&api, "hostile", None);
