@@ -463,10 +463,14 @@ async fn read_body<C: Coordinator>(
     let read = collected(service, &mut body, booking).await;
     if read.as_ref().is_err_and(|error| error.kind == ErrorKind::PayloadTooLarge) {
         booking.lower(0);
-        discard(&mut body, discarded_max).await;
+        let discard = discard(&mut body, discarded_max);
+        let _ = service.rt.timeout(DISCARD_TIME.min(service.limits.body_timeout), discard).await;
     }
     read
 }
+
+/// How long a body that is too large is read so that its client sees the answer.
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Reads at most so many bytes: a client that sends all of its request before it reads would not see an answer that comes earlier.
 async fn discard(body: &mut Incoming, mut left: usize) {
