@@ -1,9 +1,11 @@
 //! One row: the merge of its writes, and a reader's view of it.
 //!
 //! The rules are Cassandra's: the higher timestamp wins; at a tie a deletion beats data, a value that expires beats one that
-//! lasts, then the larger value wins. A row is there while its mark or one of its values lives.
+//! lasts, then the one that expires later, then the larger value wins. A compaction makes a deletion of a value that has expired, which wins such a
+//! tie where the other version comes later. A row is there while its mark or one of its values lives.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::{ColumnId, Effect, Place, Scalar, Shape, Value, Write};
 
@@ -21,6 +23,8 @@ struct Cell {
     /// When it is gone: at some second between the two.
     expires: Option<Seconds>,
     value: Option<Scalar>,
+    /// From this second on a version that has lost a tie to it may have been made a deletion.
+    may_be_gone: Option<i64>,
 }
 
 /// Whether a reader sees something.
@@ -71,8 +75,9 @@ impl Default for RowState {
 }
 
 fn take_greater(slot: &mut Option<Cell>, cell: Cell) {
-    if slot.as_ref().is_none_or(|present| *present < cell) {
-        *slot = Some(cell);
+    match slot {
+        Some(present) => present.merge(cell),
+        None => *slot = Some(cell),
     }
 }
 
@@ -83,7 +88,16 @@ impl Cell {
             Some(ttl) if !deleted => Some((write.clock.0 + i64::from(ttl), write.clock.1 + i64::from(ttl))),
             _ => None,
         };
-        Self { timestamp: write.timestamp, deleted, expires, value }
+        Self { timestamp: write.timestamp, deleted, expires, value, may_be_gone: None }
+    }
+
+    /// Takes another version: the greater one stays.
+    fn merge(&mut self, other: Self) {
+        let other = if *self < other { std::mem::replace(self, other) } else { other };
+        if self.timestamp == other.timestamp {
+            let expires = other.expires.map(|(first, _)| first);
+            self.may_be_gone = [self.may_be_gone, other.may_be_gone, expires].into_iter().flatten().min();
+        }
     }
 
     fn life(&self, deletion: i64, now: Seconds, latest: i64) -> Life {
@@ -94,6 +108,7 @@ impl Cell {
             Some((_, last)) if now.0 >= last => Life::Dead,
             // A clock that went back may bring back values that no compaction has seen while they were expired.
             Some((first, _)) if now.1.max(latest) >= first => Life::Perhaps,
+            _ if self.may_be_gone.is_some_and(|first| now.1.max(latest) >= first) => Life::Perhaps,
             _ => Life::Alive,
         }
     }
@@ -111,9 +126,9 @@ impl RowState {
                 }
                 Effect::Cell { column, value, ttl, .. } => {
                     let cell = Cell::new(write, value.clone(), *ttl);
-                    let slot = self.cells.entry(*column).or_insert_with(|| cell.clone());
-                    if *slot < cell {
-                        *slot = cell;
+                    match self.cells.entry(*column) {
+                        Entry::Occupied(mut present) => present.get_mut().merge(cell),
+                        Entry::Vacant(place) => drop(place.insert(cell)),
                     }
                 }
                 Effect::Clear { column, .. } => {
@@ -127,9 +142,9 @@ impl RowState {
                 Effect::Element { column, path, value, ttl, .. } => {
                     let cell = Cell::new(write, value.clone(), *ttl);
                     let (_, elements) = self.collections.entry(*column).or_insert((NEVER, BTreeMap::new()));
-                    let slot = elements.entry(path.clone()).or_insert_with(|| cell.clone());
-                    if *slot < cell {
-                        *slot = cell;
+                    match elements.entry(path.clone()) {
+                        Entry::Occupied(mut present) => present.get_mut().merge(cell),
+                        Entry::Vacant(place) => drop(place.insert(cell)),
                     }
                 }
                 Effect::Add { column, delta, .. } => *self.counts.entry(*column).or_default() += delta,
