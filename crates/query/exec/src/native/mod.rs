@@ -340,17 +340,29 @@ impl<C: Coordinator> NativeFrontend<C> {
         }
     }
 
-    /// A batch, as far as its statements are known.
+    /// A batch, as far as its statements are known: the beginning of it that logs have room for.
     fn batch_text(&self, batch: &wire::Batch) -> String {
         let schema = self.executor.coordinator().schema();
-        let statements = batch.statements.iter().map(|statement| match &statement.source {
-            StatementSource::Text(text) => redacted(text.as_str()).into_owned(),
-            StatementSource::Prepared(id) => match self.prepared.find(id, &schema) {
-                Found::Current(prepared) | Found::Outdated(prepared) => redacted(&prepared.text).into_owned(),
-                Found::Unknown => "?".to_owned(),
-            },
-        });
-        format!("BEGIN BATCH {} APPLY BATCH", statements.collect::<Vec<_>>().join("; "))
+        let mut out = "BEGIN BATCH ".to_owned();
+        for (place, statement) in batch.statements.iter().enumerate() {
+            if out.len() > OPERATION_BYTES_MAX {
+                return out;
+            }
+            if place > 0 {
+                out.push_str("; ");
+            }
+            match &statement.source {
+                StatementSource::Text(text) => out.push_str(&redacted(shown(text.as_str()))),
+                StatementSource::Prepared(id) => match self.prepared.find(id, &schema) {
+                    Found::Current(prepared) | Found::Outdated(prepared) => {
+                        out.push_str(&redacted(shown(&prepared.text)));
+                    }
+                    Found::Unknown => out.push('?'),
+                },
+            }
+        }
+        out.push_str(" APPLY BATCH");
+        out
     }
 
     async fn batch_inner(
