@@ -4,6 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rt::{Disk, DiskError};
+use schema::Table;
 use sstable::{Component, Descriptor};
 
 use crate::MaintenanceError;
@@ -91,16 +92,32 @@ pub(crate) async fn link_snapshot(inner: &Inner, store: &Store, name: &str) -> R
 /// # Errors
 /// When the disk fails.
 pub(crate) async fn back_up(inner: &Inner, store: &Store, live: &LiveSstable) -> Result<(), DiskError> {
-    let of_table = || store.of_table(|table| table.options.incremental_backups.unwrap_or(true));
-    if !inner.settings.get().incremental_backups || !of_table() {
+    if !inner.settings.get().incremental_backups || !store.of_table(is_backed_up) {
         return Ok(());
     }
-    let dir = store.dir.join(BACKUPS);
-    match link_again(inner, live, &dir).await {
+    link_backup(inner.rt.disk(), live.sstable.descriptor(), &store.table()).await
+}
+
+/// Whether flushed SSTables of a table are backed up where the node does that.
+pub(crate) fn is_backed_up(table: &Table) -> bool {
+    table.options.incremental_backups.unwrap_or(true)
+}
+
+/// Hard-links an SSTable of a table into `backups/`.
+///
+/// # Errors
+/// When the disk fails.
+pub(crate) async fn link_backup(
+    disk: &Disk,
+    descriptor: &Descriptor,
+    table: &Table,
+) -> Result<(), DiskError> {
+    let dir = descriptor.dir.join(BACKUPS);
+    match link_all(disk, [descriptor], &dir, true).await {
         Err(error) if error.is_already_exists() => {
-            let (descriptor, name) = (live.sstable.descriptor(), store.table().full_name());
             tracing::error!(
-                "{descriptor} of {name} is not backed up: {} has another SSTable of its name; move that away, and take a snapshot",
+                "{descriptor} of {} is not backed up: {} has another SSTable of its name; move that away, and take a snapshot",
+                table.full_name(),
                 dir.display()
             );
             Ok(())

@@ -27,6 +27,7 @@ use topology::TableSharder;
 use crate::edit::{Edit, finish_edits};
 use crate::flush::{encoding_stats, write_memtable};
 use crate::generation::{next_generation_after, shard_of_generation};
+use crate::links::{is_backed_up, link_backup};
 use crate::quarantine::generation_max;
 use crate::sharding::{Sharding, mark_of};
 use crate::{EngineConfig, OpenError, quarantine};
@@ -336,6 +337,8 @@ impl Node<'_> {
                 write_memtable(&self.rt, &table, &memtable, writer, crate::Canaries::default()).await?;
             if written.bounds.is_none() {
                 sstable::remove(disk, &written.descriptor).await?;
+            } else if self.config.settings.incremental_backups && is_backed_up(&table) {
+                link_backup(disk, &written.descriptor, &table).await?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Canaries, Engine, EngineConfig, Origin, SyncMode, Write, prepare};
+use engine::{Canaries, Engine, EngineConfig, EngineSettings, Origin, SyncMode, Write, prepare};
 use mutation::PartitionRange;
 use rt::{IoBuf, OpenOptions, Rt, shard_mains};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -60,7 +60,8 @@ async fn life(
 ) -> Result<(), String> {
     let schema = schema(plan.gc_grace);
     let table = schema.table("ks", "t1").unwrap().clone();
-    let config = EngineConfig { tablets: tablets.clone(), ..config(&plan) };
+    let settings = EngineSettings { incremental_backups: true, ..EngineSettings::default() };
+    let config = EngineConfig { tablets: tablets.clone(), settings, ..config(&plan) };
     let host = HostId(config.host_id);
     if rt.shard().0 == 0 {
         let files = std::mem::take(&mut shared.lock().unwrap().files);
@@ -147,6 +148,13 @@ fn run(
     (together, files)
 }
 
+/// SSTables in the incremental backups.
+fn backed_up(files: &[(PathBuf, Vec<u8>)]) -> usize {
+    let is_data = |path: &PathBuf| path.to_string_lossy().ends_with("-Data.db");
+    let is_backup = |path: &PathBuf| path.parent().is_some_and(|dir| dir.ends_with("backups"));
+    files.iter().filter(|(path, _)| is_data(path) && is_backup(path)).count()
+}
+
 fn plan() -> Plan {
     let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
     Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 }
@@ -158,7 +166,15 @@ fn changing_the_number_of_shards_loses_nothing() {
     let expected = visible(ops().iter());
     let (mut found, mut files) = run(1, Vec::new(), (plan, &none), true);
     assert_eq!(found, expected);
+    let flushed = backed_up(&files);
+    assert!(flushed > 0);
     for shards in [3, 2, 2, 1, 4] {
+        if shards == 2 {
+            assert!(
+                backed_up(&files) > flushed,
+                "rows of the log that were shared out are in the backups, too"
+            );
+        }
         (found, files) = run(shards, files, (plan, &none), false);
         assert_eq!(found, expected, "{shards} shards");
     }
