@@ -16,6 +16,20 @@ const WRONG: &str = "One or more parameter values were invalid:";
 const OPERATORS: &str =
     "IN, NULL, BETWEEN, LT, NOT_CONTAINS, EQ, GT, NOT_NULL, NE, LE, BEGINS_WITH, GE, CONTAINS";
 
+/// Conditions on an item, and values of one IN, at most: as many as an expression may have.
+const CONDITIONS_MAX: usize = 300;
+const IN_VALUES_MAX: usize = 100;
+
+/// Refuses more conditions than an expression could have: each item of a page is compared with all.
+fn check_count(conditions: &Map<String, Json>) -> Result<()> {
+    match conditions.len() {
+        count if count > CONDITIONS_MAX => {
+            invalid!("{WRONG} {count} conditions were given, and {CONDITIONS_MAX} are allowed")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A comparison with its values, checked against each other.
 struct Test {
     operator: String,
@@ -42,7 +56,7 @@ fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<
     }
     let fits = match operator {
         "NULL" | "NOT_NULL" => values.is_empty(),
-        "IN" => !values.is_empty(),
+        "IN" => (1..=IN_VALUES_MAX).contains(&values.len()),
         "BETWEEN" => values.len() == 2,
         _ => values.len() == 1,
     };
@@ -118,7 +132,9 @@ impl Test {
 
 fn fields_of(conditions: &Json) -> Result<Vec<(&String, &Map<String, Json>, Vec<Rc<Value>>)>> {
     let mut out = Vec::new();
-    for (name, fields) in json::read_map(conditions)? {
+    let conditions = json::read_map(conditions)?;
+    check_count(conditions)?;
+    for (name, fields) in conditions {
         json::check_name(name)?;
         let fields = json::read_map(fields)?;
         let list = fields.get("AttributeValueList").filter(|list| !list.is_null());
@@ -170,7 +186,9 @@ pub fn key_conditions(conditions: &Json) -> Result<Vec<(String, RangeCondition)>
 /// When it is not valid.
 pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
     let mut all = Vec::new();
-    for (name, fields) in json::read_map(conditions)? {
+    let conditions = json::read_map(conditions)?;
+    check_count(conditions)?;
+    for (name, fields) in conditions {
         json::check_name(name)?;
         let fields = json::read_map(fields)?;
         let field = |name: &str| fields.get(name).filter(|value| !value.is_null());

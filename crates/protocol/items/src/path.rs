@@ -151,9 +151,20 @@ impl Projection {
     }
 }
 
+/// Costs as much as the smaller of both has members.
 fn members(tree: &Tree, from: &Item) -> Item {
+    if tree.0.len() > from.len() {
+        let wanted = from.iter().filter_map(|(name, value)| {
+            let below = tree.0.get(&Element::Name(name.clone()))?;
+            Some((name.clone(), part(below, value)?))
+        });
+        return wanted.collect();
+    }
     let kept = tree.0.iter().filter_map(|(element, below)| match element {
-        Element::Name(name) => Some((name.clone(), part(below, from.get(name)?)?)),
+        Element::Name(name) => {
+            let value = from.get(name)?;
+            Some((name.clone(), part(below, value)?))
+        }
         Element::Index(_) => None,
     });
     kept.collect()

@@ -215,7 +215,12 @@ impl Parser<'_> {
             }
             columns.push((name, path));
             if !self.take_symbol(",") {
-                return Ok(Projection::named(columns));
+                // Parts of an item that are selected several times would make the answer many times its size.
+                let paths: Vec<&Path> = columns.iter().map(|(_, path)| path).collect();
+                return match meeting(&paths) {
+                    Some(problem) => invalid!("{problem}"),
+                    None => Ok(Projection::named(columns)),
+                };
             }
         }
     }
