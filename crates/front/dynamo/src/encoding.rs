@@ -60,11 +60,9 @@ impl Encoding {
         body: Bytes,
         mut grow: impl FnMut(usize) -> Result<(), ApiError>,
     ) -> Result<Bytes, ApiError> {
-        let mut unpacking = match self {
-            Self::Identity => return Ok(body),
-            Self::Gzip => Unpacking::Gzip(MultiGzDecoder::new(Vec::new())),
-            Self::Deflate => Unpacking::Deflate(ZlibDecoder::new(Vec::new())),
-        };
+        if self == Self::Identity {
+            return Ok(body);
+        }
         let not_packed = |_: io::Error| {
             let text = "The request's body is not packed as its Content-Encoding says";
             ApiError::new(ErrorKind::InternalServer, text)
@@ -72,48 +70,68 @@ impl Encoding {
         if body.is_empty() {
             return Err(not_packed(io::ErrorKind::UnexpectedEof.into()));
         }
-        let mut pace = Pace::default();
+        let (mut unpacker, mut out, mut pace) = (Unpacker::new(self), Vec::new(), Pace::default());
         for piece in body.chunks(PIECE) {
-            unpacking.take(piece).map_err(not_packed)?;
-            grow(unpacking.len())?;
+            unpacker.unpack(piece, |bytes| out.extend_from_slice(bytes)).map_err(not_packed)?;
+            grow(out.len())?;
             // A piece may be all work and no output.
             pace.count(piece.len());
             pace.step().await;
         }
-        let out = unpacking.end().map_err(not_packed)?;
+        unpacker.finish(|bytes| out.extend_from_slice(bytes)).map_err(not_packed)?;
         grow(out.len())?;
         Ok(out.into())
     }
 }
 
-/// A body that is unpacked piece by piece.
-enum Unpacking {
-    Gzip(MultiGzDecoder<Vec<u8>>),
-    Deflate(ZlibDecoder<Vec<u8>>),
+/// Packed bytes that are unpacked piece by piece.
+pub(crate) enum Unpacker {
+    Plain,
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Deflate(Box<ZlibDecoder<Vec<u8>>>),
 }
 
-impl Unpacking {
-    fn take(&mut self, piece: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Gzip(decoder) => decoder.write_all(piece),
-            Self::Deflate(decoder) => decoder.write_all(piece),
+impl Unpacker {
+    /// Of bytes in this form.
+    pub(crate) fn new(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Identity => Self::Plain,
+            Encoding::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            Encoding::Deflate => Self::Deflate(Box::new(ZlibDecoder::new(Vec::new()))),
         }
     }
 
-    /// Unpacked bytes so far, about.
-    fn len(&self) -> usize {
+    /// Hands on the content of bytes.
+    ///
+    /// # Errors
+    /// When the bytes are not of this form.
+    pub(crate) fn unpack(&mut self, bytes: &[u8], take: impl FnOnce(&[u8])) -> io::Result<()> {
         match self {
-            Self::Gzip(decoder) => decoder.get_ref().len(),
-            Self::Deflate(decoder) => decoder.get_ref().len(),
+            Self::Plain => take(bytes),
+            Self::Gzip(decoder) => {
+                decoder.write_all(bytes)?;
+                take(&std::mem::take(decoder.get_mut()));
+            }
+            Self::Deflate(decoder) => {
+                decoder.write_all(bytes)?;
+                take(&std::mem::take(decoder.get_mut()));
+            }
         }
+        Ok(())
     }
 
-    /// All of it; an error where it is cut.
-    fn end(self) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Gzip(decoder) => decoder.finish(),
-            Self::Deflate(decoder) => decoder.finish(),
-        }
+    /// Hands on the content of the last bytes.
+    ///
+    /// # Errors
+    /// When they end in the middle.
+    pub(crate) fn finish(&mut self, take: impl FnOnce(&[u8])) -> io::Result<()> {
+        let (ended, last) = match self {
+            Self::Plain => return Ok(()),
+            Self::Gzip(decoder) => (decoder.try_finish(), std::mem::take(decoder.get_mut())),
+            Self::Deflate(decoder) => (decoder.try_finish(), std::mem::take(decoder.get_mut())),
+        };
+        take(&last);
+        ended
     }
 }
 

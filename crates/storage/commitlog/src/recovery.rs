@@ -152,9 +152,6 @@ impl CommitLog {
             let (path, len) = (segment.path.clone(), segment.len);
             state.segments.push_back(Segment { id, path, len, last, is_found: true });
         }
-        for segment in recovery.segments.as_slice() {
-            make_durable(disk, segment).await?;
-        }
         assert!(state.next > 0, "entries are numbered from 1");
         state.written = state.next - 1;
         state.synced = state.written;
@@ -257,13 +254,10 @@ pub async fn read_shard(
     named.sort();
     let paths = named.iter().map(|(_, path)| path.clone()).collect();
     let recovery = examine(disk, named, config.ignore_errors, &mut State::default()).await?;
-    for segment in recovery.segments.as_slice() {
-        make_durable(disk, segment).await?;
-    }
     Ok((recovery, paths))
 }
 
-/// First walk: how far each segment is valid, and whether the invalid rest is allowed.
+/// First walk: how far each segment is valid, and whether the invalid rest is allowed. The valid part is durable then.
 async fn examine(
     disk: &Disk,
     named: Vec<(u64, PathBuf)>,
@@ -326,6 +320,9 @@ async fn examine(
     assert!(found.is_empty() || state.next > synced, "a new entry is not one that was promised");
     let doomed: Vec<PathBuf> = found.drain(keep..).map(|segment| segment.path).collect();
     remove_behind_the_end(disk, &doomed).await?;
+    for segment in &found {
+        make_durable(disk, segment).await?;
+    }
     let segments = found.into_iter();
     Ok(Recovery { disk: disk.clone(), segments, checkpoint, torn, skipped })
 }

@@ -11,10 +11,11 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
 use super::size::check_item;
+use crate::encoding::{Encoding, Unpacker};
 use crate::error::{ApiError, Result, invalid};
 use crate::request::{Request, constraint};
 use crate::table::{self, ApiTable, RowWrite};
-use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE, Unpacker};
+use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE};
 use crate::transfer::place::{bucket, parts};
 use crate::transfer::record::{Kind, Records};
 use crate::transfer::{Failure, Progress, Transfers, csv};
@@ -327,7 +328,8 @@ impl<C: Coordinator> Dynamo<C> {
     ) -> Result<(), Failure> {
         let source = import.source;
         let file = transfers.root.disk.open(path, OpenOptions::READ).await?;
-        let (mut lines, mut unpacker) = (Lines::default(), Unpacker::new(source.is_packed));
+        let encoding = if source.is_packed { Encoding::Gzip } else { Encoding::Identity };
+        let (mut lines, mut unpacker) = (Lines::default(), Unpacker::new(encoding));
         let mut reader = Reader::new(&source.format);
         let mut position = 0;
         loop {
@@ -341,9 +343,9 @@ impl<C: Coordinator> Dynamo<C> {
                 // It may unpack to megabytes without a line.
                 import.pace.steps(UNPACK_STEPS).await;
                 let unpacked = match part {
-                    Some(part) => unpacker.unpack(part, &mut lines),
+                    Some(part) => unpacker.unpack(part, |bytes| lines.push(bytes)),
                     // An empty file is no damaged one.
-                    None if is_end && position > 0 => unpacker.finish(&mut lines),
+                    None if is_end && position > 0 => unpacker.finish(|bytes| lines.push(bytes)),
                     None => Ok(()),
                 };
                 while let Some(line) = lines.next() {

@@ -1,9 +1,5 @@
 //! Lines of a file that is read in parts, packed or not. Takes memory for one line and one part.
 
-use std::io::Write as _;
-
-use flate2::write::MultiGzDecoder;
-
 /// Bytes of a line: the JSON of the largest item, each of whose bytes takes up to six, and more.
 pub(crate) const LINE_BYTES_MAX: usize = 4 << 20;
 /// Packed bytes that are unpacked at once: they become up to a thousand times as many.
@@ -67,49 +63,12 @@ impl Lines {
     }
 }
 
-/// The form of a file's bytes.
-pub(crate) enum Unpacker {
-    Plain,
-    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
-}
-
-impl Unpacker {
-    pub(crate) fn new(is_packed: bool) -> Self {
-        if is_packed { Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))) } else { Self::Plain }
-    }
-
-    /// Adds the content of bytes to lines.
-    ///
-    /// # Errors
-    /// When the bytes are not of this form.
-    pub(crate) fn unpack(&mut self, bytes: &[u8], lines: &mut Lines) -> std::io::Result<()> {
-        match self {
-            Self::Plain => lines.push(bytes),
-            Self::Gzip(decoder) => {
-                decoder.write_all(bytes)?;
-                lines.push(&std::mem::take(decoder.get_mut()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the decoded form of the last bytes.
-    ///
-    /// # Errors
-    /// When the file ends in the middle.
-    pub(crate) fn finish(&mut self, lines: &mut Lines) -> std::io::Result<()> {
-        if let Self::Gzip(decoder) = self {
-            let ended = decoder.try_finish();
-            lines.push(&std::mem::take(decoder.get_mut()));
-            ended?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+    use crate::encoding::{Encoding, Unpacker};
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -166,11 +125,11 @@ mod tests {
         encoder.write_all("one\ntwo".repeat(5000).as_bytes()).expect("memory");
         let packed = encoder.finish().expect("memory");
         let unpacked = |bytes: &[u8]| {
-            let (mut unpacker, mut lines) = (Unpacker::new(true), Lines::default());
+            let (mut unpacker, mut lines) = (Unpacker::new(Encoding::Gzip), Lines::default());
             for part in bytes.chunks(7) {
-                unpacker.unpack(part, &mut lines)?;
+                unpacker.unpack(part, |bytes| lines.push(bytes))?;
             }
-            unpacker.finish(&mut lines)?;
+            unpacker.finish(|bytes| lines.push(bytes))?;
             let complete = std::iter::from_fn(|| lines.next()).count();
             Ok::<_, std::io::Error>(complete + usize::from(lines.last().is_some()))
         };
