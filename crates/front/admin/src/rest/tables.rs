@@ -45,7 +45,6 @@ pub(super) async fn table_figure(node: &Rc<dyn Node>, figure: &str, name: &str) 
                 "total_disk_space_used" => stats.total_disk_bytes,
                 "memtable_live_data_size" | "all_memtables_live_data_size" => stats.memtable_bytes,
                 "memtable_columns_count" => stats.memtable_cells,
-                "pending_flushes" => stats.flushes_pending,
                 "memtable_switch_count" => stats.memtable_switches,
                 "read" => stats.reads,
                 "write" => stats.writes,
