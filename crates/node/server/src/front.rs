@@ -334,8 +334,9 @@ fn alternator_limits(rt: &Rt, config: &Config) -> dynamo::HttpLimits {
         connections_max: (config.connection_limits().alternator / shards)
             .max(1)
             .min(defaults.connections_max),
-        // A body is parsed into several times its bytes.
-        bytes_in_flight_max: (memory / 64 / shards).max(defaults.body_bytes_max),
+        // A body is parsed into several times its bytes. The largest may have arrived packed and be unpacked, beside it other clients
+        // have room for one.
+        bytes_in_flight_max: (memory / 64 / shards).max(3 * defaults.body_bytes_max),
         answer_bytes_max: (memory / 32 / shards).max(64 << 20),
         ..defaults
     }
