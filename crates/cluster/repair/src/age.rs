@@ -56,7 +56,7 @@ pub fn ages(schema: &Schema, ring: &Ring, own: NodeIndex, history: &History) -> 
                 newest: within.iter().map(|(_, at)| *at).max(),
                 oldest_full: kept
                     .iter()
-                    .map(|range| history.oldest_full(table.id, *range))
+                    .map(|range| history.oldest_full(table.id, *range, Seconds::MAX))
                     .min()
                     .filter(|at| *at > 0),
             });
@@ -98,13 +98,13 @@ mod tests {
         };
         assert_eq!(shown(&history), (0.0, None, None));
         assert!(shown(&history).0.is_sign_positive());
-        history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, 50, true);
+        history.insert(TableId([7; 16]), TokenRange { after: -(1 << 61), upto: 0 }, (50, 50), true);
         assert_eq!(shown(&history), (0.0, None, None), "that lies on the other nodes");
-        history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, 100, true);
+        history.insert(TableId([7; 16]), TokenRange { after: 0, upto: i64::MAX }, (100, 100), true);
         let (repaired, oldest, newest) = shown(&history);
         assert!((repaired - 2.0 / 3.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(100)));
-        history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, 300, true);
+        history.insert(TableId([7; 16]), TokenRange { after: i64::MIN, upto: 0 }, (300, 300), true);
         let (repaired, oldest, newest) = shown(&history);
         assert!((repaired - 1.0).abs() < 1e-9, "{repaired}");
         assert_eq!((oldest, newest), (Some(100), Some(300)));

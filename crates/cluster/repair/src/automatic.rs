@@ -87,10 +87,10 @@ impl Inner {
             if !self.settings.get().automatic || self.context.members().topology != due.topology {
                 return;
             }
-            if self.history().current().oldest(table.id, unit.range) != repaired {
+            let (now, begun) = (self.seconds(), self.rt.now());
+            if self.history().current().oldest(table.id, unit.range, now) != repaired {
                 continue;
             }
-            let (now, begun) = (self.seconds(), self.rt.now());
             let name = vec![table.name.clone()];
             let manner = self.manner(&table, unit.range, now);
             let request = JobRequest {
@@ -112,7 +112,7 @@ impl Inner {
 
     /// Everything is compared from time to time, and else only new data.
     fn manner(&self, table: &Table, range: TokenRange, now: Seconds) -> Manner {
-        let full_at = self.history().current().oldest_full(table.id, range);
+        let full_at = self.history().current().oldest_full(table.id, range, now);
         let flushed = self.flushed.borrow().get(&table.id).copied();
         Manner {
             unless_since: 0,
@@ -153,7 +153,7 @@ impl Inner {
                 let interval = interval(table, interval_max);
                 // A plan of all datacenters names none that could be missing.
                 for unit in self.units(&members, table, &options).unwrap_or_default() {
-                    let repaired = history.oldest(table.id, unit.range);
+                    let repaired = history.oldest(table.id, unit.range, now);
                     let not_before = failed.get(&(table.id, unit.range)).copied().unwrap_or(0);
                     let place = place(table.id, unit.range, since);
                     let due = Candidate { repaired, interval, not_before, place }.due(since);
@@ -172,7 +172,7 @@ impl Inner {
     /// Data that nobody else keeps is as good as repaired.
     async fn take_down_alone(&self, table: &Table, ranges: Vec<TokenRange>, now: Seconds) {
         for range in ranges {
-            if self.history().current().oldest(table.id, range) + ALONE_EVERY > now {
+            if self.history().current().oldest(table.id, range, now) + ALONE_EVERY > now {
                 continue;
             }
             let topology = self.context.members().topology;

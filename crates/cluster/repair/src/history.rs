@@ -66,22 +66,22 @@ impl History {
         self.0.get(&table).map(|known| &known.sessions)
     }
 
-    /// When the part of a range was repaired for which that is longest ago; 0 for never.
-    pub fn oldest(&self, table: TableId, range: TokenRange) -> Seconds {
-        self.table(table).map_or(0, |repaired| repaired.oldest(range.after, range.upto))
+    /// When the part of a range was repaired for which that is longest ago; 0 for never. Times ahead of `now` do not count.
+    pub fn oldest(&self, table: TableId, range: TokenRange, now: Seconds) -> Seconds {
+        self.table(table).map_or(0, |repaired| repaired.oldest(range.after, range.upto, now))
     }
 
-    /// When the part of a range was compared wholly for which that is longest ago; 0 for never.
-    pub fn oldest_full(&self, table: TableId, range: TokenRange) -> Seconds {
-        self.full(table).map_or(0, |full| full.oldest(range.after, range.upto))
+    /// When the part of a range was compared wholly for which that is longest ago; 0 for never. Times ahead of `now` do not count.
+    pub fn oldest_full(&self, table: TableId, range: TokenRange, now: Seconds) -> Seconds {
+        self.full(table).map_or(0, |full| full.oldest(range.after, range.upto, now))
     }
 
-    /// Takes down that a range was repaired; `full` says whether everything was compared.
-    pub fn insert(&mut self, table: TableId, range: TokenRange, at: Seconds, full: bool) {
+    /// Takes down at `now` that a range was repaired; `full` says whether everything was compared. Known times ahead of `now` give way.
+    pub fn insert(&mut self, table: TableId, range: TokenRange, (at, now): (Seconds, Seconds), full: bool) {
         let known = Arc::make_mut(self.0.entry(table).or_default());
-        known.repaired.insert(range.after, range.upto, at);
+        known.repaired.insert(range.after, range.upto, at, now);
         if full {
-            known.full.insert(range.after, range.upto, at);
+            known.full.insert(range.after, range.upto, at, now);
         }
     }
 
@@ -150,7 +150,7 @@ fn put_times(times: &Repaired, out: &mut Vec<u8>) {
 fn get_times(reader: &mut Reader<'_>) -> Result<Repaired, ShortRead> {
     let mut times = Repaired::default();
     for _ in 0..read_unsigned(reader)? {
-        times.insert(reader.i64()?, reader.i64()?, reader.u32()?);
+        times.insert(reader.i64()?, reader.i64()?, reader.u32()?, Seconds::MAX);
     }
     Ok(times)
 }
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn comes_back_and_damage_is_noticed() {
         let mut history = History::default();
-        history.insert(TableId([1; 16]), TokenRange { after: i64::MIN, upto: 5 }, 100, true);
-        history.insert(TableId([1; 16]), TokenRange { after: 5, upto: 9 }, 200, false);
-        history.insert(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, 300, true);
+        history.insert(TableId([1; 16]), TokenRange { after: i64::MIN, upto: 5 }, (100, 100), true);
+        history.insert(TableId([1; 16]), TokenRange { after: 5, upto: 9 }, (200, 200), false);
+        history.insert(TableId([2; 16]), TokenRange { after: -3, upto: 7 }, (300, 300), true);
         let marks = [
             RepairedWatermark { epoch: u64::MAX, number: 3 },
             RepairedWatermark { epoch: 1, number: 1 << 40 },
@@ -285,11 +285,24 @@ mod tests {
             assert!(History::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
         let whole = TokenRange { after: i64::MIN, upto: 9 };
-        assert_eq!(history.oldest(TableId([1; 16]), whole), 100);
-        assert_eq!(history.oldest(TableId([1; 16]), TokenRange { after: 0, upto: 10 }), 0);
-        assert_eq!(history.oldest_full(TableId([1; 16]), TokenRange { after: 0, upto: 5 }), 100);
-        assert_eq!(history.oldest_full(TableId([1; 16]), whole), 0);
+        assert_eq!(history.oldest(TableId([1; 16]), whole, 300), 100);
+        assert_eq!(history.oldest(TableId([1; 16]), TokenRange { after: 0, upto: 10 }, 300), 0);
+        assert_eq!(history.oldest_full(TableId([1; 16]), TokenRange { after: 0, upto: 5 }, 300), 100);
+        assert_eq!(history.oldest_full(TableId([1; 16]), whole, 300), 0);
         assert!(history.retain(|table| table == TableId([2; 16])));
-        assert_eq!(history.oldest(TableId([1; 16]), whole), 0);
+        assert_eq!(history.oldest(TableId([1; 16]), whole, 300), 0);
+    }
+
+    #[test]
+    fn times_of_a_wrong_clock_give_way_to_a_repair() {
+        let (table, range) = (TableId([1; 16]), TokenRange { after: 0, upto: 9 });
+        let mut history = History::default();
+        history.insert(table, range, (9_000, 9_000), true);
+        assert_eq!((history.oldest(table, range, 500), history.oldest_full(table, range, 500)), (0, 0));
+        // Only data since the last repair are compared: the wrong time of the full one stays until there is another.
+        history.insert(table, range, (490, 500), false);
+        assert_eq!((history.oldest(table, range, 500), history.oldest_full(table, range, 500)), (490, 0));
+        history.insert(table, range, (480, 510), true);
+        assert_eq!((history.oldest(table, range, 510), history.oldest_full(table, range, 510)), (490, 480));
     }
 }

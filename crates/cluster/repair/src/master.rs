@@ -276,7 +276,7 @@ impl Inner {
     ) {
         let part = share(unit.range);
         let since = manner.unless_since;
-        if since > 0 && self.history().current().oldest(table.id, unit.range) >= since {
+        if since > 0 && self.history().current().oldest(table.id, unit.range, self.seconds()) >= since {
             return figures.borrow_mut().end_unit(0, part, None);
         }
         let _slot = self.unit_slots.acquire(1).await.expect("it is never closed");

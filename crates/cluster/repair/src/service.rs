@@ -417,9 +417,9 @@ impl Inner {
     /// Records a repair, and gives it to compaction.
     pub(crate) async fn record(&self, close: Close) -> Result<(), DiskError> {
         let Close { table, range, at, full, session, marks, topology: _ } = close;
-        let of_shards = marks.clone();
+        let (of_shards, now) = (marks.clone(), self.seconds());
         let change = |history: &mut History| {
-            history.insert(table, range, at, full);
+            history.insert(table, range, (at, now), full);
             if !marks.is_empty() {
                 history.insert_session(table, range, Session { id: session, at, marks: marks.into() });
             }

@@ -48,17 +48,12 @@ impl PurgeRule {
         Self { now, grace }
     }
 
-    /// A repair time; never, if it lies ahead: a clock was wrong, and the repair may have been any time ago.
-    fn known(&self, repaired: Seconds) -> Seconds {
-        if repaired > self.now { 0 } else { repaired }
-    }
-
     /// Tombstones of a token that were made before this have outlived their grace.
     pub fn gc_before(&self, token: i64) -> Seconds {
         match &self.grace {
             Grace::Before(before) => *before,
             Grace::Repaired { repaired, delay, before } => {
-                self.known(repaired.at(token)).saturating_sub(*delay).min(*before)
+                repaired.at(token, self.now).saturating_sub(*delay).min(*before)
             }
         }
     }
@@ -68,7 +63,7 @@ impl PurgeRule {
         match &self.grace {
             Grace::Before(before) => *before,
             Grace::Repaired { repaired, delay, before } => {
-                self.known(repaired.oldest(after, upto)).saturating_sub(*delay).min(*before)
+                repaired.oldest(after, upto, self.now).saturating_sub(*delay).min(*before)
             }
         }
     }

@@ -66,7 +66,7 @@ fn all_nodes_have_everything_afterwards() {
         world.restart(1);
         for node in 0..3 {
             let history = world.repair(node).history();
-            let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX);
+            let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX, u32::MAX);
             assert!(at >= begun, "node {node}: {at}");
         }
         // A repair that resumes from there has nothing to do; one that begins anew finds nothing that differs.
@@ -90,7 +90,7 @@ fn nodes_repair_by_themselves() {
     assert_equal(&world, &table);
     let oldest = |node: usize| {
         let history = world.repair(node).history();
-        history.table(table.id).map_or(0, |repaired| repaired.oldest(i64::MIN, i64::MAX))
+        history.table(table.id).map_or(0, |repaired| repaired.oldest(i64::MIN, i64::MAX, u32::MAX))
     };
     let first = [0, 1, 2].map(oldest);
     assert!(first.iter().all(|at| *at >= begun), "{first:?} after {begun}");
@@ -217,7 +217,7 @@ fn a_repair_is_not_recorded_by_a_clock_that_is_ahead() {
     world.sim.run_for(SECOND);
     for node in 0..3 {
         let history = world.repair(node).history();
-        let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX);
+        let at = history.table(table.id).expect("it was repaired").oldest(i64::MIN, i64::MAX, u32::MAX);
         assert!(at <= world.seconds(1), "node {node}: {at}");
     }
 }

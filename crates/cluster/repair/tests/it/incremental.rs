@@ -280,7 +280,8 @@ fn nodes_compare_everything_from_time_to_time() {
         assert!(late.ranges_incremental > early.ranges_incremental, "{early:?}, {late:?}");
     }
     for node in 0..3 {
-        let oldest = world.repair(node).history().oldest_full(table.id, scope(Slice::ALL, 0, 0).range);
+        let oldest =
+            world.repair(node).history().oldest_full(table.id, scope(Slice::ALL, 0, 0).range, u32::MAX);
         assert!(oldest > begun + full_interval, "node {node}: {oldest} after {begun}");
     }
     assert_equal(&world, &table);
