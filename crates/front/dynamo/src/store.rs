@@ -133,9 +133,15 @@ impl<C: Coordinator> Store<'_, C> {
             let keyspace = Keyspace::new(keyspace.to_owned(), replication(view));
             Ok::<_, ApiError>(vec![SchemaEdit::PutKeyspace(keyspace), SchemaEdit::PutTable(table)])
         };
-        self.executor.change_schema_by(None, plan).await?;
-        let missing = || ApiError::new(ErrorKind::InternalServer, format!("The table of {name} is gone"));
-        find(&coordinator.schema()).ok_or_else(missing)
+        let made = self.executor.change_schema_by(None, plan).await;
+        // Another node may have made it, or this one has without all nodes using it in time.
+        match (find(&coordinator.schema()), made) {
+            (Some(table), _) => Ok(table),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => {
+                Err(ApiError::new(ErrorKind::InternalServer, format!("The table of {name} is gone")))
+            }
+        }
     }
 
     /// Writes without agreement.

@@ -4,6 +4,8 @@
 //! record. A reader that meets an intent reads the record, so all effects become visible at once; and any reader finishes a transaction that a
 //! coordinator has left.
 
+use std::time::Duration;
+
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
 use items::Item;
@@ -17,6 +19,10 @@ use crate::table::{ApiTable, RowKey, RowWrite};
 
 /// Retries of a read of a commit's outcome that was not answered in time.
 const COMMIT_TRIES_MAX: usize = 3;
+/// After a failed write of a record that begins the next is tried so much later, then twice that, and so on.
+const BEGIN_PAUSE: Duration = Duration::from_millis(20);
+/// How often it is tried at most, before the last time.
+const BEGIN_TRIES_MAX: usize = 16;
 
 /// One item of a transaction.
 pub(crate) struct Participant<'a> {
@@ -65,7 +71,6 @@ impl<C: Coordinator> Store<'_, C> {
             Some(token) => format!("token:{token}"),
             None => hex(attempt),
         };
-        let records = self.records_table().await?;
         let item = |one: &Participant<'_>| (one.table.name().to_owned(), one.key_item.clone());
         let fresh = Record {
             status: Status::Pending,
@@ -75,7 +80,7 @@ impl<C: Coordinator> Store<'_, C> {
             items: participants.iter().map(item).collect(),
             datacenter: Some(self.datacenter()),
         };
-        match self.change_record(&records, &key, |found| begin(found, &fresh)).await? {
+        match self.begin_record(&key, &fresh).await? {
             Begun::Started => {}
             Begun::Done => return Ok(Verdict::Committed),
             Begun::Failed(error) => return Err(error),
@@ -101,6 +106,32 @@ impl<C: Coordinator> Store<'_, C> {
                 Ok(Verdict::Cancelled(participants.iter().map(|_| Some(conflict())).collect()))
             }
         }
+    }
+
+    /// Takes the record for a new attempt. The first transaction of a cluster makes the table of records, and while several nodes do so at once, or do
+    /// not use it yet, their replicas refuse requests to it: then it is tried again, as long as the request has time.
+    async fn begin_record(&self, key: &str, fresh: &Record) -> Result<Begun> {
+        let deadline = self.deadline(self.executor.limits().write_timeout);
+        let mut pause = BEGIN_PAUSE;
+        for _ in 0..BEGIN_TRIES_MAX {
+            let begun = match self.records_table().await {
+                Ok(table) => self.change_record(&table, key, |found| begin(found, fresh)).await,
+                Err(error) => Err(error),
+            };
+            match begun {
+                Err(error) if error.kind == ErrorKind::InternalServer => {
+                    if self.executor.clock().now() + pause >= deadline {
+                        return Err(error);
+                    }
+                    tracing::debug!("the record of transaction {key} is tried again: {}", error.message);
+                }
+                begun => return begun,
+            }
+            self.executor.clock().pause(pause).await;
+            pause *= 2;
+        }
+        let table = self.records_table().await?;
+        self.change_record(&table, key, |found| begin(found, fresh)).await
     }
 
     /// Puts an intent on an item.
@@ -183,6 +214,8 @@ fn begin(found: Option<Record>, fresh: &Record) -> (Option<Record>, Begun) {
     match found.status {
         Status::Committed | Status::Applied => (None, Begun::Done),
         Status::Cancelled => (Some(fresh.clone()), Begun::Started),
+        // An earlier try of this attempt, which seemed to have failed.
+        Status::Pending if found.attempt == fresh.attempt => (None, Begun::Started),
         Status::Pending if found.is_abandoned(fresh.begun) => (Some(fresh.clone()), Begun::Started),
         Status::Pending => {
             let text = "Transaction with the provided token is in progress";
@@ -211,6 +244,7 @@ mod tests {
             panic!("a transaction in progress is begun again");
         };
         assert_eq!(error.kind, ErrorKind::TransactionInProgress);
+        assert!(matches!(begin(Some(fresh.clone()), &fresh), (None, Begun::Started)));
         let late = Record { begun: 60_000_000, ..fresh.clone() };
         assert!(matches!(begin(Some(record(Status::Pending, 1)), &late), (Some(_), Begun::Started)));
         let other = Record { fingerprint: 2, ..fresh };

@@ -92,6 +92,10 @@ impl Clock for StaleClock {
     fn random(&self) -> [u8; 16] {
         Clock::random(&self.rt)
     }
+
+    fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>> {
+        Clock::pause(&self.rt, time)
+    }
 }
 
 /// Logs slow statements for as long as the task is held.

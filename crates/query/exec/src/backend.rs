@@ -2,7 +2,9 @@
 //! The node passes the real ones in; tests pass a table in memory and a clock that stands still.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::SchemaEdit;
@@ -380,6 +382,10 @@ pub trait Clock: 'static {
     fn now(&self) -> Instant;
     /// Sixteen random bytes.
     fn random(&self) -> [u8; 16];
+    /// Waits so long. A clock that nobody can wait for returns at once.
+    fn pause(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl Clock for rt::Rt {
@@ -395,5 +401,10 @@ impl Clock for rt::Rt {
         let mut bytes = [0; 16];
         self.fill_random(&mut bytes);
         bytes
+    }
+
+    fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>> {
+        let rt = self.clone();
+        Box::pin(async move { rt.sleep(time).await })
     }
 }

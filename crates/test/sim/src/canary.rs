@@ -354,6 +354,13 @@ impl Canary {
             |injected| injected.dynamo.stale_condition = true,
         ),
         checked(
+            "expiring-record",
+            "the record of a pending transaction of the DynamoDB API expires by the clock of any node",
+            (Focus::Items, 120, None),
+            "transactions",
+            |injected| injected.dynamo.expiring_record = true,
+        ),
+        checked(
             "lost-item-places",
             "the index of an SSTable leaves out one row in four, of items",
             (Focus::Items, 5, Some(0)),

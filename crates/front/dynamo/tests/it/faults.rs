@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::SchemaEdit;
@@ -398,5 +399,62 @@ fn an_item_that_has_an_attribute_without_a_name_is_read_and_replaced() {
             json!({ "p": { "S": "c" }, "w": { "N": "2" } }),
         ];
         assert_eq!(items, expected);
+    }
+}
+
+/// A clock of which each pause takes its time.
+#[derive(Default)]
+struct PausedClock(std::cell::Cell<Duration>);
+
+impl Clock for PausedClock {
+    fn wall_micros(&self) -> i64 {
+        START_SECONDS * 1_000_000 + 20_000 + self.0.get().as_micros() as i64
+    }
+
+    fn now(&self) -> Instant {
+        Instant::START + self.0.get()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+
+    fn pause(&self, time: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+        self.0.set(self.0.get() + time);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// While the table of records is made by several nodes at once, replicas refuse it that do not use it yet.
+#[test]
+fn the_first_transaction_waits_for_the_table_of_records() {
+    for (refusals, done) in [(1, true), (5, true), (usize::MAX, false)] {
+        let memory = Memory::new();
+        create(&over(memory.clone()), "moved", None);
+        let left = std::cell::Cell::new(refusals);
+        let before = move |operation: &Operation<'_>| match operation {
+            Operation::Cas(command, _) if command.table.name == "transactions" && left.get() > 0 => {
+                left.set(left.get() - 1);
+                Err(timeout())
+            }
+            _ => Ok(()),
+        };
+        let clock = Rc::new(PausedClock::default());
+        let address = ([127, 0, 0, 1], 9042).into();
+        let node = NodeInfo { cluster_name: "c".to_owned(), snitch: "s".to_owned(), address };
+        let coordinator = Faulty { memory: memory.clone(), before: Rc::new(before) };
+        let limits = ExecLimits::default();
+        let time_max = limits.write_timeout;
+        let api =
+            Dynamo::new(Rc::new(Executor::new(coordinator, clock.clone(), node, limits)), Isolation::OnlyRmw);
+        let put = json!({ "Put": { "TableName": "moved", "Item": { "p": { "S": "a" } } } });
+        let transaction = json!({ "TransactItems": [put] }).to_string();
+        let answer = ready(api.call("TransactWriteItems", transaction.as_bytes(), "h", None));
+        assert_eq!(
+            (answer.status, items_of(&over(memory), "moved").len()),
+            if done { (200, 1) } else { (500, 0) }
+        );
+        let took = clock.0.get();
+        assert!(took < time_max && (done || took > time_max / 4), "{refusals}: it took {took:?}");
     }
 }

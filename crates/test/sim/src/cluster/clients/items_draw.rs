@@ -30,12 +30,6 @@ pub(crate) fn create_table() -> Json {
     })
 }
 
-/// A transaction that puts an item which no client writes.
-pub(crate) fn first_transaction() -> Json {
-    let item = json!({ "k": { "S": "first" }, "v": number(0), "g": number(0) });
-    json!({ "TransactItems": [{ "Put": { "TableName": TABLE, "Item": item } }] })
-}
-
 fn number(value: i64) -> Json {
     json!({ "N": value.to_string() })
 }

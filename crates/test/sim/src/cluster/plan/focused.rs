@@ -271,4 +271,5 @@ fn items(plan: &mut ClusterPlan, rng: &mut Rng) {
     plan.machine.tables = 1;
     busy(plan, 20_000, 50_000);
     plan.machine.workers = 2;
+    plan.hours = plan.faults.contains(&Fault::ClockJump) && !one_in(rng, 3);
 }

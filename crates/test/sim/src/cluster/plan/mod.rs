@@ -314,15 +314,14 @@ impl ClusterPlan {
         let is_focus = self.focus == Some(Focus::Rows);
         self.operations.rows_truncated = self.truncates && !self.forces && (is_focus || one_in(rng, 2));
         let is_focus = self.focus == Some(Focus::Items);
-        self.operations.items =
-            self.serves_items() && (is_focus || self.focus.is_none() && one_in(rng, ITEMS_ONE_IN));
+        self.operations.items = self.serves_items()
+            && (is_focus || self.focus.is_none() && !self.hours && one_in(rng, ITEMS_ONE_IN));
     }
 
     /// Whether the requests to items have an order: in one datacenter, of three replicas that stay and lose no acknowledged write.
     fn serves_items(&self) -> bool {
         let has_replicas = self.is_one_datacenter() && self.founders >= FOUNDERS_MIN;
-        // The record of a pending transaction expires after an hour by any node's clock.
-        has_replicas && self.keeps_replicas() && self.loss_window().is_none() && !self.forces && !self.hours
+        has_replicas && self.keeps_replicas() && self.loss_window().is_none() && !self.forces
     }
 
     /// The datacenters.
