@@ -6,7 +6,7 @@
 use hyper::HeaderMap;
 use ring::{digest, hmac};
 use rt::preempt::Pace;
-use types::calendar::{Date, days_of};
+use types::calendar::{Date, date_of, days_of};
 
 use crate::error::{ApiError, ErrorKind, Result};
 
@@ -67,6 +67,13 @@ fn seconds(time: &str) -> Option<i64> {
     }
     let date = Date { year: number(0, 4)?, month: u32::try_from(month).ok()?, day: u32::try_from(day).ok()? };
     Some(days_of(date) * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?)
+}
+
+/// The inverse of [`seconds`].
+fn basic(seconds: i64) -> String {
+    let (date, second) = (date_of(seconds.div_euclid(86_400)), seconds.rem_euclid(86_400));
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{:04}{:02}{:02}T{hour:02}{minute:02}{second:02}Z", date.year, date.month, date.day)
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -252,13 +259,18 @@ impl Signature {
                 _ => return incomplete("X-Amz-Expires must be from 1 to 604800 seconds"),
             };
         }
-        if time > now + SKEW_MAX {
-            let text =
-                format!("Signature not yet current: {} is still later than the time of the node", self.time);
+        let (latest, earliest) = (now + SKEW_MAX, now - lasts);
+        let bounds = |limit: i64, sign: char, seconds: i64| {
+            format!("{} ({} {sign} {} min.)", basic(limit), basic(now), seconds / 60)
+        };
+        if time > latest {
+            let bounds = bounds(latest, '+', SKEW_MAX);
+            let text = format!("Signature not yet current: {} is still later than {bounds}", self.time);
             return error(ErrorKind::InvalidSignature, text);
         }
-        if time + lasts < now {
-            let text = format!("Signature expired: {} is now earlier than the node allows", self.time);
+        if time < earliest {
+            let bounds = bounds(earliest, '-', lasts);
+            let text = format!("Signature expired: {} is now earlier than {bounds}", self.time);
             return error(ErrorKind::InvalidSignature, text);
         }
         Ok(())

@@ -587,6 +587,8 @@ pub(crate) struct Details {
     /// Seconds since 1970.
     pub(crate) created: f64,
     pub(crate) on_demand: bool,
+    /// When it last became on demand, seconds since 1970; none when it never was.
+    pub(crate) on_demand_since: Option<f64>,
     pub(crate) read_units: i64,
     pub(crate) write_units: i64,
     pub(crate) protected: bool,
@@ -660,9 +662,14 @@ impl Details {
         let integer = |name: &str| json.get(name).and_then(Json::as_i64).unwrap_or(0);
         let boolean = |name: &str| json.get(name).and_then(Json::as_bool).unwrap_or(false);
         let tags = json.get("tags").and_then(Json::as_object);
+        let created = json.get("created").and_then(Json::as_f64).unwrap_or(0.0);
+        let on_demand = boolean("on_demand");
+        let since = json.get("on_demand_since").and_then(Json::as_f64);
         Self {
-            created: json.get("created").and_then(Json::as_f64).unwrap_or(0.0),
-            on_demand: boolean("on_demand"),
+            created,
+            on_demand,
+            // Tables of before have no such member.
+            on_demand_since: since.or(on_demand.then_some(created)),
             read_units: integer("read_units"),
             write_units: integer("write_units"),
             protected: boolean("protected"),
@@ -712,6 +719,7 @@ impl Details {
         let json = json!({
             "created": self.created,
             "on_demand": self.on_demand,
+            "on_demand_since": self.on_demand_since,
             "read_units": self.read_units,
             "write_units": self.write_units,
             "protected": self.protected,

@@ -177,9 +177,6 @@ fn read_set(kind: &str, members: &[Json]) -> Result<Value> {
             if texts.is_empty() {
                 return invalid!("{WRONG} An string set  may not be empty");
             }
-            if texts.iter().any(|text| text.is_empty()) {
-                return invalid!("{WRONG} An string set may not have a empty string as a member");
-            }
             let set: std::collections::BTreeSet<String> =
                 texts.iter().map(|text| (*text).to_owned()).collect();
             if set.len() != texts.len() {
@@ -206,9 +203,6 @@ fn read_set(kind: &str, members: &[Json]) -> Result<Value> {
                 return invalid!("{WRONG} Binary sets should not be empty");
             }
             let set = members.iter().map(read_bytes).collect::<Result<std::collections::BTreeSet<_>>>()?;
-            if set.contains(&Vec::new()) {
-                return invalid!("{WRONG} Binary sets may not contain null or empty values");
-            }
             if set.len() != members.len() {
                 let texts: Vec<&str> = members.iter().filter_map(Json::as_str).collect();
                 return invalid!(

@@ -7,7 +7,7 @@ use crate::check::{self, Node};
 use crate::condition::{Comparison, Condition, Operand};
 use crate::expression::{EXPRESSION_BYTES_MAX, Substitutions};
 use crate::lexer::{self, Kind, Token};
-use crate::path::meeting;
+use crate::path::{list_index, meeting};
 use crate::update::{Add, SetValue, Update};
 use crate::{Element, Error, Path, Projection, Result, Value, invalid, reserved};
 
@@ -187,9 +187,9 @@ impl<'a> Parser<'a> {
                     return self.syntax();
                 }
                 self.at += 1;
-                match token.text.parse() {
-                    Ok(index) => path.rest.push(Element::Index(index)),
-                    Err(_) => self.wrong(|| {
+                match list_index(&token.text) {
+                    Some(index) => path.rest.push(Element::Index(index)),
+                    None => self.wrong(|| {
                         format!("List index is not within the allowable range; index: [{}]", token.text)
                     }),
                 }

@@ -13,6 +13,11 @@ pub enum Element {
     Index(u32),
 }
 
+/// The position in a list that a text means; none where a list cannot have so many elements.
+pub(crate) fn list_index(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|index| i32::try_from(*index).is_ok())
+}
+
 /// A path: the name of an attribute, and steps into its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {

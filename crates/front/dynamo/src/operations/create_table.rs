@@ -52,10 +52,13 @@ fn key_schema(request: &Request) -> Result<(KeySchema, Definitions<'_>)> {
 }
 
 /// Billing of `CreateTable` and `UpdateTable`.
-pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
+pub(super) fn billing(request: &Request, details: &mut Details, now: f64) -> Result<()> {
     const WRONG: &str = "One or more parameter values were invalid:";
     if let Some(mode) = request.one_of("BillingMode", &["PROVISIONED", "PAY_PER_REQUEST"])? {
-        details.on_demand = mode == "PAY_PER_REQUEST";
+        let was_on_demand = std::mem::replace(&mut details.on_demand, mode == "PAY_PER_REQUEST");
+        if details.on_demand && !was_on_demand {
+            details.on_demand_since = Some(now);
+        }
     }
     let Some(throughput) = request.get("ProvisionedThroughput") else {
         if !details.on_demand && (details.read_units == 0 || details.write_units == 0) {
@@ -70,9 +73,15 @@ pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
             "{WRONG} Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST"
         );
     }
+    (details.read_units, details.write_units) = capacity_units(throughput, "provisionedThroughput")?;
+    Ok(())
+}
+
+/// The units of capacity for reads and for writes of a `ProvisionedThroughput` at a place of a request.
+pub(super) fn capacity_units(throughput: &Json, place: &str) -> Result<(i64, i64)> {
     let fields = json::read_map(throughput)?;
     let units = |name: &str| -> Result<i64> {
-        let place = format!("provisionedThroughput.{}{}", name[..1].to_lowercase(), &name[1..]);
+        let place = format!("{place}.{}", crate::request::place(name));
         match fields.get(name).filter(|value| !value.is_null()).map(json::read_integer).transpose()? {
             None => constraint("null", &place, "Member must not be null"),
             Some(units) if units < 1 => {
@@ -84,9 +93,7 @@ pub(super) fn billing(request: &Request, details: &mut Details) -> Result<()> {
             Some(units) => Ok(units),
         }
     };
-    details.read_units = units("ReadCapacityUnits")?;
-    details.write_units = units("WriteCapacityUnits")?;
-    Ok(())
+    Ok((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?))
 }
 
 /// Refuses parameters with nothing behind them.
@@ -131,13 +138,14 @@ impl<C: Coordinator> Dynamo<C> {
         refuse_unsupported(request)?;
         refuse(request, &["OnDemandThroughput", "WarmThroughput"])?;
         let mut details = Details {
-            created: (self.executor.clock().wall_micros() / 1000) as f64 / 1000.0,
+            created: self.now_seconds(),
             protected: request.boolean("DeletionProtectionEnabled")?.unwrap_or(false),
             class: table_class(request)?,
             restore,
             ..Details::default()
         };
-        billing(request, &mut details)?;
+        let created = details.created;
+        billing(request, &mut details, created)?;
         let names = (keys.hash.0.as_str(), keys.range.as_ref().map(|(name, _)| name.as_str()));
         details.indexes = secondary_indexes::created(request, &definitions, names, details.on_demand)?;
         details.vectors = vector_indexes::created(request, &definitions)?;

@@ -44,6 +44,15 @@ pub(super) fn shard(request: &Request, name: &str, stream: &Stream) -> Result<u3
     })
 }
 
+/// The first shard of a stream whose name comes behind one; behind what is no name of a shard there is none.
+fn shard_behind(id: &str, stream: &Stream) -> u32 {
+    let shards = 1 << stream.shard_bits;
+    match id.starts_with("shardId-") {
+        true => (0..shards).find(|at| *shard_id(stream.start_millis, *at) > *id).unwrap_or(shards),
+        false => shards,
+    }
+}
+
 impl<C: Coordinator> Dynamo<C> {
     /// The stream of a table and a label.
     pub(super) fn stream(&self, table: &str, label: &str) -> Result<(ApiTable, Stream)> {
@@ -58,7 +67,7 @@ impl<C: Coordinator> Dynamo<C> {
         let limit = request.integer("Limit", 1, SHARDS_MAX)?.unwrap_or(SHARDS_MAX) as usize;
         let (table, stream) = self.stream(table, label)?;
         let first = match request.has("ExclusiveStartShardId") {
-            true => shard(request, "ExclusiveStartShardId", &stream)? + 1,
+            true => shard_behind(bounded(request, "ExclusiveStartShardId", &SHARD_ID_LEN)?, &stream),
             false => 0,
         };
         let all = match request.get("ShardFilter") {

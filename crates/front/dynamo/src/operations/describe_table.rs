@@ -44,10 +44,10 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
         "DeletionProtectionEnabled": details.protected,
     });
     if let Some(members) = out.as_object_mut() {
-        if details.on_demand {
+        if let Some(since) = details.on_demand_since {
             let summary = json!({
-                "BillingMode": "PAY_PER_REQUEST",
-                "LastUpdateToPayPerRequestDateTime": details.created,
+                "BillingMode": if details.on_demand { "PAY_PER_REQUEST" } else { "PROVISIONED" },
+                "LastUpdateToPayPerRequestDateTime": since,
             });
             members.insert("BillingModeSummary".to_owned(), summary);
         }

@@ -636,6 +636,11 @@ impl<C: Coordinator> Dynamo<C> {
         Ok(answer)
     }
 
+    /// The time of tables' descriptions, seconds since 1970.
+    fn now_seconds(&self) -> f64 {
+        (self.executor.clock().wall_micros() / 1000) as f64 / 1000.0
+    }
+
     fn schema(&self) -> Arc<Schema> {
         self.executor.coordinator().schema()
     }

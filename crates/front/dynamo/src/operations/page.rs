@@ -272,9 +272,13 @@ impl Page {
         if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
-                match &request.projection {
-                    Some(projection) => self.items.push(&projection.apply(&item)),
-                    None => self.items.push(&item),
+                match (&request.projection, &request.index) {
+                    (Some(projection), _) => self.items.push(&projection.apply(&item)),
+                    // More was read than the index has, for the filter.
+                    (None, Some(index)) if request.fetches && !request.asks_for_all => {
+                        self.items.push(&index.project(table, item.clone()));
+                    }
+                    (None, _) => self.items.push(&item),
                 }
             }
         }

@@ -1,8 +1,11 @@
 //! Secondary indexes in CreateTable, UpdateTable and DescribeTable.
 
+use std::collections::BTreeSet;
+
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::create_table::capacity_units;
 use super::estimate::Estimate;
 use super::key_schema::{self, index_key_elements, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
@@ -41,7 +44,7 @@ pub(super) fn created(
             } else {
                 check_local(&index, (hash, range))?;
             }
-            indexes.push(with_units(index, one));
+            indexes.push(with_units(index, one, &place)?);
         }
     }
     Ok(indexes)
@@ -96,11 +99,12 @@ fn throughput(json: &Json, name: &str, on_demand: bool) -> Result<()> {
     }
 }
 
-fn with_units(mut index: SecondaryIndex, json: &Json) -> SecondaryIndex {
-    let units = |name: &str| json.get("ProvisionedThroughput")?.get(name)?.as_i64();
-    index.read_units = units("ReadCapacityUnits").unwrap_or(0);
-    index.write_units = units("WriteCapacityUnits").unwrap_or(0);
-    index
+/// The index with the units of capacity that a request gives it at a place.
+fn with_units(mut index: SecondaryIndex, json: &Json, place: &str) -> Result<SecondaryIndex> {
+    let given = json.get("ProvisionedThroughput").filter(|value| !value.is_null());
+    let units = given.map(|given| capacity_units(given, &format!("{place}.provisionedThroughput")));
+    (index.read_units, index.write_units) = units.transpose()?.unwrap_or_default();
+    Ok(index)
 }
 
 /// `IndexName`, when it may be one.
@@ -219,7 +223,7 @@ pub(super) fn projected(fields: &Map<String, Json>, place: &str) -> Result<Proje
 pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details) -> Result<usize> {
     let list =
         request.get("GlobalSecondaryIndexUpdates").map(json::read_list).transpose()?.unwrap_or_default();
-    let mut online = 0;
+    let (mut online, mut named) = (0, BTreeSet::new());
     for (at, one) in list.iter().enumerate() {
         let place = |action: &str| format!("globalSecondaryIndexUpdates.{}.member.{action}", at + 1);
         let members = json::read_map(one)?;
@@ -237,6 +241,11 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
         };
         let fields = json::read_map(action)?;
         let name = index_name(fields, &place(&crate::request::place(kind)))?;
+        if !named.insert(name) {
+            return invalid!(
+                "{WRONG} Only one global secondary index update per index is allowed simultaneously. Index: {name}"
+            );
+        }
         let found = details.indexes.iter().position(|index| index.is_global && index.name == name);
         let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
         match kind {
@@ -251,7 +260,7 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
             _ => {
                 let at = found.ok_or_else(missing)?;
                 if let Some(index) = details.indexes.get_mut(at) {
-                    *index = with_units(index.clone(), action);
+                    *index = with_units(index.clone(), action, &place("update"))?;
                 }
             }
         }
@@ -267,7 +276,7 @@ fn create(
     (table, details): (&ApiTable, &mut Details),
 ) -> Result<()> {
     let definitions = defined(request, table)?;
-    let index = with_units(read_index(action, place, true, &definitions)?, action);
+    let index = with_units(read_index(action, place, true, &definitions)?, action, place)?;
     check_new(details, &index.name)?;
     throughput(action, &index.name, details.on_demand)?;
     details.indexes.push(index);

@@ -84,6 +84,11 @@ pub(super) fn check(details: &Details) -> Result<()> {
 /// The table that `ResourceArn` names.
 fn resource(schema: &Schema, request: &Request) -> Result<ApiTable> {
     let arn = json::read_string(request.required("ResourceArn")?)?;
+    if !arn.starts_with("arn:") || arn.split(':').count() < 6 {
+        // As in ScyllaDB and DynamoDB: nobody has permissions on what is no resource.
+        let text = format!("Incorrect resource identifier: {arn}");
+        return Err(ApiError::new(ErrorKind::AccessDenied, text));
+    }
     let Some((_, name)) = arn.strip_prefix("arn:").and_then(|rest| rest.rsplit_once(":table/")) else {
         return invalid!("Invalid TableArn: Invalid ResourceArn provided as input {arn}");
     };

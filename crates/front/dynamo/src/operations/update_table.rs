@@ -40,7 +40,7 @@ impl<C: Coordinator> Dynamo<C> {
                     stream_specification::update(details, stream, &name, (&view, now))?;
                 }
                 if request.has("BillingMode") || request.has("ProvisionedThroughput") {
-                    billing(request, details)?;
+                    billing(request, details, self.now_seconds())?;
                     if details.on_demand {
                         (details.read_units, details.write_units) = (0, 0);
                     }

@@ -434,3 +434,23 @@ fn old_iterators_and_trimmed_records_are_refused() {
     let begun = api.later(30 * 3600, || api.pages(api.iterator(&arn, "TRIM_HORIZON", None), 10));
     assert_eq!(begun, [] as [Json; 0]);
 }
+
+#[test]
+fn shards_are_listed_behind_any_name() {
+    let api = Api::new(Isolation::Always);
+    api.create("listed", "KEYS_ONLY");
+    let arn = api.arn("listed");
+    let only = api.shards(&arn)[0]["ShardId"].as_str().expect("a name").to_owned();
+    let before = format!("shardId-{}", "0".repeat(24));
+    for (name, left) in [
+        (before.as_str(), 1),
+        (only.as_str(), 0),
+        (&"x".repeat(30), 0),
+        ("shardId-x0000000000000000000000", 0),
+    ] {
+        let request = json!({ "StreamArn": arn, "ExclusiveStartShardId": name });
+        let described = api.call("DescribeStream", &request);
+        let shards = described["StreamDescription"]["Shards"].as_array().expect("shards");
+        assert_eq!(shards.len(), left, "{name}");
+    }
+}

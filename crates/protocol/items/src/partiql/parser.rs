@@ -7,7 +7,7 @@ use super::lexer::{Kind, Token, malformed, tokens};
 use super::{Returning, STATEMENT_MAX, Select, Statement, column_name};
 use crate::check::{self, Node};
 use crate::condition::{Comparison, Condition, Operand};
-use crate::path::meeting;
+use crate::path::{list_index, meeting};
 use crate::update::{Add, SetValue, Update};
 use crate::{Element, Item, NESTING_MAX, Number, Path, Projection, Result, Value, invalid};
 
@@ -689,9 +689,9 @@ impl Parser<'_> {
                 self.at += 1;
                 match token.kind {
                     Kind::String => path.rest.push(Element::Name(token.text)),
-                    Kind::Number => match token.text.parse() {
-                        Ok(index) => path.rest.push(Element::Index(index)),
-                        Err(_) => {
+                    Kind::Number => match list_index(&token.text) {
+                        Some(index) => path.rest.push(Element::Index(index)),
+                        None => {
                             return invalid!(
                                 "List index is not within the allowable range; index: [{}]",
                                 token.text
@@ -799,11 +799,6 @@ impl Parser<'_> {
         let (mut strings, mut numbers, mut binaries) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for value in all {
             match value {
-                Value::S(text) if text.is_empty() => {
-                    return invalid!(
-                        "One or more parameter values were invalid: An string set may not have a empty string as a member"
-                    );
-                }
                 Value::S(text) => strings.insert(text),
                 Value::N(number) => numbers.insert(number),
                 Value::B(bytes) => binaries.insert(bytes),
