@@ -210,7 +210,9 @@ impl Function {
                     crate::keys::check_component(part.len())?;
                 }
                 let key = mutation::DecoratedKey::compose(&parts);
-                Ok(Some(Bytes::copy_from_slice(&stdx::murmur3::token(&key).to_be_bytes())))
+                // No partition has an empty key, and the token of one is before everything, as in Cassandra.
+                let token = if key.is_empty() { i64::MIN } else { stdx::murmur3::token(&key) };
+                Ok(Some(Bytes::copy_from_slice(&token.to_be_bytes())))
             }
             Self::Text(function) => function.call(context.relevance.as_deref(), &args),
             Self::User(user) => Err(ExecError::Invalid(format!(

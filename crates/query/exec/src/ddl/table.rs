@@ -618,7 +618,8 @@ fn check_added_again(column: &ColumnDefinition, ty: &CqlType, dropped: &DroppedC
     }
     // Cells of elements are no cells of a whole value, in files that have the old ones.
     let is_alike = ty.is_multi_cell() == dropped.ty.is_multi_cell();
-    if !is_alike || ty.freeze() != dropped.ty.freeze() && !ty.accepts_values_of(&dropped.ty) {
+    let is_readable = ty.accepts_values_of(&dropped.ty) && has_lengths_of(ty, &dropped.ty);
+    if !is_alike || ty.freeze() != dropped.ty.freeze() && !is_readable {
         return invalid!(
             "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
             ty.cql_name(),
@@ -626,6 +627,20 @@ fn check_added_again(column: &ColumnDefinition, ty: &CqlType, dropped: &DroppedC
         );
     }
     Ok(())
+}
+
+/// Whether values of one type, and their elements, have a fixed length where those of the other do: SSTables hold no length of these.
+fn has_lengths_of(ty: &CqlType, other: &CqlType) -> bool {
+    let parts = match (ty, other) {
+        (CqlType::List { element: a, .. }, CqlType::List { element: b, .. })
+        | (CqlType::Set { element: a, .. }, CqlType::Set { element: b, .. }) => has_lengths_of(a, b),
+        (CqlType::Map { key, value, .. }, CqlType::Map { key: other_key, value: other_value, .. }) => {
+            has_lengths_of(key, other_key) && has_lengths_of(value, other_value)
+        }
+        (CqlType::Tuple(a), CqlType::Tuple(b)) => a.iter().zip(b.iter()).all(|(a, b)| has_lengths_of(a, b)),
+        _ => true,
+    };
+    parts && ty.fixed_len() == other.fixed_len()
 }
 
 fn drop_columns(
@@ -646,6 +661,9 @@ fn drop_columns(
         };
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return invalid!("Cannot drop PRIMARY KEY column {name}");
+        }
+        if let CqlType::Udt { ty, frozen: false } = &column.ty {
+            return invalid!("Cannot drop non-frozen column {name} of user type {}", ty.name);
         }
         if table.compact_storage {
             return invalid!("Cannot drop columns from a COMPACT STORAGE table");

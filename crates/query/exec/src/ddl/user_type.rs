@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
 use cql::ast::{AlterType, AlterTypeOperation, CreateType, DropType};
-use schema::{Keyspace, UserType};
+use schema::{Keyspace, Table, UserType};
 use stdx::HashSet;
 use types::CqlType;
 
@@ -106,6 +106,21 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                      reference",
                     field.name,
                     new.cql_name()
+                );
+            }
+            // Rows would no longer be found by their keys, which have fewer fields.
+            let uses = |table: &&Arc<Table>| {
+                table.partition_key().iter().any(|column| column.ty.references_udt(keyspace, name))
+            };
+            let users: Vec<String> =
+                home.tables.values().filter(uses).map(|table| table.full_name()).collect();
+            if !users.is_empty() {
+                return invalid!(
+                    "Cannot add new field {} of type {} to user type {keyspace}.{name} as the type is being used in partition \
+                     key by the following tables: {}",
+                    field.name,
+                    new.cql_name(),
+                    users.join(", ")
                 );
             }
             check_fields(ty.fields.len() + 1, name)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mutation::row::ColumnData;
+use mutation::row::{ColumnData, compare_paths};
 use mutation::{
     Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, Packed, Row, RowLayout, Seconds,
     Timestamp,
@@ -16,6 +16,7 @@ use types::elements::{Elements, Fields};
 use super::operation::{Change, Operation};
 use crate::error::{Result, invalid};
 use crate::expr::bind::{Binds, Bound};
+use crate::expr::row::ColumnRef;
 use crate::expr::{Env, Expr, Value, collect_elements};
 
 /// The common part of all cells of a statement.
@@ -81,12 +82,14 @@ pub fn row(
     existing: Option<&Row>,
 ) -> Result<Row> {
     let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(operations.len());
-    let (mut operations, mut lists) = (operations.iter(), Lists::default());
+    let follows = operations.len() > 1 && operations.iter().any(|one| one.change.needs_read());
+    let (mut operations, mut lists) = (operations.iter(), Lists { follows, ..Lists::default() });
     // Nearly always each operation has a column of its own, in their order.
     for operation in operations.by_ref() {
         let column = &operation.column;
         let pending = columns.last().filter(|(id, _)| *id == column.id).map(|(_, data)| data);
         let Some(data) = data(operation, stamp, env, (existing, pending), &mut lists)? else { continue };
+        lists.follow(column, &data, existing, stamp);
         if operation.change.adds_up()
             && let Some((id, sum)) = columns.last_mut()
             && *id == column.id
@@ -105,7 +108,11 @@ pub fn row(
         for operation in operations {
             let column = &operation.column;
             let pending = row.column(column.id);
-            match self::data(operation, stamp, env, (existing, pending), &mut lists)? {
+            let data = self::data(operation, stamp, env, (existing, pending), &mut lists)?;
+            if let Some(data) = &data {
+                lists.follow(column, data, existing, stamp);
+            }
+            match data {
                 None => {}
                 Some(ColumnData::Complex(complex)) if complex.deletion.is_live() => {
                     elements.entry(column.id).or_insert((&column.ty, Vec::new())).1.extend(complex.cells);
@@ -168,12 +175,12 @@ pub fn bound_row(
 
 /// The effect of an operation on its column, if anything. `before` is the row as it was read, with the statement's earlier
 /// operations on the column.
-fn data<'r>(
+fn data(
     operation: &Operation,
     stamp: &Stamp,
     env: &Env<'_>,
-    before: (Option<&'r Row>, Option<&ColumnData>),
-    lists: &mut Lists<'r>,
+    before: (Option<&Row>, Option<&ColumnData>),
+    lists: &mut Lists,
 ) -> Result<Option<ColumnData>> {
     let (existing, pending) = before;
     let column = &operation.column;
@@ -257,29 +264,101 @@ fn delta(value: &[u8], negative: bool) -> Result<i64> {
     }
 }
 
-/// The live elements of lists of the row as it was read, each list collected once for all operations on it.
+/// The live elements of lists of the row as it was read, with what earlier operations of the statement made of them. Each list is collected
+/// once for all operations on it.
 #[derive(Default)]
-struct Lists<'r>(Vec<(ColumnId, Vec<&'r ComplexCell>)>);
+struct Lists {
+    known: Vec<(ColumnId, LiveList)>,
+    /// Another operation reads places of a list, which earlier ones may have changed.
+    follows: bool,
+}
 
-impl<'r> Lists<'r> {
-    fn of(&mut self, column: ColumnId, existing: Option<&'r Row>, stamp: &Stamp) -> &[&'r ComplexCell] {
-        let at = self.0.iter().position(|(id, _)| *id == column).unwrap_or_else(|| {
+/// The live elements of a list: their cells in any order, and these in the order of the list.
+#[derive(Default)]
+struct LiveList {
+    cells: Vec<ComplexCell>,
+    order: Vec<u32>,
+}
+
+impl Lists {
+    fn of(&mut self, column: ColumnId, existing: Option<&Row>, stamp: &Stamp) -> &mut LiveList {
+        let at = self.known.iter().position(|(id, _)| *id == column).unwrap_or_else(|| {
             let complex = existing.and_then(|row| row.complex(column));
             let cells = complex.map(|complex| complex.cells.as_slice()).unwrap_or_default();
-            self.0.push((column, cells.iter().filter(|element| element.cell.is_live(stamp.now)).collect()));
-            self.0.len() - 1
+            self.known.push((column, LiveList::new(cells, stamp)));
+            self.known.len() - 1
         });
-        &self.0[at].1
+        &mut self.known[at].1
+    }
+
+    /// Takes in what an operation does to its column.
+    fn follow(&mut self, column: &ColumnRef, data: &ColumnData, existing: Option<&Row>, stamp: &Stamp) {
+        let (true, CqlType::List { .. }, ColumnData::Complex(complex)) = (self.follows, &column.ty, data)
+        else {
+            return;
+        };
+        let list = self.of(column.id, existing, stamp);
+        if !complex.deletion.is_live() {
+            let deleted = complex.deletion.timestamp;
+            list.order.retain(|at| list.cells[*at as usize].cell.timestamp > deleted);
+        }
+        complex.cells.iter().for_each(|cell| list.put(&column.ty, cell, stamp));
+    }
+}
+
+impl LiveList {
+    fn new(cells: &[ComplexCell], stamp: &Stamp) -> Self {
+        let live = cells.iter().filter(|element| element.cell.is_live(stamp.now));
+        let cells: Vec<ComplexCell> = live.cloned().collect();
+        Self { order: (0..cells.len() as u32).collect(), cells }
+    }
+
+    fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    fn get(&self, place: i32) -> Option<&ComplexCell> {
+        let at = self.order.get(usize::try_from(place).ok()?)?;
+        self.cells.get(*at as usize)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &ComplexCell> {
+        self.order.iter().filter_map(|at| self.cells.get(*at as usize))
+    }
+
+    /// Puts an element into its place, or takes it away; one that was written later stays.
+    fn put(&mut self, ty: &CqlType, cell: &ComplexCell, stamp: &Stamp) {
+        let found =
+            self.order.binary_search_by(|at| compare_paths(ty, &self.cells[*at as usize].path, &cell.path));
+        let is_live = cell.cell.is_live(stamp.now);
+        match found {
+            Ok(at) => {
+                let held = &mut self.cells[self.order[at] as usize];
+                if held.cell.timestamp > cell.cell.timestamp {
+                    return;
+                }
+                if is_live {
+                    held.clone_from(cell);
+                } else {
+                    self.order.remove(at);
+                }
+            }
+            Err(at) if is_live => {
+                self.order.insert(at, self.cells.len() as u32);
+                self.cells.push(cell.clone());
+            }
+            Err(_) => {}
+        }
     }
 }
 
 /// The cells that a change of elements writes, in path order.
-fn changed_cells<'r>(
+fn changed_cells(
     operation: &Operation,
     change: &Change,
     stamp: &Stamp,
     env: &Env<'_>,
-    (existing, lists): (Option<&'r Row>, &mut Lists<'r>),
+    (existing, lists): (Option<&Row>, &mut Lists),
 ) -> Result<Vec<ComplexCell>> {
     let ty = &operation.column.ty;
     let cell = |path: Bytes, value: Value| ComplexCell {
@@ -320,7 +399,7 @@ fn changed_cells<'r>(
             (Some(value), CqlType::List { element: element_type, .. }) => {
                 let mut unwanted = collect_elements(Elements::of_list(&value)?)?;
                 unwanted.sort_unstable_by(|a, b| element_type.compare(a, b));
-                let is_unwanted = |held: &&&ComplexCell| {
+                let is_unwanted = |held: &&ComplexCell| {
                     unwanted.binary_search_by(|item| element_type.compare(item, &held.cell.value)).is_ok()
                 };
                 Ok(lists
@@ -335,10 +414,10 @@ fn changed_cells<'r>(
         Change::SetIndex(index, expr) => {
             let list = lists.of(operation.column.id, existing, stamp);
             let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
-            if list.is_empty() {
+            if list.len() == 0 {
                 return invalid!("Attempted to set an element on a list which is null");
             }
-            let Some(held) = usize::try_from(at).ok().and_then(|at| list.get(at)) else {
+            let Some(held) = list.get(at) else {
                 return invalid!("List index {at} out of bound, list has size {}", list.len());
             };
             match expr.eval(env)? {
@@ -349,10 +428,10 @@ fn changed_cells<'r>(
         Change::DeleteIndex(index) => {
             let list = lists.of(operation.column.id, existing, stamp);
             let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
-            if list.is_empty() {
+            if list.len() == 0 {
                 return invalid!("Attempted to delete an element from a list which is null");
             }
-            match usize::try_from(at).ok().and_then(|at| list.get(at)) {
+            match list.get(at) {
                 Some(held) => Ok(vec![cell(held.path.clone(), Value::Null)]),
                 None => invalid!("List index {at} out of bound, list has size {}", list.len()),
             }
