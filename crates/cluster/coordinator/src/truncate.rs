@@ -116,8 +116,12 @@ impl<'a> Truncations<'a> {
         let nodes: Vec<NodeIndex> = view.indexes().collect();
         let alive = nodes.iter().filter(|node| view.is_alive(**node)).count();
         if alive < nodes.len() {
-            let (required, alive) = (nodes.len() as u32, alive as u32);
-            return Err(RequestError::Unavailable { consistency: Consistency::All, required, alive });
+            // As Cassandra and ScyllaDB, whose clients know an error of TRUNCATE by its code.
+            let text = format!(
+                "Error during truncate: Cannot achieve consistency level ALL: {alive} of {} nodes are alive",
+                nodes.len()
+            );
+            return Err(RequestError::Truncate(text));
         }
         let permits = self.permits(view, &nodes, table.id, deadline).await;
         if self.is_superseded(view, &permits, deadline).await? {
@@ -273,7 +277,9 @@ fn judge<T>(
 }
 
 fn timed_out(received: usize) -> RequestError {
-    let text = format!("Truncate timed out - received only {received} responses. {WHOLLY_OR_NOT}");
+    let text = format!(
+        "Error during truncate: Truncate timed out - received only {received} responses. {WHOLLY_OR_NOT}"
+    );
     RequestError::Truncate(text)
 }
 

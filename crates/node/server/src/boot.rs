@@ -1,5 +1,6 @@
 //! The configuration that every shard of a node opens with, and where the node has its files.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +54,12 @@ impl Directories {
         let hints = config.hints_directory.clone().unwrap_or_else(|| beside("hints"));
         let audit = config.audit_logging_options_audit_logs_dir.clone().unwrap_or_else(|| beside("audit"));
         Self { commitlog, node: data.join(".torc"), hints, audit, data }
+    }
+
+    /// Those that no other process may use: each that is not the data's own may have been given to two nodes, or lie beside the data of
+    /// both.
+    pub(crate) fn locked(&self) -> BTreeSet<&Path> {
+        [&self.node, &self.commitlog, &self.hints].map(PathBuf::as_path).into()
     }
 }
 

@@ -167,7 +167,7 @@ async fn lead(
 
 /// A node that is a member of its cluster, with no storage open yet.
 struct Begun {
-    _lock: LockGuard,
+    _locks: Vec<LockGuard>,
     _certificates: Option<Task<()>>,
     boot: Arc<Boot>,
     membership: Membership,
@@ -231,7 +231,10 @@ async fn begin(
     for directory in [&directories.data, &directories.commitlog, &directories.node, &directories.hints] {
         rt.disk().create_dir_durably(directory).await?;
     }
-    let lock = rt.disk().lock_exclusive(directories.node.join("lock")).await?;
+    let mut locks = Vec::new();
+    for directory in directories.locked() {
+        locks.push(rt.disk().lock_exclusive(directory.join("lock")).await?);
+    }
     let tokens = new_tokens(&config)?;
     let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
     let guard = open_guard(rt, &directories, &identity, (&config, canaries)).await?;
@@ -278,7 +281,7 @@ async fn begin(
         directory,
         started_micros: rt.wall_micros(),
     };
-    Ok(Begun { _lock: lock, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
+    Ok(Begun { _locks: locks, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
 }
 
 /// Opens a member's storage and its ports; a joining one streams its ranges before that.

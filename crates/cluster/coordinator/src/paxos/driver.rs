@@ -88,7 +88,8 @@ impl<'a> Driver<'a> {
         let voters: Replicas = replicas.iter().copied().filter(votes).collect();
         let all_vote = voters.len() == replicas.len();
         let live: Replicas = voters.iter().copied().filter(|node| view.is_alive(*node)).collect();
-        needs.check(quorum, view, &live)?;
+        // Clients asked for SERIAL or LOCAL_SERIAL, of which the quorum is.
+        needs.check(options.serial, view, &live)?;
         let required = needs.required_of(&voters);
         assert!(required <= voters.len(), "a quorum of the voters is no more than all of them");
         assert!(2 * required > voters.len(), "two quorums share a voter");
