@@ -4,18 +4,21 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rt::{Disk, DiskError};
 use schema::{Table, TableId};
 use serde::{Deserialize, Serialize};
 
+use crate::codec::{self, StoredTable};
 use crate::error::StoreError;
 
 const FILE_NAME: &str = "dropped.json";
-const BYTES_MAX: usize = 64 << 20;
+/// Beyond the definitions of all tables of a schema that fits its own file.
+const BYTES_MAX: usize = 512 << 20;
 
 /// A table that was dropped, and whose files may still be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DroppedTable {
     /// Its keyspace.
     pub keyspace: String,
@@ -27,6 +30,9 @@ pub struct DroppedTable {
     pub at_micros: i64,
     /// Whether the table allows a snapshot before it goes.
     pub allow_snapshot: bool,
+    /// Its last definition, where it allows a snapshot: the next start reads its rows in the commit log by it. None in a list that an
+    /// earlier version wrote.
+    pub definition: Option<Arc<Table>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,6 +42,8 @@ struct Stored {
     id: String,
     at_micros: i64,
     allow_snapshot: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    definition: Option<StoredTable>,
 }
 
 /// The tables whose removal is under way, in memory and on disk.
@@ -69,6 +77,7 @@ impl DropLog {
             id: table.id,
             at_micros,
             allow_snapshot: table.options.allow_auto_snapshot,
+            definition: table.options.allow_auto_snapshot.then(|| Arc::new(Table::clone(table))),
         };
         let before = self.tables.len();
         self.tables.extend(tables.iter().map(dropped));
@@ -85,19 +94,23 @@ impl DropLog {
         self.save().await
     }
 
-    #[expect(clippy::expect_used, reason = "names and numbers have a JSON form")]
     async fn save(&self) -> Result<(), DiskError> {
-        let stored = |table: &DroppedTable| Stored {
-            keyspace: table.keyspace.clone(),
-            name: table.name.clone(),
-            id: table.id.to_string(),
-            at_micros: table.at_micros,
-            allow_snapshot: table.allow_snapshot,
-        };
-        let all: Vec<Stored> = self.tables.iter().map(stored).collect();
-        let bytes = serde_json::to_vec_pretty(&all).expect("names and numbers");
-        self.disk.write_atomically(&self.path, &bytes).await
+        self.disk.write_atomically(&self.path, &encode(&self.tables)).await
     }
+}
+
+#[expect(clippy::expect_used, reason = "names and numbers have a JSON form")]
+fn encode(tables: &[DroppedTable]) -> Vec<u8> {
+    let stored = |table: &DroppedTable| Stored {
+        keyspace: table.keyspace.clone(),
+        name: table.name.clone(),
+        id: table.id.to_string(),
+        at_micros: table.at_micros,
+        allow_snapshot: table.allow_snapshot,
+        definition: table.definition.as_deref().map(codec::store_table),
+    };
+    let all: Vec<Stored> = tables.iter().map(stored).collect();
+    serde_json::to_vec(&all).expect("names and numbers")
 }
 
 fn decode(bytes: &[u8]) -> Result<Vec<DroppedTable>, crate::SchemaCodecError> {
@@ -105,8 +118,52 @@ fn decode(bytes: &[u8]) -> Result<Vec<DroppedTable>, crate::SchemaCodecError> {
     let table = |stored: Stored| {
         let id = crate::stored_value::parse_id(&stored.id)
             .ok_or_else(|| crate::SchemaCodecError::Value { what: "table id", found: stored.id.clone() })?;
-        let Stored { keyspace, name, at_micros, allow_snapshot, .. } = stored;
-        Ok(DroppedTable { keyspace, name, id, at_micros, allow_snapshot })
+        let Stored { keyspace, name, at_micros, allow_snapshot, definition, .. } = stored;
+        let definition = definition.map(|definition| codec::load_table(&keyspace, definition)).transpose()?;
+        if definition.as_ref().is_some_and(|table| table.id != id) {
+            let found = id.to_string();
+            return Err(crate::SchemaCodecError::Value { what: "table id of a definition", found });
+        }
+        Ok(DroppedTable {
+            keyspace,
+            name,
+            id,
+            at_micros,
+            allow_snapshot,
+            definition: definition.map(Arc::new),
+        })
     };
     stored.into_iter().map(table).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::TableBuilder;
+    use types::CqlType;
+
+    use super::*;
+
+    #[test]
+    fn a_list_has_definitions_and_is_read_without_them() {
+        let id = TableId([7; 16]);
+        let table = TableBuilder::new("ks", "t", id).partition_key("k", CqlType::Int);
+        let table = table.regular("v", CqlType::Text).build().unwrap();
+        let mut dropped = DroppedTable {
+            keyspace: "ks".to_owned(),
+            name: "t".to_owned(),
+            id,
+            at_micros: 9,
+            allow_snapshot: true,
+            definition: Some(Arc::new(table)),
+        };
+        assert_eq!(decode(&encode(std::slice::from_ref(&dropped))).unwrap(), [dropped.clone()]);
+
+        let other = encode(&[DroppedTable { id: TableId([8; 16]), ..dropped.clone() }]);
+        assert!(decode(&other).is_err(), "the definition of another table");
+
+        dropped.definition = None;
+        let bytes = encode(std::slice::from_ref(&dropped));
+        assert!(!String::from_utf8_lossy(&bytes).contains("definition"), "as an earlier version wrote it");
+        assert_eq!(decode(&bytes).unwrap(), [dropped]);
+    }
 }

@@ -7,11 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select;
-use hints::{Hint, HintFigures, Hints, ReplayEnd, StoredHint};
+use hints::{Brought, Hint, HintFigures, Hints, ReplayEnd, StoredHint};
 use mutation::PartitionUpdate;
 use replica::{Origin, Truncation, Write};
 use rpc::Verb;
@@ -23,13 +24,17 @@ use topology::{HostId, NodeShard};
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::message;
-use crate::peer_error::PeerError;
+use crate::peer_error::{self, PeerError};
 use crate::{ClusterView, Coordinator, HintKeeper};
 
 /// How often it is looked whether there is something to deliver.
 const PERIOD: Duration = Duration::from_secs(10);
 /// How long a node may take for one hint.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For how long a hint waits for a definition of its table that has its columns. A node that knew them when it stored the hint knows them after a
+/// restart, too: a table that has not is another one with the id of the first (`WITH ID`), unless this node is yet to learn of a change.
+const COLUMNS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The hinted handoff of one shard. Cheap to clone.
 #[derive(Clone)]
@@ -48,10 +53,19 @@ struct Inner {
     changed: Notify,
     /// Nodes that have left the cluster in this process lifetime.
     left: RefCell<BTreeSet<HostId>>,
+    /// Tables that lack columns of their hints, by id: the definition, since when, and whether hints were dropped for that.
+    lacking: RefCell<BTreeMap<TableId, Lacking>>,
     /// The deliveries at present, by host.
     deliveries: RefCell<BTreeMap<HostId, Task<()>>>,
     stopping: Cell<bool>,
     task: RefCell<Option<Task<()>>>,
+}
+
+/// A table that lacks columns of its hints.
+struct Lacking {
+    table: Arc<Table>,
+    since: Instant,
+    is_reported: bool,
 }
 
 /// The coordinator's reference to it: weak, for it refers to the coordinator.
@@ -96,6 +110,7 @@ impl Handoff {
             down_since: RefCell::default(),
             changed: Notify::new(),
             left: RefCell::default(),
+            lacking: RefCell::default(),
             deliveries: RefCell::default(),
             stopping: Cell::new(false),
             task: RefCell::default(),
@@ -258,7 +273,25 @@ impl Inner {
         }
     }
 
-    async fn deliver(&self, host: HostId, hint: StoredHint) -> Result<(), NotDelivered> {
+    /// Whether hints with columns that their table lacks are to be dropped by now: it has stayed as it is for [`COLUMNS_TIME_MAX`].
+    fn drops_lacking(&self, table: &Arc<Table>, reason: &str) -> bool {
+        let (now, mut lacking) = (self.context.rt().now(), self.lacking.borrow_mut());
+        let new = || Lacking { table: table.clone(), since: now, is_reported: false };
+        let known = lacking.entry(table.id).or_insert_with(new);
+        if known.table != *table {
+            *known = new();
+        }
+        let is_over = now - known.since >= COLUMNS_TIME_MAX;
+        if is_over && !std::mem::replace(&mut known.is_reported, true) {
+            tracing::warn!(
+                "hints of {} are dropped, for they are of a table that had its id before: {reason}",
+                table.full_name()
+            );
+        }
+        is_over
+    }
+
+    async fn deliver(&self, host: HostId, hint: StoredHint) -> Result<Brought, NotDelivered> {
         let rt = self.context.rt();
         rt.buggify("hints: the next is delivered").await;
         if rt.buggify_fails("hints: a delivery fails") {
@@ -276,13 +309,21 @@ impl Inner {
         let schema = self.context.schema();
         let table = TableId(hint.table);
         let truncated_at = self.context.replica().engine().truncated_at(table);
-        if schema.table_by_id(table).is_none() || truncated_at >= hint.begun_micros {
+        let Some(definition) = schema.table_by_id(table).filter(|_| truncated_at < hint.begun_micros) else {
             // It was dropped or truncated since.
-            return Ok(());
-        }
-        let updates = message::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned());
-        let updates = updates.map_err(|refusal| NotDelivered::Unreadable(refusal.message))?;
-        let Some(first) = updates.first() else { return Ok(()) };
+            return Ok(Brought::LeftOut);
+        };
+        let updates = match message::decode_updates(&hint.update, |id| schema.table_by_id(id).cloned()) {
+            Ok(updates) => updates,
+            Err(refusal)
+                if refusal.code == peer_error::code::UNKNOWN_TABLE
+                    && self.drops_lacking(definition, &refusal.message) =>
+            {
+                return Ok(Brought::LeftOut);
+            }
+            Err(refusal) => return Err(NotDelivered::Unreadable(refusal.message)),
+        };
+        let Some(first) = updates.first() else { return Ok(Brought::LeftOut) };
         let token = first.key.token;
         if let Some(index) = index {
             let takes = match self.context.maps().placement_of(&first.table) {
@@ -304,10 +345,12 @@ impl Inner {
         view: &ClusterView,
         updates: Vec<PartitionUpdate>,
         hint: &StoredHint,
-    ) -> Result<(), NotDelivered> {
-        let Some(first) = updates.first() else { return Ok(()) };
+    ) -> Result<Brought, NotDelivered> {
+        let Some(first) = updates.first() else { return Ok(Brought::LeftOut) };
         let token = first.key.token;
-        let Ok((placement, _)) = self.context.maps().placement_of(&first.table) else { return Ok(()) };
+        let Ok((placement, _)) = self.context.maps().placement_of(&first.table) else {
+            return Ok(Brought::LeftOut);
+        };
         let owners = placement.replicas(token).iter().copied().chain(placement.pending(token));
         for owner in owners {
             if owner != view.own() {
@@ -325,7 +368,7 @@ impl Inner {
             let applied = self.context.replica().apply(write).await;
             applied.map_err(|error| failed(error.to_string()))?;
         }
-        Ok(())
+        Ok(Brought::Delivered)
     }
 
     /// Brings a hint to a node.
@@ -334,15 +377,15 @@ impl Inner {
         to: NodeShard<'_>,
         view: &ClusterView,
         hint: &StoredHint,
-    ) -> Result<(), NotDelivered> {
+    ) -> Result<Brought, NotDelivered> {
         let deadline = self.context.rt().now() + DELIVERY_TIMEOUT;
         let body = message::begun_body(view, hint.begun_micros, &hint.update);
         match self.context.remote().call(to, Verb::Hint, body, deadline).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Brought::Delivered),
             // It will not be taken tomorrow either, and those behind it wait.
             Err(PeerError::Invalid(why)) => {
                 tracing::warn!("a hint is dropped, for {} does not take it: {why}", to.node.internode);
-                Ok(())
+                Ok(Brought::LeftOut)
             }
             Err(
                 PeerError::Silent(why)

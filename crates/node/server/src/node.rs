@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cluster::rollback::RollbackGuard;
 use cluster::state::MemberStatus;
-use cluster::{NewTokens, NodeIdentity};
+use cluster::{DroppedTable, NewTokens, NodeIdentity};
 use futures_util::future::{Either, join_all, select};
 use membership::{Membership, TopologyChanges};
 use rpc::RpcConfig;
@@ -171,6 +171,8 @@ struct Begun {
     _certificates: Option<Task<()>>,
     boot: Arc<Boot>,
     membership: Membership,
+    /// DROP statements that a crash interrupted.
+    drops: Vec<DroppedTable>,
 }
 
 /// From a member to a node that serves, until it stops.
@@ -254,7 +256,7 @@ async fn begin(
     })?;
     let found = membership::open_group(rt, &messenger, &own, own_schema());
     let group = unless_stopped(rt, async { Ok(found.await?) }).await?;
-    finish_drops(rt, &config, &directories, &group).await?;
+    let drops = group.unfinished_drops();
     // Before gossip sends this generation, and after the disk is known not to be rolled back.
     guard.begin(generation).await;
     let membership = Membership::start(rt, &messenger, own, group);
@@ -281,7 +283,13 @@ async fn begin(
         directory,
         started_micros: rt.wall_micros(),
     };
-    Ok(Begun { _locks: locks, _certificates: security.watch(rt), boot: Arc::new(boot), membership })
+    Ok(Begun {
+        _locks: locks,
+        _certificates: security.watch(rt),
+        boot: Arc::new(boot),
+        membership,
+        drops,
+    })
 }
 
 /// Opens a member's storage and its ports; a joining one streams its ranges before that.
@@ -290,7 +298,8 @@ async fn open(
     begun: &Begun,
     follower: &Follower,
 ) -> Result<(AdminNode, TopologyChanges), NodeError> {
-    let Begun { boot, membership, .. } = begun;
+    let Begun { boot, membership, drops, .. } = begun;
+    finish_drops(rt, boot, drops, membership.group()).await?;
     engine::prepare(rt, &engine_config(&boot, rt), &Arc::new(boot.schema.stored())).await?;
     boot.remember_shard_count(rt).await?;
     follower.order_all(Open { boot: boot.clone() }).await?;
@@ -405,17 +414,23 @@ fn left(identity: &NodeIdentity) -> NodeError {
 /// Finishes DROP statements that a crash interrupted.
 async fn finish_drops(
     rt: &Rt,
-    config: &Config,
-    directories: &Directories,
+    boot: &Boot,
+    drops: &[DroppedTable],
     group: &cluster::group::Group,
 ) -> Result<(), NodeError> {
-    let drops = group.unfinished_drops();
-    for dropped in &drops {
-        let snapshot = config.auto_snapshot && dropped.allow_snapshot;
-        let dir = engine::dropped_table_dir(&directories.data, &dropped.keyspace, &dropped.name, dropped.id);
-        engine::finish_drop(rt.disk(), &dir, &dropped.name, dropped.at_micros, snapshot).await?;
-    }
-    let ids: Vec<schema::TableId> = drops.iter().map(|dropped| dropped.id).collect();
+    let unfinished = |dropped: &DroppedTable| engine::UnfinishedDrop {
+        keyspace: dropped.keyspace.clone(),
+        name: dropped.name.clone(),
+        id: dropped.id,
+        at_micros: dropped.at_micros,
+        snapshot: boot.config.auto_snapshot && dropped.allow_snapshot,
+        definition: dropped.definition.clone(),
+    };
+    // One that has come back since, by its id, is opened as it is.
+    let gone = drops.iter().filter(|dropped| boot.schema.table_by_id(dropped.id).is_none());
+    let unfinished: Vec<engine::UnfinishedDrop> = gone.map(unfinished).collect();
+    engine::finish_drops(rt, &engine_config(boot, rt), &unfinished).await?;
+    let ids: Vec<schema::TableId> = unfinished.iter().map(|dropped| dropped.id).collect();
     Ok(group.forget_drops(&ids).await?)
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn path_op(op: &PathOp) -> io::Result<PathOutput> {
     match op {
         PathOp::Rename(from, to) => fs::rename(from, to)?,
         PathOp::Remove(path) => fs::remove_file(path)?,
+        PathOp::RemoveDir(path) => fs::remove_dir(path)?,
         PathOp::RemoveDirAll(path) => fs::remove_dir_all(path)?,
         PathOp::CreateDirAll(path) => fs::create_dir_all(path)?,
         PathOp::HardLink(from, to) => fs::hard_link(from, to)?,

@@ -85,7 +85,8 @@ impl MemoryDisk {
                 }
                 tree.insert(target, node);
             }
-            PathOp::Remove(path) => match tree.get(&path) {
+            PathOp::RemoveDir(path) if is_file(&tree, &path) => Err(io::ErrorKind::NotADirectory)?,
+            PathOp::Remove(path) | PathOp::RemoveDir(path) => match tree.get(&path) {
                 Some(Node::File(_)) => drop(tree.remove(&path)),
                 Some(Node::Directory) if below(&tree, &path).next().is_none() => drop(tree.remove(&path)),
                 Some(Node::Directory) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
@@ -140,6 +141,10 @@ impl MemoryDisk {
         }
         Ok(PathOutput::Done)
     }
+}
+
+fn is_file(tree: &BTreeMap<PathBuf, Node>, path: &Path) -> bool {
+    matches!(tree.get(path), Some(Node::File(_)))
 }
 
 fn is_directory(tree: &BTreeMap<PathBuf, Node>, path: &Path) -> bool {

@@ -108,6 +108,11 @@ impl DiskError {
         self.kind() == io::ErrorKind::AlreadyExists
     }
 
+    /// Whether a directory is not empty and should be.
+    pub fn is_not_empty(&self) -> bool {
+        self.kind() == io::ErrorKind::DirectoryNotEmpty
+    }
+
     /// Whether this user may not do that.
     pub fn is_permission_denied(&self) -> bool {
         self.kind() == io::ErrorKind::PermissionDenied
@@ -294,6 +299,15 @@ impl Disk {
     /// A [`DiskError`] of kind `NotFound` when it does not exist, or when the system refuses.
     pub async fn remove(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
         self.done(DiskOp::Remove, path.as_ref(), PathOp::Remove(path.as_ref().into())).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// A [`DiskError`] of kind `NotFound` when it does not exist, [`DiskError::is_not_empty`] when something is in it, or when the system
+    /// refuses.
+    pub async fn remove_dir(&self, path: impl AsRef<Path>) -> Result<(), DiskError> {
+        self.done(DiskOp::Remove, path.as_ref(), PathOp::RemoveDir(path.as_ref().into())).await
     }
 
     /// Removes a directory with everything in it.

@@ -65,6 +65,8 @@ pub enum PathOp {
     Rename(PathBuf, PathBuf),
     /// Remove a file.
     Remove(PathBuf),
+    /// Remove an empty directory.
+    RemoveDir(PathBuf),
     /// Remove a directory with everything in it.
     RemoveDirAll(PathBuf),
     /// Make a directory and those above it.

@@ -23,6 +23,12 @@ pub struct TombstoneRule {
     pub unchecked: bool,
 }
 
+impl TombstoneRule {
+    fn is_met_by(&self, one: &Candidate) -> bool {
+        one.droppable > self.threshold && one.age >= self.interval && (self.unchecked || !one.overlapped)
+    }
+}
+
 /// A table's compaction strategy with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
@@ -111,22 +117,24 @@ impl Strategy {
         choice.or_else(|| self.tombstones(rule, candidates))
     }
 
-    /// How many compactions would follow one another if nothing were written any more; an estimate.
+    /// How many compactions would follow one another if nothing were written any more; an estimate, in time of order n log n.
     pub fn pending(&self, candidates: &[Candidate], figures: &TableFigures) -> u64 {
-        let mut left = candidates.to_vec();
-        let mut pending = 0;
-        while let Some(choice) = self.choose(&left, figures) {
-            left.retain(|one| !choice.inputs.contains(&one.id));
-            pending += 1;
-        }
-        pending
+        let (expired, alive): (Vec<&Candidate>, Vec<&Candidate>) =
+            candidates.iter().partition(|one| one.expired);
+        let (pending, rule) = match self {
+            Self::Disabled => return 0,
+            Self::SizeTiered(tiers, rule) => (tiers.pending(alive), rule),
+            Self::Leveled(levels, rule) => (levels.pending(&alive), rule),
+            Self::TimeWindow(windows, rule) => (windows.pending(alive, figures.now), rule),
+            Self::Unified(unified, rule) => (unified.pending(&alive, figures), rule),
+        };
+        let for_tombstones = pending.left.iter().filter(|one| rule.is_met_by(one)).count() as u64;
+        u64::from(!expired.is_empty()) + pending.compactions + for_tombstones
     }
 
     fn tombstones(&self, rule: &TombstoneRule, candidates: &[Candidate]) -> Option<Choice> {
-        let worth = |one: &&Candidate| {
-            one.droppable > rule.threshold && one.age >= rule.interval && (rule.unchecked || !one.overlapped)
-        };
-        let best = candidates.iter().filter(worth).max_by(|a, b| a.droppable.total_cmp(&b.droppable))?;
+        let worth = candidates.iter().filter(|one| rule.is_met_by(one));
+        let best = worth.max_by(|a, b| a.droppable.total_cmp(&b.droppable))?;
         let mut choice = Choice::of([best.id], Reason::Tombstones);
         choice.level = best.level;
         Some(choice)

@@ -1,8 +1,11 @@
 //! Leveled compaction: level 0 takes flushed SSTables; in every higher level SSTables do not overlap, and the level holds
 //! ten times as much as the one below.
 
+use std::collections::BTreeMap;
+
 use crate::candidate::Candidate;
 use crate::choice::{Choice, Reason};
+use crate::pending::Pending;
 use crate::settings::Settings;
 use crate::size_tiered::SizeTiered;
 
@@ -71,6 +74,32 @@ impl Leveled {
         let (first, last) = bounds(&inputs)?;
         inputs.extend(of_level(1).filter(|one| overlaps(one, first, last)));
         Some(self.choice(inputs, 1))
+    }
+
+    /// One compaction for each SSTable that a level has too many, and those of level 0. The SSTables that a compaction merges in the next
+    /// level, and those that it adds there, are not foreseen: that level counts its own.
+    pub(crate) fn pending<'a>(&self, candidates: &[&'a Candidate]) -> Pending<'a> {
+        let mut levels: BTreeMap<u32, Vec<&Candidate>> = BTreeMap::new();
+        for one in candidates {
+            levels.entry(one.level).or_default().push(one);
+        }
+        let mut pending = Pending::default();
+        for (level, members) in levels {
+            if level == 0 {
+                pending.add_group(&members, (LEVEL0_MIN, LEVEL0_MAX));
+                continue;
+            }
+            let mut bytes: u64 = members.iter().map(|one| one.bytes).sum();
+            for one in members {
+                if level < LEVEL_MAX && bytes > self.level_bytes_max(level) {
+                    bytes -= one.bytes;
+                    pending.compactions += 1;
+                } else {
+                    pending.left.push(one);
+                }
+            }
+        }
+        pending
     }
 
     /// Moves the SSTable with the least overlap up by one level, together with those that it overlaps there.

@@ -9,6 +9,7 @@ pub mod choose;
 mod garbage;
 mod leveled;
 mod owned_ranges;
+mod pending;
 mod settings;
 mod size_tiered;
 mod time_window;

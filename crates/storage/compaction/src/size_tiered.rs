@@ -2,6 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::choice::{Choice, Reason};
+use crate::pending::Pending;
 use crate::settings::Settings;
 
 /// Settings, named as CQL names them.
@@ -61,6 +62,14 @@ impl SizeTiered {
         let full = buckets.into_iter().filter(|bucket| bucket.len() >= self.min_threshold);
         let best = full.rev_max_by_len()?;
         Some(Choice::of(best.iter().take(self.max_threshold).map(|one| one.id), Reason::Tier))
+    }
+
+    pub(crate) fn pending<'a>(&self, candidates: impl IntoIterator<Item = &'a Candidate>) -> Pending<'a> {
+        let mut pending = Pending::default();
+        for bucket in self.buckets(candidates) {
+            pending.add_group(&bucket, (self.min_threshold, self.max_threshold));
+        }
+        pending
     }
 }
 

@@ -6,6 +6,7 @@ use mutation::Seconds;
 
 use crate::candidate::Candidate;
 use crate::choice::{Choice, Reason};
+use crate::pending::Pending;
 use crate::settings::Settings;
 use crate::size_tiered::SizeTiered;
 
@@ -47,12 +48,21 @@ impl TimeWindow {
         seconds.div_euclid(self.window as i64)
     }
 
-    pub(crate) fn choose(&self, candidates: &[Candidate], now: Seconds) -> Option<Choice> {
+    /// The SSTables by the window of their latest write.
+    fn windows<'a>(
+        &self,
+        candidates: impl IntoIterator<Item = &'a Candidate>,
+    ) -> BTreeMap<i64, Vec<&'a Candidate>> {
         let mut windows: BTreeMap<i64, Vec<&Candidate>> = BTreeMap::new();
         for one in candidates {
             let window = self.window_of(one.timestamp_max.div_euclid(self.resolution));
             windows.entry(window).or_default().push(one);
         }
+        windows
+    }
+
+    pub(crate) fn choose(&self, candidates: &[Candidate], now: Seconds) -> Option<Choice> {
+        let windows = self.windows(candidates);
         let present = self.window_of(i64::from(now));
         // The newest first: its SSTables are the ones that are read.
         for (window, members) in windows.into_iter().rev() {
@@ -66,5 +76,24 @@ impl TimeWindow {
             }
         }
         None
+    }
+
+    pub(crate) fn pending<'a>(
+        &self,
+        candidates: impl IntoIterator<Item = &'a Candidate>,
+        now: Seconds,
+    ) -> Pending<'a> {
+        let present = self.window_of(i64::from(now));
+        let mut pending = Pending::default();
+        for (window, members) in self.windows(candidates) {
+            if window >= present {
+                let of_tiers = self.tiers.pending(members);
+                pending.compactions += of_tiers.compactions;
+                pending.left.extend(of_tiers.left);
+            } else {
+                pending.add_group(&members, (2, self.tiers.max_threshold));
+            }
+        }
+        pending
     }
 }

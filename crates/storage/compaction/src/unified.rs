@@ -1,12 +1,14 @@
 //! Unified compaction: levels by density, which is bytes for the share of the token ring that an SSTable spans, and results that
 //! are split at fixed tokens. The scaling parameter of a level makes it tiered or leveled.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use schema::units::{scaling_parameter, share, size};
 
 use crate::candidate::{Candidate, TableFigures};
 use crate::choice::{Choice, Reason};
+use crate::pending::Pending;
 use crate::settings::Settings;
 
 /// More levels hold petabytes even at the smallest fanout.
@@ -145,12 +147,53 @@ impl Unified {
         self.shards(bytes as f64 / span(first, last))
     }
 
-    pub(crate) fn choose(&self, candidates: &[Candidate], figures: &TableFigures) -> Option<Choice> {
+    /// The SSTables by their level, which their density decides.
+    fn levels<'a>(
+        &self,
+        candidates: impl IntoIterator<Item = &'a Candidate>,
+        figures: &TableFigures,
+    ) -> Vec<Vec<&'a Candidate>> {
         let ends = self.level_ends(figures.flush_bytes);
         let mut levels: Vec<Vec<&Candidate>> = vec![Vec::new(); LEVELS_MAX];
         for one in candidates {
             levels[ends.partition_point(|end| *end <= density(one))].push(one);
         }
+        levels
+    }
+
+    pub(crate) fn pending<'a>(&self, candidates: &[&'a Candidate], figures: &TableFigures) -> Pending<'a> {
+        let mut levels = self.levels(candidates.iter().copied(), figures);
+        let mut pending = Pending::default();
+        for (level, members) in levels.iter_mut().enumerate() {
+            let threshold = self.threshold(level);
+            let most = match self.sstables_max {
+                0 => usize::MAX,
+                most => most.max(self.fanout(level) as usize).max(threshold),
+            };
+            let mut left = Pending::default();
+            for (depth, group) in groups(members, threshold, self.inclusion) {
+                if depth >= threshold {
+                    left.add_group(&group, (threshold, most));
+                } else {
+                    left.left.extend(group);
+                }
+            }
+            pending.compactions += left.compactions;
+            *members = left.left;
+        }
+        // Each of them empties one of two levels of the SSTables that overlap the other, so that they are no more than there are levels.
+        for _ in 0..LEVELS_MAX {
+            let Some(merged) = self.amplified(&levels) else { break };
+            let merged: BTreeSet<usize> = merged.iter().map(|one| one.id).collect();
+            levels.iter_mut().for_each(|members| members.retain(|one| !merged.contains(&one.id)));
+            pending.compactions += 1;
+        }
+        pending.left = levels.concat();
+        pending
+    }
+
+    pub(crate) fn choose(&self, candidates: &[Candidate], figures: &TableFigures) -> Option<Choice> {
+        let levels = self.levels(candidates, figures);
         let mut best: Option<(usize, Bucket<'_>)> = None;
         for (level, members) in levels.iter().enumerate() {
             if let Some(bucket) = deepest(members, self.threshold(level), self.inclusion)
@@ -191,11 +234,9 @@ impl Unified {
             return None;
         }
         // SSTables without overlap in the other level would only be copied, and chosen again for ever.
-        let meets = |one: &Candidate, others: &[&Candidate]| {
-            others.iter().any(|other| other.first <= one.last && other.last >= one.first)
-        };
-        let upper = highest.iter().filter(|one| meets(one, next));
-        let lower = next.iter().filter(|one| meets(one, highest));
+        let (met_above, met_below) = (Tokens::of(highest), Tokens::of(next));
+        let upper = highest.iter().filter(|one| met_below.overlap(one));
+        let lower = next.iter().filter(|one| met_above.overlap(one));
         let chosen: Vec<&Candidate> = upper.chain(lower).copied().collect();
         (!chosen.is_empty()).then_some(chosen)
     }
@@ -209,6 +250,67 @@ fn span(first: i64, last: i64) -> f64 {
 
 fn density(one: &Candidate) -> f64 {
     one.bytes as f64 / span(one.first, one.last)
+}
+
+/// The tokens that a group of SSTables spans.
+struct Tokens {
+    /// Where each begins, ascending, and the last token of it and those before it.
+    spans: Vec<(i64, i64)>,
+}
+
+impl Tokens {
+    fn of(members: &[&Candidate]) -> Self {
+        let mut spans: Vec<(i64, i64)> = members.iter().map(|one| (one.first, one.last)).collect();
+        spans.sort_unstable();
+        let mut latest = i64::MIN;
+        for (_, last) in &mut spans {
+            latest = latest.max(*last);
+            *last = latest;
+        }
+        Self { spans }
+    }
+
+    /// Whether one of them overlaps this one.
+    fn overlap(&self, one: &Candidate) -> bool {
+        let begun = self.spans.partition_point(|(first, _)| *first <= one.last);
+        self.spans[..begun].last().is_some_and(|(_, last)| *last >= one.first)
+    }
+}
+
+/// The SSTables of a level in groups that are merged together, each with how many of it one token has. Where not all that overlap are
+/// merged together, those are a group that share a token, from the smallest token on.
+fn groups<'a>(
+    members: &[&'a Candidate],
+    threshold: usize,
+    inclusion: Inclusion,
+) -> Vec<(usize, Vec<&'a Candidate>)> {
+    let mut sorted: Vec<&Candidate> = members.to_vec();
+    sorted.sort_by_key(|one| (one.first, one.last));
+    let mut groups: Vec<(usize, Vec<&Candidate>)> = Vec::new();
+    // Where those end that span the present token; those of the present group, and how far it goes.
+    let mut open: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
+    let (mut group, mut depth, mut end) = (Vec::new(), 0, i64::MIN);
+    for one in sorted {
+        let ended = |open: &BinaryHeap<Reverse<i64>>| open.peek().is_some_and(|last| last.0 < one.first);
+        let is_apart = one.first > end;
+        let is_full = inclusion != Inclusion::Transitive && depth >= threshold && ended(&open);
+        if !group.is_empty() && (is_apart || is_full) {
+            groups.push((depth, std::mem::take(&mut group)));
+            (depth, end) = (0, i64::MIN);
+            open.clear();
+        }
+        while ended(&open) {
+            open.pop();
+        }
+        open.push(Reverse(one.last));
+        (depth, end) = (depth.max(open.len()), end.max(one.last));
+        group.push(one);
+    }
+    if !group.is_empty() {
+        groups.push((depth, group));
+    }
+    assert_eq!(groups.iter().map(|(_, group)| group.len()).sum::<usize>(), members.len());
+    groups
 }
 
 /// SSTables of a level that overlap.

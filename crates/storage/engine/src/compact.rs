@@ -253,11 +253,11 @@ pub(crate) fn table_figures(inner: &Inner, store: &Store) -> TableFigures {
 pub(crate) fn candidates(inner: &Inner, store: &Store, set: &[Rc<LiveSstable>]) -> Vec<Candidate> {
     let now = inner.now_seconds();
     let expiry = Expiry::of(store, set, now);
+    let overlapped = overlapped(set);
     let free = set.iter().enumerate().filter(|(_, live)| !live.compacting.get() && !live.suspect.get());
     free.map(|(id, live)| {
         let sstable = &live.sstable;
         let droppable = sstable.droppable_tombstone_ratio(expiry.gc_before(live));
-        let overlaps = |other: &Rc<LiveSstable>| !Rc::ptr_eq(live, other) && overlaps(live, other);
         let since = live.since_micros / 1_000_000;
         Candidate {
             id,
@@ -269,8 +269,7 @@ pub(crate) fn candidates(inner: &Inner, store: &Store, set: &[Rc<LiveSstable>]) 
             droppable,
             age: (i64::from(now) - since).max(0) as u64,
             expired: expiry.may_go(live),
-            // It is computed only where there is something to drop.
-            overlapped: droppable > 0.0 && set.iter().any(overlaps),
+            overlapped: overlapped[id],
         }
     })
     .collect()
@@ -287,9 +286,31 @@ fn overlaps(one: &LiveSstable, other: &LiveSstable) -> bool {
     one.sstable.first() <= other.sstable.last() && other.sstable.first() <= one.sstable.last()
 }
 
+/// Of each SSTable whether another one overlaps it.
+fn overlapped(set: &[Rc<LiveSstable>]) -> Vec<bool> {
+    let mut sorted: Vec<(&DecoratedKey, &DecoratedKey, usize)> =
+        set.iter().enumerate().map(|(id, live)| (live.sstable.first(), live.sstable.last(), id)).collect();
+    sorted.sort_unstable();
+    let mut overlapped = vec![false; set.len()];
+    // The one of those before that ends last.
+    let mut before: Option<(&DecoratedKey, usize)> = None;
+    for (first, last, id) in sorted {
+        if let Some((end, other)) = before
+            && first <= end
+        {
+            (overlapped[id], overlapped[other]) = (true, true);
+        }
+        if before.is_none_or(|(end, _)| end < last) {
+            before = Some((last, id));
+        }
+    }
+    overlapped
+}
+
 /// The SSTables that have expired and may go as a whole.
 struct Expiry<'a> {
-    set: &'a [Rc<LiveSstable>],
+    /// Those that hold something alive, in order of their smallest timestamp.
+    alive: Vec<&'a Rc<LiveSstable>>,
     rule: PurgeRule,
     /// The smallest timestamp in memtables.
     in_memtables: Timestamp,
@@ -300,12 +321,16 @@ struct Expiry<'a> {
 impl<'a> Expiry<'a> {
     fn of(store: &Store, set: &'a [Rc<LiveSstable>], now: Seconds) -> Self {
         let in_memtables = store.memtables.all().iter().map(|memtable| memtable.stats().timestamp_min).min();
-        Self {
-            set,
+        let mut expiry = Self {
+            alive: Vec::new(),
             rule: store.purge_rule(now),
             in_memtables: in_memtables.unwrap_or(Timestamp::MAX),
             is_aggressive: Strategy::expires_aggressively(&store.table().options.compaction),
-        }
+        };
+        let mut alive: Vec<_> = set.iter().filter(|live| !expiry.has_expired(live)).collect();
+        alive.sort_by_key(|live| live.sstable.min_timestamp());
+        expiry.alive = alive;
+        expiry
     }
 
     fn gc_before(&self, live: &LiveSstable) -> Seconds {
@@ -322,14 +347,11 @@ impl<'a> Expiry<'a> {
     /// the same tokens that holds something alive.
     fn may_go(&self, live: &Rc<LiveSstable>) -> bool {
         let latest = live.sstable.max_timestamp();
-        let is_hidden = |other: &Rc<LiveSstable>| {
-            !Rc::ptr_eq(live, other)
-                && overlaps(live, other)
-                && other.sstable.min_timestamp() <= latest
-                && !self.has_expired(other)
+        let hides_any = || {
+            let older = self.alive.iter().take_while(|other| other.sstable.min_timestamp() <= latest);
+            older.into_iter().any(|other| overlaps(live, other))
         };
-        self.has_expired(live)
-            && (self.is_aggressive || (latest < self.in_memtables && !self.set.iter().any(is_hidden)))
+        self.has_expired(live) && (self.is_aggressive || (latest < self.in_memtables && !hides_any()))
     }
 }
 

@@ -36,6 +36,11 @@ impl CounterState {
         self.unlogged.borrow().get(key).cloned()
     }
 
+    /// A partition with increments that the log did not take.
+    pub(crate) fn any_unlogged(&self) -> Option<PartitionId> {
+        self.unlogged.borrow().keys().next().cloned()
+    }
+
     /// Whether there are increments that the log did not take.
     pub(crate) fn has_unlogged(&self) -> bool {
         !self.unlogged.borrow().is_empty()

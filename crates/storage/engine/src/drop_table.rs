@@ -9,13 +9,13 @@ use rt::{Disk, DiskError};
 use schema::TableId;
 use sstable::Descriptor;
 
-use crate::edit::{Edit, finish_edits};
+use crate::MaintenanceError;
+use crate::edit::Edit;
 use crate::engine::Inner;
 use crate::error::{disk_or_source, is_shortage, log_failure};
-use crate::links::{auto_snapshot, link_all, snapshot_name, wants_snapshot};
+use crate::links::{auto_snapshot, wants_snapshot};
 use crate::live::LiveSstable;
 use crate::store::Store;
-use crate::{MaintenanceError, OpenError};
 
 /// Until the next attempt to drop a table on a full disk.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -143,44 +143,22 @@ pub(crate) async fn remove_dropped_dir(disk: &Disk, dir: &Path, in_use: bool) ->
         if !left.is_empty() {
             return Ok(true);
         }
-        disk.remove_dir_all(dir).await?;
+        match disk.remove_dir(dir).await {
+            // A table of this id is made anew, or a reader's file came back.
+            Err(error) if error.is_not_empty() => return Ok(false),
+            removed => removed?,
+        }
     }
     if let Some(keyspace) = dir.parent()
         && disk.exists(keyspace).await?
     {
-        if !in_use && disk.list(keyspace).await?.is_empty() {
-            disk.remove_dir_all(keyspace).await?;
-        } else {
-            disk.sync_dir(keyspace).await?;
+        // A table that is made meanwhile has its directory there: only an empty one can be removed.
+        let removed = if in_use { None } else { Some(disk.remove_dir(keyspace).await) };
+        match removed {
+            Some(Err(error)) if !error.is_not_empty() => return Err(error),
+            Some(Ok(())) => {}
+            None | Some(Err(_)) => disk.sync_dir(keyspace).await?,
         }
     }
     Ok(true)
-}
-
-/// Finishes a drop that a crash interrupted: to be called once a node before the shards open. The SSTables of `dir` go into the
-/// automatic snapshot of the drop of table `name` at `at_micros`, where there is to be one, and then away.
-///
-/// # Errors
-/// [`OpenError::Disk`] when the disk fails.
-pub async fn finish_drop(
-    disk: &Disk,
-    dir: &Path,
-    name: &str,
-    at_micros: i64,
-    snapshot: bool,
-) -> Result<(), OpenError> {
-    if disk.exists(dir).await? {
-        finish_edits(disk, dir).await?;
-        sstable::remove_unfinished(disk, dir).await?;
-        let target = dir.join("snapshots").join(snapshot_name("dropped", at_micros, name));
-        let left = sstable::list_complete(disk, dir).await?;
-        if snapshot {
-            link_all(disk, &left, &target, true).await?;
-        }
-        for descriptor in &left {
-            sstable::remove(disk, descriptor).await?;
-        }
-    }
-    remove_dropped_dir(disk, dir, false).await?;
-    Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ use crate::{EngineConfig, OpenError, quarantine};
 pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Result<(), OpenError> {
     let disk = rt.disk();
     disk.create_dir_all(&config.data_directory).await?;
-    let node = Node { rt: rt.clone(), config, shards: rt.shard_count(), sharding: Sharding::new(rt, config) };
+    let node = Node::new(rt, config);
     for table in schema.tables() {
         let dir = table_dir(&config.data_directory, table);
         if !disk.exists(&dir).await? {
@@ -57,14 +57,19 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
     node.share_out_logs(schema).await
 }
 
-struct Node<'a> {
+/// The node whose files are prepared.
+pub(crate) struct Node<'a> {
     rt: Rt,
     config: &'a EngineConfig,
     shards: u16,
     sharding: Sharding,
 }
 
-impl Node<'_> {
+impl<'a> Node<'a> {
+    pub(crate) fn new(rt: &Rt, config: &'a EngineConfig) -> Self {
+        Self { rt: rt.clone(), config, shards: rt.shard_count(), sharding: Sharding::new(rt, config) }
+    }
+
     /// Makes every SSTable of a table belong to one shard, and its number say which.
     async fn share_out_sstables(&self, table: &Arc<Table>, dir: &Path) -> Result<(), OpenError> {
         let disk = self.rt.disk();
@@ -279,31 +284,7 @@ impl Node<'_> {
         }
         commitlog::remove_spares(disk, &self.config.commitlog.directory, count).await?;
         for shard in shards {
-            let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
-            let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
-            let mut held = Held::default();
-            while let Some(SegmentEntries { mutations, entries }) = recovery.next_segment().await? {
-                for (number, body) in entries {
-                    for update in commitlog::entry::updates(&body).into_iter().flatten() {
-                        let unreadable =
-                            |reason: String| OpenError::CommitLog(format!("entry {number}: {reason}"));
-                        let (_, update) = update.map_err(|short| unreadable(short.to_string()))?;
-                        let decoded = decode_update(mutations, &update, |id| schema.table_by_id(id).cloned());
-                        let update = decoded.map_err(|error| unreadable(error.to_string()))?;
-                        let wanted = |update: &PartitionUpdate| {
-                            flushed.get(&update.table.id).is_none_or(|upto| number > *upto)
-                        };
-                        if let Some(update) = update.filter(wanted) {
-                            let owner = self.sharding.sharder_of(update.table.id).shard_of(update.key.token);
-                            held.add(update, owner);
-                        }
-                    }
-                }
-                if held.bytes() > self.config.memtable_bytes_max / 2 {
-                    self.write_held(std::mem::take(&mut held)).await?;
-                }
-            }
-            self.write_held(held).await?;
+            let paths = self.write_logged_of(shard, &|id| schema.table_by_id(id).cloned()).await?;
             for path in paths {
                 if let Some(archive) = &self.config.commitlog.archive_directory {
                     disk.create_dir_durably(archive).await?;
@@ -315,6 +296,55 @@ impl Node<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes the rows of these tables that only the commit logs of the node have to SSTables.
+    pub(crate) async fn write_logged(
+        &self,
+        table_of: &impl Fn(TableId) -> Option<Arc<Table>>,
+    ) -> Result<(), OpenError> {
+        let segments = list_segments(self.rt.disk(), &self.config.commitlog.directory).await?;
+        let shards: BTreeSet<u16> = segments.into_iter().map(|(shard, _)| shard).collect();
+        for shard in shards {
+            self.write_logged_of(shard, table_of).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of these tables that only the commit log of one shard has to SSTables of the present owners. Gives the files of
+    /// the log.
+    async fn write_logged_of(
+        &self,
+        shard: u16,
+        table_of: &impl Fn(TableId) -> Option<Arc<Table>>,
+    ) -> Result<Vec<PathBuf>, OpenError> {
+        let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
+        let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
+        let mut held = Held::default();
+        while let Some(SegmentEntries { mutations, entries }) = recovery.next_segment().await? {
+            for (number, body) in entries {
+                for update in commitlog::entry::updates(&body).into_iter().flatten() {
+                    let unreadable =
+                        |reason: String| OpenError::CommitLog(format!("entry {number}: {reason}"));
+                    let (_, update) = update.map_err(|short| unreadable(short.to_string()))?;
+                    let decoded = decode_update(mutations, &update, table_of);
+                    let update = decoded.map_err(|error| unreadable(error.to_string()))?;
+                    let wanted = |update: &PartitionUpdate| {
+                        flushed.get(&update.table.id).is_none_or(|upto| number > *upto)
+                    };
+                    if let Some(update) = update.filter(wanted) {
+                        let owner = self.sharding.sharder_of(update.table.id).shard_of(update.key.token);
+                        held.add(update, owner);
+                    }
+                }
+                self.rt.maybe_yield().await;
+            }
+            if held.bytes() > self.config.memtable_bytes_max / 2 {
+                self.write_held(std::mem::take(&mut held)).await?;
+            }
+        }
+        self.write_held(held).await?;
+        Ok(paths)
     }
 
     async fn write_held(&self, held: Held) -> Result<(), OpenError> {

@@ -24,4 +24,4 @@ pub use config::{Canaries, HintsConfig};
 pub use error::{HintRefused, HintsError};
 pub use figures::{HintFigures, HintsStats};
 pub use log::{Hint, Hints};
-pub use replay::{ReplayEnd, ReplayOutcome, StoredHint};
+pub use replay::{Brought, ReplayEnd, ReplayOutcome, StoredHint};

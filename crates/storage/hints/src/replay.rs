@@ -33,6 +33,21 @@ pub struct StoredHint {
     pub update: Bytes,
 }
 
+/// The fate of a hint for which no failure is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brought {
+    /// The host acknowledged it.
+    Delivered,
+    /// It is of no use any more: its table was dropped or truncated.
+    LeftOut,
+}
+
+impl From<()> for Brought {
+    fn from((): ()) -> Self {
+        Self::Delivered
+    }
+}
+
 /// How a replay ended.
 #[derive(Clone, Debug)]
 pub enum ReplayEnd {
@@ -121,11 +136,12 @@ enum SegmentEnd {
 
 impl Hints {
     /// Delivers the hints of a host through `deliver`, in the order in which it was stored, with some hints under way at once.
-    /// `deliver` resolves when the host has the update; when it fails the replay ends, and the next one begins with
+    /// `deliver` resolves when the host has the update, or it is of no use; when it fails the replay ends, and the next one begins with
     /// that hint. Hints older than their grace are left out. Some that were delivered may be delivered again after a crash.
-    pub async fn replay<F, E>(&self, host: HostId, deliver: impl Fn(StoredHint) -> F) -> ReplayOutcome
+    pub async fn replay<F, B, E>(&self, host: HostId, deliver: impl Fn(StoredHint) -> F) -> ReplayOutcome
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<B, E>>,
+        B: Into<Brought>,
         E: Display,
     {
         self.replay_within(host, |_| None, deliver).await
@@ -134,14 +150,15 @@ impl Hints {
     /// [`Hints::replay`] with the present grace of a table, in seconds: none leaves the one that the hint was stored with. The
     /// shorter of both counts. A table whose grace was lowered since may have purged deletions that an older hint would undo; one
     /// whose grace was raised may have purged them before.
-    pub async fn replay_within<F, E>(
+    pub async fn replay_within<F, B, E>(
         &self,
         host: HostId,
         grace_seconds: impl Fn([u8; 16]) -> Option<u32>,
         deliver: impl Fn(StoredHint) -> F,
     ) -> ReplayOutcome
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<B, E>>,
+        B: Into<Brought>,
         E: Display,
     {
         let mut outcome = ReplayOutcome { delivered: 0, bytes: 0, left_out: 0, end: ReplayEnd::Complete };
@@ -279,10 +296,16 @@ struct Run<'a, G> {
 
 impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
     #[expect(clippy::expect_used, reason = "the loop ends only with a reason")]
-    async fn deliver<D, F, E>(&self, deliver: &D, pace: &mut Pace, outcome: &mut ReplayOutcome) -> SegmentEnd
+    async fn deliver<D, F, B, E>(
+        &self,
+        deliver: &D,
+        pace: &mut Pace,
+        outcome: &mut ReplayOutcome,
+    ) -> SegmentEnd
     where
         D: Fn(StoredHint) -> F,
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<B, E>>,
+        B: Into<Brought>,
         E: Display,
     {
         let segment = {
@@ -345,15 +368,16 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
     }
 
     /// The future that delivers a record, or finds that it is left out.
-    fn send<'d, D, F, E>(
+    fn send<'d, D, F, B, E>(
         &self,
         record: Record,
         deliver: &'d D,
         pace: &mut Pace,
-    ) -> impl Future<Output = Step> + use<'d, D, F, E, G>
+    ) -> impl Future<Output = Step> + use<'d, D, F, B, E, G>
     where
         D: Fn(StoredHint) -> F,
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<B, E>>,
+        B: Into<Brought>,
         E: Display,
     {
         let Record { header, update, next } = record;
@@ -372,7 +396,10 @@ impl<G: Fn([u8; 16]) -> Option<u32>> Run<'_, G> {
                 true => Fate::LeftOut,
                 false if injected => Fate::Delivered,
                 false => match deliver(hint).await {
-                    Ok(()) => Fate::Delivered,
+                    Ok(brought) => match brought.into() {
+                        Brought::Delivered => Fate::Delivered,
+                        Brought::LeftOut => Fate::LeftOut,
+                    },
                     Err(error) => Fate::Failed(error.to_string()),
                 },
             };

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use coordinator::Consistency;
-use hints::HintsConfig;
+use hints::{Hint, HintsConfig};
+use mutation::codec;
 use replica::TableOperation;
 use rt_sim::{Config, LinkConfig};
+use schema::TableBuilder;
+use types::CqlType;
 
 use crate::world::{SECOND, World, deleted, handoff, host, kept_hints, partition, row, seconds, table};
 
@@ -282,4 +285,52 @@ fn writes_that_a_repair_may_have_overtaken_are_not_delivered() {
     assert_eq!(kept_hints(&world, 0), [].into());
     assert_eq!(world.kept(2, partition(&t, 1, now)), []);
     assert_eq!(world.kept(2, partition(&t, 2, now)), [(1, "in time".to_owned())]);
+}
+
+#[test]
+fn hints_of_a_table_whose_id_another_has_got_do_not_hold_up_the_others() {
+    let (world, t) = (world(12, HintsConfig::default()), table("ks", "t"));
+    let now = seconds(&world.sim, 0);
+    world.sim.isolate(world.sim.node(2));
+    world.believe(&[0, 1]);
+    // A table of this id that was dropped, with another column.
+    let former = TableBuilder::new("ks", "t", t.id)
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("former", CqlType::Text)
+        .build_known();
+    let mut update = row(&t, 1, 1, "a", 10);
+    let clustering = update.rows()[0].clustering.clone();
+    let mut of_former = mutation::Row::new(clustering);
+    let cell = mutation::Cell::live(10, "old".into());
+    of_former.set(former.column("former").unwrap().id, mutation::ColumnData::Simple(cell));
+    update = mutation::PartitionUpdate::with_rows(former, update.key.clone(), vec![of_former]);
+    world.on(0, 0, |rt, _| async move {
+        let mut body = Vec::new();
+        codec::encode_updates(&[update], &mut body);
+        let now_micros = rt.wall_micros();
+        let hint = Hint {
+            host: host(2),
+            table: t.id.0,
+            update: body.into(),
+            grace_seconds: 864_000,
+            begun_micros: now_micros,
+            now_micros,
+            down_since_micros: Some(now_micros),
+        };
+        handoff(0, 0).hints().store(hint).unwrap();
+    });
+    let t = table("ks", "t");
+    world.write(0, row(&t, 2, 1, "b", 10), Consistency::Quorum).unwrap();
+    assert_eq!(kept_hints(&world, 0), [(host(2), 2)].into());
+    world.sim.heal_all();
+    world.believe(&[0, 1, 2]);
+    // It may be that this node is yet to learn of the column.
+    world.sim.run_for(30 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [(host(2), 2)].into());
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(kept_hints(&world, 0), [].into());
+    assert_eq!(world.kept(2, partition(&t, 2, now)), [(1, "b".to_owned())]);
+    let stats = world.on(0, 0, |_, _| async { handoff(0, 0).hints().stats() });
+    assert_eq!((stats.left_out, stats.delivered), (1, 1));
 }

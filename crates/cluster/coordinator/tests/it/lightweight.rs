@@ -299,8 +299,8 @@ fn too_few_replicas_are_reported_before_anything_is_tried() {
         (cas(&rt, &coordinator, (1, now), None, 1).await, read(&rt, &coordinator, 1, now).await)
     });
     let unavailable = |consistency| RequestError::Unavailable { consistency, required: 2, alive: 1 };
-    assert_eq!(refused.0.err(), Some(unavailable(Consistency::Quorum)));
-    assert_eq!(refused.1.err(), Some(unavailable(Consistency::Quorum)));
+    assert_eq!(refused.0.err(), Some(unavailable(Consistency::Serial)));
+    assert_eq!(refused.1.err(), Some(unavailable(Consistency::Serial)));
 }
 
 /// The text of a row as a serial read finds it, after it was written under the condition that there was another one, or none.

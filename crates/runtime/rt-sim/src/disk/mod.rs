@@ -337,6 +337,7 @@ impl State {
         match op {
             PathOp::Rename(from, to) => self.names.rename(&names::normal(from), &names::normal(to))?,
             PathOp::Remove(path) => self.names.remove_file(&names::normal(path))?,
+            PathOp::RemoveDir(path) => self.names.remove_dir(&names::normal(path))?,
             PathOp::RemoveDirAll(path) => self.names.remove_dir_all(&names::normal(path))?,
             PathOp::CreateDirAll(path) => self.names.create_dir_all(&names::normal(path))?,
             PathOp::HardLink(from, to) => match self.names.get(&names::normal(from)) {
@@ -430,6 +431,7 @@ fn path_op_kind(op: &PathOp) -> (DiskOp, &'static str, &Path) {
     match op {
         PathOp::Rename(from, _) => (DiskOp::Rename, "rename", from),
         PathOp::Remove(path) => (DiskOp::Remove, "remove", path),
+        PathOp::RemoveDir(path) => (DiskOp::Remove, "remove dir", path),
         PathOp::RemoveDirAll(path) => (DiskOp::Remove, "remove all", path),
         PathOp::CreateDirAll(path) => (DiskOp::CreateDir, "create dir", path),
         PathOp::List(path) => (DiskOp::List, "list", path),

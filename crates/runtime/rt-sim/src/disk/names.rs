@@ -243,6 +243,14 @@ impl Names {
         }
     }
 
+    pub(crate) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        if self.tree(path)?.len() > 1 {
+            return Err(not_empty());
+        }
+        self.change(Change::Remove(Name::of(path)));
+        Ok(())
+    }
+
     pub(crate) fn remove_dir_all(&mut self, path: &Path) -> io::Result<()> {
         for name in self.tree(path)?.into_iter().rev() {
             self.change(Change::Remove(name));
@@ -457,13 +465,14 @@ mod tests {
         let path = |rng: &mut Rng| PathBuf::from(format!("/d{}/f{}", rng.below(3), rng.below(4)));
         for inode in 0..3_000 {
             let (one, other) = (path(&mut rng), path(&mut rng));
-            let _ = match rng.below(12) {
+            let _ = match rng.below(13) {
                 0..=3 => names.add_file(&one, inode),
                 4 => names.rename(&one, &other),
                 5 => names.rename(one.parent().unwrap(), other.parent().unwrap()),
                 6 | 7 => names.remove_file(&one),
                 8 => names.create_dir_all(one.parent().unwrap()),
                 9 => names.remove_dir_all(one.parent().unwrap()),
+                12 => names.remove_dir(one.parent().unwrap()),
                 10 => {
                     names.commit(rng.below(names.sequence() + 1), one.parent());
                     Ok(())

@@ -127,6 +127,11 @@ fn names_and_their_errors() {
 
         let free = disk.free_space(&dir).await.unwrap();
         assert!(free > 0 && free <= disk.total_space(&dir).await.unwrap());
+        assert!(disk.remove_dir(&dir).await.unwrap_err().is_not_empty());
+        assert!(disk.remove_dir(dir.join("none")).await.unwrap_err().is_not_found());
+        disk.create_dir_all(dir.join("empty")).await.unwrap();
+        disk.remove_dir(dir.join("empty")).await.unwrap();
+        assert!(!disk.exists(dir.join("empty")).await.unwrap());
         disk.remove_dir_all(place.dir.join("a")).await.unwrap();
         assert!(!disk.exists(&dir).await.unwrap());
     });

@@ -1,5 +1,7 @@
 //! Golden decisions of the compaction strategies.
 
+mod pending;
+
 use std::collections::BTreeMap;
 
 use compaction::{Candidate, Choice, Reason, Strategy, TableFigures};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, Origin, Read, SyncMode, Write};
+use engine::{Engine, EngineConfig, Origin, Read, SyncMode, Write, WriteError};
 use mutation::{
     Cell, Clustering, ColumnData, Fragment, PartitionRange, PartitionUpdate, Row, Slices, counter,
 };
 use rt::{Group, Rt, shard_mains};
-use rt_sim::{Config, NodeConfig, Simulation};
+use rt_sim::{Config, DiskFault, NodeConfig, Simulation};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
@@ -282,4 +282,97 @@ fn after_many_renewals_an_id_stays_and_increments_are_synced() {
         shards > 100 && shards <= 129,
         "the first id and 128 renewals, where each was counted under: {shards}"
     );
+}
+
+/// Rows of one increment of the wide partition, and how many increments there are of which the log takes none.
+const WIDE_ROWS: i32 = 400;
+const REFUSED: i32 = 4;
+
+fn wide_table() -> Table {
+    let table = TableBuilder::new("ks", "wide", TableId([6; 16]))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("n", CqlType::Counter);
+    table.build().unwrap()
+}
+
+/// An increment by one of so many rows of the wide partition.
+fn wide_increment(table: &Arc<Table>, first: i32, timestamp: i64) -> PartitionUpdate {
+    let mut update = PartitionUpdate::new(table.clone(), key(1));
+    for c in first..first + WIDE_ROWS {
+        let clustering = Clustering::new(table, &[Some(&c.to_be_bytes())]);
+        let mut row = Row::new(clustering);
+        let delta = Bytes::copy_from_slice(&1i64.to_be_bytes());
+        row.set(table.column("n").unwrap().id, ColumnData::Simple(Cell::live(timestamp, delta)));
+        update.add_row(row);
+    }
+    update
+}
+
+async fn wide_life(rt: Rt, shared: Arc<Mutex<(i32, i64)>>) {
+    let table = Arc::new(wide_table());
+    let mut keyspace = Keyspace::new("ks", Replication::Local);
+    keyspace.tables.insert("wide".to_owned(), table.clone());
+    let mut config = EngineConfig::new(PathBuf::from("/data"), PathBuf::from("/log"));
+    config.commitlog.sync = SyncMode::Batch;
+    config.commitlog.segment_bytes = 128 << 10;
+    config.commit_failure_policy = engine::FailurePolicy::Ignore;
+    let schema = Arc::new(Schema::default().with_keyspace(keyspace));
+    let engine = Engine::open(rt.clone(), config, schema).await.unwrap();
+    if shared.lock().unwrap().0 < 3 {
+        engine.increment(wide_increment(&table, 0, 1)).await.unwrap();
+        shared.lock().unwrap().0 = 1;
+        rt.sleep(Duration::from_millis(1)).await;
+        for part in 0..REFUSED {
+            let refused = engine.increment(wide_increment(&table, part * WIDE_ROWS, 2)).await;
+            assert!(matches!(&refused, Err(WriteError::CommitLog(_))), "{refused:?}");
+        }
+        shared.lock().unwrap().0 = 2;
+        rt.sleep(Duration::from_millis(1)).await;
+        engine.increment(wide_increment(&table, 0, 3)).await.unwrap();
+        shared.lock().unwrap().0 = 3;
+        return std::future::pending::<()>().await;
+    }
+    let (range, mut sum) = (PartitionRange::single(&key(1)), 0);
+    let mut reader = engine.read(&Read::new(table.id, &range, &Slices::all())).unwrap();
+    while let Some(fragment) = reader.next().await.unwrap() {
+        let Fragment::Row(row) = fragment else { continue };
+        for (_, data) in row.columns() {
+            let ColumnData::Simple(cell) = data else { continue };
+            sum += counter::shards(&cell.value).map(|shard| shard.count).sum::<i64>();
+        }
+    }
+    *shared.lock().unwrap() = (4, sum);
+}
+
+#[test]
+fn increments_that_a_full_disk_refused_are_logged_later_in_as_many_entries_as_they_need() {
+    let sim = Simulation::new(5, Config::default());
+    let shared = Arc::new(Mutex::new((0, 0)));
+    let of_node = shared.clone();
+    let node = sim.add_node(NodeConfig::default(), move |_| {
+        let shared = of_node.clone();
+        shard_mains(1, move |rt| wide_life(rt, shared.clone()))
+    });
+    let reached = |least: i32| {
+        let shared = shared.clone();
+        sim.run_until(move || shared.lock().unwrap().0 >= least).unwrap();
+    };
+    sim.start(node);
+    reached(1);
+    for op in [rt::DiskOp::Write, rt::DiskOp::Create, rt::DiskOp::Allocate] {
+        let fault = DiskFault { op, path_contains: "/log".to_owned(), errno: 28, skip: 0, times: u32::MAX };
+        sim.inject_disk_fault(node, fault);
+    }
+    reached(2);
+    sim.clear_disk_faults(node);
+    reached(3);
+    sim.crash(node);
+    sim.start(node);
+    reached(4);
+    // One that was refused is counted or not; of the two that were acknowledged each is, and of the others as many as fit an entry at least.
+    let counted = shared.lock().unwrap().1;
+    let (increments, rest) = (counted / i64::from(WIDE_ROWS), counted % i64::from(WIDE_ROWS));
+    assert_eq!(rest, 0, "an increment is counted in all of its rows");
+    assert!((3..=i64::from(1 + REFUSED + 1)).contains(&increments), "{increments} increments are counted");
 }

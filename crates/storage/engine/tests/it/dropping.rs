@@ -1,6 +1,7 @@
 //! Tables come and go while others work: a table that is dropped takes its own directory and nothing else with it, and work on
 //! it at that moment is no failure of the disk.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,51 @@ use schema::{Keyspace, Replication, Schema};
 
 use crate::model::{Change, Op, read, table, updates};
 use crate::world::{Plan, config, on_a_node};
+
+/// A table is made in a keyspace whose last one is being removed, and written to its directory.
+async fn table_made_beside_a_removal(rt: Rt) {
+    let schema = |tables: &[u8]| {
+        let empty = Schema::default().with_keyspace(Keyspace::new("ks", Replication::Local));
+        Arc::new(tables.iter().fold(empty, |schema, id| schema.with_table(table(*id, 864_000))))
+    };
+    let (first, second) = (schema(&[1]), schema(&[2]));
+    let (dropped, made) =
+        (first.table("ks", "t1").unwrap().clone(), second.table("ks", "t2").unwrap().clone());
+    let sync = SyncMode::Periodic { period: Duration::from_millis(50) };
+    let plan = Plan { sync, canaries: Canaries::default(), gc_grace: 864_000, sstables: true, ops_max: 0 };
+    let engine = Engine::open(rt.clone(), config(&plan), first).await.unwrap();
+    let op = |ts| Op { number: 0, changes: vec![Change::Cell { pk: 1, ck: 1, b: false, ts }], large: false };
+    engine.apply(Write::all(Origin::Client, updates(&dropped, &op(1), 1_700_000_000))).await.unwrap();
+    engine.flush(dropped.id).await.unwrap();
+    engine.set_schema(schema(&[])).await;
+    engine.drop_table(dropped.id, 1).await.unwrap();
+    let dir = engine::dropped_table_dir(Path::new("/data"), "ks", "t1", dropped.id);
+    rt.disk().remove_dir_all(dir.join("snapshots")).await.unwrap();
+    let (removing, id) = (engine.clone(), dropped.id);
+    let removal =
+        rt.spawn(Group::Statement, async move { removing.remove_dropped_dir("ks", "t1", id).await });
+    rt.sleep(Duration::from_micros(rt.random_below(1_000))).await;
+    engine.set_schema(second).await;
+    engine.apply(Write::all(Origin::Client, updates(&made, &op(1), 1_700_000_000))).await.unwrap();
+    engine.flush(made.id).await.unwrap();
+    removal.await.unwrap();
+    assert!(!rt.disk().exists(&dir).await.unwrap());
+    let found = read(&engine, &made, &PartitionRange::all(), false).await.unwrap();
+    assert_eq!(found.len(), 1, "the flushed row is there");
+    let files = rt.disk().list(engine::dropped_table_dir(Path::new("/data"), "ks", "t2", made.id)).await;
+    assert!(files.is_ok_and(|files| !files.is_empty()), "the table that was made has its files");
+}
+
+#[test]
+fn the_directory_of_a_keyspace_stays_when_a_table_is_made_meanwhile() {
+    for seed in 0..500 {
+        let sim = Simulation::new(seed, Config::default());
+        let node = sim.add_node(NodeConfig::default(), |_| shard_mains(1, table_made_beside_a_removal));
+        sim.start(node);
+        sim.run_until_exit(node).unwrap();
+        assert_eq!(sim.exits(node), ["()"], "seed {seed}");
+    }
+}
 
 async fn life(rt: Rt, drops: Arc<Mutex<u32>>) {
     let schema = |tables: &[u8]| {

@@ -10,6 +10,7 @@ mod counters;
 mod crash;
 mod damaged;
 mod dropping;
+mod finished_drops;
 mod flushing;
 mod fragments;
 mod indexes;
