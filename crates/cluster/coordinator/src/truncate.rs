@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::peer_error::{self, PeerError};
 use crate::shard_calls;
 use crate::truncation_permit::TruncationPermit;
-use crate::{ClusterView, Consistency, RequestError};
+use crate::{ClusterView, RequestError};
 
 /// A suffix of the client's error when it cannot name the shards that have truncated.
 const WHOLLY_OR_NOT: &str = "It may go on: each shard of each node truncates its part of the table wholly or not at all; repeat the \
