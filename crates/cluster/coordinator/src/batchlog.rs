@@ -23,6 +23,11 @@ const PAGE_ROWS: u64 = 64;
 /// Bytes of batches read at once.
 const PAGE_BYTES: usize = 4 << 20;
 
+/// Bytes of memory of a stored batch: its key, its place in the ordered map, and since when it is there.
+pub const KEPT_BATCH_BYTES: usize = 112;
+/// Bytes of memory of the stored batches of a shard, unless it is set otherwise.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// Figures since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchlogStats {
@@ -32,6 +37,10 @@ pub struct BatchlogStats {
     pub replayed: u64,
     /// Batches of several nodes that are kept now, for this node and for others.
     pub kept: u64,
+    /// Bytes of memory of these.
+    pub kept_bytes: u64,
+    /// Writes that were refused because too many batches are stored.
+    pub refused: u64,
 }
 
 /// The batches of one shard.
@@ -52,6 +61,8 @@ struct Inner {
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.
     latest_micros: Cell<i64>,
     stats: Cell<BatchlogStats>,
+    /// Bytes of memory that the stored batches may take before writes that store more are refused.
+    kept_bytes_max: Cell<usize>,
 }
 
 /// A batch of several nodes that this shard is applying.
@@ -78,6 +89,7 @@ impl Batchlog {
             pass_end: RefCell::default(),
             latest_micros: Cell::new(i64::MIN),
             stats: Cell::default(),
+            kept_bytes_max: Cell::new(KEPT_BYTES_MAX),
         }))
     }
 
@@ -87,7 +99,33 @@ impl Batchlog {
     }
 
     pub(crate) fn stats(&self) -> BatchlogStats {
-        BatchlogStats { kept: self.0.kept.borrow().len() as u64, ..self.0.stats.get() }
+        let kept_bytes = self.kept_bytes() as u64;
+        BatchlogStats { kept: self.0.kept.borrow().len() as u64, kept_bytes, ..self.0.stats.get() }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.0.kept.borrow().len() * KEPT_BATCH_BYTES
+    }
+
+    /// Changes how many bytes of memory the stored batches may take before writes that store more are refused.
+    pub(crate) fn set_kept_bytes_max(&self, bytes: usize) {
+        self.0.kept_bytes_max.set(bytes);
+    }
+
+    /// Whether one more batch may be stored.
+    ///
+    /// # Errors
+    /// The sentence for the client when those that are stored, because replicas of their updates are down, take all of their memory.
+    pub(crate) fn check_room(&self) -> Result<(), String> {
+        if self.kept_bytes() + KEPT_BATCH_BYTES <= self.0.kept_bytes_max.get() {
+            return Ok(());
+        }
+        self.count(|stats| stats.refused += 1);
+        Err(format!(
+            "{} logged batches and updates of views or CDC logs wait on this shard for replicas that are down, and no more are \
+             stored; bring these nodes back",
+            self.0.kept.borrow().len()
+        ))
     }
 
     /// When the last batch was taken up, microseconds; [`i64::MIN`] for never.

@@ -15,7 +15,7 @@ use schema::{Schema, Table, TableId};
 use topology::NodeIndex;
 use views::View;
 
-use crate::logged::Batches;
+use crate::logged::{Batches, Delivery};
 use crate::peer_error::PeerError;
 use crate::view_builds::{BuildRows, Builds, ViewBuildStatus};
 use crate::{Coordinator, RequestError, ViewNode, shard_calls};
@@ -184,7 +184,7 @@ impl Coordinator {
             pace.step().await;
         }
         let batches = Batches::new(self.context(), &self.operations().batchlog);
-        Ok(batches.write_late(updates, at_micros, WRITE_TIMEOUT).await?)
+        Ok(batches.write_late(updates, at_micros, (Delivery::Again, WRITE_TIMEOUT)).await?)
     }
 
     /// The progress of each node of the ring in building a materialized view, as reported before the deadline; in the

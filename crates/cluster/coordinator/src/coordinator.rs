@@ -416,6 +416,12 @@ impl Coordinator {
         sums
     }
 
+    /// Changes how many bytes of memory logged batches and updates of views that wait for replicas may take on this shard, of
+    /// [`KEPT_BATCH_BYTES`](crate::KEPT_BATCH_BYTES) each: writes that would store more of them are refused.
+    pub fn set_kept_batch_bytes_max(&self, bytes: usize) {
+        self.operations.batchlog.set_kept_bytes_max(bytes);
+    }
+
     /// The counters of this shard's batchlog.
     pub fn batchlog_stats(&self) -> BatchlogStats {
         self.operations.batchlog.stats()

@@ -157,9 +157,11 @@ impl Intents {
         let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
             return Ok((None, None));
         };
+        let log = &coordinator.operations().batchlog;
+        log.check_room().map_err(WriteError::Overloaded)?;
         let bytes: usize = changes.iter().map(PartitionUpdate::memory_size).sum();
         let room = self.room.acquire(bytes.min(PENDING_BYTES_MAX)).await.map_err(|_| WriteError::Stopped)?;
-        let active = coordinator.operations().batchlog.begin(changes.iter());
+        let active = log.begin(changes.iter());
         let row = active.batch.row(batches);
         let is_here = |change: &PartitionUpdate| {
             coordinator.context().maps().is_only_here(&change.table, change.key.token)
@@ -192,18 +194,18 @@ impl Drop for Pending {
 
 impl Pending {
     /// Writes the updates to the views' replicas; a quorum of each has them then.
-    async fn try_to_deliver(&self) -> Result<(), RequestError> {
+    async fn try_to_deliver(&self, delivery: Delivery) -> Result<(), RequestError> {
         let (context, operations) = (self.coordinator.context(), self.coordinator.operations());
         let (batch, began) = (self.active.batch.clone(), context.rt().now());
         let batches = Batches::new(context, &operations.batchlog);
-        let delivered = batches.complete(batch, Delivery::First, DELIVERY_TIMEOUT).await.map(drop);
+        let delivered = batches.complete(batch, delivery, DELIVERY_TIMEOUT).await.map(drop);
         operations.view_writes.ended(context.rt().now() - began, &delivered);
         delivered
     }
 
     /// Writes the updates to the views' replicas, or leaves them to the batchlog.
     async fn deliver(self) {
-        if let Err(error) = self.try_to_deliver().await {
+        if let Err(error) = self.try_to_deliver(Delivery::First).await {
             tracing::debug!("updates of materialized views are left to the batchlog: {error}");
         }
     }
@@ -212,8 +214,9 @@ impl Pending {
     async fn deliver_in_time(self) -> Result<(), WriteError> {
         let rt = self.coordinator.context().rt().clone();
         let until = rt.now() + SYNCHRONOUS_TIME_MAX;
+        let mut delivery = Delivery::First;
         loop {
-            match self.try_to_deliver().await {
+            match self.try_to_deliver(std::mem::replace(&mut delivery, Delivery::Repeated)).await {
                 Ok(()) => return Ok(()),
                 Err(error) if rt.now() >= until => {
                     tracing::debug!(

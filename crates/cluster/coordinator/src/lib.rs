@@ -72,7 +72,7 @@ mod view_check_run;
 mod view_checks;
 mod write;
 
-pub use batchlog::BatchlogStats;
+pub use batchlog::{BatchlogStats, KEPT_BATCH_BYTES};
 pub use canaries::Canaries;
 pub use cdc_generations::cdc_generation;
 pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};

@@ -71,8 +71,11 @@ fn choose_holders(view: &ClusterView, turn: usize) -> Replicas {
 /// Which delivery of a stored batch it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// That of the write itself: nothing later can have been forgotten yet.
+    /// That of the write itself: nothing later can have been forgotten yet. Replicas that are there have the updates also where they are no
+    /// quorum, and the others hints.
     First,
+    /// One more attempt at that, while the write waits.
+    Repeated,
     /// A later one, by the batchlog.
     Again,
 }
@@ -105,6 +108,7 @@ impl<'a> Batches<'a> {
         options: WriteOptions,
     ) -> Result<(), RequestError> {
         assert!(updates.len() > 1, "a batch of one update needs no log");
+        self.log.check_room().map_err(RequestError::Overloaded)?;
         let writes = Writes::new(self.context).plan_with_lease(updates, &options).await?;
         let view = self.context.view();
         let holders = choose_holders(&view, self.context.next_turn());
@@ -315,7 +319,7 @@ impl<'a> Batches<'a> {
                 return Ok(Completion::Unreadable);
             }
         };
-        self.write_late(updates, batch.at_micros, timeout).await?;
+        self.write_late(updates, batch.at_micros, (delivery, timeout)).await?;
         if let Some(batches) = batch_row::table_of(&schema) {
             self.log.forget(batches, batch.key, batch.at_micros).await;
         }
@@ -328,7 +332,7 @@ impl<'a> Batches<'a> {
         &self,
         updates: Vec<PartitionUpdate>,
         at_micros: i64,
-        timeout: Duration,
+        (delivery, timeout): (Delivery, Duration),
     ) -> Result<(), RequestError> {
         let engine = self.context.replica().engine();
         let later = |update: &PartitionUpdate| engine.truncated_at(update.table.id) < at_micros;
@@ -337,7 +341,7 @@ impl<'a> Batches<'a> {
             self.write_here(here, at_micros).await?;
         }
         // One that cannot be written now does not keep the others waiting.
-        let write = |update| self.write_left(update, at_micros, timeout);
+        let write = |update| self.write_left(update, at_micros, (delivery, timeout));
         let mut writes = futures_util::stream::iter(elsewhere).map(write).buffer_unordered(AT_ONCE_MAX);
         let mut outcome = Ok(());
         while let Some(written) = writes.next().await {
@@ -382,13 +386,23 @@ impl<'a> Batches<'a> {
         &self,
         update: PartitionUpdate,
         at_micros: i64,
-        timeout: Duration,
+        (delivery, timeout): (Delivery, Duration),
     ) -> Result<(), RequestError> {
         let consistency = self.replay_level(&update.table);
         let deadline = self.context.rt().now() + timeout;
         let options = WriteOptions { consistency, kind: WriteKind::Batch, deadline };
-        let writes = Writes::new(self.context).plan_with_lease(vec![update], &options).await?;
-        Writes::new(self.context).write_planned(writes, options, Age::Late(at_micros)).await
+        let writes = Writes::new(self.context);
+        if delivery == Delivery::First
+            && let Err(error @ RequestError::Unavailable { .. }) = writes.find_targets(&update, consistency)
+        {
+            // The replicas that are there have it at once, and the others a hint; it stays stored until there is a quorum.
+            let options = WriteOptions { consistency: Consistency::Any, ..options };
+            let planned = writes.plan_with_lease(vec![update], &options).await?;
+            writes.write_planned(planned, options, Age::Late(at_micros)).await?;
+            return Err(error);
+        }
+        let planned = writes.plan_with_lease(vec![update], &options).await?;
+        writes.write_planned(planned, options, Age::Late(at_micros)).await
     }
 
     /// How many replicas must have an update before its batch is taken out: a quorum, of this datacenter where it has replicas.

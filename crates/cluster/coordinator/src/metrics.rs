@@ -11,6 +11,8 @@ impl BatchlogStats {
         counter "torc_batchlog_batches" "Logged batches over several shards that were written to the batchlog." |s| s.logged as f64;
         counter "scylla_batchlog_manager_total_write_replay_attempts" "Logged batches that were applied again." |s| s.replayed as f64;
         gauge "torc_batchlog_kept" "Logged batches of several nodes that are stored now, for this node and for others." |s| s.kept as f64;
+        gauge "torc_batchlog_kept_bytes" "Memory of the logged batches and updates of views that are stored now." |s| s.kept_bytes as f64;
+        counter "torc_batchlog_refused" "Writes that were refused because too many logged batches and updates of views wait for replicas that are down." |s| s.refused as f64;
     };
 }
 

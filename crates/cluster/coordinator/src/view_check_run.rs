@@ -20,7 +20,7 @@ use schema::Table;
 use topology::TokenRange;
 use views::{Difference, View};
 
-use crate::logged::Batches;
+use crate::logged::{Batches, Delivery};
 use crate::view_checks::{
     Check, CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,
 };
@@ -283,7 +283,7 @@ impl CheckRun {
                 update
             });
             let batches = Batches::new(context, &self.coordinator.operations().batchlog);
-            let written = batches.write_late(updates.collect(), at_micros, TIMEOUT).await;
+            let written = batches.write_late(updates.collect(), at_micros, (Delivery::Again, TIMEOUT)).await;
             written.map_err(|error| Stop::Failed(error.to_string()))?;
             at_micros = context.hinting().begin_write();
             floor = context.rt().wall_micros();

@@ -155,13 +155,26 @@ impl<'a> Writes<'a> {
         consistency: Consistency,
     ) -> Result<Vec<Planned>, RequestError> {
         let one = |update: PartitionUpdate| {
-            let erm = self.context.maps().of(&update.table)?;
-            let (replicas, needs) = targets(&erm, update.key.token, consistency);
-            let live: Replicas = replicas.iter().copied().filter(|node| erm.view.is_alive(*node)).collect();
-            needs.check(consistency, &erm.view, &live)?;
+            let (erm, replicas, needs) = self.find_targets(&update, consistency)?;
             Ok(Planned { erm, replicas, needs, update })
         };
         updates.into_iter().map(one).collect()
+    }
+
+    /// Where an update goes, and how many have to acknowledge it.
+    ///
+    /// # Errors
+    /// [`RequestError::Unavailable`] when too few of them are up, and those of the replication map.
+    pub(crate) fn find_targets(
+        &self,
+        update: &PartitionUpdate,
+        consistency: Consistency,
+    ) -> Result<(Rc<EffectiveReplicationMap>, Replicas, Needs), RequestError> {
+        let erm = self.context.maps().of(&update.table)?;
+        let (replicas, needs) = targets(&erm, update.key.token, consistency);
+        let live: Replicas = replicas.iter().copied().filter(|node| erm.view.is_alive(*node)).collect();
+        needs.check(consistency, &erm.view, &live)?;
+        Ok((erm, replicas, needs))
     }
 
     /// Carries out the planned writes.

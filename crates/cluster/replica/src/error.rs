@@ -69,7 +69,8 @@ impl From<engine::WriteError> for ReplicaError {
             engine::WriteError::Truncated(at_micros) => Self::Truncated(at_micros),
             engine::WriteError::CommitLog(_)
             | engine::WriteError::Read(_)
-            | engine::WriteError::FollowUp(_) => Self::Storage(error.to_string()),
+            | engine::WriteError::FollowUp(_)
+            | engine::WriteError::Overloaded(_) => Self::Storage(error.to_string()),
         }
     }
 }

@@ -90,6 +90,10 @@ impl RunningShard {
             setup.coordinator.attach(rt),
             boot.schema.clone(),
         );
+        let memtables = usize::try_from(config.memtable_space.0 / u64::from(rt.shard_count()));
+        coordinator.set_kept_batch_bytes_max(
+            (memtables.unwrap_or(usize::MAX) / KEPT_BATCHES_SHARE).clamp(KEPT_BATCHES_MIN, KEPT_BATCHES_MAX),
+        );
         coordinator.inject(boot.canaries.part(|all| &all.coordinator));
         coordinator.derive_views();
         coordinator.capture_changes();
@@ -338,6 +342,13 @@ fn sync_mode(config: &Config) -> SyncMode {
         _ => SyncMode::Periodic { period: config.commitlog_sync_period.max(Duration::from_millis(1)) },
     }
 }
+
+/// The share of a shard's memtables that keys of logged batches and updates of views may take, which wait for replicas that are down.
+const KEPT_BATCHES_SHARE: usize = 8;
+/// At least, bytes.
+const KEPT_BATCHES_MIN: usize = 4 << 20;
+/// At most, bytes.
+const KEPT_BATCHES_MAX: usize = 64 << 20;
 
 /// From where on partitions, rows and cells are large.
 fn large_thresholds(config: &Config) -> engine::LargeThresholds {

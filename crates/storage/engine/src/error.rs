@@ -34,6 +34,8 @@ pub enum WriteError {
     TooMuchToRead(String),
     /// The write is stored; derived updates elsewhere, which were to be there before the write is acknowledged, are not there in time.
     FollowUp(String),
+    /// Too many updates that follow from earlier writes are not delivered yet; nothing was written.
+    Overloaded(String),
     /// The engine has stopped, on request or because the disk failed and the policy asks for it.
     Stopped,
     /// The table was truncated at this time (microseconds since the epoch), after the write began or as it did; nothing was written.
@@ -51,7 +53,7 @@ impl fmt::Display for WriteError {
             Self::UnknownTable(id) => write!(f, "there is no table with id {id} on this shard"),
             Self::CommitLog(reason) => write!(f, "the write cannot be stored: {reason}"),
             Self::Read(reason) => write!(f, "what the write changes cannot be read: {reason}"),
-            Self::TooMuchToRead(reason) => f.write_str(reason),
+            Self::TooMuchToRead(reason) | Self::Overloaded(reason) => f.write_str(reason),
             Self::FollowUp(reason) => {
                 write!(f, "the write is stored, and what follows from it is not there yet: {reason}")
             }

@@ -240,6 +240,83 @@ fn a_write_whose_synchronous_view_is_cut_off_is_not_acknowledged_and_reaches_the
     assert!(count(&world, &base) > 24 - refused, "what timed out was stored nonetheless");
 }
 
+/// Where two of three replicas are down the view follows on the third at once, and on the others when they are back.
+#[test]
+fn a_live_replica_of_a_view_has_updates_before_there_is_a_quorum() {
+    let world = World::with_batches(8, &[1, 1, 1], Config::default(), true);
+    world.sim.isolate(world.sim.node(1));
+    world.sim.isolate(world.sim.node(2));
+    world.believe(&[0]);
+    let (base, view) = (table("ks", "viewed"), table("ks", "by_v"));
+    for k in 0..20 {
+        let written = world.write(0, row(&base, k, 1, &format!("row {k}"), 1), Consistency::One);
+        assert_eq!(written, Ok(()));
+    }
+    // The older value must not come back by the hint or the repetition of its update.
+    assert_eq!(world.write(0, row(&base, 0, 1, "moved", 2), Consistency::One), Ok(()));
+    world.sim.run_for(SECOND);
+    let of_view = View::new(&base, view.clone()).expect("a view of the base");
+    let now = seconds(&world.sim, 0);
+    let shown = seen(&of_view, &kept(&world, 0, &view), now);
+    assert_eq!(shown.len(), 20, "the replica that is there shows them");
+    let hints = crate::world::kept_hints(&world, 0);
+    assert!(hints.values().all(|count| *count > 20) && hints.len() == 2, "{hints:?}");
+    // Repetitions store no more hints.
+    world.sim.run_for(30 * SECOND);
+    assert_eq!(crate::world::kept_hints(&world, 0), hints);
+    world.sim.heal_all();
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(120 * SECOND);
+    compare(&world, "ks");
+    assert_eq!(seen(&of_view, &kept(&world, 0, &view), now), shown);
+}
+
+#[test]
+fn base_writes_are_refused_while_too_many_updates_of_views_wait() {
+    const KEPT_MAX: usize = 10;
+    let world = World::with_batches(9, &[1, 1, 1], Config::default(), true);
+    world.sim.isolate(world.sim.node(1));
+    world.sim.isolate(world.sim.node(2));
+    world.believe(&[0]);
+    coordinator(0, 0).set_kept_batch_bytes_max(KEPT_MAX * coordinator::KEPT_BATCH_BYTES);
+    let base = table("ks", "viewed");
+    let mut refused = 0;
+    for k in 0..40 {
+        match world.write(0, row(&base, k, 1, &format!("row {k}"), 1), Consistency::One) {
+            Ok(()) => assert_eq!(refused, 0, "none is taken behind one that is refused"),
+            Err(RequestError::WriteFailure { failures, .. }) => {
+                assert!(failures[0].message.contains("replicas that are down"), "{}", failures[0].message);
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(refused, 40 - KEPT_MAX);
+    let stats = coordinator(0, 0).batchlog_stats();
+    assert_eq!((stats.kept, stats.refused), (KEPT_MAX as u64, refused as u64));
+    assert_eq!(stats.kept_bytes, (KEPT_MAX * coordinator::KEPT_BATCH_BYTES) as u64);
+    // Tables without views are written all the same.
+    assert_eq!(world.write(0, row(&table("ks", "t"), 1, 1, "a", 1), Consistency::One), Ok(()));
+    world.sim.heal_all();
+    world.believe(&[0, 1, 2]);
+    world.sim.run_for(60 * SECOND);
+    assert_eq!(coordinator(0, 0).batchlog_stats().kept, 0);
+    let written = world.write(0, row(&base, 50, 1, "row 50", 1), Consistency::Quorum);
+    assert_eq!(written, Ok(()), "they are delivered, and there is room");
+    world.sim.run_for(120 * SECOND);
+    // Hints have brought the refused writes to the other replicas, as those of any write that failed.
+    let view = View::new(&base, table("ks", "by_v")).expect("a view of the base");
+    let now = seconds(&world.sim, 1);
+    let bases = kept(&world, 1, &base);
+    let recomputed: Vec<PartitionUpdate> =
+        bases.iter().flat_map(|partition| view.all(partition, now)).collect();
+    let recomputed = seen(&view, &recomputed, now);
+    assert_eq!(recomputed.len(), 41);
+    for node in 0..3 {
+        assert_eq!(seen(&view, &kept(&world, node, view.table()), now), recomputed, "node {node}");
+    }
+}
+
 /// How many rows of a table a client reads.
 fn count(world: &World, table: &Arc<Table>) -> usize {
     let page = world.read(0, everything(table, seconds(&world.sim, 0)), Consistency::One);
