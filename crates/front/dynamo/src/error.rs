@@ -121,10 +121,10 @@ pub struct ApiError {
     pub kind: ErrorKind,
     /// Its text.
     pub message: String,
-    /// The item that a condition failed for, where it was asked for.
-    pub item: Option<Json>,
-    /// Why a transaction was cancelled, for each of its items.
-    pub reasons: Vec<Json>,
+    /// The text of the JSON of the item that a condition failed for, where it was asked for. A tree may have hundreds of times its bytes.
+    pub item: Option<String>,
+    /// Why a transaction was cancelled, for each of its items: texts of JSON.
+    pub reasons: Vec<String>,
 }
 
 impl ApiError {
@@ -139,7 +139,7 @@ impl ApiError {
     }
 
     /// A condition that did not hold.
-    pub fn condition_failed(item: Option<Json>) -> Self {
+    pub fn condition_failed(item: Option<String>) -> Self {
         Self { item, ..Self::new(ErrorKind::ConditionalCheckFailed, "The conditional request failed") }
     }
 
@@ -149,24 +149,21 @@ impl ApiError {
     }
 
     /// A transaction that is cancelled: why, for each of its items; none for those that were not the reason.
-    pub fn cancelled(reasons: &[Option<Self>]) -> Self {
+    pub fn cancelled(reasons: Vec<Option<Self>>) -> Self {
         let code = |reason: &Option<Self>| reason.as_ref().map_or("None", Self::reason_code);
         let codes: Vec<&str> = reasons.iter().map(code).collect();
         let message = format!(
             "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
             codes.join(", ")
         );
-        let shown = |reason: &Option<Self>| match reason {
-            None => json!({ "Code": "None" }),
+        let shown = |reason: Option<Self>| match reason {
+            None => json!({ "Code": "None" }).to_string(),
             Some(error) => {
-                let mut shown = json!({ "Code": error.reason_code(), "Message": error.message });
-                if let (Some(item), Some(members)) = (&error.item, shown.as_object_mut()) {
-                    members.insert("Item".to_owned(), item.clone());
-                }
-                shown
+                let shown = json!({ "Code": error.reason_code(), "Message": error.message });
+                with_item(&shown, error.item.as_deref())
             }
         };
-        let reasons = reasons.iter().map(shown).collect();
+        let reasons = reasons.into_iter().map(shown).collect();
         Self { reasons, ..Self::new(ErrorKind::TransactionCanceled, message) }
     }
 
@@ -220,19 +217,42 @@ impl ApiError {
         reasons.contains(&self.kind)
     }
 
-    /// The body.
-    pub fn body(&self) -> Json {
-        let mut body = json!({ "__type": self.kind.name(), "message": self.message });
-        if let (false, Some(members)) = (self.reasons.is_empty(), body.as_object_mut()) {
-            // Clients of this error look for a capital letter.
-            members.insert("Message".to_owned(), self.message.clone().into());
-            members.insert("CancellationReasons".to_owned(), Json::Array(self.reasons.clone()));
+    /// The error of a statement of a batch: the text of its JSON.
+    pub fn batch_text(&self) -> String {
+        let shown = json!({ "Code": self.batch_code(), "Message": self.message });
+        with_item(&shown, self.item.as_deref())
+    }
+
+    /// The body: the text of its JSON.
+    pub fn body(&self) -> String {
+        let body = json!({ "__type": self.kind.name(), "message": self.message });
+        if self.reasons.is_empty() {
+            return with_item(&body, self.item.as_deref());
         }
-        if let (Some(item), Some(members)) = (&self.item, body.as_object_mut()) {
-            members.insert("Item".to_owned(), item.clone());
+        let mut body = body.to_string();
+        body.pop();
+        // Clients of this error look for a capital letter.
+        body += &format!(",\"Message\":{},\"CancellationReasons\":[", Json::from(self.message.as_str()));
+        for (at, reason) in self.reasons.iter().enumerate() {
+            body.push_str(if at > 0 { "," } else { "" });
+            body.push_str(reason);
         }
+        body.push_str("]}");
         body
     }
+}
+
+/// The text of an object that is not empty, with the text of an item behind its members.
+fn with_item(object: &Json, item: Option<&str>) -> String {
+    let mut text = object.to_string();
+    if let Some(item) = item {
+        text.pop();
+        text.reserve_exact(item.len() + 10);
+        text.push_str(",\"Item\":");
+        text.push_str(item);
+        text.push('}');
+    }
+    text
 }
 
 impl From<items::Error> for ApiError {

@@ -55,27 +55,29 @@ impl Effect {
 impl Intent {
     /// The stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut fields = Map::new();
-        fields.insert("record".to_owned(), self.record.clone().into());
-        fields.insert("attempt".to_owned(), hex(self.attempt).into());
+        let mut out = vec![PREPARED];
+        let fields = to_json!({ "record": self.record, "attempt": hex(self.attempt) });
+        let mut text = fields.to_string();
+        text.pop();
         if self.on_item {
-            fields.insert("on_item".to_owned(), true.into());
+            text.push_str(",\"on_item\":true");
         }
+        // Items are written as they are: the tree of one may have hundreds of times its bytes.
         match &self.effect {
             Effect::Nothing => {}
             Effect::Put(item) => {
-                fields.insert("put".to_owned(), json::item(item));
+                text.push_str(",\"put\":");
+                json::write_stored_item(item, &mut text);
             }
             Effect::Update(set, removed) => {
-                fields.insert("set".to_owned(), json::item(set));
-                fields.insert("remove".to_owned(), to_json!(removed));
+                text.push_str(",\"set\":");
+                json::write_stored_item(set, &mut text);
+                text += &format!(",\"remove\":{}", to_json!(removed));
             }
-            Effect::Delete => {
-                fields.insert("delete".to_owned(), true.into());
-            }
+            Effect::Delete => text.push_str(",\"delete\":true"),
         }
-        let mut out = vec![PREPARED];
-        out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
+        text.push('}');
+        out.extend_from_slice(text.as_bytes());
         out
     }
 

@@ -45,6 +45,15 @@ impl Reply {
     }
 }
 
+/// The text of an item's JSON.
+pub(crate) fn text_of(item: &Item) -> String {
+    let mut text = String::new();
+    json::write_item(item, &mut text);
+    // It grew by doubling.
+    text.shrink_to_fit();
+    text
+}
+
 /// The texts of a list's elements.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
@@ -55,16 +64,12 @@ pub(crate) struct Texts {
 impl Texts {
     /// Adds an item.
     pub(crate) fn push(&mut self, item: &Item) {
-        let mut text = String::new();
-        json::write_item(item, &mut text);
-        self.push_text(text);
+        self.push_text(text_of(item));
     }
 
     /// Adds an object with an item under this name, and then these members.
     pub(crate) fn push_object(&mut self, name: &str, item: &Item, rest: Map<String, Json>) {
-        let mut text = String::new();
-        json::write_item(item, &mut text);
-        self.push_text(Reply::of_text(name, &text, rest).into_text());
+        self.push_text(Reply::of_text(name, &text_of(item), rest).into_text());
     }
 
     /// Adds the text of a JSON value.

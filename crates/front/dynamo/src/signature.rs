@@ -166,7 +166,10 @@ impl Signature {
         let Some(time) = request.headers.get("x-amz-date").and_then(|value| value.to_str().ok()) else {
             return incomplete("Authorization header requires existence of a 'X-Amz-Date' header.");
         };
-        Self::new(field("Credential")?, field("SignedHeaders")?, field("Signature")?, time, false)
+        let signed =
+            Self::new(field("Credential")?, field("SignedHeaders")?, field("Signature")?, time, false)?;
+        signed.check_headers(request.headers)?;
+        Ok(signed)
     }
 
     fn of_query(request: &Signed<'_>) -> Result<Self> {
@@ -185,7 +188,23 @@ impl Signature {
             return incomplete(&format!("X-Amz-Algorithm must be {ALGORITHM}"));
         }
         let (credential, headers) = (required("X-Amz-Credential")?, required("X-Amz-SignedHeaders")?);
-        Self::new(&credential, &headers, &signature, &required("X-Amz-Date")?, true)
+        let signed = Self::new(&credential, &headers, &signature, &required("X-Amz-Date")?, true)?;
+        signed.check_headers(request.headers)?;
+        Ok(signed)
+    }
+
+    /// Refuses a request with a header of AWS's own that is not signed: `X-Amz-Target` is the operation, and with another one the signature of a
+    /// read would be that of a deletion.
+    fn check_headers(&self, headers: &HeaderMap) -> Result<()> {
+        let is_signed = |name: &str| self.headers.iter().any(|signed| signed == name);
+        let mut own = headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("x-amz-"));
+        match own.find(|name| !is_signed(name)) {
+            None => Ok(()),
+            Some(name) => error(
+                ErrorKind::InvalidSignature,
+                format!("'{name}' must be a 'SignedHeader' in the AWS Authorization."),
+            ),
+        }
     }
 
     fn new(credential: &str, headers: &str, signature: &str, time: &str, presigned: bool) -> Result<Self> {
@@ -364,6 +383,45 @@ mod tests {
         }
     }
 
+    /// `X-Amz-Target` is the operation: with another one, the signature of a read is not that of a deletion.
+    #[test]
+    fn headers_of_aws_are_signed() {
+        let of = |signed: &str, query: &str, lines: &[(&str, &str)]| {
+            let value = format!(
+                "AWS4-HMAC-SHA256 Credential=a/20150830/r/s/aws4_request, SignedHeaders={signed}, Signature=00"
+            );
+            let mut lines = lines.to_vec();
+            if query.is_empty() {
+                lines.extend([("x-amz-date", "20150830T123600Z"), ("authorization", &value)]);
+            }
+            let headers = headers(&lines);
+            Signature::of(&Signed { method: "POST", path: "/", query, headers: &headers, body: b"" })
+                .map(drop)
+        };
+        let sent = [("host", "h"), ("x-amz-target", "t"), ("x-amzn-trace-id", "1"), ("amz-sdk-request", "1")];
+        assert_eq!(of("host;x-amz-date;x-amz-target", "", &sent), Ok(()), "as the clients of AWS sign");
+        let presigned = |signed: &str| {
+            format!(
+                "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=a/20150830/r/s/aws4_request&X-Amz-Date=20150830T123600Z\
+                 &X-Amz-Expires=60&X-Amz-SignedHeaders={signed}&X-Amz-Signature=00"
+            )
+        };
+        assert_eq!(of("", &presigned("host;x-amz-target"), &sent), Ok(()));
+        for (missing, refused) in [
+            ("x-amz-target", of("host;x-amz-date", "", &sent)),
+            ("x-amz-date", of("host;x-amz-target", "", &sent)),
+            (
+                "x-amz-security-token",
+                of("host;x-amz-date", "", &[("host", "h"), ("x-amz-security-token", "t")]),
+            ),
+            ("x-amz-target", of("", &presigned("host"), &sent)),
+        ] {
+            let refused = refused.expect_err(missing);
+            assert_eq!(refused.kind, ErrorKind::InvalidSignature);
+            assert!(refused.message.contains(missing), "{}", refused.message);
+        }
+    }
+
     #[test]
     fn invalid_signatures_are_refused() {
         let date = ("x-amz-date", "20150830T123600Z");
@@ -404,7 +462,7 @@ mod tests {
         // Of no length at all, and with bytes that are no digits.
         for signature in ["", "0", "zz", "\u{e9}"] {
             let value = format!(
-                "AWS4-HMAC-SHA256 Credential=a/b/20150830/r/s/aws4_request, SignedHeaders=host, Signature={signature}"
+                "AWS4-HMAC-SHA256 Credential=a/b/20150830/r/s/aws4_request, SignedHeaders=host;x-amz-date, Signature={signature}"
             );
             let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
             let mut headers = headers(&[date]);

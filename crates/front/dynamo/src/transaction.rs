@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use items::Item;
 
 use crate::error::{ApiError, ErrorKind, Result};
@@ -23,6 +24,8 @@ const COMMIT_TRIES_MAX: usize = 3;
 const BEGIN_PAUSE: Duration = Duration::from_millis(20);
 /// How often it is tried at most, before the last time.
 const BEGIN_TRIES_MAX: usize = 16;
+/// Items that get their intents at once: each is in memory meanwhile.
+const PREPARES_AT_ONCE: usize = 25;
 
 /// One item of a transaction.
 pub(crate) struct Participant<'a> {
@@ -86,8 +89,9 @@ impl<C: Coordinator> Store<'_, C> {
             Begun::Failed(error) => return Err(error),
         }
         let prepare = |(at, one)| self.prepare(one, (&key, attempt), move |item| decide(at, item));
-        let prepared = join_all(participants.iter().enumerate().map(prepare)).await;
-        let reasons: Vec<Option<ApiError>> = prepared.into_iter().map(Result::err).collect();
+        let prepares = stream::iter(participants.iter().enumerate().map(prepare));
+        let reasons: Vec<Option<ApiError>> =
+            prepares.buffered(PREPARES_AT_ONCE).map(Result::err).collect().await;
         if reasons.iter().any(Option::is_some) {
             self.cancel(&key, attempt, participants).await;
             return match reasons.iter().flatten().find(|error| !error.is_reason()) {

@@ -283,13 +283,7 @@ async fn begin(
         directory,
         started_micros: rt.wall_micros(),
     };
-    Ok(Begun {
-        _locks: locks,
-        _certificates: security.watch(rt),
-        boot: Arc::new(boot),
-        membership,
-        drops,
-    })
+    Ok(Begun { _locks: locks, _certificates: security.watch(rt), boot: Arc::new(boot), membership, drops })
 }
 
 /// Opens a member's storage and its ports; a joining one streams its ranges before that.

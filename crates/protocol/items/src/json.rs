@@ -246,15 +246,32 @@ pub fn item(item: &Item) -> Json {
 
 /// Appends the text of [`item`] without its tree, which may take hundreds of times the bytes of the item.
 pub fn write_item(item: &Item, out: &mut String) {
+    write_members(item, Number::to_string, out);
+}
+
+/// The same as it is stored: numbers that are long as they are sent have an exponent. [`read_item`] reads both.
+pub fn write_stored_item(item: &Item, out: &mut String) {
+    write_members(item, Number::stored, out);
+}
+
+/// Appends a value as it is stored.
+pub(crate) fn write_stored_value(value: &Value, out: &mut String) {
+    write_value(value, Number::stored, out);
+}
+
+/// The form of numbers.
+type NumberText = fn(&Number) -> String;
+
+fn write_members(item: &Item, number: NumberText, out: &mut String) {
     write_all(item, ('{', '}'), out, |(name, one), out| {
         write_text(name, out);
         out.push(':');
-        write_value(one, out);
+        write_value(one, number, out);
     });
 }
 
-/// Appends the text of [`value`].
-fn write_value(value: &Value, out: &mut String) {
+/// Appends the text of [`value`] with numbers of a form.
+fn write_value(value: &Value, number: NumberText, out: &mut String) {
     out.push_str("{\"");
     out.push_str(value.type_name());
     out.push_str("\":");
@@ -262,15 +279,15 @@ fn write_value(value: &Value, out: &mut String) {
     let base64 = |bytes: &Vec<u8>, out: &mut String| write_text(&base64::encode(bytes), out);
     match value {
         Value::S(text) => write_text(text, out),
-        Value::N(number) => write_text(&number.to_string(), out),
+        Value::N(one) => write_text(&number(one), out),
         Value::B(bytes) => base64(bytes, out),
         Value::Bool(false) => out.push_str("false"),
         Value::Bool(true) | Value::Null => out.push_str("true"),
         Value::Ss(all) => write_all(all, list, out, |text, out| write_text(text, out)),
-        Value::Ns(all) => write_all(all, list, out, |number, out| write_text(&number.to_string(), out)),
+        Value::Ns(all) => write_all(all, list, out, |one, out| write_text(&number(one), out)),
         Value::Bs(all) => write_all(all, list, out, base64),
-        Value::L(all) => write_all(all, list, out, write_value),
-        Value::M(all) => write_item(all, out),
+        Value::L(all) => write_all(all, list, out, |one, out| write_value(one, number, out)),
+        Value::M(all) => write_members(all, number, out),
     }
     out.push('}');
 }

@@ -10,6 +10,8 @@ const DIGITS_MAX: u32 = 38;
 /// Exponents of the first digit.
 const EXPONENT_MAX: i64 = 125;
 const EXPONENT_MIN: i64 = -130;
+/// Characters of a number that is stored as it is sent, in any case.
+const SHORT_TEXT: usize = 12;
 
 /// ±`mantissa` × 10^`exponent`; the mantissa has no trailing zero, and zero is +0 × 10^0, so that equal numbers are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +90,17 @@ impl Number {
     /// A whole number.
     pub fn from_usize(value: usize) -> Self {
         Self::new(false, value as u128, 0).unwrap_or(Self::ZERO)
+    }
+
+    /// The number as it is stored within documents: with an exponent where the plain form has many zeros, which AWS does not count.
+    pub(crate) fn stored(&self) -> String {
+        let plain = self.to_string();
+        if plain.len() < SHORT_TEXT {
+            return plain;
+        }
+        let sign = if self.negative { "-" } else { "" };
+        let short = format!("{sign}{}E{}", self.mantissa, self.exponent);
+        if short.len() < plain.len() { short } else { plain }
     }
 
     fn digits(&self) -> u32 {

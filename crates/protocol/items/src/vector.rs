@@ -40,7 +40,8 @@ fn plain(bytes: &[u8], dimensions: usize) -> Option<Vec<f32>> {
     let numbers = text.strip_prefix("\u{4}{\"L\":[{\"N\":\"")?.strip_suffix("\"}]}")?;
     let mut vector = Vec::with_capacity(dimensions.min(DIMENSIONS_MAX));
     for number in numbers.split("\"},{\"N\":\"") {
-        if vector.len() == dimensions || !number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-'))
+        if vector.len() == dimensions
+            || !number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'E'))
         {
             return None;
         }

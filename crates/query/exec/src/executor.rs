@@ -304,8 +304,9 @@ impl<C: Coordinator> Executor<C> {
         let binds = match plan.calls() {
             [] => binds,
             calls => {
-                called = Box::pin(self.call_functions(calls, binds, request, sink)).await?;
-                &called
+                let statement = std::iter::once((calls, binds));
+                called = Box::pin(self.call_functions(statement, request, sink)).await?.pop();
+                called.as_ref().unwrap_or(binds)
             }
         };
         self.check_guardrails(plan, binds, request, sink)?;
@@ -513,25 +514,29 @@ impl<C: Coordinator> Executor<C> {
         if statements.iter().all(|(plan, _)| plan.calls.is_empty()) {
             return self.write_batch(kind, statements, request, timestamp, sink).await;
         }
-        let mut called = Vec::with_capacity(statements.len());
-        for (plan, binds) in statements {
-            called.push(Box::pin(self.call_functions(&plan.calls, binds, request, sink)).await?);
-        }
+        let calls = statements.iter().map(|(plan, binds)| (&plan.calls[..], *binds));
+        let called = Box::pin(self.call_functions(calls, request, sink)).await?;
         let statements: Vec<_> =
             statements.iter().zip(&called).map(|((plan, _), binds)| (*plan, binds)).collect();
         self.write_batch(kind, &statements, request, timestamp, sink).await
     }
 
-    /// Calls the user-defined functions of a statement's terms.
-    async fn call_functions<S: Sink>(
+    /// Calls the user-defined functions of the terms of statements, within the time and the bytes of one request; the values of each statement.
+    async fn call_functions<'s, S: Sink>(
         &self,
-        calls: &[UserCall],
-        binds: &Binds,
+        statements: impl Iterator<Item = (&'s [UserCall], &'s Binds)>,
         request: &Request<'_>,
         sink: &mut S,
-    ) -> Result<Binds> {
-        let mut caller = calls::Caller::new(&self.functions, request.timeout(TimeoutKind::Range));
-        let called = caller.statement(calls, binds, &self.call).await;
+    ) -> Result<Vec<Binds>> {
+        let mut caller = calls::Caller::new(&self.functions, request.time_left(TimeoutKind::Range));
+        let mut called = Ok(Vec::new());
+        for (calls, binds) in statements {
+            let Ok(done) = &mut called else { break };
+            match caller.statement(calls, binds, &self.call).await {
+                Ok(binds) => done.push(binds),
+                Err(error) => called = Err(error),
+            }
+        }
         caller.warnings.into_iter().for_each(|warning| sink.warn(warning));
         called
     }

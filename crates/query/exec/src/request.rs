@@ -285,6 +285,11 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The time that is left until [`Request::deadline`].
+    pub fn time_left(&self, kind: TimeoutKind) -> Duration {
+        self.deadline(kind).duration_since(self.clock.now())
+    }
+
     /// Where the coordinator records the steps of a traced request.
     pub fn trace_log(&self) -> Option<&'a TraceLog> {
         self.trace.map(Trace::log)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rt::Instant;
+use rt::sync::Semaphore;
 use schema::UserFunction;
 use stdx::HashMap;
 use types::CqlType;
@@ -19,6 +20,8 @@ use crate::{lua, wasm};
 pub const BODY_BYTES_MAX: usize = 256 << 10;
 /// Functions that a shard has compiled; one more, and all are forgotten.
 const COMPILED_MAX: usize = 64;
+/// Calls of a shard under way: each has its memory, also while it pauses. Others are queued.
+pub(crate) const CALLS_MAX: usize = 32;
 /// Instructions that a call may take for each millisecond of its limit.
 const INSTRUCTIONS_PER_MS: u64 = 400_000;
 
@@ -37,6 +40,8 @@ pub struct Runtime {
     slices: Slices,
     clock: TimeSource,
     compiled: RefCell<HashMap<usize, Rc<Compiled>>>,
+    /// Of [`CALLS_MAX`].
+    turns: Semaphore,
 }
 
 /// A function as a shard runs it. It holds the definition, whose address is its key.
@@ -149,7 +154,13 @@ impl Runtime {
 
     /// A runtime whose calls yield when `slices` says.
     pub fn with_slices(limits: Limits, clock: TimeSource, slices: Slices) -> Self {
-        Self { limits: RefCell::new(Rc::new(limits)), slices, clock, compiled: RefCell::default() }
+        Self {
+            limits: RefCell::new(Rc::new(limits)),
+            slices,
+            clock,
+            compiled: RefCell::default(),
+            turns: Semaphore::new(CALLS_MAX),
+        }
     }
 
     /// The present limits. A call keeps those that it began with.
@@ -186,6 +197,8 @@ impl Runtime {
         if !function.called_on_null_input && arguments.iter().zip(function.argument_types()).any(is_null) {
             return Ok(Called { value: None, warning: None });
         }
+        // Nothing closes it. No call makes another, so one that waits keeps none from ending.
+        let _turn = self.turns.acquire(1).await;
         let (compiled, limits) = (self.compiled(function), self.limits());
         let meter = Meter::new(self.clock.clone(), self.slices);
         let failed = |detail: String| CallError::failed(function, &detail);

@@ -211,7 +211,7 @@ impl<'a> Driver<'a> {
                     found = read.map_err(|error| Failure::Request(self.or_uncertain(proposer, error)))?;
                     let decided = decide(&found, ballot.micros);
                     let update = decided.map_err(|error| self.undecided(proposer, error))?;
-                    self.check_size(update.as_ref(), proposer).map_err(Failure::Request)?;
+                    self.check_size(&found, update.as_ref(), proposer).await.map_err(Failure::Request)?;
                     proposer.decided(update.map(Value::new))
                 }
                 Action::Again { above, contended } => {
@@ -278,8 +278,13 @@ impl<'a> Driver<'a> {
     }
 
     async fn read(&self) -> Result<ReadPage, RequestError> {
+        self.read_all(self.command).await
+    }
+
+    /// Reads at the level of the agreement.
+    async fn read_all(&self, command: &ReadCommand) -> Result<ReadPage, RequestError> {
         let quorum = serial_quorum(self.options.serial);
-        self.lwt.reads.read(&self.lwt.context, self.command, quorum, self.options.deadline).await
+        self.lwt.reads.read(&self.lwt.context, command, quorum, self.options.deadline).await
     }
 
     /// How long to wait for competing proposers.
@@ -289,15 +294,29 @@ impl<'a> Driver<'a> {
         Duration::from_micros(micros)
     }
 
-    /// Refuses a write whose commit could not be stored, by this node's limit: voters look at theirs.
-    fn check_size(
+    /// Refuses a write whose commit could not be stored, by this node's limit: voters look at theirs. Images of CDC and rows of views follow
+    /// from the rows before, too, of which the condition may have read a part.
+    async fn check_size(
         &self,
+        found: &ReadPage,
         update: Option<&PartitionUpdate>,
         proposer: &mut Proposer<Value>,
     ) -> Result<(), RequestError> {
         let Some(update) = update else { return Ok(()) };
         let context = &self.lwt.context;
-        let checked = size::check(&context.schema(), update, context.replica().engine().entry_len_max());
+        let (schema, size_max) = (context.schema(), context.replica().engine().entry_len_max());
+        let before = match size::needs_rows_before(&schema, &update.table) {
+            false => None,
+            true => match size::read_before(self.command, found, update, size_max) {
+                None => Some(size::rows_before(found, update)),
+                Some(command) => {
+                    let read = self.read_all(&command).await;
+                    let page = read.map_err(|error| self.or_uncertain(proposer, error))?;
+                    Some(size::rows_before(&page, update))
+                }
+            },
+        };
+        let checked = size::check(&schema, before.as_ref(), update, size_max);
         checked.map_err(|error| self.or_uncertain(proposer, RequestError::Invalid(error.to_string())))
     }
 

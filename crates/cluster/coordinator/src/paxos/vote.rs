@@ -139,7 +139,7 @@ impl Lwt {
             return Ok(true);
         }
         if let (Request::Propose(_), Some(value)) = (request, &proposal.value) {
-            size::check(schema, value, self.context.replica().engine().entry_len_max())?;
+            size::check(schema, None, value, self.context.replica().engine().entry_len_max())?;
         }
         Ok(false)
     }

@@ -7,13 +7,16 @@ use std::rc::Rc;
 
 use coordinator::{CasOptions, CasOutcome, Consistency, Coordinator, PaxosStats, RequestError};
 use model::linear::{Linearity, NEVER, Operation, Register, RegisterInput, RegisterOutput, check};
-use mutation::{Bound, DeletionTime, RowRange, Side, Slices, Timestamp};
+use mutation::{
+    Bound, Cell, Clustering, ColumnData, ColumnSelection, DeletionTime, PartitionUpdate, Row, RowRange, Side,
+    Slices, Timestamp,
+};
 use replica::{ReadCommand, ReadPage};
 use rt::{DiskOp, Rt};
 use rt_sim::{Config, DiskFault, Sim};
 
 use crate::world::{
-    SECOND, SEGMENT_BYTES, SYNCS_EACH, World, begin, join, partition, row, seconds, table, texts,
+    SECOND, SEGMENT_BYTES, SYNCS_EACH, World, begin, join, key, partition, row, seconds, table, texts,
 };
 
 const KEYS: i32 = 2;
@@ -351,6 +354,63 @@ fn a_large_conditional_write_is_committed_or_refused() {
     let found =
         world.on(1, 0, move |rt, coordinator| async move { replace(&rt, &coordinator, now, next).await });
     assert_eq!(found, Ok(Some("next".to_owned())));
+    SEGMENT_BYTES.set(None);
+}
+
+/// Writes some columns of a row of `imaged` under a condition that reads some columns; the bytes of the row as a serial read finds it.
+async fn fill(
+    rt: &Rt,
+    coordinator: &Coordinator,
+    now: u32,
+    (name, bytes, reads): (&'static str, usize, ColumnSelection),
+) -> Result<usize, RequestError> {
+    let table = table("ks", "imaged");
+    let all = partition(&table, 1, now);
+    let deadline = rt.now() + 2 * SECOND;
+    let (serial, commit) = (Consistency::Serial, Consistency::Quorum);
+    let options = CasOptions { serial, commit, deadline, contention_deadline: deadline };
+    let mut decide = |_: &ReadPage, at: Timestamp| {
+        let mut row = Row::new(Clustering::new(&table, &[Some(&0_i32.to_be_bytes())]));
+        let column = table.column(name).expect("a column").id;
+        row.set(column, ColumnData::Simple(Cell::live(at, vec![b'x'; bytes].into())));
+        let mut update = PartitionUpdate::new(table.clone(), key(1));
+        update.add_row(row);
+        Ok::<_, RequestError>(Some(update))
+    };
+    let command = ReadCommand { columns: reads, ..all.clone() };
+    coordinator.cas(&command, options, &mut decide).await?;
+    let page = coordinator.read_serial(&all, serial, rt.now() + 2 * SECOND).await?;
+    let cell = |(_, data): &(_, ColumnData)| match data {
+        ColumnData::Simple(cell) => cell.value.len(),
+        ColumnData::Complex(_) => 0,
+    };
+    let rows = page.partitions.iter().flat_map(|partition| &partition.rows);
+    Ok(rows.flat_map(|row| row.columns().iter().map(cell)).sum())
+}
+
+/// A row that fits an entry of the log, and a write that does, may be too large together where the log of CDC shows the row before: such a write
+/// is refused before anybody has accepted it, also when its condition has read none of the columns, and the partition takes others.
+#[test]
+fn a_conditional_write_whose_image_is_too_large_is_refused() {
+    SEGMENT_BYTES.set(Some(512 << 10));
+    let world = World::new(1, &[1, 2, 3], Config::default());
+    let table = table("ks", "imaged");
+    let key_alone = ColumnSelection::Some(Vec::new().into());
+    let own = ColumnSelection::Some(vec![table.column("z").expect("a column").id].into());
+    let write = |node: usize, name: &'static str, bytes: usize, reads: ColumnSelection| {
+        let now = seconds(&world.sim, node);
+        let written = (name, bytes, reads);
+        world.on(node, 0, move |rt, coordinator| async move { fill(&rt, &coordinator, now, written).await })
+    };
+    for (node, name) in [(0, "v"), (1, "w"), (2, "x"), (0, "y")] {
+        assert_eq!(write(node, name, 45 << 10, own.clone()).map(|bytes| bytes % (45 << 10)), Ok(0), "{name}");
+    }
+    for reads in [ColumnSelection::All, own, key_alone] {
+        let refused = write(1, "z", 45 << 10, reads);
+        let Err(RequestError::Invalid(text)) = &refused else { panic!("it is not refused: {refused:?}") };
+        assert!(text.contains("larger") || text.contains("too large"), "{text}");
+    }
+    assert_eq!(write(2, "z", 10, ColumnSelection::All), Ok(4 * (45 << 10) + 10));
     SEGMENT_BYTES.set(None);
 }
 

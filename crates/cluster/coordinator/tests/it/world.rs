@@ -24,8 +24,8 @@ use rt::mesh::Mesh;
 use rt::{Group, Rt, ShardId, ShardMain};
 use rt_sim::{Begun, Config, NodeConfig, Sim, Simulation};
 use schema::{
-    Cdc, CdcGeneration, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema, Table,
-    TableBuilder, TableId, TombstoneGc,
+    Cdc, CdcGeneration, CdcPreimage, CdcVnode, Derivation, HIDDEN, Keyspace, RateLimit, Replication, Schema,
+    Table, TableBuilder, TableId, TombstoneGc,
 };
 use topology::{HostId, Location, TabletMaps};
 use types::CqlType;
@@ -234,7 +234,10 @@ fn generation(shards: &[u16]) -> CdcGeneration {
     CdcGeneration { start_millis: 0, vnodes: (0..4 * shards.len()).map(place).collect() }
 }
 
-/// Adds `captured` and the log of its changes.
+/// The regular columns of `imaged`.
+pub const IMAGED: [&str; 5] = ["v", "w", "x", "y", "z"];
+
+/// Adds `captured` and `imaged`, whose log has all of a row before its changes, with their logs.
 fn add_captured(keyspace: &mut Keyspace) {
     let id = |id: u8| TableId([if keyspace.name == "ks" { id } else { id + 10 }; 16]);
     let mut base = TableBuilder::new(&keyspace.name, "captured", id(51))
@@ -244,7 +247,16 @@ fn add_captured(keyspace: &mut Keyspace) {
     base.options.cdc = Cdc { enabled: true, postimage: true, ..Cdc::default() };
     let base = base.build_known();
     let log = cdc::log_table(&base, id(52), None, 0).expect("a log of the table");
-    for table in [base, Arc::new(log)] {
+    let mut imaged = TableBuilder::new(&keyspace.name, "imaged", id(53))
+        .partition_key("k", CqlType::Int)
+        .clustering("c", CqlType::Int, false);
+    for name in IMAGED {
+        imaged = imaged.regular(name, CqlType::Text);
+    }
+    imaged.options.cdc = Cdc { enabled: true, preimage: CdcPreimage::Full, ..Cdc::default() };
+    let imaged = imaged.build_known();
+    let images = cdc::log_table(&imaged, id(54), None, 0).expect("a log of the table");
+    for table in [base, Arc::new(log), imaged, Arc::new(images)] {
         keyspace.tables.insert(table.name.clone(), table);
     }
 }

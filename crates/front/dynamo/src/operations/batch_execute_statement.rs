@@ -1,25 +1,81 @@
 //! BatchExecuteStatement: statements of one item each, of which each is carried out or not.
 
+use std::cell::Cell;
+use std::pin::pin;
+
 use exec::backend::Coordinator;
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use items::partiql::{Select, Statement};
 use items::{Item, item_size, json};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, Value as Json};
 
 use super::partiql::StatementWrite;
 use super::size::read_units;
 use super::transact_write_items::check_twice;
 use super::{Dynamo, capacity, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
-use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
+use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts, text_of};
 use crate::request::{Capacity, Request, constraint};
 use crate::table;
 
 /// Statements of a request.
 const STATEMENTS_MAX: usize = 25;
 
-/// The result of a statement: its table, the item that it shows, and the units that it consumed.
-type Outcome = Result<(String, Option<Item>, f64)>;
+/// Statements that are carried out at once. As many may pass the bytes of an answer together, as writes must have their items in it.
+const STATEMENTS_AT_ONCE: usize = 5;
+
+/// The result of a statement: its table, the text of the item that it shows, and the units that it consumed.
+type Outcome = Result<(String, Option<String>, f64)>;
+
+/// The statements of a batch that were carried out.
+#[derive(Default)]
+struct CarriedOut {
+    /// Texts of JSON, in the order of the statements.
+    responses: Texts,
+    /// The units of each table.
+    consumed: Vec<(String, f64)>,
+}
+
+/// Carries out the statements of a batch, some of them at once. Those behind as many bytes as an answer may have are not carried out.
+async fn carried_out(statements: impl Iterator<Item = impl Future<Output = Outcome>>) -> CarriedOut {
+    let bytes = Cell::new(0);
+    let statements = statements.map(|statement| async {
+        if bytes.get() >= ANSWER_TEXT_BYTES {
+            let text = format!(
+                "The answer has more than {ANSWER_TEXT_BYTES} bytes: the statement was not carried out"
+            );
+            return Err(ApiError::new(ErrorKind::RequestLimitExceeded, text));
+        }
+        let outcome = statement.await;
+        let item = match &outcome {
+            Ok((_, item, _)) => item.as_ref(),
+            Err(error) => error.item.as_ref(),
+        };
+        bytes.set(bytes.get() + item.map_or(0, String::len));
+        outcome
+    });
+    let mut statements = pin!(stream::iter(statements).buffered(STATEMENTS_AT_ONCE));
+    let mut out = CarriedOut::default();
+    while let Some(outcome) = statements.next().await {
+        match outcome {
+            Ok((table, item, units)) => {
+                match out.consumed.iter_mut().find(|(name, _)| *name == table) {
+                    Some((_, sum)) => *sum += units,
+                    None => out.consumed.push((table.clone(), units)),
+                }
+                let rest = Map::from_iter([("TableName".to_owned(), table.into())]);
+                match item {
+                    Some(item) => out.responses.push_text(Reply::of_text("Item", &item, rest).into_text()),
+                    None => out.responses.push_text(Json::Object(rest).to_string()),
+                }
+            }
+            Err(error) => {
+                out.responses.push_text(Reply::of_text("Error", &error.batch_text(), Map::new()).into_text());
+            }
+        }
+    }
+    out
+}
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn batch_execute_statement(&self, request: &Request) -> Result<Reply> {
@@ -43,60 +99,27 @@ impl<C: Coordinator> Dynamo<C> {
         if some && none {
             return invalid!("Read and write requests together in the same batch is not supported.");
         }
-        let outcomes = if some {
-            self.batch_of_writes(&parts, statements).await?
+        let carried_out = if some {
+            let writes = self.batch_of_writes(&parts, statements)?;
+            carried_out(writes.iter().map(|write| self.written_statement(write))).await
         } else {
-            let reads =
-                parts.iter().zip(statements).map(|(part, statement)| self.read_statement(part, statement));
-            join_all(reads).await
+            let reads = parts.iter().zip(statements);
+            carried_out(reads.map(|(part, statement)| self.read_statement(part, statement))).await
         };
-        let mut consumed: Vec<(String, f64)> = Vec::new();
-        let mut responses = Texts::default();
-        for outcome in outcomes {
-            let mut response = Map::new();
-            // Writes are carried out, and few have their item in the answer.
-            let is_full = !some && responses.bytes() >= ANSWER_TEXT_BYTES;
-            match outcome {
-                Ok(_) if is_full => {
-                    let text = format!("The answer has more than {ANSWER_TEXT_BYTES} bytes");
-                    let error = ApiError::new(ErrorKind::RequestLimitExceeded, text);
-                    let shown = to_json!({ "Code": error.batch_code(), "Message": error.message });
-                    response.insert("Error".to_owned(), shown);
-                }
-                Ok((table, item, units)) => {
-                    match consumed.iter_mut().find(|(name, _)| *name == table) {
-                        Some((_, sum)) => *sum += units,
-                        None => consumed.push((table.clone(), units)),
-                    }
-                    response.insert("TableName".to_owned(), table.into());
-                    if let Some(item) = item {
-                        responses.push_object("Item", &item, response);
-                        continue;
-                    }
-                }
-                Err(error) => {
-                    let mut shown = to_json!({ "Code": error.batch_code(), "Message": error.message });
-                    if let (Some(item), Some(members)) = (error.item, shown.as_object_mut()) {
-                        members.insert("Item".to_owned(), item);
-                    }
-                    response.insert("Error".to_owned(), shown);
-                }
-            }
-            responses.push_text(Json::Object(response).to_string());
-        }
         let mut answer = Map::new();
         if asked != Capacity::None {
-            let consumed = consumed.iter().map(|(name, units)| capacity(name, asked, *units));
+            let consumed = carried_out.consumed.iter().map(|(name, units)| capacity(name, asked, *units));
             answer.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
-        Ok(Reply::of_list("Responses", &responses, answer))
+        Ok(Reply::of_list("Responses", &carried_out.responses, answer))
     }
 
-    async fn batch_of_writes(
+    /// The writes of statements; none of them is carried out when two are of one item.
+    fn batch_of_writes(
         &self,
         parts: &[Request],
         statements: Vec<Result<Statement>>,
-    ) -> Result<Vec<Outcome>> {
+    ) -> Result<Vec<Result<StatementWrite>>> {
         let write = |(part, statement): (&Request, Result<Statement>)| -> Result<StatementWrite> {
             self.statement_write(statement?, part.returns_old_on_failure()?)
         };
@@ -105,12 +128,13 @@ impl<C: Coordinator> Dynamo<C> {
         if check_twice(keys).is_err() {
             return invalid!("Provided list of item keys contains duplicates");
         }
-        let outcomes = writes.into_iter().map(|write| async move {
-            let write = write?;
-            let (item, units) = self.write_statement(&write).await?;
-            Ok((write.write.table.name().to_owned(), item, units))
-        });
-        Ok(join_all(outcomes).await)
+        Ok(writes)
+    }
+
+    async fn written_statement(&self, write: &Result<StatementWrite>) -> Outcome {
+        let write = write.as_ref().map_err(ApiError::clone)?;
+        let (item, units) = self.write_statement(write).await?;
+        Ok((write.write.table.name().to_owned(), item.as_ref().map(text_of), units))
     }
 
     async fn read_statement(&self, part: &Request, statement: Result<Statement>) -> Outcome {
@@ -121,10 +145,10 @@ impl<C: Coordinator> Dynamo<C> {
         let (table, item) = self.read_one(&select, consistent).await?;
         let units = read_units(item.as_ref().map_or(0, item_size), consistent);
         self.metrics.read(units);
-        let shown = match &select.projection {
-            Some(projection) => item.map(|item| projection.apply(&item)),
-            None => item,
-        };
+        let shown = item.map(|item| match &select.projection {
+            Some(projection) => text_of(&projection.apply(&item)),
+            None => text_of(&item),
+        });
         Ok((table, shown, units))
     }
 

@@ -1,15 +1,15 @@
 //! DeleteItem.
 
 use exec::backend::Coordinator;
-use serde_json::Value as Json;
 
 use super::Dynamo;
 use super::write::{Action, ItemWrite};
 use crate::error::Result;
+use crate::reply::Reply;
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn delete_item(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn delete_item(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let returns =
             request.return_values(&["NONE", "ALL_OLD"], "ReturnValues can only be ALL_OLD or NONE")?;

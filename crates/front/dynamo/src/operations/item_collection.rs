@@ -31,11 +31,14 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// Adds the metrics of the item's collection to the answer of its write.
-    pub(super) async fn add_item_collection(&self, answer: &mut Json, table: &ApiTable, item: &Item) {
-        if let (Some(metrics), Some(members)) =
-            (self.item_collection(table, item).await, answer.as_object_mut())
-        {
-            members.insert(NAME.to_owned(), metrics);
+    pub(super) async fn add_item_collection(
+        &self,
+        answer: &mut Map<String, Json>,
+        table: &ApiTable,
+        item: &Item,
+    ) {
+        if let Some(metrics) = self.item_collection(table, item).await {
+            answer.insert(NAME.to_owned(), metrics);
         }
     }
 

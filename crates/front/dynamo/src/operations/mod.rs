@@ -67,7 +67,7 @@ use exec::backend::Coordinator;
 use exec::ddl::log_edits;
 use exec::{Executor, Principal};
 use hyper::http::request::Parts;
-use items::{Item, item_size, json};
+use items::{Item, item_size};
 use rt::{Injected, Rt};
 use schema::{Role, Schema};
 use serde_json::{Map, Value as Json, json as to_json};
@@ -84,7 +84,7 @@ use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
 use crate::permissions;
-use crate::reply::Reply;
+use crate::reply::{Reply, text_of};
 use crate::request::{Capacity, Request};
 use crate::settings::ApiSettings;
 use crate::signature::{Signature, Signed};
@@ -378,7 +378,7 @@ impl<C: Coordinator> Dynamo<C> {
     /// The answer to a request that failed, which is counted.
     pub(crate) fn refused(&self, error: &ApiError) -> Answer {
         self.metrics.failed(error);
-        Answer { status: error.kind.status(), body: error.body().to_string() }
+        Answer { status: error.kind.status(), body: error.body() }
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -525,19 +525,22 @@ impl<C: Coordinator> Dynamo<C> {
         match operation {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
+            "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "ExecuteStatement" => Box::pin(self.execute_statement(request)).await,
             "ExecuteTransaction" => Box::pin(self.execute_transaction(request)).await,
             "GetItem" => Box::pin(self.get_item(request)).await,
             "GetRecords" => Box::pin(self.get_records(request)).await,
+            "PutItem" => Box::pin(self.put_item(request)).await,
             "Query" => Box::pin(self.query(request)).await,
             "Scan" => Box::pin(self.scan(request)).await,
             "SearchVectors" => Box::pin(self.search_vectors(request)).await,
             "TransactGetItems" => Box::pin(self.transact_get_items(request)).await,
+            "UpdateItem" => Box::pin(self.update_item(request)).await,
             _ => self.carry_out_small((operation, request), host, role).await.map(Reply::from),
         }
     }
 
-    /// Carries out an operation that reads one item, or none.
+    /// Carries out an operation whose answer has no item.
     async fn carry_out_small(
         &self,
         (operation, request): (&str, &Request),
@@ -549,7 +552,6 @@ impl<C: Coordinator> Dynamo<C> {
             "CreateBackup" => Box::pin(self.create_backup(request)).await,
             "CreateTable" => Box::pin(self.create_table(request, role)).await,
             "DeleteBackup" => Box::pin(self.delete_backup(request, role)).await,
-            "DeleteItem" => Box::pin(self.delete_item(request)).await,
             "DeleteTable" => Box::pin(self.delete_table(request)).await,
             "DescribeExport" => Box::pin(self.describe_export(request)).await,
             "DescribeImport" => Box::pin(self.describe_import(request)).await,
@@ -572,12 +574,10 @@ impl<C: Coordinator> Dynamo<C> {
             "ListStreams" => self.list_streams(request),
             "ListTables" => self.list_tables(request),
             "ListTagsOfResource" => self.list_tags_of_resource(request),
-            "PutItem" => Box::pin(self.put_item(request)).await,
             "TransactWriteItems" => Box::pin(self.transact_write_items(request)).await,
             "TagResource" => Box::pin(self.tag_resource(request)).await,
             "UpdateTimeToLive" => Box::pin(self.update_time_to_live(request)).await,
             "UntagResource" => Box::pin(self.untag_resource(request)).await,
-            "UpdateItem" => Box::pin(self.update_item(request)).await,
             _ => Box::pin(self.update_table(request)).await,
         }
     }
@@ -623,17 +623,16 @@ impl<C: Coordinator> Dynamo<C> {
         write: &ItemWrite,
         decided: &Decided,
         (shown, asked): (Option<&Option<Item>>, Capacity),
-    ) -> Result<Json> {
+    ) -> Result<Reply> {
         let mut answer = Map::new();
-        if let Some(Some(item)) = shown {
-            answer.insert("Attributes".to_owned(), json::item(item));
-        }
         add_capacity(&mut answer, &write.table, asked, decided.units());
-        let mut answer = Json::Object(answer);
         if request.item_collections()? {
             self.add_item_collection(&mut answer, &write.table, &write.key_item).await;
         }
-        Ok(answer)
+        Ok(match shown {
+            Some(Some(item)) => Reply::of_text("Attributes", &text_of(item), answer),
+            _ => Json::Object(answer).into(),
+        })
     }
 
     /// The time of tables' descriptions, seconds since 1970.

@@ -114,7 +114,7 @@ impl<C: Coordinator> Dynamo<C> {
             before = Some(reading);
         }
         let reasons: Vec<Option<ApiError>> = gets.iter().map(|_| Some(conflict())).collect();
-        Err(ApiError::cancelled(&reasons))
+        Err(ApiError::cancelled(reasons))
     }
 
     /// Reads all items; none when a transaction held one of them.
@@ -157,7 +157,7 @@ impl<C: Coordinator> Dynamo<C> {
         let origin = Origin { token: None, fingerprint: 0 };
         match self.store().transaction(origin, &participants, &look).await? {
             Verdict::Committed => Ok(found.into_inner()),
-            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
+            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(reasons)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! TransactWriteItems.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use exec::backend::Coordinator;
@@ -11,6 +11,7 @@ use super::size::write_units;
 use super::write::{Action, ItemWrite};
 use super::{Dynamo, capacity};
 use crate::error::{ApiError, Result, invalid};
+use crate::reply::ANSWER_TEXT_BYTES;
 use crate::request::{Capacity, Request, constraint, fingerprint, place};
 use crate::table::{self, RowKey};
 use crate::transaction::{Origin, Participant, Verdict};
@@ -37,6 +38,34 @@ pub(super) fn token(request: &Request) -> Result<Option<&str>> {
     }
 }
 
+/// The items that the reasons of a cancelled transaction show.
+struct ShownItems {
+    /// The bytes of the item of each part.
+    bytes: RefCell<Vec<usize>>,
+    /// Whether they have more bytes than an answer may have.
+    are_too_many: Cell<bool>,
+}
+
+impl ShownItems {
+    /// Of a transaction with so many parts.
+    fn new(parts: usize) -> Self {
+        Self { bytes: RefCell::new(vec![0; parts]), are_too_many: Cell::new(false) }
+    }
+
+    /// The error of a part, without its item where that is too much. A part may be decided several times.
+    fn count(&self, part: usize, error: ApiError) -> ApiError {
+        let mut bytes = self.bytes.borrow_mut();
+        if let Some(place) = bytes.get_mut(part) {
+            *place = error.item.as_ref().map_or(0, String::len);
+        }
+        if bytes.iter().sum::<usize>() <= ANSWER_TEXT_BYTES {
+            return error;
+        }
+        self.are_too_many.set(true);
+        ApiError { item: None, ..error }
+    }
+}
+
 /// The list of a transaction's parts.
 pub(super) fn parts(request: &Request) -> Result<&[Json]> {
     let list = json::read_list(request.required("TransactItems")?)?;
@@ -55,7 +84,7 @@ pub(super) fn unless_cancelled<T>(parts: Vec<Result<T>>) -> Result<Vec<T>> {
         return parts.into_iter().collect();
     }
     let reasons: Vec<Option<ApiError>> = parts.into_iter().map(Result::err).collect();
-    Err(ApiError::cancelled(&reasons))
+    Err(ApiError::cancelled(reasons))
 }
 
 /// Refuses an item that a transaction has twice.
@@ -133,12 +162,17 @@ impl<C: Coordinator> Dynamo<C> {
             .iter()
             .map(|write| Participant { table: &write.table, key: &write.key, key_item: &write.key_item })
             .collect();
+        let shown = ShownItems::new(writes.len());
         let decide = |at: usize, old: Option<&items::Item>| match writes.get(at) {
-            Some(write) => write.effect(old),
+            Some(write) => write.effect(old).map_err(|error| shown.count(at, error)),
             None => Err(ApiError::validation("a participant of no write")),
         };
         match self.store().transaction(origin, &participants, &decide).await? {
-            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(&reasons)),
+            Verdict::Cancelled(_) if shown.are_too_many.get() => invalid!(
+                "The items of the conditions that failed have more than {ANSWER_TEXT_BYTES} bytes: ask for fewer by \
+                 ReturnValuesOnConditionCheckFailure"
+            ),
+            Verdict::Cancelled(reasons) => Err(ApiError::cancelled(reasons)),
             Verdict::Committed => {
                 for write in writes {
                     self.metrics.wrote(write.operation(), CAPACITY_FACTOR * write_units(given(write)));

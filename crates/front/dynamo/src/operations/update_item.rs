@@ -2,15 +2,15 @@
 
 use exec::backend::Coordinator;
 use items::Item;
-use serde_json::Value as Json;
 
 use super::Dynamo;
 use super::write::{Action, ItemWrite};
 use crate::error::Result;
+use crate::reply::Reply;
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
-    pub(super) async fn update_item(&self, request: &Request) -> Result<Json> {
+    pub(super) async fn update_item(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
         let all = ["NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"];
         let returns = request.return_values(&all, "")?;

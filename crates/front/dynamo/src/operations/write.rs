@@ -1,11 +1,12 @@
 //! A write of one item: the common part of PutItem, UpdateItem, DeleteItem and the parts of a transaction.
 
 use items::update::SetValue;
-use items::{Condition, Item, Path, Substitutions, Update, item_size, json};
+use items::{Condition, Item, Path, Substitutions, Update, item_size};
 
 use super::size::{check_item, write_units};
 use crate::error::{ApiError, Result};
 use crate::intent::Effect;
+use crate::reply::text_of;
 use crate::request::Request;
 use crate::secondary;
 use crate::table::{ApiTable, RowKey, RowWrite};
@@ -158,7 +159,7 @@ impl ItemWrite {
         if let Some(condition) = &self.condition
             && !condition.holds(old.unwrap_or(&Item::new()))
         {
-            let shown = old.filter(|_| self.shows_old).map(json::item);
+            let shown = old.filter(|_| self.shows_old).map(text_of);
             return Err(match self.inserts {
                 true => ApiError { item: shown, ..ApiError::duplicate() },
                 false => ApiError::condition_failed(shown),

@@ -1,7 +1,7 @@
 //! Records: changes of items as GetRecords shows them.
 
 use items::{Item, item_size, json};
-use serde_json::{Map, json as to_json};
+use serde_json::json as to_json;
 use stdx::murmur3;
 
 use crate::names::REGION;
@@ -30,33 +30,37 @@ pub(crate) fn record(change: &Change, view: ViewType, arn: &str) -> Option<Recor
     };
     let sequence_number = change.position.sequence_number();
     let mut bytes = item_size(&change.key);
-    let mut inner = Map::new();
-    inner.insert("ApproximateCreationDateTime".to_owned(), (change.position.micros / 1_000_000).into());
-    inner.insert("Keys".to_owned(), json::item(&change.key));
+    let mut inner = to_json!({
+        "ApproximateCreationDateTime": change.position.micros / 1_000_000, "Keys": json::item(&change.key),
+    })
+    .to_string();
+    inner.pop();
     let mut show = |name: &str, item: &Option<Item>, is_shown: bool| {
         if let Some(item) = item.as_ref().filter(|_| is_shown) {
             bytes += item_size(item);
-            inner.insert(name.to_owned(), json::item(item));
+            inner += &format!(",\"{name}\":");
+            json::write_item(item, &mut inner);
         }
     };
     show("NewImage", &change.after, view.shows_new());
     show("OldImage", &change.before, view.shows_old());
     let [high, low] = murmur3::hash128(format!("{arn}|{sequence_number}").as_bytes(), 0);
-    inner.insert("SequenceNumber".to_owned(), sequence_number.into());
-    inner.insert("SizeBytes".to_owned(), bytes.into());
-    inner.insert("StreamViewType".to_owned(), view.name().into());
     let mut json = to_json!({
         "eventID": format!("{high:016x}{low:016x}"),
         "eventName": name,
         "eventVersion": "1.1",
         "eventSource": "aws:dynamodb",
         "awsRegion": REGION,
-        "dynamodb": inner,
     });
     if change.is_expiry
         && let Some(members) = json.as_object_mut()
     {
         members.insert("userIdentity".to_owned(), to_json!({ "Type": "Service", "PrincipalId": SERVICE }));
     }
-    Some(Record { text: json.to_string(), bytes })
+    let rest =
+        to_json!({ "SequenceNumber": sequence_number, "SizeBytes": bytes, "StreamViewType": view.name() });
+    let (mut text, rest) = (json.to_string(), rest.to_string());
+    text.pop();
+    let text = [&text, ",\"dynamodb\":", &inner, ",", rest.trim_start_matches('{'), "}"].concat();
+    Some(Record { text, bytes })
 }

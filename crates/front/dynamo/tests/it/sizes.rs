@@ -7,7 +7,7 @@ use exec::{ExecLimits, Executor, NodeInfo};
 use serde_json::{Value as Json, json};
 
 use crate::memory::{Memory, TestClock};
-use crate::{body_of, call, create};
+use crate::{body_of, call, create, pages};
 
 fn api_over(memory: Memory) -> Dynamo<Memory> {
     let node = NodeInfo {
@@ -205,4 +205,84 @@ fn a_transaction_reads_no_more_items_than_it_may_give() {
     assert_eq!(call(&api, "TransactGetItems", &transaction(10).to_string()).status, 200);
     let refused = call(&api, "TransactGetItems", &transaction(30).to_string());
     assert!(refused.body.contains("exceeds the maximum allowed size of 4 MB"), "{}", refused.body.len());
+}
+
+/// The items of failed conditions count as those of other answers do.
+#[test]
+fn items_of_failed_conditions_end_an_answer() {
+    let api = api_over(Memory::new());
+    create(&api, "long", Some("N"));
+    let key = |c: u32| json!({ "p": { "S": "a" }, "c": { "N": c.to_string() } });
+    let list = vec![json!({ "N": "1E125" }); 64_000];
+    for c in 0..12 {
+        let mut item = key(c);
+        item["l"] = json!({ "L": list });
+        body_of(call(&api, "PutItem", &json!({ "TableName": "long", "Item": item }).to_string()));
+    }
+    let check = |c: u32| {
+        json!({ "ConditionCheck": {
+            "TableName": "long", "Key": key(c), "ConditionExpression": "attribute_exists(z)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD"
+        } })
+    };
+    let transaction = |count: u32| {
+        let request = json!({ "TransactItems": (0..count).map(check).collect::<Vec<_>>() });
+        call(&api, "TransactWriteItems", &request.to_string())
+    };
+    let cancelled = transaction(2);
+    let body: Json = serde_json::from_str(&cancelled.body).expect("JSON");
+    assert_eq!(cancelled.status, 400);
+    let reason = &body["CancellationReasons"][1];
+    assert_eq!(reason["Code"], "ConditionalCheckFailed");
+    assert_eq!(reason["Item"]["l"]["L"].as_array().map(Vec::len), Some(64_000));
+    let refused = transaction(12);
+    assert!(refused.body.len() < 1000, "{} bytes", refused.body.len());
+    assert!(
+        refused.body.contains("ValidationException") && refused.body.contains("ask for fewer"),
+        "{}",
+        refused.body
+    );
+    let exists = |c: u32| {
+        let text = format!("EXISTS(SELECT * FROM \"long\" WHERE p = 'a' AND c = {c} AND z = 1)");
+        json!({ "Statement": text, "ReturnValuesOnConditionCheckFailure": "ALL_OLD" })
+    };
+    let request = json!({ "TransactStatements": (0..12).map(exists).collect::<Vec<_>>() });
+    let refused = call(&api, "ExecuteTransaction", &request.to_string());
+    assert!(refused.body.len() < 1000 && refused.body.contains("ask for fewer"), "{}", refused.body.len());
+}
+
+/// Statements whose items an answer has no room for are not carried out, so a client may repeat them.
+#[test]
+fn a_batch_of_statements_ends_with_the_bytes_of_an_answer() {
+    let api = api_over(Memory::new());
+    create(&api, "long", Some("N"));
+    let list = vec![json!({ "N": "1E125" }); 64_000];
+    for c in 0..12 {
+        let item = json!({ "p": { "S": "a" }, "c": { "N": c.to_string() }, "l": { "L": list } });
+        body_of(call(&api, "PutItem", &json!({ "TableName": "long", "Item": item }).to_string()));
+    }
+    let batch = |statement: &dyn Fn(u32) -> String| {
+        let one = |c| {
+            let text = statement(c);
+            json!({ "Statement": text, "ReturnValuesOnConditionCheckFailure": "ALL_OLD" })
+        };
+        let request = json!({ "Statements": (0..12).map(one).collect::<Vec<_>>() });
+        let answer = call(&api, "BatchExecuteStatement", &request.to_string());
+        assert!(answer.body.len() < 80 << 20, "{} bytes", answer.body.len());
+        body_of(answer)["Responses"].as_array().expect("a list").clone()
+    };
+    let failed =
+        batch(&|c| format!("UPDATE \"long\" SET y = 1 WHERE p = 'a' AND c = {c} AND attribute_type(z, 'S')"));
+    let items = failed.iter().take_while(|one| one["Error"]["Code"] == "ConditionalCheckFailed").count();
+    assert!((4..10).contains(&items), "{items} items are in the answer");
+    assert!(failed[..items].iter().all(|one| one["Error"]["Item"]["l"].is_object()));
+    assert_eq!(failed[11]["Error"]["Code"], "RequestLimitExceeded");
+    assert!(failed[11]["Error"].get("Item").is_none());
+    let deleted = batch(&|c| format!("DELETE FROM \"long\" WHERE p = 'a' AND c = {c} RETURNING ALL OLD *"));
+    let shown = deleted.iter().filter(|one| one.get("Item").is_some()).count();
+    assert!((4..10).contains(&shown), "{shown} items are in the answer");
+    assert_eq!(deleted[11]["Error"]["Code"], "RequestLimitExceeded");
+    let scan = json!({ "TableName": "long", "ProjectionExpression": "p, c" });
+    let (left, _) = pages(&api, "Scan", scan);
+    assert_eq!(left.len(), 12 - shown, "what was refused was not carried out");
 }

@@ -27,8 +27,9 @@ use crate::{body_of, create};
 /// Others come in between: some of the other clients, and other operations of the same one.
 async fn step(world: &World) {
     let mut left = 1 + world.random.borrow_mut().below(3);
-    std::future::poll_fn(move |_| {
+    std::future::poll_fn(move |context| {
         left -= 1;
+        context.waker().wake_by_ref();
         if left == 0 { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

@@ -77,7 +77,9 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     let mut datacenters: Vec<String> = all("in-dc").collect();
     let hosts = all("in-hosts").collect::<Vec<String>>().join(",");
     if flag("partitioner-range") && !(datacenters.is_empty() && hosts.is_empty()) {
-        return Err("Primary range repair should be performed on all nodes in the cluster.".to_owned().into());
+        return Err("Primary range repair should be performed on all nodes in the cluster."
+            .to_owned()
+            .into());
     }
     if flag("in-local-dc") {
         datacenters.push(api.text("/snitch/datacenter")?);

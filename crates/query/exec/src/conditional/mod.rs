@@ -91,7 +91,7 @@ pub async fn run<C: Coordinator, S: Sink>(
             match masks {
                 None => result::refused(cas.table, concerned.as_deref(), found.as_ref(), request.now, out),
                 Some((schema, runtime)) => {
-                    let caller = Caller::new(runtime, request.timeout(TimeoutKind::Write));
+                    let caller = Caller::new(runtime, request.time_left(TimeoutKind::Write));
                     let masks = result::Masks::new(cas.table, concerned.as_deref(), schema)?;
                     let found = found.as_ref();
                     Box::pin(masks.refused(cas.table, found, (call, caller), request.now, out)).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rt::preempt::Pace;
 use schema::UserFunction;
 use types::CqlType;
 
@@ -95,8 +96,30 @@ pub struct Caller<'a> {
     pub runtime: &'a udf::Runtime,
     /// Warnings, none twice.
     pub warnings: Vec<String>,
-    /// How long the functions of the statement may still run.
+    /// How long the functions of the request may still run.
     left: Duration,
+    pace: Pace,
+    /// Bytes of the results that are held: those of the request's statements.
+    held: usize,
+}
+
+/// Bytes of the results that are held at once: those of all statements of a request, and beside them those of one row. A statement cannot
+/// write more.
+const RESULT_BYTES_MAX: usize = 16 << 20;
+
+/// Steps of [`Pace`] that a call stands for: some microseconds.
+const STEPS_A_CALL: usize = 16;
+
+/// Counts a result among those that are held.
+fn hold(held: &mut usize, result: Option<&Bytes>) -> Result<()> {
+    *held = held.saturating_add(result.map_or(0, Bytes::len));
+    match *held <= RESULT_BYTES_MAX {
+        true => Ok(()),
+        false => invalid!(
+            "The results of the user-defined functions of the request have more than {RESULT_BYTES_MAX} bytes; call fewer functions by \
+             one request"
+        ),
+    }
 }
 
 /// The most warnings of one statement.
@@ -105,7 +128,7 @@ const WARNINGS_MAX: usize = 8;
 impl<'a> Caller<'a> {
     /// No calls yet, and this time for all of them.
     pub fn new(runtime: &'a udf::Runtime, time: Duration) -> Self {
-        Self { runtime, warnings: Vec::new(), left: time }
+        Self { runtime, warnings: Vec::new(), left: time, pace: Pace::new(), held: 0 }
     }
 
     /// One call.
@@ -119,6 +142,8 @@ impl<'a> Caller<'a> {
     ) -> Result<Option<Bytes>> {
         check_enabled(&self.runtime.limits())?;
         let began = self.runtime.now();
+        // A call that is short does not yield. Waiting counts: other requests have a turn in between.
+        self.pace.steps(STEPS_A_CALL).await;
         let called = self.runtime.call(function, arguments).await?;
         self.left = match self.left.checked_sub(self.runtime.now().duration_since(began)) {
             Some(left) => left,
@@ -145,17 +170,20 @@ impl<'a> Caller<'a> {
     /// The results of the calls of a row or group.
     ///
     /// # Errors
-    /// When an argument cannot be computed, or a function fails.
+    /// When an argument cannot be computed, a function fails, or the results have more bytes than may be held.
     pub async fn row(&mut self, calls: &[UserCall], env: &Env<'_>) -> Result<Vec<Option<Bytes>>> {
         let mut called: Vec<Option<Bytes>> = Vec::with_capacity(calls.len());
+        let mut bytes = self.held;
         for call in calls {
             let values = arguments(&call.function, &call.arguments, &Env { called: &called, ..*env })?;
-            called.push(self.call(&call.function, &values).await?);
+            let value = self.call(&call.function, &values).await?;
+            hold(&mut bytes, value.as_ref())?;
+            called.push(value);
         }
         Ok(called)
     }
 
-    /// The bound values of a statement with the results of its calls.
+    /// The bound values of a statement with the results of its calls, which count until the caller is dropped.
     ///
     /// # Errors
     /// As those of [`Caller::row`].
@@ -169,6 +197,7 @@ impl<'a> Caller<'a> {
         for call in calls {
             let values = arguments(&call.function, &call.arguments, &Env::new(&binds, context))?;
             let value = self.call(&call.function, &values).await?;
+            hold(&mut self.held, value.as_ref())?;
             binds.push_called(value);
         }
         Ok(binds)

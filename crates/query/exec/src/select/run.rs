@@ -64,7 +64,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     {
         return Ok(bytes);
     }
-    let mut caller = Caller::new(runtime, request.timeout(TimeoutKind::Range));
+    let mut caller = Caller::new(runtime, request.time_left(TimeoutKind::Range));
     let mut rows = out.rows(&plan.selection.result);
     let nothing = slices.ranges().is_empty() && !plan.static_rows;
     let (Some(partitions), false) = (partitions, nothing) else {

@@ -1,7 +1,12 @@
 //! User-defined functions and aggregates in statements (`testdata/functions.txt`), and prepared statements that use them.
 
-use exec::{ExecLimits, FunctionLimits};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
+
+use exec::backend::Clock;
+use exec::{ExecLimits, FunctionLimits};
+use rt::Instant;
 use wire::client::{AnswerBody, Parameters, ResultBody};
 use wire::{Consistency, ErrorKind, Value};
 
@@ -92,4 +97,55 @@ fn prepared_statements_follow_their_functions() {
     assert_eq!(execute(&node, &select, &[int(1)]), "unprepared");
     assert_eq!(execute(&node, &total, &[]), "unprepared");
     assert_eq!(execute(&node, &other, &[]), "| v int\n  6");
+}
+
+/// A clock whose every look is ten microseconds later.
+#[derive(Default)]
+struct Moving(Cell<u64>);
+
+impl Clock for Moving {
+    fn wall_micros(&self) -> i64 {
+        1_700_000_000_000_000 + self.0.get() as i64
+    }
+
+    fn now(&self) -> Instant {
+        self.0.set(self.0.get() + 10);
+        Instant::from_nanos(self.0.get() * 1000)
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+}
+
+fn batch_of(statements: usize, value: &str) -> String {
+    let insert = |k: usize| format!("INSERT INTO ks.t (k, v) VALUES ({k}, {value});");
+    format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", (0..statements).map(insert).collect::<String>())
+}
+
+/// The results of all statements of a batch are held until it is written: they count together, and so does their time.
+#[test]
+fn the_functions_of_a_batch_share_the_limits_of_a_request() {
+    let write_timeout = Duration::from_millis(200);
+    let limits = ExecLimits { write_timeout, range_timeout: write_timeout, ..limits() };
+    let node = Node::with_clock(Memory::new(), limits, Rc::new(Moving::default()));
+    for text in [
+        "CREATE KEYSPACE ks WITH replication = {'class':'SimpleStrategy','replication_factor':1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+        "CREATE FUNCTION ks.big(a int) CALLED ON NULL INPUT RETURNS text LANGUAGE lua AS 'return (''x''):rep(400000)'",
+        "CREATE FUNCTION ks.size(a text) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS 'return a and #a or 0'",
+        "CREATE FUNCTION ks.slow(a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS \
+         'local s = 0 for i = 1, 15000 do s = s + i end return 1'",
+    ] {
+        assert_eq!(show(&node.query(text)), "schema", "{text}");
+    }
+    let written = |count: usize, value: &str| show(&node.query(&batch_of(count, value)));
+    assert!(written(30, "ks.size(ks.big(1))").starts_with("void"));
+    let refused = written(50, "ks.size(ks.big(1))");
+    let expected =
+        "! Invalid: The results of the user-defined functions of the request have more than 16777216 bytes";
+    assert!(refused.starts_with(expected), "{refused}");
+    assert_eq!(written(2, "ks.slow(1)"), "void");
+    let refused = written(100, "ks.slow(1)");
+    assert!(refused.contains("ran longer than its timeout"), "{refused}");
 }

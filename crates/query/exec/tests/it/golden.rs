@@ -59,12 +59,16 @@ impl Node {
 
     /// A node of that cluster with other settings.
     pub fn with_limits(cluster: Memory, limits: ExecLimits) -> Self {
+        Self::with_clock(cluster, limits, Rc::new(TestClock::default()))
+    }
+
+    /// The same with a clock.
+    pub fn with_clock(cluster: Memory, limits: ExecLimits, clock: Rc<dyn exec::backend::Clock>) -> Self {
         let node = NodeInfo {
             cluster_name: "test".to_owned(),
             snitch: "SimpleSnitch".to_owned(),
             address: "127.0.0.1:9042".parse().unwrap(),
         };
-        let clock = Rc::new(TestClock::default());
         let executor = Executor::new(cluster.clone(), clock, node, limits);
         // No node has settings here: the error shows the change.
         executor.change_settings_with(Box::new(|name, value| {

@@ -1,6 +1,8 @@
 //! Lua's patterns (manual, §6.4.1), matched within a number of steps: Lua's own matcher takes exponential time for some patterns,
 //! in C, where no hook can stop it.
 
+use std::cell::Cell;
+
 /// Captures of a pattern.
 const CAPTURES_MAX: usize = 32;
 /// Parts of a pattern that are tried one inside the other.
@@ -42,7 +44,7 @@ struct Matcher<'a> {
     subject: &'a [u8],
     pattern: &'a [u8],
     captures: Vec<(usize, Length)>,
-    steps: u64,
+    steps: Cell<u64>,
     depth: u32,
 }
 
@@ -62,13 +64,13 @@ pub fn search(
         Some((b'^', rest)) => (true, rest),
         _ => (false, pattern),
     };
-    let mut matcher = Matcher { subject, pattern, captures: Vec::new(), steps: 0, depth: 0 };
+    let mut matcher = Matcher { subject, pattern, captures: Vec::new(), steps: Cell::new(0), depth: 0 };
     let mut total = 0;
     for at in init..=subject.len() {
         matcher.captures.clear();
-        matcher.steps = 0;
+        matcher.steps.set(0);
         let found = matcher.run(at, 0);
-        total += 1 + matcher.steps;
+        total += 1 + matcher.steps.get();
         match found {
             Err(error) => return (Err(error), total),
             Ok(Some(end)) if Some(end) != refused => {
@@ -94,9 +96,14 @@ impl Matcher<'_> {
         self.captures.iter().map(capture).collect()
     }
 
+    /// Counts a look at so many bytes.
+    fn count(&self, bytes: usize) {
+        self.steps.set(self.steps.get() + bytes as u64 / 16);
+    }
+
     fn step(&mut self) -> Result<()> {
-        self.steps += 1;
-        if self.steps > MATCH_STEPS_MAX {
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() > MATCH_STEPS_MAX {
             return Err(format!("the pattern needs more than {MATCH_STEPS_MAX} steps"));
         }
         Ok(())
@@ -253,7 +260,7 @@ impl Matcher<'_> {
         let Some((start, Length::Closed(length))) = self.captures.get(index).copied() else {
             return Err(format!("invalid capture index %{}", u32::from(digit - b'0')));
         };
-        self.steps += length as u64 / 16;
+        self.count(length);
         self.step()?;
         let captured = self.subject.get(start..start + length);
         let here = self.subject.get(at..at + length);
@@ -277,7 +284,10 @@ impl Matcher<'_> {
                 loop {
                     match self.pattern.get(at) {
                         None => return Err("malformed pattern (missing ']')".to_owned()),
-                        Some(b']') if !first => return Ok(at + 1),
+                        Some(b']') if !first => {
+                            self.count(at - pattern);
+                            return Ok(at + 1);
+                        }
                         Some(b'%') => at += 2,
                         Some(_) => at += 1,
                     }
@@ -302,6 +312,7 @@ impl Matcher<'_> {
     /// Whether a byte is in the set between `[` at `set` and the position `after` its `]`.
     fn in_set(&self, byte: u8, set: usize, after: usize) -> bool {
         let mut members = self.pattern.get(set + 1..after - 1).unwrap_or_default();
+        self.count(members.len());
         let mut wanted = true;
         if let Some((b'^', rest)) = members.split_first() {
             (wanted, members) = (false, rest);

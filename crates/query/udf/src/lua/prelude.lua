@@ -14,6 +14,41 @@ local search, plainfind = host.search, host.plainfind
 -- Strings from this length on make the call pause after they were copied.
 local LONG = 16384
 
+-- Elements of a list that take as long as a long string.
+local MANY = 512
+-- Bytes of the arguments of one 'format'.
+local FORMATTED_MAX = 4194304
+
+-- Has the call pause before work over so many bytes: a library call is one instruction, of which a hundred run between two looks at the
+-- clock.
+local function pause_for(bytes)
+  if bytes > LONG then yield() end
+end
+
+-- The bytes of the arguments that are strings.
+local function bytes_of(...)
+  local arguments, bytes = pack(...), 0
+  for at = 1, arguments.n do
+    local value = arguments[at]
+    if type(value) == "string" then bytes = bytes + #value end
+  end
+  return bytes
+end
+
+-- The results of a protected call; its error is one of the function that called the library.
+local function unprotected(is_done, ...)
+  if is_done then return ... end
+  error((...), 2)
+end
+
+-- A library function that pauses before it looks at long strings.
+local function paced(original)
+  return function(...)
+    pause_for(bytes_of(...))
+    return unprotected(pcall(original, ...))
+  end
+end
+
 local function checktable(value, at, name)
   if type(value) ~= "table" then
     error("bad argument #" .. at .. " to '" .. name .. "' (table expected, got " .. type(value) .. ")", 3)
@@ -29,6 +64,7 @@ end
 
 local function checkinteger(value, at, name, default)
   if value == nil and default ~= nil then return default end
+  if type(value) == "string" then pause_for(#value) end
   local number = tonumber(value)
   local whole = number and tointeger(number)
   if not whole then
@@ -96,7 +132,7 @@ local function keys_of(t)
 end
 
 local base = {
-  assert = assert, error = error, pcall = pcall, select = select, tonumber = tonumber, type = type,
+  assert = assert, error = error, pcall = pcall, select = select, tonumber = paced(tonumber), type = type,
   ipairs = ipairs, rawequal = rawequal, rawlen = rawlen, _VERSION = _VERSION,
 }
 
@@ -132,9 +168,16 @@ end
 base.tostring = totext
 
 local text = {
-  byte = string.byte, char = string.char, len = string.len, pack = string.pack, packsize = string.packsize,
-  unpack = string.unpack,
+  byte = string.byte, char = string.char, len = string.len, packsize = paced(string.packsize),
+  unpack = paced(string.unpack),
 }
+
+local packed = paced(string.pack)
+function text.pack(...)
+  local result = packed(...)
+  pause_for(#result)
+  return result
+end
 
 function text.sub(s, first, last)
   local part = sub(s, first, last)
@@ -173,6 +216,9 @@ function text.format(pattern, ...)
     at = at + 1
   end
   local arguments = pack(...)
+  local bytes = bytes_of(...)
+  if bytes > FORMATTED_MAX then error("the arguments of 'format' are longer than " .. FORMATTED_MAX .. " bytes", 2) end
+  pause_for(bytes)
   for i = 1, arguments.n do
     local kind = type(arguments[i])
     if kind == "table" or kind == "function" or kind == "userdata" then arguments[i] = totext(arguments[i]) end
@@ -314,7 +360,17 @@ function text.gsub(s, pattern, replacement, most)
   return result, count
 end
 
-getmetatable("").__index = text
+local strings = getmetatable("")
+strings.__index = text
+-- Arithmetic reads the numbers of texts.
+for _, name in ipairs({ "add", "sub", "mul", "mod", "pow", "div", "idiv", "unm" }) do
+  local original = strings["__" .. name]
+  strings["__" .. name] = function(a, b)
+    if type(a) == "string" then pause_for(#a) end
+    if type(b) == "string" then pause_for(#b) end
+    return unprotected(pcall(original, a, b))
+  end
+end
 
 local list = { pack = table.pack }
 
@@ -328,6 +384,7 @@ end
 function list.concat(t, separator, first, last)
   checktable(t, 1, "concat")
   first, last = checkinteger(first, 3, "concat", 1), last == nil and length_of(t) or checkinteger(last, 4, "concat")
+  if last - first > MANY then yield() end
   local result = concat(t, separator, first, last)
   if #result > LONG then yield() end
   return result
@@ -402,6 +459,7 @@ end
 
 local runes = {}
 for name, value in rawnext, utf8 do runes[name] = value end
+runes.len, runes.offset = paced(utf8.len), paced(utf8.offset)
 
 -- A library cannot be changed, so that no call meets what another has left in it.
 local function fixed(library)

@@ -20,6 +20,8 @@ use program::{Instance, Program};
 
 /// Instances that a function's pool holds.
 const POOLED_MAX: usize = 4;
+/// An instance whose memory has more bytes is dropped after the call.
+const POOLED_BYTES_MAX: usize = 256 << 10;
 
 /// One function as a shard runs it.
 #[derive(Default)]
@@ -62,7 +64,7 @@ impl Pool {
     pub(crate) fn end(&self, call: Call) {
         let Some(instance) = call.into_reusable() else { return };
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < POOLED_MAX {
+        if idle.len() < POOLED_MAX && instance.memory_bytes() <= POOLED_BYTES_MAX {
             idle.push(instance);
         }
     }

@@ -25,6 +25,8 @@ const INITIALIZE: &str = "_initialize";
 const LOCALS_MAX: u64 = 200_000;
 /// Elements of each of the tables of a module.
 const TABLE_ELEMENTS_MAX: usize = 20_000;
+/// Tables of a module: compilers make one.
+const TABLES_MAX: usize = 4;
 /// Fuel of the start function, which cannot pause.
 const START_FUEL: u64 = 100_000;
 /// Calls inside of each other, and bytes of their values.
@@ -60,6 +62,13 @@ pub(super) struct Instance {
     pub(super) allocation: Allocation,
     /// The function to be called before any other.
     pub(super) initialize: Option<Func>,
+}
+
+impl Instance {
+    /// Bytes of its memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.memory.data(&self.store).len()
+    }
 }
 
 fn config() -> Config {
@@ -170,6 +179,7 @@ impl Program {
             .table_elements(TABLE_ELEMENTS_MAX)
             .instances(1)
             .memories(1)
+            .tables(TABLES_MAX)
             .build();
         let mut store = Store::new(&self.engine, Host { limits: bounds });
         store.limiter(|host| &mut host.limits);

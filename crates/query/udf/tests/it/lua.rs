@@ -425,6 +425,9 @@ const HOSTILE: &[&str] = &[
     "while true do local x <const> = ('y'):rep(400000):upper():lower():reverse() end",
     "return select(-1, table.unpack({}, 1, 7999)), string.char(table.unpack({}, 1, 7999))",
     "error(('x'):rep(500000))",
+    "local s, p = ('b'):rep(100000), '[' .. ('a'):rep(200000) .. ']' while true do s:find(p) end",
+    "local s = ('7'):rep(300000) while true do utf8.len(s) end",
+    "local s = ('7'):rep(300000) while true do local x = tonumber(s) + s end",
 ];
 
 #[test]
@@ -446,6 +449,64 @@ fn hostile_functions_end_in_bounded_time_and_memory() {
         println!("{longest:>10.1?} {:>10.1?} {:.70} | {:.90}", began.elapsed(), body, error.message);
         assert!(longest < Duration::from_millis(200), "{body} held the thread for {longest:?}");
     }
+}
+
+/// A library call is one instruction, however long its arguments are: the call pauses before it.
+#[test]
+fn library_calls_over_long_strings_pause() {
+    let limits = Limits { enabled: true, fail_after: Duration::from_secs(100), ..Limits::default() };
+    for (body, result) in [
+        ("return #s .. ''", "100000"),
+        ("return utf8.len(s) .. ''", "100000"),
+        ("return utf8.offset(s, 99999) .. ''", "99999"),
+        ("return tonumber(s) .. ''", "inf"),
+        ("return tonumber(s, 10) .. ''", "2049638230412172401"),
+        ("return s + 0 .. ''", "inf"),
+        ("return -s .. ''", "-inf"),
+        ("return #string.pack('z', s) .. ''", "100001"),
+        ("return #string.pack('c90000', '') .. ''", "90000"),
+        ("return #string.unpack('z', s .. '\\0') .. ''", "100000"),
+        ("return string.packsize(('b'):rep(17000)) .. ''", "17000"),
+        ("return string.format('%.1s', '') .. select('#', string.format('%.3d', 1), s)", "2"),
+        ("local t = {} for i = 1, 600 do t[i] = '' end return table.concat(t) .. 'x'", "x"),
+    ] {
+        let runtime = Runtime::with_slices(limits.clone(), Rc::new(|| Instant::START), Slices::default());
+        let function = function(&[("s", CqlType::Text)], CqlType::Text, body);
+        let pauses = |bytes: usize| {
+            let (called, pauses) = run(runtime.call(&function, &[Some(Bytes::from(vec![b'7'; bytes]))]));
+            (called.map(|called| called.value), pauses)
+        };
+        let (found, many) = pauses(100_000);
+        let found = found.unwrap_or_else(|error| panic!("{body}: {error}"));
+        assert_eq!(found.as_deref(), Some(result.as_bytes()), "{body}");
+        let is_cheap = body.starts_with("return #s ") || body.contains("select");
+        assert_eq!(many > 0, !is_cheap, "{body} pauses {many} times");
+    }
+    // An error is one of the function, and not of the library.
+    assert_eq!(
+        text("local n = tonumber('1', 99) return n"),
+        "! f:1: bad argument #2 to 'tonumber' (base out of range)"
+    );
+    assert_eq!(text("return 'x' + 1"), "! f:1: attempt to add a 'string' with a 'number'");
+}
+
+/// Calls that pause have their memory meanwhile: so many of a shard run at a time, and the others are queued.
+#[test]
+fn calls_under_way_are_bounded() {
+    let limits = Limits { enabled: true, fail_after: Duration::from_secs(100), ..Limits::default() };
+    let slices = Slices { instructions_per_look: 10, instructions: 10, ..Slices::default() };
+    let runtime = Runtime::with_slices(limits, Rc::new(|| Instant::START), slices);
+    let body = "local s = 0 for i = 1, 1000 do s = s + i end return s";
+    let long = function(&[], CqlType::Int, body);
+    let short = function(&[], CqlType::Int, "return 1");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut calls: Vec<_> = (0..32).map(|_| Box::pin(runtime.call(&long, &[]))).collect();
+    assert!(calls.iter_mut().all(|call| call.as_mut().poll(&mut context).is_pending()));
+    let mut waits = Box::pin(runtime.call(&short, &[]));
+    assert!(waits.as_mut().poll(&mut context).is_pending(), "a call is queued");
+    calls.pop();
+    let Poll::Ready(Ok(called)) = waits.as_mut().poll(&mut context) else { panic!("it has its turn") };
+    assert_eq!(called.value.as_deref(), Some(&1_i32.to_be_bytes()[..]));
 }
 
 /// Bodies whose instructions leave values between the registers of a function and the top of its stack, and that make the

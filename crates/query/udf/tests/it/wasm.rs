@@ -302,6 +302,12 @@ const HOSTILE: &[(&str, &str, &str)] = &[
             (loop (drop (table.grow 0 (ref.null func) (i32.const 1000))) (br 0)) (i64.const 0))"#,
         "User defined function ks.f : () -> text ran longer",
     ),
+    (
+        "",
+        r#"(table 20000 funcref) (table 20000 funcref) (table 20000 funcref) (table 20000 funcref) (table 20000 funcref)
+            (func (export "f") (result i64) (i64.const 0))"#,
+        "the module cannot be instantiated within 2097152 bytes: ",
+    ),
 ];
 
 #[test]
