@@ -9,6 +9,7 @@ use schema::{Keyspace, Schema, TableBuilder, TableId, TombstoneGc};
 use serde_json::{Value as Json, json as to_json};
 use types::CqlType;
 
+use super::capacity_units::capacity_units;
 use super::describe_table::description;
 use super::estimate::Estimate;
 use super::key_schema::{Definitions, definitions, key_elements};
@@ -75,25 +76,6 @@ pub(super) fn billing(request: &Request, details: &mut Details, now: f64) -> Res
     }
     (details.read_units, details.write_units) = capacity_units(throughput, "provisionedThroughput")?;
     Ok(())
-}
-
-/// The units of capacity for reads and for writes of a `ProvisionedThroughput` at a place of a request.
-pub(super) fn capacity_units(throughput: &Json, place: &str) -> Result<(i64, i64)> {
-    let fields = json::read_map(throughput)?;
-    let units = |name: &str| -> Result<i64> {
-        let place = format!("{place}.{}", crate::request::place(name));
-        match fields.get(name).filter(|value| !value.is_null()).map(json::read_integer).transpose()? {
-            None => constraint("null", &place, "Member must not be null"),
-            Some(units) if units < 1 => {
-                constraint(&units.to_string(), &place, "Member must have value greater than or equal to 1")
-            }
-            Some(units) if units > 1_000_000_000_000 => {
-                invalid!("Given value {units} for {name} is out of bounds")
-            }
-            Some(units) => Ok(units),
-        }
-    };
-    Ok((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?))
 }
 
 /// Refuses parameters with nothing behind them.

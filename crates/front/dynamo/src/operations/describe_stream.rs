@@ -44,7 +44,7 @@ pub(super) fn shard(request: &Request, name: &str, stream: &Stream) -> Result<u3
     })
 }
 
-/// The first shard of a stream whose name comes behind one; behind what is no name of a shard there is none.
+/// The first shard of a stream whose name comes behind a text; there is none where the text cannot be the name of a shard.
 fn shard_behind(id: &str, stream: &Stream) -> u32 {
     let shards = 1 << stream.shard_bits;
     match id.starts_with("shardId-") {

@@ -4,6 +4,7 @@ mod backups;
 mod batch_execute_statement;
 mod batch_get_item;
 mod batch_write_item;
+mod capacity_units;
 mod continuous_backups;
 mod create_backup;
 mod create_table;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::create_table::capacity_units;
+use super::capacity_units::capacity_units;
 use super::estimate::Estimate;
 use super::key_schema::{self, index_key_elements, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};

@@ -85,7 +85,7 @@ pub(super) fn check(details: &Details) -> Result<()> {
 fn resource(schema: &Schema, request: &Request) -> Result<ApiTable> {
     let arn = json::read_string(request.required("ResourceArn")?)?;
     if !arn.starts_with("arn:") || arn.split(':').count() < 6 {
-        // As in ScyllaDB and DynamoDB: nobody has permissions on what is no resource.
+        // As in ScyllaDB and DynamoDB: nobody has permissions on a text that names no resource.
         let text = format!("Incorrect resource identifier: {arn}");
         return Err(ApiError::new(ErrorKind::AccessDenied, text));
     }

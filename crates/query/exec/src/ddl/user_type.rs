@@ -72,6 +72,24 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
     Ok(outcome)
 }
 
+/// Refuses a new field of a type that partition keys have: rows would no longer be found by their keys, which have fewer fields.
+fn check_keys(keyspace: &Keyspace, (field, ty): (&str, &CqlType), name: &str) -> Result<()> {
+    let uses = |table: &&Arc<Table>| {
+        table.partition_key().iter().any(|column| column.ty.references_udt(&keyspace.name, name))
+    };
+    let users: Vec<String> = keyspace.tables.values().filter(uses).map(|table| table.full_name()).collect();
+    if users.is_empty() {
+        return Ok(());
+    }
+    invalid!(
+        "Cannot add new field {field} of type {} to user type {}.{name} as the type is being used in partition key by the \
+         following tables: {}",
+        ty.cql_name(),
+        keyspace.name,
+        users.join(", ")
+    )
+}
+
 pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome> {
     let keyspace = keyspace_of(&ast.name, context.keyspace)?;
     let name = &ast.name.name;
@@ -108,21 +126,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                     new.cql_name()
                 );
             }
-            // Rows would no longer be found by their keys, which have fewer fields.
-            let uses = |table: &&Arc<Table>| {
-                table.partition_key().iter().any(|column| column.ty.references_udt(keyspace, name))
-            };
-            let users: Vec<String> =
-                home.tables.values().filter(uses).map(|table| table.full_name()).collect();
-            if !users.is_empty() {
-                return invalid!(
-                    "Cannot add new field {} of type {} to user type {keyspace}.{name} as the type is being used in partition \
-                     key by the following tables: {}",
-                    field.name,
-                    new.cql_name(),
-                    users.join(", ")
-                );
-            }
+            check_keys(home, (&field.name, &new), name)?;
             check_fields(ty.fields.len() + 1, name)?;
             ty.fields.push((field.name.clone(), new));
         }

@@ -264,7 +264,7 @@ fn delta(value: &[u8], negative: bool) -> Result<i64> {
     }
 }
 
-/// The live elements of lists of the row as it was read, with what earlier operations of the statement made of them. Each list is collected
+/// The live elements of lists of the row as it was read, and with the changes of the statement's earlier operations. Each list is collected
 /// once for all operations on it.
 #[derive(Default)]
 struct Lists {
@@ -291,7 +291,7 @@ impl Lists {
         &mut self.known[at].1
     }
 
-    /// Takes in what an operation does to its column.
+    /// Takes in the effect of an operation on its column.
     fn follow(&mut self, column: &ColumnRef, data: &ColumnData, existing: Option<&Row>, stamp: &Stamp) {
         let (true, CqlType::List { .. }, ColumnData::Complex(complex)) = (self.follows, &column.ty, data)
         else {
