@@ -4,7 +4,6 @@ use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
 use exec::ddl::log_edits;
-use items::json;
 use schema::{Keyspace, Schema, TableBuilder, TableId, TombstoneGc};
 use serde_json::{Value as Json, json as to_json};
 use types::CqlType;
