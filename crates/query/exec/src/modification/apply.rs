@@ -1,5 +1,6 @@
 //! Operations turned into cells.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -175,12 +176,12 @@ pub fn bound_row(
 
 /// The effect of an operation on its column, if anything. `before` is the row as it was read, with the statement's earlier
 /// operations on the column.
-fn data(
+fn data<'r>(
     operation: &Operation,
     stamp: &Stamp,
     env: &Env<'_>,
-    before: (Option<&Row>, Option<&ColumnData>),
-    lists: &mut Lists,
+    before: (Option<&'r Row>, Option<&ColumnData>),
+    lists: &mut Lists<'r>,
 ) -> Result<Option<ColumnData>> {
     let (existing, pending) = before;
     let column = &operation.column;
@@ -267,21 +268,20 @@ fn delta(value: &[u8], negative: bool) -> Result<i64> {
 /// The live elements of lists of the row as it was read, and with the changes of the statement's earlier operations. Each list is collected
 /// once for all operations on it.
 #[derive(Default)]
-struct Lists {
-    known: Vec<(ColumnId, LiveList)>,
+struct Lists<'r> {
+    known: Vec<(ColumnId, LiveList<'r>)>,
     /// Another operation reads places of a list, which earlier ones may have changed.
     follows: bool,
 }
 
-/// The live elements of a list: their cells in any order, and these in the order of the list.
-#[derive(Default)]
-struct LiveList {
-    cells: Vec<ComplexCell>,
+/// The live elements of a list: their cells in any order, those of the row as they lie there, and these in the order of the list.
+struct LiveList<'r> {
+    cells: Vec<Cow<'r, ComplexCell>>,
     order: Vec<u32>,
 }
 
-impl Lists {
-    fn of(&mut self, column: ColumnId, existing: Option<&Row>, stamp: &Stamp) -> &mut LiveList {
+impl<'r> Lists<'r> {
+    fn of(&mut self, column: ColumnId, existing: Option<&'r Row>, stamp: &Stamp) -> &mut LiveList<'r> {
         let at = self.known.iter().position(|(id, _)| *id == column).unwrap_or_else(|| {
             let complex = existing.and_then(|row| row.complex(column));
             let cells = complex.map(|complex| complex.cells.as_slice()).unwrap_or_default();
@@ -292,7 +292,7 @@ impl Lists {
     }
 
     /// Takes in the effect of an operation on its column.
-    fn follow(&mut self, column: &ColumnRef, data: &ColumnData, existing: Option<&Row>, stamp: &Stamp) {
+    fn follow(&mut self, column: &ColumnRef, data: &ColumnData, existing: Option<&'r Row>, stamp: &Stamp) {
         let (true, CqlType::List { .. }, ColumnData::Complex(complex)) = (self.follows, &column.ty, data)
         else {
             return;
@@ -306,10 +306,10 @@ impl Lists {
     }
 }
 
-impl LiveList {
-    fn new(cells: &[ComplexCell], stamp: &Stamp) -> Self {
+impl<'r> LiveList<'r> {
+    fn new(cells: &'r [ComplexCell], stamp: &Stamp) -> Self {
         let live = cells.iter().filter(|element| element.cell.is_live(stamp.now));
-        let cells: Vec<ComplexCell> = live.cloned().collect();
+        let cells: Vec<_> = live.map(Cow::Borrowed).collect();
         Self { order: (0..cells.len() as u32).collect(), cells }
     }
 
@@ -319,11 +319,11 @@ impl LiveList {
 
     fn get(&self, place: i32) -> Option<&ComplexCell> {
         let at = self.order.get(usize::try_from(place).ok()?)?;
-        self.cells.get(*at as usize)
+        self.cells.get(*at as usize).map(|cell| &**cell)
     }
 
     fn iter(&self) -> impl Iterator<Item = &ComplexCell> {
-        self.order.iter().filter_map(|at| self.cells.get(*at as usize))
+        self.order.iter().filter_map(|at| self.cells.get(*at as usize).map(|cell| &**cell))
     }
 
     /// Puts an element into its place, or takes it away; one that was written later stays.
@@ -338,14 +338,14 @@ impl LiveList {
                     return;
                 }
                 if is_live {
-                    held.clone_from(cell);
+                    *held = Cow::Owned(cell.clone());
                 } else {
                     self.order.remove(at);
                 }
             }
             Err(at) if is_live => {
                 self.order.insert(at, self.cells.len() as u32);
-                self.cells.push(cell.clone());
+                self.cells.push(Cow::Owned(cell.clone()));
             }
             Err(_) => {}
         }
@@ -353,12 +353,12 @@ impl LiveList {
 }
 
 /// The cells that a change of elements writes, in path order.
-fn changed_cells(
+fn changed_cells<'r>(
     operation: &Operation,
     change: &Change,
     stamp: &Stamp,
     env: &Env<'_>,
-    (existing, lists): (Option<&Row>, &mut Lists),
+    (existing, lists): (Option<&'r Row>, &mut Lists<'r>),
 ) -> Result<Vec<ComplexCell>> {
     let ty = &operation.column.ty;
     let cell = |path: Bytes, value: Value| ComplexCell {
