@@ -4,6 +4,8 @@ use coordinator::RequestError;
 use exec::ExecError;
 use serde_json::{Value as Json, json};
 
+use crate::reply::push_member;
+
 /// The type of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the API's names")]
@@ -230,14 +232,16 @@ impl ApiError {
             return with_item(&body, self.item.as_deref());
         }
         let mut body = body.to_string();
-        body.pop();
         // Clients of this error look for a capital letter.
-        body += &format!(",\"Message\":{},\"CancellationReasons\":[", Json::from(self.message.as_str()));
-        for (at, reason) in self.reasons.iter().enumerate() {
-            body.push_str(if at > 0 { "," } else { "" });
-            body.push_str(reason);
-        }
-        body.push_str("]}");
+        push_member(&mut body, "Message", |out| *out += &Json::from(self.message.as_str()).to_string());
+        push_member(&mut body, "CancellationReasons", |out| {
+            out.push('[');
+            for (at, reason) in self.reasons.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                out.push_str(reason);
+            }
+            out.push(']');
+        });
         body
     }
 }
@@ -246,11 +250,8 @@ impl ApiError {
 fn with_item(object: &Json, item: Option<&str>) -> String {
     let mut text = object.to_string();
     if let Some(item) = item {
-        text.pop();
         text.reserve_exact(item.len() + 10);
-        text.push_str(",\"Item\":");
-        text.push_str(item);
-        text.push('}');
+        push_member(&mut text, "Item", |out| out.push_str(item));
     }
     text
 }

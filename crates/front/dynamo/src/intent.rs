@@ -3,6 +3,8 @@
 use items::{Item, json};
 use serde_json::{Map, Value as Json, json as to_json};
 
+use crate::reply::push_member;
+
 /// Of one attempt of a transaction.
 pub(crate) type Attempt = u128;
 
@@ -55,28 +57,22 @@ impl Effect {
 impl Intent {
     /// The stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![PREPARED];
-        let fields = to_json!({ "record": self.record, "attempt": hex(self.attempt) });
-        let mut text = fields.to_string();
-        text.pop();
+        let mut text = to_json!({ "record": self.record, "attempt": hex(self.attempt) }).to_string();
+        let mut add = |name: &str, write: &dyn Fn(&mut String)| push_member(&mut text, name, write);
         if self.on_item {
-            text.push_str(",\"on_item\":true");
+            add("on_item", &|out| out.push_str("true"));
         }
         // Items are written as they are: the tree of one may have hundreds of times its bytes.
         match &self.effect {
             Effect::Nothing => {}
-            Effect::Put(item) => {
-                text.push_str(",\"put\":");
-                json::write_stored_item(item, &mut text);
-            }
+            Effect::Put(item) => add("put", &|out| json::write_stored_item(item, out)),
             Effect::Update(set, removed) => {
-                text.push_str(",\"set\":");
-                json::write_stored_item(set, &mut text);
-                text += &format!(",\"remove\":{}", to_json!(removed));
+                add("set", &|out| json::write_stored_item(set, out));
+                add("remove", &|out| out.push_str(&to_json!(removed).to_string()));
             }
-            Effect::Delete => text.push_str(",\"delete\":true"),
+            Effect::Delete => add("delete", &|out| out.push_str("true")),
         }
-        text.push('}');
+        let mut out = vec![PREPARED];
         out.extend_from_slice(text.as_bytes());
         out
     }

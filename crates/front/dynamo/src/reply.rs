@@ -54,6 +54,16 @@ pub(crate) fn text_of(item: &Item) -> String {
     text
 }
 
+/// Adds a member behind those of the text of an object, which has some; `write` appends the text of its value.
+pub(crate) fn push_member(object: &mut String, name: &str, write: impl FnOnce(&mut String)) {
+    object.pop();
+    object.push_str(",\"");
+    object.push_str(name);
+    object.push_str("\":");
+    write(object);
+    object.push('}');
+}
+
 /// The texts of a list's elements.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {

@@ -145,11 +145,13 @@ impl Signature {
     /// # Errors
     /// When there is none, or it lacks a part.
     pub(crate) fn of(request: &Signed<'_>) -> Result<Self> {
-        match request.headers.get("authorization").map(|value| value.to_str()) {
-            Some(Ok(value)) => Self::of_header(value, request),
-            Some(Err(_)) => incomplete("Authorization header is not valid"),
-            None => Self::of_query(request),
-        }
+        let signed = match request.headers.get("authorization").map(|value| value.to_str()) {
+            Some(Ok(value)) => Self::of_header(value, request)?,
+            Some(Err(_)) => return incomplete("Authorization header is not valid"),
+            None => Self::of_query(request)?,
+        };
+        signed.check_headers(request.headers)?;
+        Ok(signed)
     }
 
     fn of_header(value: &str, request: &Signed<'_>) -> Result<Self> {
@@ -166,10 +168,7 @@ impl Signature {
         let Some(time) = request.headers.get("x-amz-date").and_then(|value| value.to_str().ok()) else {
             return incomplete("Authorization header requires existence of a 'X-Amz-Date' header.");
         };
-        let signed =
-            Self::new(field("Credential")?, field("SignedHeaders")?, field("Signature")?, time, false)?;
-        signed.check_headers(request.headers)?;
-        Ok(signed)
+        Self::new(field("Credential")?, field("SignedHeaders")?, field("Signature")?, time, false)
     }
 
     fn of_query(request: &Signed<'_>) -> Result<Self> {
@@ -188,9 +187,7 @@ impl Signature {
             return incomplete(&format!("X-Amz-Algorithm must be {ALGORITHM}"));
         }
         let (credential, headers) = (required("X-Amz-Credential")?, required("X-Amz-SignedHeaders")?);
-        let signed = Self::new(&credential, &headers, &signature, &required("X-Amz-Date")?, true)?;
-        signed.check_headers(request.headers)?;
-        Ok(signed)
+        Self::new(&credential, &headers, &signature, &required("X-Amz-Date")?, true)
     }
 
     /// Refuses a request with a header of AWS's own that is not signed: `X-Amz-Target` is the operation, and with another one the signature of a

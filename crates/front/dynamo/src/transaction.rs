@@ -22,7 +22,7 @@ use crate::table::{ApiTable, RowKey, RowWrite};
 const COMMIT_TRIES_MAX: usize = 3;
 /// After a failed write of a record that begins the next is tried so much later, then twice that, and so on.
 const BEGIN_PAUSE: Duration = Duration::from_millis(20);
-/// How often it is tried at most, before the last time.
+/// How often it is tried again at most.
 const BEGIN_TRIES_MAX: usize = 16;
 /// Items that get their intents at once: each is in memory meanwhile.
 const PREPARES_AT_ONCE: usize = 25;
@@ -116,15 +116,15 @@ impl<C: Coordinator> Store<'_, C> {
     /// not use it yet, their replicas refuse requests to it: then it is tried again, as long as the request has time.
     async fn begin_record(&self, key: &str, fresh: &Record) -> Result<Begun> {
         let deadline = self.deadline(self.executor.limits().write_timeout);
-        let mut pause = BEGIN_PAUSE;
-        for _ in 0..BEGIN_TRIES_MAX {
+        let (mut pause, mut tries) = (BEGIN_PAUSE, 0);
+        loop {
             let begun = match self.records_table().await {
                 Ok(table) => self.change_record(&table, key, |found| begin(found, fresh)).await,
                 Err(error) => Err(error),
             };
             match begun {
                 Err(error) if error.kind == ErrorKind::InternalServer => {
-                    if self.executor.clock().now() + pause >= deadline {
+                    if tries == BEGIN_TRIES_MAX || self.executor.clock().now() + pause >= deadline {
                         return Err(error);
                     }
                     tracing::debug!("the record of transaction {key} is tried again: {}", error.message);
@@ -132,10 +132,8 @@ impl<C: Coordinator> Store<'_, C> {
                 begun => return begun,
             }
             self.executor.clock().pause(pause).await;
-            pause *= 2;
+            (pause, tries) = (pause * 2, tries + 1);
         }
-        let table = self.records_table().await?;
-        self.change_record(&table, key, |found| begin(found, fresh)).await
     }
 
     /// Puts an intent on an item.

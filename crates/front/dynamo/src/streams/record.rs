@@ -5,6 +5,7 @@ use serde_json::json as to_json;
 use stdx::murmur3;
 
 use crate::names::REGION;
+use crate::reply::push_member;
 use crate::streams::change::Change;
 use crate::streams::definition::ViewType;
 
@@ -34,12 +35,10 @@ pub(crate) fn record(change: &Change, view: ViewType, arn: &str) -> Option<Recor
         "ApproximateCreationDateTime": change.position.micros / 1_000_000, "Keys": json::item(&change.key),
     })
     .to_string();
-    inner.pop();
     let mut show = |name: &str, item: &Option<Item>, is_shown: bool| {
         if let Some(item) = item.as_ref().filter(|_| is_shown) {
             bytes += item_size(item);
-            inner += &format!(",\"{name}\":");
-            json::write_item(item, &mut inner);
+            push_member(&mut inner, name, |out| json::write_item(item, out));
         }
     };
     show("NewImage", &change.after, view.shows_new());
@@ -57,10 +56,15 @@ pub(crate) fn record(change: &Change, view: ViewType, arn: &str) -> Option<Recor
     {
         members.insert("userIdentity".to_owned(), to_json!({ "Type": "Service", "PrincipalId": SERVICE }));
     }
-    let rest =
-        to_json!({ "SequenceNumber": sequence_number, "SizeBytes": bytes, "StreamViewType": view.name() });
-    let (mut text, rest) = (json.to_string(), rest.to_string());
-    text.pop();
-    let text = [&text, ",\"dynamodb\":", &inner, ",", rest.trim_start_matches('{'), "}"].concat();
+    let rest = [
+        ("SequenceNumber", to_json!(sequence_number)),
+        ("SizeBytes", to_json!(bytes)),
+        ("StreamViewType", to_json!(view.name())),
+    ];
+    for (name, value) in rest {
+        push_member(&mut inner, name, |out| out.push_str(&value.to_string()));
+    }
+    let mut text = json.to_string();
+    push_member(&mut text, "dynamodb", |out| out.push_str(&inner));
     Some(Record { text, bytes })
 }
