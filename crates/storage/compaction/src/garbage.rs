@@ -115,7 +115,8 @@ impl OtherPartition {
         let (range, slices) = (PartitionRange::single(key), Rc::new(Slices::all()));
         let columns = Rc::new(ColumnSelection::All);
         let having = others.iter().filter(|other| other.may_contain_hashed(&hashed));
-        let sources: Vec<_> = having.map(|other| other.read(&range, &slices, &columns, false)).collect();
+        let open = |other: &Rc<Sstable>| other.read(&range, &slices, &columns, false).under(table);
+        let sources: Vec<SstableSource> = having.map(open).collect::<Result<_, _>>()?;
         if sources.is_empty() {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ use crate::{Hiding, OwnedRanges};
 
 /// The inputs of the merge, and its rules.
 pub struct Job {
-    /// The table.
+    /// The table, with the columns whose cells are written.
     pub table: Arc<Table>,
     /// SSTables to merge.
     pub inputs: Vec<Rc<Sstable>>,
@@ -164,7 +164,7 @@ pub async fn run(
     max_purgeable: impl Fn(&DecoratedKey) -> Timestamp,
     mut open_output: impl AsyncFnMut() -> Result<SstableWriter, SstableError>,
 ) -> Result<Outcome, WorkerError> {
-    let mut sources: Vec<_> = job.inputs.iter().map(|input| input.scan(&job.range)).collect();
+    let mut sources = sources_of(&job)?;
     progress.bytes_total.set(job.inputs.iter().map(|input| input.uncompressed_len()).sum());
     let mut merger = Merger::new(job.table.clone(), sources.len(), false);
     let mut garbage = garbage_of(&job);
@@ -223,6 +223,13 @@ pub async fn run(
     }
     finish(writer, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// The streams of the inputs, with the ids of the job's table.
+fn sources_of(job: &Job) -> Result<Vec<SstableSource>, WorkerError> {
+    let open = |input: &Rc<Sstable>| input.scan(&job.range).under(&job.table);
+    let sources: Result<Vec<SstableSource>, SstableError> = job.inputs.iter().map(open).collect();
+    sources.map_err(|error| WorkerError::Read(Box::new(error)))
 }
 
 /// The garbage collection of each input, which is at a partition of its own.

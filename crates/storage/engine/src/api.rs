@@ -43,7 +43,7 @@ impl Engine {
     /// # Panics
     /// When it is called before an earlier call has ended.
     pub async fn set_schema(&self, schema: Arc<Schema>) {
-        self.0.set_schema(&schema).await;
+        crate::schema_change::set_schema(&self.0, &schema).await;
     }
 
     /// Sets the repair times of a table's ranges.

@@ -1,6 +1,7 @@
 //! A flush brings its rows into the row cache.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use memtable::{Memtable, Within};
 use mutation::Slices;
@@ -26,6 +27,10 @@ pub(crate) async fn merge_into_cache(
     let mut next = memtable.key_after(None);
     while let Some(key) = next {
         let table = store.table();
+        if !Arc::ptr_eq(&memtable.table(), &table) {
+            // Columns were dropped since it was filled: its rows have other ids.
+            return inner.cache.forget_table(store.id);
+        }
         let known = inner.cache.known(store.id, &key);
         let elsewhere = || {
             let mut is_elsewhere = false;

@@ -12,6 +12,7 @@ use compaction::{
 use mutation::purge::PurgeRule;
 use mutation::{DecoratedKey, PartitionRange, Repaired, Seconds, Timestamp};
 use rt::Group;
+use schema::DroppedColumn;
 use sstable::filter::HashedKey;
 use sstable::{Descriptor, EncodingStats, Sstable, SstableError, SstableWriter, WriterOptions};
 
@@ -512,8 +513,10 @@ async fn merge(
     (kind, progress): (&CompactionType<'_>, &Progress),
     edit: &mut Edit,
 ) -> Result<(Vec<Rc<LiveSstable>>, u64, Vec<u64>), MaintenanceError> {
-    let table = store.table();
     let sstables: Vec<Rc<Sstable>> = inputs.iter().map(|live| live.sstable.clone()).collect();
+    // A column of the name of a dropped one would show these cells.
+    let is_wanted = |dropped: &DroppedColumn| sstables.iter().any(|sstable| sstable.may_hold_newer(dropped));
+    let table = store.table().with_dropped_columns(is_wanted);
     let rule = purge_rule(inner, store, inner.now_seconds());
     // They are held, so that their files stay while they are read.
     let (hiding, _others) = overlapping(store, inputs, kind);

@@ -249,8 +249,9 @@ impl Inner {
         self.tables.in_order()
     }
 
-    pub(crate) async fn set_schema(&self, schema: &Arc<Schema>) {
-        let before = self.tables.set_schema(&self.config.data_directory, schema).await;
+    /// See [`crate::schema_change::set_schema`].
+    pub(crate) async fn set_schema(&self, schema: &Arc<Schema>, take_over: impl Fn(&Rc<Store>, &Arc<Table>)) {
+        let before = self.tables.set_schema(&self.config.data_directory, schema, take_over).await;
         self.observers.use_schema(&before, schema).await;
         self.index_check.notify_one();
     }

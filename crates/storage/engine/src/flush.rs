@@ -214,7 +214,8 @@ async fn write_sstable(
     memtable: &Memtable,
 ) -> Result<Option<Written>, SstableError> {
     make_dir(inner, store).await?;
-    let table = store.table();
+    // The one under which it was filled, if columns of that were dropped since.
+    let table = memtable.table();
     let mut options = WriterOptions::for_table(&table, memtable.partitions() as u64);
     options.host_id = Some(inner.config.host_id);
     options.owner = mark_of(&inner.sharding.sharder_of(table.id), inner.rt.shard().0);
@@ -389,7 +390,7 @@ pub(crate) async fn write_memtable(
     loop {
         match merger.next() {
             Step::Fragment(mut fragment) => {
-                // Columns that were dropped meanwhile.
+                // Columns that the definition of a write had and this one has not.
                 if !fragment.keep_columns(table) {
                     continue;
                 }

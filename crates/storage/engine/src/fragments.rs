@@ -161,7 +161,8 @@ fn open_source(inner: &Inner, store: &Rc<Store>, read: &FragmentsRead) -> Option
         "memtable" => {
             let memtables = store.memtables.all();
             let memtable = memtables.get(id.parse::<usize>().ok()?)?;
-            let source = MemtableSource::new(memtable, &range, &slices, false);
+            let source =
+                store.of_table(|table| MemtableSource::new(memtable, &range, &slices, false).under(table));
             Some(Source::Memory(Input::Memtable(source)))
         }
         ROW_CACHE => {

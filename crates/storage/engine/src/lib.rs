@@ -61,6 +61,7 @@ mod rewrite;
 mod salvage;
 mod salvaged;
 mod sampling;
+mod schema_change;
 mod sharding;
 mod snapshot_rows;
 mod snapshots;

@@ -205,6 +205,15 @@ impl Memtables {
         (before, active.bytes() + indexes.bytes())
     }
 
+    /// Has the active memtable be filled by this definition; false when it is being filled by another one.
+    pub(crate) fn fill_under(&self, table: &Arc<Table>) -> bool {
+        let active = self.active.borrow();
+        if active.is_empty() {
+            active.set_table(table.clone());
+        }
+        Arc::ptr_eq(&active.table(), table)
+    }
+
     /// All of them, the active one first.
     pub(crate) fn all(&self) -> Vec<Memtable> {
         let active = self.active.borrow().clone();

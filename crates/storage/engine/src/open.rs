@@ -20,6 +20,7 @@ use crate::error::log_failure;
 use crate::generation::shard_of_generation;
 use crate::live::LiveSstable;
 use crate::quarantine::{generation_max, tokens_of};
+use crate::schema_change::Definitions;
 use crate::store::Store;
 use crate::{Engine, EngineConfig, MaintenanceError, OpenError};
 
@@ -64,7 +65,7 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
             inner.commit_log_failed(error);
         }
     });
-    inner.set_schema(&schema).await;
+    crate::schema_change::set_schema(&inner, &schema).await;
     for store in inner.stores_in_order() {
         open_sstables(&inner, &store).await?;
     }
@@ -78,6 +79,12 @@ pub(crate) async fn open(rt: Rt, config: EngineConfig, schema: Arc<Schema>) -> R
     }
     replay(&inner, recovery).await?;
     inner.replaying.set(false);
+    for store in inner.stores_in_order() {
+        // Writes have the ids of the present definition.
+        if !store.memtables.fill_under(&store.table()) {
+            crate::flush::start(&inner, &store, None);
+        }
+    }
     if is_damaged {
         // The next start reads no further than to the damage: segments behind it must not have to be read again.
         for store in inner.stores_in_order() {
@@ -143,7 +150,7 @@ async fn open_sstables(inner: &Rc<Inner>, store: &Store) -> Result<(), OpenError
 /// Applies the log entries that are not in SSTables.
 async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenError> {
     let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
-    let layouts = Layouts::default();
+    let (layouts, mut definitions) = (Layouts::default(), Definitions::default());
     let mut gone = BTreeSet::new();
     let mut segment = recovery.next_segment().await?;
     while let Some(SegmentEntries { mutations, entries }) = segment {
@@ -154,7 +161,13 @@ async fn replay(inner: &Rc<Inner>, mut recovery: Recovery) -> Result<(), OpenErr
         for (number, body) in entries {
             for update in commitlog::entry::updates(&body).into_iter().flatten() {
                 let (_, update) = update.map_err(|short| unreadable(number, &short.to_string()))?;
-                let table = replay_update(inner, number, (mutations, &update), &layouts, &flushed)?;
+                let table = replay_update(
+                    inner,
+                    number,
+                    (mutations, &update),
+                    &flushed,
+                    (&layouts, &mut definitions),
+                )?;
                 gone.extend(table);
             }
             // On a full disk the rest stays in memory, which the log has room for too: the rows can be read, and are
@@ -187,8 +200,8 @@ fn replay_update(
     inner: &Inner,
     number: u64,
     (version, update): (Version, &Bytes),
-    layouts: &Layouts,
     flushed: &BTreeMap<TableId, u64>,
+    (layouts, definitions): (&Layouts, &mut Definitions),
 ) -> Result<Option<TableId>, OpenError> {
     let (mut of, mut gone) = (None, None);
     let is_needed = |id: TableId| flushed.get(&id).is_none_or(|upto| number > *upto);
@@ -197,7 +210,7 @@ fn replay_update(
             gone = Some(id).filter(|id| is_needed(*id));
             return None;
         };
-        let table = store.table();
+        let table = definitions.of(&store.table());
         of = Some(store);
         Some(table)
     });
@@ -205,6 +218,7 @@ fn replay_update(
     if let (Some(Decoded { update, .. }), Some(store)) = (decoded, of)
         && is_needed(store.id)
     {
+        store.memtables.fill_under(&update.table);
         inner.apply_to(&store, update, Some(number));
     }
     Ok(gone)

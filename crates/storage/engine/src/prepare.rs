@@ -29,6 +29,7 @@ use crate::flush::{encoding_stats, write_memtable};
 use crate::generation::{next_generation_after, shard_of_generation};
 use crate::links::{is_backed_up, link_backup};
 use crate::quarantine::generation_max;
+use crate::schema_change::Definitions;
 use crate::sharding::{Sharding, mark_of};
 use crate::{EngineConfig, OpenError, quarantine};
 
@@ -52,7 +53,7 @@ pub async fn prepare(rt: &Rt, config: &EngineConfig, schema: &Arc<Schema>) -> Re
         quarantine::settle(rt, &dir).await?;
         crate::import::remove_leftovers(disk, &dir).await?;
         crate::marks::remove_others(disk, &dir, Some(rt.shard_count())).await?;
-        node.share_out_sstables(table, &dir).await?;
+        node.share_out_sstables(&table.with_dropped_columns(|_| true), &dir).await?;
     }
     node.share_out_logs(schema).await
 }
@@ -320,14 +321,16 @@ impl<'a> Node<'a> {
     ) -> Result<Vec<PathBuf>, OpenError> {
         let (mut recovery, paths) = read_shard(&self.rt, &self.config.commitlog, shard).await?;
         let flushed = std::mem::take(&mut recovery.checkpoint.flushed);
-        let mut held = Held::default();
+        let (mut held, mut definitions) = (Held::default(), Definitions::default());
         while let Some(SegmentEntries { mutations, entries }) = recovery.next_segment().await? {
             for (number, body) in entries {
                 for update in commitlog::entry::updates(&body).into_iter().flatten() {
                     let unreadable =
                         |reason: String| OpenError::CommitLog(format!("entry {number}: {reason}"));
                     let (_, update) = update.map_err(|short| unreadable(short.to_string()))?;
-                    let decoded = decode_update(mutations, &update, table_of);
+                    let decoded = decode_update(mutations, &update, |id| {
+                        table_of(id).map(|table| definitions.of(&table))
+                    });
                     let update = decoded.map_err(|error| unreadable(error.to_string()))?;
                     let wanted = |update: &PartitionUpdate| {
                         flushed.get(&update.table.id).is_none_or(|upto| number > *upto)

@@ -142,7 +142,8 @@ impl Inner {
         drop(active);
         let mut inputs: Vec<Input> = Vec::with_capacity(candidates.len() + 1);
         for memtable in store.memtables.all().iter().filter(|memtable| memtable.contains(key)) {
-            let source = MemtableSource::new(memtable, wanted.range, slices, reversed);
+            let source = store
+                .of_table(|table| MemtableSource::new(memtable, wanted.range, slices, reversed).under(table));
             inputs.push(Input::Memtable(source));
         }
         match cached {
@@ -251,7 +252,9 @@ fn candidates_of(store: &Store, key: &DecoratedKey, slices: &Slices, repairs: bo
 fn read_range(store: &Rc<Store>, wanted: &Read<'_>, above: u64) -> EngineReader {
     let mut inputs: Vec<Input> = Vec::new();
     for memtable in store.memtables.all().iter().filter(|memtable| !memtable.is_empty()) {
-        let source = MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed);
+        let source = store.of_table(|table| {
+            MemtableSource::new(memtable, wanted.range, wanted.slices, wanted.reversed).under(table)
+        });
         inputs.push(Input::Memtable(source));
     }
     let mut candidates = store.set().overlapping(wanted.range);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::purge::PurgeRule;
-use mutation::{DecoratedKey, Repaired, Seconds};
+use mutation::{DecoratedKey, PartitionUpdate, Recast, Repaired, Seconds};
 use schema::{Table, TableId};
 use sstable::SstableError;
 
@@ -55,6 +55,10 @@ pub(crate) struct Store {
     pub(crate) id: TableId,
     pub(crate) dir: PathBuf,
     table: RefCell<Arc<Table>>,
+    /// The table remembers columns that were dropped.
+    has_dropped: Cell<bool>,
+    /// Leaves out of updates of the present definition the dropped cells of columns that were added again.
+    recast: RefCell<Option<Rc<Recast>>>,
     /// Whether writes go to the commit log.
     pub(crate) durable: Cell<bool>,
     /// Some writes of this process did not go to the commit log.
@@ -89,6 +93,8 @@ impl Store {
             id: table.id,
             dir,
             memtables: Memtables::new(table.clone()),
+            has_dropped: Cell::new(!table.dropped_columns.is_empty()),
+            recast: RefCell::new(Recast::new(&table, &table).map(Rc::new)),
             table: RefCell::new(table),
             durable: Cell::new(durable),
             unlogged: Cell::new(false),
@@ -117,15 +123,45 @@ impl Store {
         of(&self.table.borrow())
     }
 
-    /// Takes over a changed definition.
+    /// Makes an update one of the present definition: without cells that were dropped, and with the ids of columns that were added again
+    /// since it was made. Whether that changed it.
+    #[inline]
+    pub(crate) fn recast(&self, update: &mut PartitionUpdate) -> bool {
+        self.has_dropped.get() && self.recast_with_care(update)
+    }
+
+    #[inline(never)]
+    fn recast_with_care(&self, update: &mut PartitionUpdate) -> bool {
+        let table = self.table();
+        assert!(!table.dropped_columns.is_empty(), "only dropped columns change the meaning of an update");
+        let recast = match Arc::ptr_eq(&update.table, &table) {
+            true => self.recast.borrow().clone(),
+            false => Recast::new(&update.table, &table).map(Rc::new),
+        };
+        recast.is_some_and(|recast| recast.update(update, &table))
+    }
+
+    /// Takes over a changed definition. A memtable that holds cells of a column which is gone was closed before, and is written by the
+    /// definition under which it was filled.
     pub(crate) fn set_table(&self, table: &Arc<Table>) {
         assert_eq!(table.id, self.id, "a table keeps its id");
         if Arc::ptr_eq(&*self.table.borrow(), table) {
             return;
         }
         *self.table.borrow_mut() = table.clone();
+        self.has_dropped.set(!table.dropped_columns.is_empty());
+        *self.recast.borrow_mut() = Recast::new(table, table).map(Rc::new);
         self.memtables.set_indexes_of(table);
-        self.memtables.all().iter().for_each(|memtable| memtable.set_table(table.clone()));
+        for memtable in self.memtables.all() {
+            let recast = Recast::new(&memtable.table(), table);
+            if memtable.is_empty() || !recast.is_some_and(|recast| recast.changes_ids()) {
+                memtable.set_table(table.clone());
+            }
+        }
+        assert!(
+            Arc::ptr_eq(&self.memtables.active().table(), table),
+            "writes have the ids of the present one"
+        );
         for live in self.set().iter() {
             // A definition that does not fit its files was refused when it was made; a file that was copied in may
             // still not fit, and is then read by the definition that it was opened with.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rt::preempt::Pace;
-use schema::{Schema, TableId};
+use schema::{Schema, Table, TableId};
 use sstable::table_dir;
 use stdx::{HashMap, HashSet};
 
@@ -42,8 +42,13 @@ impl Tables {
     }
 
     /// Makes stores for tables that are new in a schema, and takes over changed definitions; the schema before. `data` is the
-    /// directory of tables. Schemas are taken over one after the other.
-    pub(crate) async fn set_schema(&self, data: &Path, schema: &Arc<Schema>) -> Arc<Schema> {
+    /// directory of tables; `take_over` gives a store a changed definition. Schemas are taken over one after the other.
+    pub(crate) async fn set_schema(
+        &self,
+        data: &Path,
+        schema: &Arc<Schema>,
+        take_over: impl Fn(&Rc<Store>, &Arc<Table>),
+    ) -> Arc<Schema> {
         let before = self.schema.borrow().clone();
         let mut pace = Pace::new();
         for keyspace in schema.keyspaces() {
@@ -60,7 +65,7 @@ impl Tables {
                     })
                     .clone();
                 store.durable.set(keyspace.durable_writes);
-                store.set_table(table);
+                take_over(&store, table);
                 pace.step().await;
             }
         }

@@ -49,12 +49,13 @@ impl Engine {
     #[inline]
     pub fn apply_now(&self, origin: Origin, began: Instant, update: &mut Option<PartitionUpdate>) {
         let inner = &*self.0;
-        let Some(wanted) = update.as_ref() else { return };
+        let Some(wanted) = update.as_mut() else { return };
         if !inner.can_write_now() || !inner.observers.ignore_updates(std::slice::from_ref(wanted), origin) {
             return;
         }
         let stores = inner.tables.current();
         let Some(store) = stores.get(&wanted.table.id) else { return };
+        store.recast(wanted);
         let number = match store.durable.get() {
             true => match inner.log.append_now(std::slice::from_ref(wanted)) {
                 Some(number) => Some(number),
@@ -75,6 +76,10 @@ impl Engine {
 /// Applies a write that an observer may add to, that a truncation may touch, or that is to be synced.
 async fn apply_with_care(engine: &Engine, mut write: Write) -> Result<(), WriteError> {
     let inner = &*engine.0;
+    // Observers see the update that is applied.
+    if inner.recast_all(&mut write.updates)? {
+        write.encoded = None;
+    }
     let _held = match write.truncation {
         Truncation::Ignored => Vec::new(),
         _ => {
@@ -160,8 +165,9 @@ impl Inner {
             return self.log_and_apply_several(updates, encoded);
         }
         let store = self.store_of_write(updates[0].table.id)?;
+        let is_recast = store.recast(&mut updates[0]);
         let ticket = match store.durable.get() {
-            true => Some(self.append(&updates, encoded.as_deref())?),
+            true => Some(self.append(&updates, encoded.filter(|_| !is_recast).as_deref())?),
             false => None,
         };
         let number = ticket.as_ref().map(|ticket| ticket.number);
@@ -169,12 +175,22 @@ impl Inner {
         Ok(ticket)
     }
 
+    /// Makes updates ones of the present definitions of their tables; whether that changed one: the bytes that were received are not theirs then.
+    fn recast_all(&self, updates: &mut Updates) -> Result<bool, WriteError> {
+        let mut changed = false;
+        for update in updates {
+            changed |= self.store_of_write(update.table.id)?.recast(update);
+        }
+        Ok(changed)
+    }
+
     #[inline(never)]
     fn log_and_apply_several(
         &self,
-        updates: Updates,
+        mut updates: Updates,
         encoded: Option<Box<EncodedUpdates>>,
     ) -> Result<Option<Ticket>, WriteError> {
+        let is_recast = self.recast_all(&mut updates)?;
         let (mut durable, mut unlogged) = (Vec::with_capacity(updates.len()), Vec::new());
         for update in updates {
             let store = self.store_of_write(update.table.id)?;
@@ -184,7 +200,7 @@ impl Inner {
         if !durable.is_empty() {
             let (stores, updates): (Vec<_>, Vec<_>) = durable.into_iter().unzip();
             // The bytes are of all updates.
-            let encoded = encoded.filter(|_| unlogged.is_empty());
+            let encoded = encoded.filter(|_| unlogged.is_empty() && !is_recast);
             let entry = self.append(&updates, encoded.as_deref())?;
             for (store, update) in stores.iter().zip(updates) {
                 self.apply_to(store, update, Some(entry.number));

@@ -5,8 +5,9 @@ use std::pin::Pin;
 
 use mutation::fragment::FILL_BYTES_MAX;
 use mutation::{
-    DecoratedKey, FragmentBuffer, FragmentSource, PartitionRange, RingPosition, Slices, SourceError,
+    DecoratedKey, FragmentBuffer, FragmentSource, PartitionRange, Recast, RingPosition, Slices, SourceError,
 };
+use schema::Table;
 
 use crate::{Memtable, PartitionCursor, Progress};
 
@@ -18,6 +19,8 @@ pub struct MemtableSource {
     slices: Slices,
     reversed: bool,
     current: Option<(DecoratedKey, PartitionCursor)>,
+    /// The memtable was closed under an earlier definition of its table.
+    recast: Option<Box<Recast>>,
 }
 
 impl MemtableSource {
@@ -30,7 +33,18 @@ impl MemtableSource {
             slices: slices.clone(),
             reversed,
             current: None,
+            recast: None,
         }
+    }
+
+    /// Hands rows on as rows of `table`, the present definition, where the memtable has an earlier one.
+    pub fn under(mut self, table: &Table) -> Self {
+        let own = self.memtable.table();
+        self.recast = match std::ptr::eq(&*own, table) {
+            true => None,
+            false => Recast::new(&own, table).map(Box::new),
+        };
+        self
     }
 
     /// Resumes in a partition that was read in part.
@@ -49,6 +63,7 @@ impl MemtableSource {
             slices: slices.clone(),
             reversed,
             current: Some((key.clone(), cursor)),
+            recast: None,
         }
     }
 
@@ -71,6 +86,11 @@ impl MemtableSource {
                 self.current = None;
             }
             bytes += out.range(seen..).map(mutation::Fragment::memory_size).sum::<usize>();
+            if let Some(recast) = &self.recast {
+                let mut added = out.split_off(seen);
+                added.retain_mut(|fragment| recast.fragment(fragment));
+                out.append(&mut added);
+            }
             seen = out.len();
         }
         out.len() > before

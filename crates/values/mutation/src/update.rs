@@ -101,6 +101,24 @@ impl PartitionUpdate {
         std::mem::take(&mut self.rows)
     }
 
+    /// Changes the static row and the rows by `change`, and takes away those that say nothing afterwards; whether `change` was true for
+    /// one of them. It must not change a clustering key.
+    pub(crate) fn change_rows(&mut self, mut change: impl FnMut(&mut Row) -> bool) -> bool {
+        let mut changed = false;
+        let mut visit = |row: &mut Row| {
+            let here = change(row);
+            changed |= here;
+            !here || !row.is_empty()
+        };
+        if let Some(row) = self.static_row_mut()
+            && !visit(row)
+        {
+            self.static_row = None;
+        }
+        self.rows.retain(visit);
+        changed
+    }
+
     /// Adds a row, or merges it with the one of its key that is there.
     pub fn add_row(&mut self, row: Row) {
         match self.rows.last() {

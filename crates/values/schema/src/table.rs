@@ -257,6 +257,30 @@ impl Table {
         builder.build().expect("only ids have changed")
     }
 
+    /// This definition together with those of the columns that it has dropped and not added again for which `is_wanted` is true, for
+    /// code that writes cells from file to file: cells that are newer than the drop are visible again when a column of that name is
+    /// added. Counters are left out: they are not added again. The ids of those columns are valid in the returned definition only.
+    pub fn with_dropped_columns(self: &Arc<Table>, is_wanted: impl Fn(&DroppedColumn) -> bool) -> Arc<Table> {
+        let is_kept = |dropped: &&DroppedColumn| {
+            !self.is_counter
+                && !dropped.ty.is_counter()
+                && self.column(&dropped.name).is_none()
+                && (self.clustering_len > 0 || !dropped.is_static)
+                && is_wanted(dropped)
+        };
+        let mut kept = self.dropped_columns.values().filter(is_kept).peekable();
+        if kept.peek().is_none() {
+            return self.clone();
+        }
+        let with = kept.fold(self.to_builder(), |builder, dropped| {
+            let (name, ty) = (dropped.name.clone(), dropped.ty.clone());
+            if dropped.is_static { builder.static_column(name, ty) } else { builder.regular(name, ty) }
+        });
+        let with = with.build().expect("the columns of a table and those it remembers have each their name");
+        assert_eq!(with.dropped_columns, self.dropped_columns, "it remembers when they were dropped");
+        Arc::new(with)
+    }
+
     /// The columns that have masks.
     pub fn masked_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.mask.is_some())

@@ -9,6 +9,7 @@ mod cost;
 mod counters;
 mod crash;
 mod damaged;
+mod dropped_columns;
 mod dropping;
 mod finished_drops;
 mod flushing;

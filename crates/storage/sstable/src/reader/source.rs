@@ -12,6 +12,7 @@ use mutation::{
     Bound, ColumnSelection, DecoratedKey, DeletionTime, Fragment, FragmentBuffer, FragmentSource,
     PartitionRange, Slices, SourceError,
 };
+use schema::Table;
 use stdx::Reader;
 
 use super::items::{ItemReader, check_open, cost};
@@ -104,6 +105,19 @@ impl SstableSource {
             fill_bytes: if scan { FILL_BYTES_MAX } else { FIRST_FILL_BYTES },
             sstable,
         }
+    }
+
+    /// Reads all columns, with the ids of `table`, a definition of the SSTable's table that differs from the present one in columns. To be
+    /// called before the first fragment.
+    ///
+    /// # Errors
+    /// [`SstableError::WrongTable`] when the types of the file are not those of the definition.
+    pub fn under(mut self, table: &Table) -> Result<Self, SstableError> {
+        assert!(self.last_key.is_none(), "the rows of a stream have ids of one definition");
+        let Some(decoder) = self.sstable.decoder_under(table)? else { return Ok(self) };
+        self.selection = decoder.selection(&ColumnSelection::All);
+        self.decoder = Rc::new(decoder);
+        Ok(self)
     }
 
     /// The next fragments; see [`FragmentSource::fill`].

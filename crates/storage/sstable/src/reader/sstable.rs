@@ -214,12 +214,34 @@ impl Sstable {
     /// then.
     pub fn set_table(&self, table: Arc<Table>) -> Result<(), SstableError> {
         assert_eq!(table.id, self.table.borrow().id, "an SSTable stays with its table");
-        let decoder = ItemDecoder::new(&self.metadata.header, &table).map_err(|what| {
-            SstableError::WrongTable { file: self.descriptor.path(Component::Statistics), what }
-        })?;
+        let decoder = self.new_decoder(&table)?;
         *self.decoder.borrow_mut() = Rc::new(decoder);
         *self.table.borrow_mut() = table;
         Ok(())
+    }
+
+    fn new_decoder(&self, table: &Table) -> Result<ItemDecoder, SstableError> {
+        ItemDecoder::new(&self.metadata.header, table).map_err(|what| SstableError::WrongTable {
+            file: self.descriptor.path(Component::Statistics),
+            what,
+        })
+    }
+
+    /// The reader of its rows by another definition than the present one; none for the present one.
+    pub(super) fn decoder_under(&self, table: &Table) -> Result<Option<ItemDecoder>, SstableError> {
+        assert_eq!(table.id, self.table.borrow().id, "an SSTable stays with its table");
+        if std::ptr::eq(&**self.table.borrow(), table) {
+            return Ok(None);
+        }
+        self.new_decoder(table).map(Some)
+    }
+
+    /// Whether it may hold cells of a column that was dropped which are newer than the drop.
+    pub fn may_hold_newer(&self, dropped: &schema::DroppedColumn) -> bool {
+        let header = &self.metadata.header;
+        let columns = if dropped.is_static { &header.statics } else { &header.regulars };
+        self.max_timestamp() > dropped.dropped_micros
+            && columns.iter().any(|column| column.name == dropped.name)
     }
 
     /// Whether it can hold something that a read of these rows needs, by the smallest and largest clustering key. Files with static
