@@ -39,8 +39,9 @@ fn check_span(
 ) -> Result<(), String> {
     if last > now.saturating_add(LEEWAY_MICROS) {
         return Err(format!(
-            "The timestamp {last} is later than the server's clock, {now}, by more than {} seconds: the streams of changes \
-             of that time are not known yet",
+            "cdc: attempted to get a stream \"from the future\" ({last}; current server time: {now}). With CDC you cannot \
+             send writes with timestamps arbitrarily into the future, because we don't know what streams will be used at \
+             that time: {} seconds are allowed",
             LEEWAY_MICROS / 1_000_000
         ));
     }
@@ -50,8 +51,9 @@ fn check_span(
             || first < now.saturating_sub(LEEWAY_MICROS))
     {
         return Err(format!(
-            "The timestamp {first} is earlier than the streams of changes in use, which began at {current}: who reads the \
-             log may have read on"
+            "cdc: attempted to get a stream \"from the past\" ({first}; current server time: {now}). With CDC you cannot \
+             send writes with timestamps too far into the past, because that would break consistency properties: the \
+             streams in use began at {current}"
         ));
     }
     Ok(())

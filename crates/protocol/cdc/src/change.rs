@@ -9,20 +9,51 @@ use schema::ColumnId;
 /// Cells of a row.
 pub(crate) type Cells = Vec<(ColumnId, ColumnData)>;
 
-/// The changes of one row by time to live; 0 for none.
+/// The changes of one row.
 #[derive(Default)]
 pub(crate) struct RowChanges {
-    pub(crate) by_ttl: BTreeMap<Seconds, RowChange>,
+    /// The row gets a mark of its own, by an INSERT, with this time to live (0 for none).
+    insert: Option<Seconds>,
+    /// Cells by their time to live.
+    by_ttl: BTreeMap<Seconds, Cells>,
     /// The whole row is deleted.
     pub(crate) is_deleted: bool,
 }
 
-/// Cells of a row with one time to live.
-#[derive(Default)]
-pub(crate) struct RowChange {
-    /// The row gets a mark of its own, by an INSERT.
+/// Cells of a row of which the log has one row.
+pub(crate) struct RowChange<'a> {
     pub(crate) is_insert: bool,
-    pub(crate) cells: Cells,
+    /// Seconds; 0 for none.
+    pub(crate) ttl: Seconds,
+    pub(crate) cells: Vec<&'a (ColumnId, ColumnData)>,
+}
+
+impl RowChanges {
+    /// Whether cells are written or deleted, or the row gets its mark.
+    pub(crate) fn has_cells(&self) -> bool {
+        self.insert.is_some() || !self.by_ttl.is_empty()
+    }
+
+    /// The columns that are changed.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = ColumnId> {
+        self.by_ttl.values().flatten().map(|(id, _)| *id)
+    }
+
+    /// What the log has a row of each: the INSERT, then updates by time to live, those without one first. The deletion of a collection's old
+    /// elements has no time to live, so elements that have one are in an update behind it, and not in the INSERT.
+    pub(crate) fn parts(&self) -> Vec<RowChange<'_>> {
+        let is_of_insert = |ttl: Seconds, data: &ColumnData| {
+            self.insert == Some(ttl) && (ttl == 0 || matches!(data, ColumnData::Simple(_)))
+        };
+        let cells_of = |ttl: Seconds, is_insert: bool| -> Vec<&(ColumnId, ColumnData)> {
+            let cells = self.by_ttl.get(&ttl).into_iter().flatten();
+            cells.filter(|(_, data)| is_of_insert(ttl, data) == is_insert).collect()
+        };
+        let insert = self.insert.map(|ttl| RowChange { is_insert: true, ttl, cells: cells_of(ttl, true) });
+        let update = |ttl: &Seconds| RowChange { is_insert: false, ttl: *ttl, cells: cells_of(*ttl, false) };
+        let updates = self.by_ttl.keys().map(update).filter(|change| !change.cells.is_empty());
+        insert.into_iter().chain(updates).collect()
+    }
 }
 
 /// The changes of a partition with one timestamp.
@@ -62,34 +93,41 @@ fn row_changes(row: &Row) -> BTreeMap<Timestamp, RowChanges> {
         all.entry(row.deletion.timestamp).or_default().is_deleted = true;
     }
     if !row.liveness.is_none() {
-        let changes = all.entry(row.liveness.timestamp).or_default();
-        changes.by_ttl.entry(row.liveness.ttl).or_default().is_insert = true;
+        all.entry(row.liveness.timestamp).or_default().insert = Some(row.liveness.ttl);
     }
     for (id, data) in row.columns() {
         match data {
             ColumnData::Simple(cell) => {
                 let changes = all.entry(cell.timestamp).or_default();
-                changes.by_ttl.entry(cell.ttl).or_default().cells.push((*id, data.clone()));
+                changes.by_ttl.entry(cell.ttl).or_default().push((*id, data.clone()));
             }
             ColumnData::Complex(complex) => {
                 for ((timestamp, ttl), part) in elements(complex) {
-                    let change = all.entry(timestamp).or_default().by_ttl.entry(ttl).or_default();
-                    change.cells.push((*id, ColumnData::Complex(part)));
+                    let cells = all.entry(timestamp).or_default().by_ttl.entry(ttl).or_default();
+                    cells.push((*id, ColumnData::Complex(part)));
                 }
             }
         }
     }
-    // A statement that sets the whole of a collection deletes the old cells just below its own timestamp: the two are one change.
-    for (id, data) in row.columns() {
-        let ColumnData::Complex(Complex { deletion, .. }) = data else { continue };
-        if deletion.is_live() {
-            continue;
-        }
-        let above = deletion.timestamp.saturating_add(1);
-        let timestamp = if all.contains_key(&above) { above } else { deletion.timestamp };
-        add_deletion(all.entry(timestamp).or_default(), *id, *deletion);
+    let deletions = row.columns().iter().filter_map(|(id, data)| match data {
+        ColumnData::Complex(Complex { deletion, .. }) if !deletion.is_live() => Some((*id, *deletion)),
+        _ => None,
+    });
+    // Where each belongs is decided before they are added, so that several of one statement stay together.
+    let placed: Vec<(Timestamp, ColumnId, DeletionTime)> =
+        deletions.map(|(id, deletion)| (time_of_deletion(&all, deletion), id, deletion)).collect();
+    for (timestamp, id, deletion) in placed {
+        add_deletion(all.entry(timestamp).or_default(), id, deletion);
     }
     all
+}
+
+/// The timestamp of the write that deleted a collection's elements. A statement that sets the whole of a collection deletes the old elements just
+/// below its own timestamp; one that deletes the collection alone is taken for such a one, as in ScyllaDB.
+fn time_of_deletion(all: &BTreeMap<Timestamp, RowChanges>, deletion: DeletionTime) -> Timestamp {
+    let above = deletion.timestamp.saturating_add(1);
+    let is_alone = !all.contains_key(&deletion.timestamp);
+    if is_alone || all.contains_key(&above) { above } else { deletion.timestamp }
 }
 
 /// The elements of a column by timestamp and time to live.
@@ -102,10 +140,10 @@ fn elements(complex: &Complex) -> BTreeMap<(Timestamp, Seconds), Complex> {
     parts
 }
 
-/// Adds the deletion of a column's elements to those that are written with it, if there are some.
+/// Adds the deletion of a column's elements, to those without a time to live that are written with it, if there are some.
 fn add_deletion(changes: &mut RowChanges, id: ColumnId, deletion: DeletionTime) {
-    let parts = changes.by_ttl.values_mut().flat_map(|change| &mut change.cells);
-    for (other, data) in parts {
+    let cells = changes.by_ttl.entry(0).or_default();
+    for (other, data) in cells.iter_mut() {
         if *other == id
             && let ColumnData::Complex(complex) = data
         {
@@ -113,8 +151,7 @@ fn add_deletion(changes: &mut RowChanges, id: ColumnId, deletion: DeletionTime) 
             return;
         }
     }
-    let part = Complex { deletion, ..Complex::empty() };
-    changes.by_ttl.entry(0).or_default().cells.push((id, ColumnData::Complex(part)));
+    cells.push((id, ColumnData::Complex(Complex { deletion, ..Complex::empty() })));
 }
 
 /// The first and last timestamp of a write; none if it says nothing. Of a collection that is set as a whole, the deletion of the old cells

@@ -42,8 +42,9 @@ fn row_below(row: &Row, limit: Timestamp) -> Row {
     if image.liveness.timestamp >= limit {
         image.liveness = LivenessInfo::NONE;
     }
-    // A write at the limit that sets the whole of a column has deleted its old cells just below its own timestamp.
-    let is_set = has_change_at(row, limit);
+    // A write at the limit that sets the whole of a column has deleted its old cells just below its own timestamp, and may have done
+    // nothing else.
+    let is_set = has_change_at(row, limit) || !has_change_at(row, limit.saturating_sub(1));
     image.retain(|_, data| match data {
         ColumnData::Simple(cell) => cell.timestamp < limit,
         ColumnData::Complex(complex) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{
-    Bound, Cell, Clustering, Complex, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Side, Slices,
-    Timestamp,
+    Bound, Cell, Clustering, Complex, DataRef, DecoratedKey, DeletionTime, PartitionUpdate, Row, RowRange,
+    Seconds, Side, Slices, Timestamp,
 };
 use schema::{Cdc, CdcPreimage, Column, ColumnId, Table};
 use stdx::HashMap;
@@ -179,7 +179,7 @@ impl Batch<'_> {
     fn add(&mut self, before: Option<&PartitionUpdate>, update: &PartitionUpdate, changes: &Changes) {
         let log = self.log;
         let places = || {
-            let has_static = !changes.static_row.by_ttl.is_empty();
+            let has_static = changes.static_row.has_cells();
             let rows = changes.rows.iter().map(|(key, row)| (Place::Row(key.clone()), row));
             has_static.then_some((Place::Static, &changes.static_row)).into_iter().chain(rows)
         };
@@ -187,8 +187,7 @@ impl Batch<'_> {
             for (place, row) in places() {
                 let state = row_of(before, update, &place, self.timestamp);
                 let all = log.cdc.preimage == CdcPreimage::Full || row.is_deleted;
-                let changed: BTreeSet<ColumnId> =
-                    row.by_ttl.values().flat_map(|change| &change.cells).map(|(id, _)| *id).collect();
+                let changed: BTreeSet<ColumnId> = row.columns().collect();
                 let is_wanted = |id: ColumnId| all || changed.contains(&id);
                 match state.is_live(seconds(self.timestamp)) {
                     true => self.image(Operation::Preimage, &place, &state, &is_wanted),
@@ -208,9 +207,13 @@ impl Batch<'_> {
             self.push(row);
         }
         if log.cdc.postimage {
-            for (place, _) in places().filter(|(_, row)| !row.by_ttl.is_empty()) {
+            for (place, _) in places().filter(|(_, row)| row.has_cells()) {
                 let state = row_of(before, update, &place, self.timestamp.saturating_add(1));
-                self.image(Operation::Postimage, &place, &state, &|_| true);
+                // Deleted by the same write: nothing is left of the row.
+                match state.deletion.timestamp < self.timestamp {
+                    true => self.image(Operation::Postimage, &place, &state, &|_| true),
+                    false => self.next += 1,
+                }
             }
         }
         if let Some(last) = self.rows.last_mut() {
@@ -221,10 +224,10 @@ impl Batch<'_> {
 
     /// The changes of one row, or of the static one.
     fn row_changes(&mut self, key: Option<&Clustering>, row: &RowChanges) {
-        for (ttl, change) in &row.by_ttl {
+        for change in row.parts() {
             let operation = if change.is_insert { Operation::Insert } else { Operation::Update };
             let mut logged = self.begin(operation, key.into_iter().flat_map(Clustering::components));
-            self.delta(&mut logged, *ttl, change);
+            self.delta(&mut logged, &change);
             self.push(logged);
         }
     }
@@ -271,9 +274,9 @@ impl Batch<'_> {
     }
 
     /// Adds the cells of a change, unless only keys are logged.
-    fn delta(&self, row: &mut Row, ttl: Seconds, change: &RowChange) {
-        if ttl > 0 {
-            row.set(self.log.ttl, self.simple(i64::from(ttl).to_be_bytes().to_vec()));
+    fn delta(&self, row: &mut Row, change: &RowChange<'_>) {
+        if change.ttl > 0 {
+            row.set(self.log.ttl, self.simple(i64::from(change.ttl).to_be_bytes().to_vec()));
         }
         if self.log.cdc.keys_only {
             return;
@@ -307,7 +310,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Adds a row as it was or is. Its cells have the timestamps of the base.
+    /// Adds a row as it was or is. Its cells have the timestamps of the base. An image before marks each column that was null as deleted, with
+    /// such a timestamp that a replica which knows a value wins.
     fn image(
         &mut self,
         operation: Operation,
@@ -321,27 +325,43 @@ impl Batch<'_> {
         };
         let mut row = self.begin(operation, key.into_iter().flat_map(Clustering::components));
         row.deletion = state.deletion;
-        let now = seconds(self.timestamp);
-        for (id, data) in state.columns().iter().filter(|(id, _)| is_wanted(*id)) {
-            let Some(logged) = self.log.columns.get(id) else { continue };
-            if logged.is_static != matches!(place, Place::Static) {
-                continue;
+        let log = self.log;
+        let is_static = matches!(place, Place::Static);
+        let wanted = log.columns.iter().filter(|(id, at)| at.is_static == is_static && is_wanted(**id));
+        for (id, logged) in wanted {
+            let cell = state.get(*id).and_then(|data| self.cell_of(&logged.ty, data));
+            if operation == Operation::Preimage {
+                row.set(logged.deleted, ColumnData::Simple(self.null_mark(cell.as_ref(), &state.deletion)));
             }
-            let cell = match data {
-                ColumnData::Simple(cell) if cell.is_live(now) => {
-                    self.life.cell(cell.timestamp, cell.value.clone())
-                }
-                ColumnData::Simple(cell) if cell.is_tombstone() => cell.clone(),
-                // It has expired.
-                ColumnData::Simple(_) => continue,
-                ColumnData::Complex(complex) => match self.whole_at(&logged.ty, complex, now) {
-                    Some(cell) => cell,
-                    None => continue,
-                },
-            };
-            row.set(logged.value, ColumnData::Simple(cell));
+            if let Some(cell) = cell {
+                row.set(logged.value, ColumnData::Simple(cell));
+            }
         }
         self.push(row);
+    }
+
+    /// A column's cell in an image; none of a column about which the replica knows nothing.
+    fn cell_of(&self, ty: &CqlType, data: DataRef<'_>) -> Option<Cell> {
+        let now = seconds(self.timestamp);
+        match data {
+            DataRef::Simple(cell) if cell.is_live(now) => {
+                Some(self.life.cell(cell.timestamp, cell.to_bytes()))
+            }
+            DataRef::Simple(cell) if cell.is_tombstone() => Some(cell.to_cell()),
+            // It has expired.
+            DataRef::Simple(cell) => Some(Cell::tombstone(cell.timestamp, cell.local_deletion)),
+            DataRef::Complex(complex) => self.whole_at(ty, complex, now),
+        }
+    }
+
+    /// Whether a column of an image was null, as a cell that merges with those of other replicas like the column's own.
+    fn null_mark(&self, cell: Option<&Cell>, deletion: &DeletionTime) -> Cell {
+        match cell {
+            Some(cell) if !cell.is_tombstone() => Cell::tombstone(cell.timestamp, seconds(self.timestamp)),
+            Some(cell) => self.life.cell(cell.timestamp, vec![1]),
+            // Above the deletion of the row, which would hide it.
+            None => self.life.cell(deletion.timestamp.saturating_add(1), vec![1]),
+        }
     }
 
     /// The live elements of a column as one cell, with the timestamp of the latest.

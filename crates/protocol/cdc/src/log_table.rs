@@ -130,6 +130,8 @@ pub fn log_table(
             ("compaction_window_size", minutes.to_string()),
             ("compaction_window_unit", "MINUTES".to_owned()),
             ("expired_sstable_check_frequency_seconds", (ttl / 48).clamp(1, 1800).to_string()),
+            ("max_threshold", "32".to_owned()),
+            ("min_threshold", "4".to_owned()),
         ];
         builder.options.compaction =
             settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -256,6 +256,21 @@ pub fn create_table(table: &Table, computed: bool, internals: bool) -> String {
     out
 }
 
+/// The statement that gives the log of a captured table its options, which follows that of the table: the log comes with the table.
+pub fn alter_log(log: &Table) -> String {
+    let name = format!("{}.{}", quote_identifier(&log.keyspace), quote_identifier(&log.name));
+    format!("ALTER TABLE {name} WITH {};", table_options(log).join("\n    AND "))
+}
+
+/// The definition of the log of a captured table, as a comment: as a statement it would take the log's name.
+pub fn shown_log(log: &Table, internals: bool) -> String {
+    format!(
+        "/* Do NOT execute this statement! It's only for informational purposes.\n   A CDC log table is created \
+         automatically when the base is created.\n\n{}\n*/",
+        create_table(log, false, internals)
+    )
+}
+
 /// The label of a table, and the comments and labels of its columns. Its comment is an option.
 fn descriptions(table: &Table, name: &str, out: &mut String) {
     let label = Description { comment: None, security_label: table.security_label.clone() };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use coordinator::ClusterView;
@@ -348,11 +349,20 @@ fn keyspace_element(keyspace: &Keyspace) -> Element {
 }
 
 fn table_element(keyspace: &Keyspace, table: &Table, internals: bool) -> Element {
-    let statement = catalog::describe::create_table(table, keyspace.computed, internals);
+    let is_base = |base: &Arc<Table>| table.is_cdc_log() && table.is_derived_from(base.id);
+    let statement = match captured(keyspace).any(is_base) {
+        true => catalog::describe::shown_log(table, internals),
+        false => catalog::describe::create_table(table, keyspace.computed, internals),
+    };
     element(&table.keyspace, "table", &table.name, Some(statement))
 }
 
-/// A table with its indexes and its views, which are described with it.
+/// The tables whose changes are captured.
+fn captured(keyspace: &Keyspace) -> impl Iterator<Item = &Arc<Table>> {
+    keyspace.tables.values().filter(|table| table.options.cdc.enabled)
+}
+
+/// A table with its indexes, its views and the options of its log of changes, which are described with it.
 fn table_elements(keyspace: &Keyspace, table: &Table, internals: bool) -> Vec<Element> {
     let mut out = vec![table_element(keyspace, table, internals)];
     out.extend(in_listed_order(table.indexes.values(), |one| &one.name).map(|one| index_element(table, one)));
@@ -362,6 +372,13 @@ fn table_elements(keyspace: &Keyspace, table: &Table, internals: bool) -> Vec<El
         in_listed_order(views, |view| &view.name)
             .map(|view| element(&view.keyspace, "materialized_view", &view.name, Some(statement(view)))),
     );
+    if table.options.cdc.enabled {
+        let is_log = |other: &&Arc<Table>| other.is_cdc_log() && other.is_derived_from(table.id);
+        let alter = |log: &Arc<Table>| {
+            element(&log.keyspace, "table", &log.name, Some(catalog::describe::alter_log(log)))
+        };
+        out.extend(keyspace.tables.values().find(is_log).map(alter));
+    }
     out
 }
 

@@ -1,5 +1,7 @@
 //! Change data capture in statements that change the schema: the log of a table follows its definition (docs/design/cdc.md).
 
+use std::sync::Arc;
+
 use cdc::{COLUMN_PREFIX, log_name, log_table};
 use cluster::SchemaEdit;
 use coordinator::{ClusterView, cdc_generation};
@@ -103,13 +105,25 @@ pub(super) fn check_view(options: &TableOptions) -> Result<()> {
 }
 
 /// Refuses alterations that a log cannot follow, and those of a log that would not follow its table.
-pub(super) fn check_alter(table: &Table, operation: &AlterTableOperation) -> Result<()> {
+pub(super) fn check_alter(
+    table: &Table,
+    operation: &AlterTableOperation,
+    context: &DdlContext<'_>,
+) -> Result<()> {
     let full = table.full_name();
     match operation {
         AlterTableOperation::With(_) => Ok(()),
-        _ if table.is_cdc_log() => {
-            invalid!("Cannot alter columns of {full}: they follow those of the table whose changes it has")
+        _ if captured_base(table, context).is_some() => {
+            invalid!(
+                "You cannot modify the set of columns of a CDC log table directly. Modify the base table instead."
+            )
         }
+        _ if table.is_cdc_log() => invalid!(
+            "You cannot modify the set of columns of a CDC log table directly. Although the base table has deactivated \
+             CDC, this table will continue being a CDC log table until it is dropped. If you want to modify the columns \
+             in it, you can only do that by reenabling CDC on the base table, which will reattach this log table. Then \
+             you will be able to modify the columns in the base table."
+        ),
         AlterTableOperation::Rename { .. } if table.options.cdc.enabled => {
             invalid!("Cannot rename a column of table {full} while CDC is enabled on it")
         }
@@ -117,14 +131,17 @@ pub(super) fn check_alter(table: &Table, operation: &AlterTableOperation) -> Res
     }
 }
 
+/// The table of a log whose changes are captured at present.
+fn captured_base<'a>(log: &Table, context: &DdlContext<'a>) -> Option<&'a Arc<Table>> {
+    let derivation = log.derivation.as_ref().filter(|derivation| derivation.is_cdc_log())?;
+    let base = context.lookup.schema.table_by_id(derivation.base())?;
+    Some(base).filter(|base| base.options.cdc.enabled)
+}
+
 /// Refuses to drop a log that is written to.
 pub(super) fn check_drop(table: &Table, context: &DdlContext<'_>) -> Result<()> {
-    let base = table.derivation.as_ref().filter(|derivation| derivation.is_cdc_log());
-    let base = base.and_then(|derivation| context.lookup.schema.table_by_id(derivation.base()));
-    match base {
-        Some(base) if base.options.cdc.enabled => {
-            unauthorized(format!("Cannot DROP cdc log table <table {}>", table.full_name()))
-        }
-        _ => Ok(()),
+    match captured_base(table, context) {
+        Some(_) => unauthorized(format!("Cannot DROP cdc log table <table {}>", table.full_name())),
+        None => Ok(()),
     }
 }

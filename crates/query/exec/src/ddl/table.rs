@@ -429,7 +429,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead"
         );
     }
-    cdc::check_alter(table, &ast.operation)?;
+    cdc::check_alter(table, &ast.operation, context)?;
     let builder = table.to_builder();
     let has_views = views_of(table, context).next().is_some();
     let mut views = Vec::new();

@@ -103,7 +103,7 @@ pub(super) fn create(ast: &CreateView, context: &DdlContext<'_>) -> Result<Outco
     Ok(outcome)
 }
 
-/// The warning of `IS NOT NULL` on columns outside of the view's key, which Cassandra accepts without a word and ScyllaDB with one.
+/// ScyllaDB's warning of `IS NOT NULL` on columns outside of the view's key, which Cassandra accepts without a word.
 fn without_effect(ast: &CreateView) -> Option<String> {
     let in_key = |name: &str| {
         ast.primary_key.partition.iter().chain(&ast.primary_key.clustering).any(|ident| ident.name == name)
@@ -115,9 +115,9 @@ fn without_effect(ast: &CreateView) -> Option<String> {
     let others: Vec<&str> = others.collect();
     (!others.is_empty()).then(|| {
         format!(
-            "IS NOT NULL of {} has no effect: only columns of the primary key of materialized view '{}' decide which rows it has",
-            joined(others),
-            ast.name.name
+            "The IS NOT NULL restriction is allowed only columns which are part of the view's primary key, found columns: {}. \
+             Restrictions on these columns will be silently ignored.",
+            joined(others)
         )
     })
 }
@@ -302,8 +302,10 @@ fn conditions(ast: &CreateView, base: &Table, context: &DdlContext<'_>) -> Resul
         &mut resolver,
     )?;
     let key = ast.primary_key.partition.iter().chain(&ast.primary_key.clustering);
+    // A partition key of one column is never null, and ScyllaDB asks for no condition on it.
+    let is_sole = |name: &str| matches!(base.partition_key(), [sole] if sole.name == name);
     let unnamed: Vec<&str> =
-        key.map(|ident| ident.name.as_str()).filter(|name| !named.contains(name)).collect();
+        key.map(|ident| ident.name.as_str()).filter(|name| !named.contains(name) && !is_sole(name)).collect();
     if !unnamed.is_empty() {
         return invalid!(
             "Primary key columns {} must be restricted with 'IS NOT NULL' or otherwise",
