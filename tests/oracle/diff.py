@@ -274,7 +274,7 @@ class Differ:
             return None
         finally:
             for side in (self.oracle, self.torc):
-                for what in (f"TABLE IF EXISTS {table}", f"TYPE IF EXISTS {table}_udt"):
+                for what in (f"MATERIALIZED VIEW IF EXISTS {table}_view", f"TABLE IF EXISTS {table}", f"TYPE IF EXISTS {table}_udt"):
                     side.run_quietly(f"DROP {what}")
 
     def flush(self, compact):

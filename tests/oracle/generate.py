@@ -2,7 +2,9 @@
 
 Statements name their table `{t}` and their user type `{t}_udt`, so that a case can be run again under another name.
 Every mutation carries a timestamp from a small range, so that writes and deletions meet at equal times and no clock
-decides the outcome. Times to live are far apart and far from ending.
+decides the outcome. Times to live are far apart and far from ending. Lightweight transactions, which some cases have,
+take their timestamps from a clock: they win over all other writes, in the order in which they are made, and such cases
+select no writetime. Some cases have indexes.
 """
 
 import random
@@ -75,6 +77,13 @@ class Generator:
         self.length = length
         # Inside of a batch that has a timestamp of its own.
         self.has_batch_timestamp = False
+        # Of a table's writes some are lightweight transactions.
+        self.has_conditions = False
+        self.has_view = False
+        # Values of the partition key that all statements of a batch have.
+        self.fixed = {}
+        # The columns with an index, and what of them it is of: "", "KEYS", "VALUES", "ENTRIES" or "FULL".
+        self.indexed = []
 
     def make(self):
         self.schema()
@@ -114,6 +123,40 @@ class Generator:
             self.static = [Column(f"s{index}", self.value_kind()) for index in range(statics)]
             self.regular = [Column(f"v{index}", self.value_kind()) for index in range(rng.randint(1, 5))]
         self.case.ddl.append(self.create_table())
+        if not self.has_counters:
+            self.has_conditions = rng.random() < 0.25
+            if rng.random() < 0.3:
+                self.create_indexes()
+            if rng.random() < 0.2:
+                self.create_view()
+
+    def create_view(self):
+        """A view of all columns that can be in one, whose partition key is one of the clustering key or of the values."""
+        columns = self.clustering + [one for one in self.regular if isinstance(one.kind, str) and one.kind != "duration"]
+        if not columns:
+            return
+        first, keys = self.rng.choice(columns), self.partition + self.clustering
+        rest = self.rng.sample(others := [one for one in keys if one is not first], len(others))
+        where = " AND ".join(f"{one.name} IS NOT NULL" for one in [first, *rest])
+        key = ", ".join(f"({one.name})" if one is first else one.name for one in [first, *rest])
+        # A view has no static columns.
+        names = ", ".join(one.name for one in keys + self.regular)
+        self.case.ddl.append(f"CREATE MATERIALIZED VIEW {{t}}_view AS SELECT {names} FROM {{t}} WHERE {where} PRIMARY KEY ({key})")
+        self.has_view = True
+
+    def create_indexes(self):
+        """Indexes of one kind on some columns, those that were there before the first row."""
+        using = self.rng.choice(("", " USING 'sai'"))
+        candidates = [one for one in self.clustering + self.static + self.regular if is_indexable(one.kind)]
+        for column in self.rng.sample(candidates, min(len(candidates), self.rng.randint(1, 2))):
+            part = ""
+            if is_multi_cell(column.kind):
+                part = self.rng.choice(("KEYS", "VALUES", "ENTRIES") if column.kind[0] == "map" else ("VALUES",))
+            elif isinstance(bare(column.kind), tuple) and bare(column.kind)[0] in ("list", "set", "map"):
+                part = "FULL"
+            target = f"{part}({column.name})" if part else column.name
+            self.case.ddl.append(f"CREATE INDEX ON {{t}} ({target}){using}")
+            self.indexed.append((column, part))
 
     def key_kind(self):
         if self.rng.random() < 0.9:
@@ -160,7 +203,7 @@ class Generator:
         return " USING " + " AND ".join(parts)
 
     def partition_equals(self, writer):
-        return [f"{column.name} = {writer.value(column.kind)}" for column in self.partition]
+        return [f"{column.name} = {writer.value(column.kind, self.fixed.get(column.name))}" for column in self.partition]
 
     def slice_of(self, writer, has_slice=True):
         """Conditions on a prefix of the clustering columns, the last of which may be a range."""
@@ -192,8 +235,81 @@ class Generator:
         return Statement(text, writer.values)
 
     def plain_mutation(self, writer):
+        if self.has_conditions and self.rng.random() < 0.5:
+            return self.conditional(writer)
         kinds = (self.insert, self.update, self.delete, self.insert_json)
         return self.rng.choices(kinds, weights=(45, 25, 22, 4))[0](writer)
+
+    # Lightweight transactions.
+
+    def conditional(self, writer):
+        rng = self.rng
+        kinds = (self.insert_if, self.update_if, self.delete_if)
+        if writer.values is not None or rng.random() < 0.8:
+            return rng.choice(kinds)(writer)
+        # All of one partition, often.
+        if rng.random() < 0.8:
+            state = [pick(rng, column.kind) for column in self.partition]
+            self.fixed = dict(zip((column.name for column in self.partition), state))
+        self.has_batch_timestamp = True
+        inner = [rng.choice((*kinds, self.insert))(writer) for _ in range(rng.randint(1, 3))]
+        self.fixed, self.has_batch_timestamp = {}, False
+        return f"BEGIN BATCH {'; '.join(inner)}; APPLY BATCH"
+
+    def insert_if(self, writer):
+        return self.insert(writer, " IF NOT EXISTS")
+
+    def update_if(self, writer):
+        rng = self.rng
+        only_static = self.static and rng.random() < 0.2
+        chosen = rng.sample(columns := self.static if only_static else self.regular, rng.randint(1, len(columns)))
+        using = f" USING TTL {rng.choice((0, 20_000))}" if rng.random() < 0.1 else ""
+        changes = ", ".join(self.change(writer, column) for column in chosen)
+        where = self.partition_equals(writer)
+        if not only_static:
+            where += [f"{column.name} = {writer.value(column.kind)}" for column in self.clustering]
+        condition = self.condition(writer, only_static)
+        return f"UPDATE {{t}}{using} SET {changes} WHERE {' AND '.join(where)} {condition}"
+
+    def delete_if(self, writer):
+        rng, what = self.rng, ""
+        only_static = self.static and rng.random() < 0.2
+        if only_static or rng.random() < 0.5:
+            columns = self.static if only_static else self.regular
+            chosen = rng.sample(columns, rng.randint(1, len(columns)))
+            what = " " + ", ".join(self.deleted(writer, column) for column in chosen)
+        where = self.partition_equals(writer)
+        if not only_static:
+            where += [f"{column.name} = {writer.value(column.kind)}" for column in self.clustering]
+        return f"DELETE{what} FROM {{t}} WHERE {' AND '.join(where)} {self.condition(writer, only_static)}"
+
+    def condition(self, writer, only_static):
+        """IF EXISTS, or a few conditions on cells."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            return "IF EXISTS"
+        columns = self.static if only_static else self.static + self.regular
+        chosen = rng.sample(columns, min(len(columns), rng.choice((1, 1, 2))))
+        return "IF " + " AND ".join(self.test(writer, column) for column in chosen)
+
+    def test(self, writer, column):
+        """A condition on a cell, or on a part of one."""
+        rng, name, kind = self.rng, column.name, bare(column.kind)
+        operator = rng.choice(("=", "=", "=", "!=", "<", "<=", ">", ">="))
+        if isinstance(kind, tuple) and rng.random() < 0.5:
+            if kind[0] == "map":
+                return f"{name}[{writer.value(kind[1])}] {operator} {writer.value(kind[2])}"
+            if kind[0] == "list":
+                index = rng.choice((0, 0, 1, 7))
+                return f"{name}[{writer.value('int', (str(index), index))}] {operator} {writer.value(kind[1])}"
+            if kind[0] == "udt":
+                inner = rng.choice(kind[2])
+                return f"{name}.{inner[0]} {operator} {writer.value(inner[1])}"
+        if rng.random() < 0.2:
+            return f"{name} {rng.choice(('=', '!='))} {writer.value(column.kind, ('null', None))}"
+        if rng.random() < 0.15:
+            return f"{name} IN {writer.values_in(column.kind, 3)}"
+        return f"{name} {operator} {writer.value(column.kind)}"
 
     def counter_mutation(self, writer):
         return self.delete(writer) if self.rng.random() < 0.1 else self.counter_update(writer)
@@ -211,7 +327,7 @@ class Generator:
             where += [f"{column.name} = {writer.value(column.kind)}" for column in self.clustering]
         return f"UPDATE {{t}} SET {', '.join(changes)} WHERE {' AND '.join(where)}"
 
-    def insert(self, writer):
+    def insert(self, writer, condition=""):
         only_static = self.static and self.rng.random() < 0.15
         columns = list(self.partition)
         if not only_static:
@@ -228,9 +344,10 @@ class Generator:
                 form = json_form(column.kind, pick(self.rng, column.kind)[1])
                 cells.append("fromJson(" + writer.value("text", ("'" + form.replace("'", "''") + "'", form)) + ")")
             else:
-                cells.append(writer.value(column.kind, ("null", None) if is_null else None))
+                cells.append(writer.value(column.kind, ("null", None) if is_null else self.fixed.get(column.name)))
         names = ", ".join(column.name for column in columns)
-        return f"INSERT INTO {{t}} ({names}) VALUES ({', '.join(cells)}){self.using(writer)}"
+        options = condition or self.using(writer)
+        return f"INSERT INTO {{t}} ({names}) VALUES ({', '.join(cells)}){options}"
 
     def insert_json(self, writer):
         pairs = []
@@ -360,6 +477,8 @@ class Generator:
             where = self.token_range(writer)
         elif shape == "filter":
             where, has_filtering = self.filters(writer), True
+            if self.indexed and rng.random() < 0.8:
+                where, has_filtering = self.index_search(writer), rng.random() < 0.4
         text = f"SELECT {selection} FROM {{t}}"
         if where:
             text += f" WHERE {' AND '.join(where)}"
@@ -437,6 +556,27 @@ class Generator:
                 where.append(f"{column.name} = {writer.value(kind)}")
         return list(dict.fromkeys(where)) if writer.values is None else where
 
+    def index_search(self, writer):
+        """Predicates of which at least one is on an indexed column."""
+        rng, where = self.rng, []
+        if rng.random() < 0.3:
+            where += self.partition_equals(writer)
+        for column, part in rng.sample(self.indexed, rng.randint(1, len(self.indexed))):
+            name, kind = column.name, bare(column.kind)
+            if part == "KEYS":
+                where.append(f"{name} CONTAINS KEY {writer.value(kind[1])}")
+            elif part == "ENTRIES":
+                where.append(f"{name}[{writer.value(kind[1])}] = {writer.value(kind[2])}")
+            elif part == "VALUES":
+                where.append(f"{name} CONTAINS {writer.value(kind[-1])}")
+            elif rng.random() < 0.25 and isinstance(kind, str):
+                where += [f"{name} {operator} {writer.value(kind)}" for operator in self.bounds()]
+            else:
+                where.append(f"{name} = {writer.value(column.kind)}")
+        if rng.random() < 0.3:
+            where += [one for one in self.filters(writer) if not one.startswith("pk")]
+        return list(dict.fromkeys(where)) if writer.values is None else where
+
     def selection(self, writer):
         """The selected columns, and those of GROUP BY."""
         rng = self.rng
@@ -485,7 +625,9 @@ class Generator:
         names = ", ".join(one.name for one in self.partition)
         options.append(f"token({names})")
         if not is_key and kind != "counter":
-            options += [f"writetime({column.name})", f"ttl({column.name})", f"maxwritetime({column.name})"]
+            options += [f"ttl({column.name})"]
+            if not self.has_conditions:
+                options += [f"writetime({column.name})", f"maxwritetime({column.name})"]
         if kind in NUMBERS:
             options += [f"CAST({column.name} AS {rng.choice(('text', 'bigint', 'double', 'int', 'varint', 'decimal', 'float'))})"]
         elif kind in ("boolean", "uuid", "inet", "date", "time", "timestamp", "ascii"):
@@ -514,7 +656,7 @@ class Generator:
                 slices = [f"{column.name}[{low}..{high}]", f"{column.name}[{low}..]", f"{column.name}[..{high}]"]
                 options += slices
                 if not is_key and is_multi_cell(kind):
-                    options += [f"writetime({column.name}[{low}])", f"ttl({slices[0]})"]
+                    options += [f"ttl({slices[0]})"] + [f"writetime({column.name}[{low}])"] * (not self.has_conditions)
                 if inner[0] == "map":
                     options += [f"map_keys({column.name})", f"map_values({column.name})"]
             if inner[0] in ("map", "set", "list"):
@@ -525,7 +667,9 @@ class Generator:
 
     def add_final_reads(self):
         self.case.statements.append(Statement("SELECT * FROM {t}", None, 3))
-        if not self.has_counters:
+        if self.has_view:
+            self.case.statements.append(Statement("SELECT * FROM {t}_view", None, 3))
+        if not self.has_counters and not self.has_conditions:
             simple = [column for column in self.regular + self.static if not is_multi_cell(column.kind)]
             if simple:
                 items = ", ".join(f"writetime({column.name})" for column in simple)
@@ -544,7 +688,8 @@ class Generator:
             return Statement(f"ALTER TABLE {{t}} DROP {column.name}")
         if draw < 0.45:
             return Statement(f"ALTER TABLE {{t}} WITH default_time_to_live = {self.rng.choice((0, 600_000))}")
-        if draw < 0.6 and self.clustering:
+        # docs/compatibility.md: with a view it is refused.
+        if draw < 0.6 and self.clustering and not self.has_view:
             column = self.rng.choice(self.clustering)
             old, column.name = column.name, f"{column.name.split('_')[0]}_{self.rng.randint(0, 999)}"
             return Statement(f"ALTER TABLE {{t}} RENAME {old} TO {column.name}")
@@ -647,6 +792,18 @@ class Generator:
             "USE {t}_nothing",
         ]
         return Statement(rng.choice(texts))
+
+
+def is_indexable(kind):
+    """Whether an index can be made on a column of the type: others are for the statements that fail."""
+    is_vector = isinstance(kind, tuple) and kind[0] == "vector"
+    return not has_duration(kind) and not is_vector and not (is_multi_cell(kind) and kind[0] == "udt")
+
+
+def has_duration(kind):
+    """Whether a value of the type may hold a duration."""
+    inner = [field for _, field in kind[2]] if kind[0] == "udt" else [] if isinstance(kind, str) else kind[1:]
+    return kind == "duration" or any(has_duration(part) for part in inner if not isinstance(part, int))
 
 
 def json_form(kind, value):

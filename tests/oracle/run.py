@@ -28,7 +28,7 @@ def main():
     failed = 0
     with Workspace("oracle") as folder:
         torc = Torc(options.torc, folder, ADDRESS, options=("--dynamic-data-masking-enabled", "true"))
-        settings = {"COMPATIBILITY": "CASSANDRA_4", "EXTRA": "dynamic_data_masking_enabled: true\n"}
+        settings = {"COMPATIBILITY": "CASSANDRA_4", "EXTRA": "dynamic_data_masking_enabled: true\nmaterialized_views_enabled: true\n"}
         # The files that Torc writes decide how late a cell can expire, so Cassandra must write the same.
         oracle = Oracle(os.path.join(folder, "cassandra"), ORACLE_ADDRESS, settings)
         try:
