@@ -119,6 +119,23 @@ impl SchemaEdit {
         }
     }
 
+    /// Whether it puts what the schema has already, so that it changes nothing.
+    pub fn is_made(&self, schema: &Schema) -> bool {
+        match self {
+            Self::PutKeyspace(keyspace) => schema
+                .keyspace(&keyspace.name)
+                .is_some_and(|known| keyspace.clone().with_content_of(known) == **known),
+            Self::PutTable(table) => schema
+                .table(&table.keyspace, &table.name)
+                .is_some_and(|known| known.id == table.id && table.with_ids_of(known) == **known),
+            Self::PutType(ty) => schema
+                .keyspace(&ty.keyspace)
+                .and_then(|keyspace| keyspace.types.get(&ty.name))
+                .is_some_and(|known| **known == *ty),
+            _ => false,
+        }
+    }
+
     /// Whether it is of an aggregate that merges states, which older versions of the log's readers would forget.
     pub(crate) fn is_about_reduce_functions(&self) -> bool {
         matches!(self, Self::PutAggregate(aggregate) if aggregate.reduce_function.is_some())

@@ -55,6 +55,10 @@ pub enum ProtocolError {
         /// The field.
         field: &'static str,
     },
+    /// A code is none of a consistency level.
+    UnknownConsistency(u16),
+    /// A number is none of a kind of batch.
+    UnknownBatchType(u8),
     /// A code or count has no meaning.
     InvalidValue {
         /// The field.
@@ -123,6 +127,8 @@ impl ProtocolError {
             | Self::Truncated { .. }
             | Self::NotUtf8 { .. }
             | Self::InvalidValue { .. }
+            | Self::UnknownConsistency(_)
+            | Self::UnknownBatchType(_)
             | Self::UnknownName { .. }
             | Self::BadCompression { .. }
             | Self::CompressionNotAgreed
@@ -160,6 +166,8 @@ impl std::fmt::Display for ProtocolError {
                 )
             }
             Self::NotUtf8 { field } => write!(f, "Cannot decode {field} as UTF-8"),
+            Self::UnknownConsistency(code) => write!(f, "Unknown code {code} for a consistency level"),
+            Self::UnknownBatchType(code) => write!(f, "Invalid BATCH message type {code}"),
             Self::InvalidValue { field, value } => write!(f, "Invalid value {value} for {field}"),
             Self::UnknownName { field, name } => write!(f, "Invalid value '{name}' for {field}"),
             Self::HeaderChecksum { read, computed } => write!(

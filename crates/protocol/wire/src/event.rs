@@ -39,7 +39,7 @@ macro_rules! named {
 
 named! {
     /// The events that a client can register for.
-    EventType, "the event type":
+    EventType, "Type":
     /// Nodes join and leave.
     TopologyChange = "TOPOLOGY_CHANGE",
     /// Nodes go up and down.

@@ -128,8 +128,7 @@ impl<'a> BodyReader<'a> {
     #[inline]
     pub(crate) fn consistency(&mut self) -> Result<Consistency, ProtocolError> {
         let code = self.u16("consistency")?;
-        let unknown = || ProtocolError::InvalidValue { field: "consistency level", value: i64::from(code) };
-        Consistency::from_code(code).ok_or_else(unknown)
+        Consistency::from_code(code).ok_or(ProtocolError::UnknownConsistency(code))
     }
 
     /// `[uuid]`.

@@ -328,10 +328,7 @@ impl Batch {
             0 => BatchType::Logged,
             1 => BatchType::Unlogged,
             2 => BatchType::Counter,
-            other => {
-                let field = "the type of the batch";
-                return Err(ProtocolError::InvalidValue { field, value: i64::from(other) });
-            }
+            other => return Err(ProtocolError::UnknownBatchType(other)),
         };
         let count = usize::from(reader.u16("the number of statements")?);
         // A statement takes at least five bytes: memory for no more of them than there can be.

@@ -449,24 +449,19 @@ impl<C: Coordinator> Executor<C> {
         sink: &mut S,
     ) -> Result<()> {
         let Some(mut guard) = self.guard(request) else { return Ok(()) };
-        match plan {
-            Plan::Select(plan) => guard.select(plan, request, &Env::new(binds, &self.call))?,
-            Plan::Modification(plan) => {
-                guard.modification(plan, request, &Env::new(binds, &self.call), self.clock.wall_micros())?;
-            }
+        let (env, now) = (Env::new(binds, &self.call), self.clock.wall_micros());
+        let checked = match plan {
+            Plan::Select(plan) => guard.select(plan, request, &env),
+            Plan::Modification(plan) => guard.modification(plan, request, &env, now),
             Plan::Batch(plan) => {
-                if plan.has_timestamp() {
-                    guard.timestamp()?;
-                }
-                let (env, now) = (Env::new(binds, &self.call), self.clock.wall_micros());
+                let timestamp = if plan.has_timestamp() { guard.timestamp() } else { Ok(()) };
                 let check = |statement: &ModificationPlan| guard.modification(statement, request, &env, now);
-                plan.statements.iter().try_for_each(check)?;
+                timestamp.and_then(|()| plan.statements.iter().try_for_each(check))
             }
-            Plan::Truncate(_) => guard.drop_or_truncate()?,
-            Plan::Prune(_) | Plan::Setting(_) | Plan::Other(_) => {}
-        }
-        guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
-        Ok(())
+            Plan::Truncate(_) => guard.drop_or_truncate(),
+            Plan::Prune(_) | Plan::Setting(_) | Plan::Other(_) => Ok(()),
+        };
+        warn(guard, checked, sink)
     }
 
     /// Refuses values that break a guardrail.
@@ -480,9 +475,8 @@ impl<C: Coordinator> Executor<C> {
         let is_guarded = self.is_guarded.get() || (has_index() && request.limits.guardrails.binds_terms());
         let guard = if is_guarded { self.guard_of_role(request) } else { None };
         let Some(mut guard) = guard else { return Ok(()) };
-        guard.updates(updates)?;
-        guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
-        Ok(())
+        let checked = guard.updates(updates);
+        warn(guard, checked, sink)
     }
 
     /// Runs modifications, each with its own values, as one batch.
@@ -504,10 +498,10 @@ impl<C: Coordinator> Executor<C> {
         }
         if let Some(mut guard) = self.guard(request) {
             let now = self.clock.wall_micros();
-            for (plan, binds) in statements {
-                guard.modification(plan, request, &Env::new(binds, &self.call), now)?;
-            }
-            guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
+            let checked = statements.iter().try_for_each(|(plan, binds)| {
+                guard.modification(plan, request, &Env::new(binds, &self.call), now)
+            });
+            warn(guard, checked, sink)?;
         }
         batch::check(kind, statements.iter().map(|(plan, _)| *plan))?;
         let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp());
@@ -888,8 +882,17 @@ impl<C: Coordinator> Executor<C> {
             };
             let mut outcome = ddl::plan(statement, &context)?;
             if let Some(mut guard) = self.guard_of_role(request) {
-                guard.schema_change(statement, &schema, &outcome.edits)?;
+                let checked = guard.schema_change(statement, &schema, &outcome.edits);
+                if checked.is_err() {
+                    return warn(guard, checked, sink).map(|()| Outcome::Void);
+                }
                 outcome.warnings.splice(..0, guard.warnings);
+            }
+            // ALTER to what is there already is no change, and its answer none.
+            let is_made = !outcome.edits.is_empty() && outcome.edits.iter().all(|edit| edit.is_made(&schema));
+            if is_made {
+                outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
+                return Ok(Outcome::Void);
             }
             outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
             if self.propose(&schema, outcome.edits, outcome.given_id).await? {
@@ -899,6 +902,12 @@ impl<C: Coordinator> Executor<C> {
         }
         Err(moved())
     }
+}
+
+/// Hands on the warnings of guardrails, which a client gets with a refusal too, as in Cassandra.
+fn warn<S: Sink>(guard: Guard<'_>, checked: Result<()>, sink: &mut S) -> Result<()> {
+    guard.warnings.into_iter().for_each(|warning| sink.warn(warning));
+    checked
 }
 
 /// The schema was another one each time.

@@ -63,11 +63,11 @@ fn single_messages_that_cannot_be_read() {
         client.write(&envelope(4, 0, 0x07, 6, &[0, 0, 0, 9, b'S', b'E'])).await;
         assert!(client.error(9).await.message.starts_with("Not enough bytes to read the query"));
         client.write(&envelope(4, 0, 0x07, 8, &[0, 0, 0, 1, b'S', 0, 99, 0])).await;
-        assert_eq!(client.error(9).await.message, "Invalid value 99 for consistency level");
+        assert_eq!(client.error(9).await.message, "Unknown code 99 for a consistency level");
         client.write(&envelope(4, 1, 0x07, 3, b"abc")).await;
         assert_eq!(client.error(9).await.kind, ErrorKind::ProtocolError);
         client.write(&envelope(4, 0, 0x0B, 9, b"\0\x01\0\x05MAYBE")).await;
-        assert_eq!(client.error(9).await.message, "Invalid value 'MAYBE' for the event type");
+        assert_eq!(client.error(9).await.message, "Invalid value 'MAYBE' for Type");
         client.push_query(1, "void");
         client.flush().await;
         client.void(1).await;

@@ -367,11 +367,29 @@ fn clash(first: &RoleOption, second: &RoleOption) -> Option<String> {
     if let (RoleOption::Password(first), RoleOption::Password(second)) = (first, second)
         && option_name(first) != option_name(second)
     {
-        let (first, second) = (option_name(first), option_name(second));
+        let mut names = [option_name(first), option_name(second)];
+        // In one order, whichever was written first.
+        names.sort_by_key(|name| {
+            ["password", "hashed password", "generated password"].iter().position(|one| one == name)
+        });
+        let [first, second] = names;
         return Some(format!("Options '{first}' and '{second}' are mutually exclusive"));
     }
     let same = std::mem::discriminant(first) == std::mem::discriminant(second);
-    same.then(|| "Multiple definition for an option of the role".to_owned())
+    same.then(|| format!("Multiple definition for property '{}'", property_name(first)))
+}
+
+fn property_name(option: &RoleOption) -> &'static str {
+    match option {
+        RoleOption::Password(Password::Plain(_)) => "PASSWORD",
+        RoleOption::Password(Password::Hashed(_)) => "HASHED_PASSWORD",
+        RoleOption::Password(Password::Generated) => "GENERATED_PASSWORD",
+        RoleOption::Superuser(_) => "SUPERUSER",
+        RoleOption::Login(_) => "LOGIN",
+        RoleOption::Options(_) => "OPTIONS",
+        RoleOption::Datacenters(_) => "DATACENTERS",
+        RoleOption::Cidrs(_) => "CIDRS",
+    }
 }
 
 fn option_name(password: &Password) -> &'static str {

@@ -79,7 +79,7 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// When it is off.
-    pub fn timestamp(&self) -> Result<()> {
+    pub fn timestamp(&mut self) -> Result<()> {
         let feature = "User provided timestamps (USING TIMESTAMP)";
         self.enabled("user_timestamps", self.limits.user_timestamps_enabled, feature)
     }

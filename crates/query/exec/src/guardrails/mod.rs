@@ -179,6 +179,12 @@ impl<'a> Guard<'a> {
         self.warnings.push(violated(name, text));
     }
 
+    /// Refuses a request, of which Cassandra's clients get a warning besides.
+    pub(super) fn refuse(&mut self, name: &str, text: impl Display) -> Result<()> {
+        self.warn(name, text);
+        invalid!("{}", self.warnings[self.warnings.len() - 1])
+    }
+
     /// Refuses or warns of a figure above its bounds.
     pub(super) fn at_most(
         &mut self,
@@ -188,7 +194,7 @@ impl<'a> Guard<'a> {
         words: &Words<'_>,
     ) -> Result<()> {
         if let Some(bound) = bounds.fail.filter(|bound| value > *bound) {
-            return invalid!("{}", violated(name, (words.fail)(bound)));
+            return self.refuse(name, (words.fail)(bound));
         }
         if let Some(bound) = bounds.warn.filter(|bound| value > *bound) {
             self.warn(name, (words.warn)(bound));
@@ -205,7 +211,7 @@ impl<'a> Guard<'a> {
         words: &Words<'_>,
     ) -> Result<()> {
         if let Some(bound) = bounds.fail.filter(|bound| value < *bound) {
-            return invalid!("{}", violated(name, (words.fail)(bound)));
+            return self.refuse(name, (words.fail)(bound));
         }
         if let Some(bound) = bounds.warn.filter(|bound| value < *bound) {
             self.warn(name, (words.warn)(bound));
@@ -214,10 +220,10 @@ impl<'a> Guard<'a> {
     }
 
     /// Refuses a feature that is off.
-    pub(super) fn enabled(&self, name: &str, is_enabled: bool, feature: &str) -> Result<()> {
+    pub(super) fn enabled(&mut self, name: &str, is_enabled: bool, feature: &str) -> Result<()> {
         match is_enabled {
             true => Ok(()),
-            false => invalid!("{}", violated(name, format_args!("{feature} is not allowed"))),
+            false => self.refuse(name, format_args!("{feature} is not allowed")),
         }
     }
 
@@ -239,7 +245,7 @@ impl<'a> Guard<'a> {
             let text = format!(
                 "Provided values [{met}] are not allowed for {what} (disallowed values are: [{all}])"
             );
-            return invalid!("{}", violated(name, text));
+            return self.refuse(name, text);
         }
         if let Some(met) = met(&known.warned) {
             let all = all(&known.warned);
@@ -254,7 +260,7 @@ impl<'a> Guard<'a> {
     }
 }
 
-pub(super) fn violated(name: &str, text: impl Display) -> String {
+fn violated(name: &str, text: impl Display) -> String {
     format!("Guardrail {name} violated: {text}")
 }
 

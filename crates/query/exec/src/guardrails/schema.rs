@@ -68,7 +68,7 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// When they are off.
-    pub fn drop_or_truncate(&self) -> Result<()> {
+    pub fn drop_or_truncate(&mut self) -> Result<()> {
         self.enabled(
             "drop_truncate_table_enabled",
             self.limits.drop_truncate_table_enabled,
@@ -169,8 +169,11 @@ impl Guard<'_> {
         if self.limits.zero_ttl_on_twcs_warned {
             self.warn(
                 NAME,
-                "default_time_to_live is 0 with TimeWindowCompactionStrategy: rows of the table do not expire unless INSERT or \
-                 UPDATE give them a TTL, and windows are not dropped as a whole",
+                "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy is not recommended. It is \
+                 suspicious to use default_time_to_live set to 0 with such compaction strategy. Please keep in mind that data \
+                 will not start to automatically expire after they are older than a respective compaction window unit of a \
+                 certain size. Please set TTL for your INSERT or UPDATE statements if you expect data to be expired as table \
+                 settings will not do it. ",
             );
         }
         Ok(())

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use coordinator::Consistency;
 use schema::ColumnKind;
 
-use super::{Guard, Thresholds, Words, violated};
-use crate::error::{Result, invalid};
+use super::{Guard, Thresholds, Words};
+use crate::error::Result;
 use crate::expr::Env;
 use crate::request::Request;
 use crate::select::SelectPlan;
@@ -37,7 +37,7 @@ impl Guard<'_> {
         if plan.allows_filtering && !limits.allow_filtering_enabled {
             let text = "Querying with ALLOW FILTERING is not allowed. ALLOW FILTERING can potentially visit all the data in the \
                         table and have unpredictable performance.";
-            return invalid!("{}", violated("allow_filtering", text));
+            return self.refuse("allow_filtering", text);
         }
         self.index_query(plan, request)?;
         self.keys(plan, env)?;
@@ -70,7 +70,7 @@ impl Guard<'_> {
         {
             let text = "Non-partition key restricted query is not allowed. Executing a query on secondary indexes without \
                         partition key restriction might degrade performance";
-            return invalid!("{}", violated("non_partition_restricted_index_query_enabled", text));
+            return self.refuse("non_partition_restricted_index_query_enabled", text);
         }
         let is_reconciled = !matches!(request.consistency, Consistency::One | Consistency::LocalOne);
         let is_mutable = |name: &&str| {
@@ -94,7 +94,7 @@ impl Guard<'_> {
             )
         };
         if !limits.intersect_filtering_query_enabled {
-            return invalid!("{}", violated(NAME, text("allowed")));
+            return self.refuse(NAME, text("allowed"));
         }
         self.warn(NAME, text("recommended"));
         Ok(())

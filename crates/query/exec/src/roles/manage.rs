@@ -95,14 +95,10 @@ fn check_datacenters(names: &[String], context: &RoleContext<'_>) -> Result<()> 
     }
     let known: BTreeSet<&str> =
         context.view.nodes().iter().map(|node| node.location.datacenter.as_str()).collect();
-    let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
-    if unknown.is_empty() {
+    if names.iter().all(|name| known.contains(name.as_str())) {
         return Ok(());
     }
-    invalid!(
-        "Invalid value(s) for DATACENTERS '[{}]',All values must be valid datacenters",
-        unknown.join(", ")
-    )
+    invalid!("Invalid value(s) for DATACENTERS '[{}]',All values must be valid datacenters", names.join(", "))
 }
 
 fn check_cidr_groups(names: &[String], context: &RoleContext<'_>) -> Result<()> {
