@@ -190,6 +190,9 @@ impl Plan {
                 if !known {
                     return Err(ExecError::unsupported(other.name()));
                 }
+                if matches!(other, Statement::CreateView(_)) && markers.count() > 0 {
+                    return Err(ExecError::invalid(crate::ddl::NO_MARKERS_IN_VIEWS));
+                }
                 Self::Other(other)
             }
         })
@@ -310,13 +313,14 @@ impl Plan {
 
     /// The markers of the partition key's columns in order, when each has one.
     pub fn key_markers(&self) -> Vec<u16> {
+        let of_batch;
         let markers = match self {
             Self::Select(plan) => &plan.key_markers,
             Self::Modification(plan) => &plan.key_markers,
-            Self::Batch(plan) => match plan.statements.first() {
-                Some(first) => &first.key_markers,
-                None => return Vec::new(),
-            },
+            Self::Batch(plan) => {
+                of_batch = plan.key_markers();
+                &of_batch
+            }
             Self::Truncate(_) | Self::Prune(_) | Self::Setting(_) | Self::Other(_) => return Vec::new(),
         };
         let all: Option<Vec<u16>> = markers.iter().map(|m| m.and_then(|m| u16::try_from(m).ok())).collect();

@@ -90,18 +90,14 @@ pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType
         DataType::Set(element) => {
             let element = resolve_inner(element)?;
             check_element(&element, ty)?;
-            if element.is_or_contains_duration() {
-                return invalid!("Durations are not allowed inside sets: {}", text(ty));
-            }
+            check_durations(ty, ty)?;
             CqlType::set(element, false)
         }
         DataType::Map(key, value) => {
             let (key, value) = (resolve_inner(key)?, resolve_inner(value)?);
             check_element(&key, ty)?;
             check_element(&value, ty)?;
-            if key.is_or_contains_duration() {
-                return invalid!("Durations are not allowed as map keys: {}", text(ty));
-            }
+            check_durations(ty, ty)?;
             CqlType::map(key, value, false)
         }
         DataType::Tuple(fields) => {
@@ -123,6 +119,7 @@ pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType
             while let DataType::Frozen(next) = plain {
                 plain = next;
             }
+            check_durations(plain, ty)?;
             if matches!(plain, DataType::Native(_)) {
                 return Err(ExecError::Syntax(format!(
                     "frozen<> is only allowed on collections, tuples, and user-defined types (got {})",
@@ -180,6 +177,20 @@ fn freeze_names(ty: &DataType) -> DataType {
         DataType::Set(element) => DataType::Set(Box::new(inner(element))),
         DataType::Map(key, value) => DataType::Map(Box::new(inner(key)), Box::new(inner(value))),
         other => other.clone(),
+    }
+}
+
+/// Refuses durations in a set or as keys of a map. Those inside of their elements are taken, as in Cassandra, and ordered by their bytes.
+fn check_durations(ty: &DataType, whole: &DataType) -> Result<()> {
+    let is_duration = |ty: &DataType| matches!(ty, DataType::Native(ty) if native(*ty) == CqlType::Duration);
+    match ty {
+        DataType::Set(element) if is_duration(element) => {
+            invalid!("Durations are not allowed inside sets: {}", text(whole))
+        }
+        DataType::Map(key, _) if is_duration(key) => {
+            invalid!("Durations are not allowed as map keys: {}", text(whole))
+        }
+        _ => Ok(()),
     }
 }
 

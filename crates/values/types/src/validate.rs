@@ -74,6 +74,21 @@ impl CqlType {
         }
     }
 
+    /// [`CqlType::validate`] of the list of the values of an `IN`, in which nulls may stand.
+    ///
+    /// # Errors
+    /// As [`CqlType::validate`].
+    pub fn validate_choice(&self, bytes: &[u8]) -> Result<(), TypeError> {
+        let CqlType::List { element, .. } = self else { return self.validate(bytes) };
+        let mut elements = Elements::of_list(bytes)?;
+        for value in elements.by_ref() {
+            if let Some(value) = value? {
+                element.validate(value)?;
+            }
+        }
+        nothing_behind(&elements, "list")
+    }
+
     fn validate_vector(&self, element: &CqlType, dimension: u32, bytes: &[u8]) -> Result<(), TypeError> {
         if bytes.is_empty() {
             return Err(TypeError::refused("Invalid empty vector value"));
@@ -166,10 +181,14 @@ fn validate_elements(
         let ty = if i.is_multiple_of(2) { even } else { odd };
         ty.validate(bytes)?;
     }
-    if elements.rest().is_empty() {
-        return Ok(());
+    nothing_behind(&elements, kind)
+}
+
+fn nothing_behind(elements: &Elements<'_>, kind: &str) -> Result<(), TypeError> {
+    match elements.rest().is_empty() {
+        true => Ok(()),
+        false => Err(TypeError::Refused(format!("Unexpected extraneous bytes after {kind} value"))),
     }
-    Err(TypeError::Refused(format!("Unexpected extraneous bytes after {kind} value")))
 }
 
 fn validate_tuple(types: &[CqlType], bytes: &[u8]) -> Result<(), TypeError> {

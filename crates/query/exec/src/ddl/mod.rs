@@ -24,6 +24,7 @@ use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
 use schema::TableId;
+pub use view::NO_MARKERS as NO_MARKERS_IN_VIEWS;
 
 use crate::error::{ExecError, Result};
 use crate::lookup::Lookup;

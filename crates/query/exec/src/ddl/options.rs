@@ -103,6 +103,12 @@ pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Vec<St
             names.join(", ")
         ));
     }
+    let is_old = |property: &&Property| property.name.ends_with("read_repair_chance");
+    for old in properties.iter().filter(is_old) {
+        if chance(old).is_ok_and(|chance| chance != 0.0) {
+            warnings.push(format!("{} has no effect: reads are repaired by read_repair alone", old.name));
+        }
+    }
     let compression = properties.iter().find(|property| property.name == "compression");
     let mut values = compression.and_then(|property| map(property).ok()).into_iter().flatten();
     if let Some((_, class)) = values.find(|(_, class)| class.ends_with(WITH_DICTIONARIES)) {
@@ -229,7 +235,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
             return config("tablet options cannot be used when tablets are disabled for the keyspace");
         }
         "extensions" => extensions(property, &mut options.extensions)?,
-        // Options of old versions, which Cassandra takes and forgets.
+        // Options of old versions, which ScyllaDB takes, and shows in its dumps.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
             chance(property)?;
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cluster::SchemaEdit;
 use cql::ast::{
-    AlterView, ComparisonOperator, CreateView, Direction, Ident, InValues, Predicate, Relation, Selection,
-    SelectorKind, Target, Term,
+    AlterView, ComparisonOperator, CreateView, Direction, Ident, InValues, Pos, Predicate, Relation,
+    Selection, SelectorKind, Target, Term, TermKind,
 };
 use schema::{
     Column, ColumnKind, Derivation, HIDDEN, Table, TableBuilder, TableId, TableOptions, ViewCondition,
@@ -22,7 +22,8 @@ use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
 use crate::where_clause::{self, StatementKind};
 
-const NO_MARKERS: &str = "Bind variables are not allowed in CREATE MATERIALIZED VIEW statements";
+/// The refusal of markers.
+pub const NO_MARKERS: &str = "Bind variables are not allowed in CREATE MATERIALIZED VIEW statements";
 
 /// Replicas of a base write its views, without a client that an error could reach.
 fn check_rate_limit(options: &TableOptions) -> Result<()> {
@@ -218,7 +219,7 @@ fn check_key<'a>(ast: &CreateView, base: &'a Table, selected: &[&'a Column]) -> 
         let ty = &column.ty;
         if ty.is_multi_cell() {
             let what = if ty.is_collection() { "collection" } else { "user-defined" };
-            let ty = ty.cql_name();
+            let ty = ty.class_name(false);
             return invalid!("Invalid non-frozen {what} type '{ty}' for PRIMARY KEY column '{name}'");
         }
         if ty.is_or_contains_duration() {
@@ -265,7 +266,7 @@ fn conditions(ast: &CreateView, base: &Table, context: &DdlContext<'_>) -> Resul
     let mut resolver = Resolver::new(context.lookup.schema, base, &mut markers);
     let (mut named, mut found) = (HashSet::default(), Vec::new());
     let mut compared: Vec<Relation> = Vec::new();
-    for relation in &ast.filter {
+    for relation in relations(ast, &mut resolver)?.iter() {
         let column = match &relation.target {
             Target::Column(ident) => resolver.column(&ident.name)?,
             Target::Token(_) => {
@@ -313,6 +314,50 @@ fn conditions(ast: &CreateView, base: &Table, context: &DdlContext<'_>) -> Resul
         );
     }
     Ok(found)
+}
+
+/// The relations of the WHERE, those on several columns as relations on each.
+fn relations(ast: &CreateView, resolver: &mut Resolver<'_>) -> Result<Vec<Relation>> {
+    let mut found = Vec::with_capacity(ast.filter.len());
+    for relation in &ast.filter {
+        let Target::Tuple(names) = &relation.target else {
+            found.push(relation.clone());
+            continue;
+        };
+        where_clause::resolve(
+            std::slice::from_ref(relation),
+            StatementKind::Select { filtering: true, nearest: false },
+            resolver,
+        )?;
+        found.extend(on_each(names, &relation.predicate, relation.pos).ok_or_else(|| unsupported(relation))?);
+    }
+    Ok(found)
+}
+
+/// A relation on several columns as relations on each; none where only all of them together decide.
+fn on_each(names: &[Ident], predicate: &Predicate, pos: Pos) -> Option<Vec<Relation>> {
+    let parts = |term: &Term| match &term.kind {
+        TermKind::Tuple(parts) if parts.len() == names.len() => Some(parts.clone()),
+        _ => None,
+    };
+    let on = |name: &Ident, predicate| Relation { target: Target::Column(name.clone()), predicate, pos };
+    let compared = |operator, term: &Term| -> Option<Vec<Relation>> {
+        let parts = parts(term)?;
+        let each = names.iter().zip(parts);
+        Some(each.map(|(name, part)| on(name, Predicate::Compare(operator, part))).collect())
+    };
+    match (predicate, names) {
+        (Predicate::Compare(ComparisonOperator::Equal, term), _) => compared(ComparisonOperator::Equal, term),
+        (Predicate::Compare(operator, term), [_]) => compared(*operator, term),
+        (Predicate::In { negated: false, values: InValues::List(terms) }, _) if terms.len() == 1 => {
+            compared(ComparisonOperator::Equal, &terms[0])
+        }
+        (Predicate::In { negated: false, values: InValues::List(terms) }, [name]) => {
+            let values = terms.iter().map(|term| parts(term)?.pop()).collect::<Option<_>>()?;
+            Some(vec![on(name, Predicate::In { negated: false, values: InValues::List(values) })])
+        }
+        _ => None,
+    }
 }
 
 fn unsupported(relation: &Relation) -> ExecError {

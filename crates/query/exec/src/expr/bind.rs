@@ -15,9 +15,16 @@ pub struct MarkerSpec {
     pub ty: CqlType,
     /// It stands for the values of IN, which may hold nulls: their users refuse them.
     pub is_choice: bool,
+    /// The number of its statement in a BATCH; none outside of its statements.
+    pub statement: Option<usize>,
 }
 
 impl MarkerSpec {
+    /// A marker for one value of a statement that is not in a BATCH.
+    pub fn of(name: String, ty: CqlType) -> Self {
+        Self { name, ty, is_choice: false, statement: None }
+    }
+
     /// A valid collection in the form in which it is stored.
     fn canonical(&self, value: Bytes) -> Result<Bytes> {
         if self.is_choice {
@@ -82,7 +89,10 @@ impl Binds {
     /// # Errors
     /// When the bytes are not a value of the marker's type.
     pub fn push_checked(&mut self, spec: &MarkerSpec, value: Bytes) -> Result<()> {
-        spec.ty.validate(&value)?;
+        match spec.is_choice {
+            true => spec.ty.validate_choice(&value)?,
+            false => spec.ty.validate(&value)?,
+        }
         let value = if is_collection(&spec.ty) { spec.canonical(value)? } else { value };
         self.push(Value::Set(value));
         Ok(())

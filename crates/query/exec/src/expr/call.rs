@@ -39,11 +39,7 @@ impl Resolver<'_> {
             return self.user_defined(keyspace, call, whole, receiver)?.ok_or_else(unknown);
         }
         if self.columns {
-            for arg in &call.args {
-                if let SelectorKind::Column(name) = &arg.kind {
-                    self.column(&name.name)?;
-                }
-            }
+            self.check_selected(&call.args)?;
         }
         let name = call.name.name.to_lowercase();
         if name == "count"
@@ -85,6 +81,23 @@ impl Resolver<'_> {
             return self.call(Function::Native(function), &args, whole, receiver);
         }
         self.native_aggregate(function, call)
+    }
+
+    /// Refuses arguments in a selection that are no columns, or operations whose operands leave open which they are, before a function is
+    /// chosen for them.
+    fn check_selected(&mut self, args: &[Selector]) -> Result<()> {
+        for arg in args {
+            match &arg.kind {
+                SelectorKind::Column(name) => {
+                    self.column(&name.name)?;
+                }
+                SelectorKind::Arithmetic(..) | SelectorKind::Negate(_) if self.infer(arg).is_none() => {
+                    self.resolve(arg, None)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A call of a function of full text; none when the name means another function.

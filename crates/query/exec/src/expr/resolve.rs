@@ -72,12 +72,24 @@ pub struct Markers {
     calls: Vec<UserCall>,
     /// Whether a function is called whose result depends on the time or on chance.
     pub(super) varies: bool,
+    /// The statement of a BATCH that is being resolved.
+    statement: Option<usize>,
 }
 
 impl Markers {
     /// Room for so many markers.
     pub fn new(count: usize) -> Self {
-        Self { specs: vec![None; count], calls: Vec::new(), varies: false }
+        Self { specs: vec![None; count], calls: Vec::new(), varies: false, statement: None }
+    }
+
+    /// How many markers there are.
+    pub fn count(&self) -> usize {
+        self.specs.len()
+    }
+
+    /// Markers that are recorded from now on belong to this statement of a BATCH.
+    pub fn begin_statement(&mut self, number: Option<usize>) {
+        self.statement = number;
     }
 
     /// Records a marker; its own name goes before that of the column that it stands for.
@@ -87,7 +99,7 @@ impl Markers {
             self.specs.resize(at + 1, None);
         }
         let name = marker.name.clone().unwrap_or(spec.name);
-        self.specs[at] = Some(MarkerSpec { name, ..spec });
+        self.specs[at] = Some(MarkerSpec { name, statement: self.statement, ..spec });
     }
 
     /// The calls of user-defined functions in the terms that were resolved since this was asked.
@@ -102,7 +114,7 @@ impl Markers {
 
     /// All markers in order.
     pub fn finish(self) -> Vec<MarkerSpec> {
-        let blob = || MarkerSpec { name: String::new(), ty: CqlType::Blob, is_choice: false };
+        let blob = || MarkerSpec::of(String::new(), CqlType::Blob);
         self.specs.into_iter().map(|spec| spec.unwrap_or_else(blob)).collect()
     }
 }
@@ -253,7 +265,8 @@ impl<'a> Resolver<'a> {
         let is_key = ["key(", "value(", "idx("].iter().any(|start| receiver.name.starts_with(start));
         let name = if self.columns && !is_key { "[selection]" } else { &*receiver.name };
         let ty = CqlType::clone(&receiver.ty);
-        let spec = MarkerSpec { name: name.to_owned(), ty: ty.clone(), is_choice: receiver.is_choice };
+        let spec =
+            MarkerSpec { is_choice: receiver.is_choice, ..MarkerSpec::of(name.to_owned(), ty.clone()) };
         self.markers.record(marker, spec);
         Expr { ty, kind: Kind::Bind(marker.index) }
     }
@@ -314,7 +327,7 @@ impl<'a> Resolver<'a> {
             }
             SelectorKind::Negate(inner) => {
                 let argument = self.argument(inner, self.probing);
-                let wanted = receiver.map(|receiver| &*receiver.ty);
+                let wanted = receiver.filter(|_| !self.columns).map(|receiver| &*receiver.ty);
                 let function = match native::resolve("_negate", &[&argument], wanted)? {
                     Some(function) => Function::Native(function),
                     None => return invalid!("the '-' operation is not supported on {}", text(inner)),
@@ -506,7 +519,10 @@ impl<'a> Resolver<'a> {
         let ty = crate::type_name::resolve(ty, self.schema, self.keyspace)?;
         let name = text(whole);
         if self.fit(inner, &ty) == Fit::None {
-            return invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name());
+            return match self.columns {
+                true => invalid!("Cannot assign value {name} to {name} of type {}", ty.freeze().cql_name()),
+                false => invalid!("Cannot cast value {} to type {}", text(inner), ty.cql_name()),
+            };
         }
         // A marker has the name of its receiver.
         let inner_name = match (&inner.kind, receiver) {
@@ -778,7 +794,8 @@ impl<'a> Resolver<'a> {
     ) -> Result<Expr> {
         let left_argument = self.argument(left, self.probing);
         let right_argument = self.argument(right, self.probing);
-        let wanted = receiver.map(|receiver| &*receiver.ty);
+        // The operands alone decide in a selection, and also the receiver in a term, as in Cassandra.
+        let wanted = receiver.filter(|_| !self.columns).map(|receiver| &*receiver.ty);
         let function = native::resolve_operator(operator(op), &left_argument, &right_argument, wanted)?;
         self.call(Function::Native(function), &[left, right], whole, receiver)
     }
@@ -897,15 +914,18 @@ impl<'a> Resolver<'a> {
                 }
                 _ => Fit::None,
             },
-            SelectorKind::Arithmetic(left, op, right) => {
+            SelectorKind::Arithmetic(left, op, right) if !self.columns => {
                 let (left, right) = (self.argument(left, true), self.argument(right, true));
                 match native::resolve_operator(operator(*op), &left, &right, Some(ty)) {
                     Ok(function) => fit_of_type(ty, &function.returns),
                     Err(_) => Fit::None,
                 }
             }
-            // A constant fits several types, and so do expressions of it.
-            SelectorKind::Negate(inner) if !matches!(inner.kind, SelectorKind::Column(_)) => {
+            // A constant fits several types, and so do expressions of it in terms; a selection has types of its own.
+            SelectorKind::Negate(inner)
+                if matches!(inner.kind, SelectorKind::Constant(_))
+                    || !self.columns && !matches!(inner.kind, SelectorKind::Column(_)) =>
+            {
                 self.fit(inner, ty).min(Fit::Weak)
             }
             SelectorKind::Function(call) if call.name.name.ends_with("json") => Fit::Weak,

@@ -206,7 +206,7 @@ fn data<'r>(
         Change::Count(expr, negative) => {
             let delta = match expr.eval(env)? {
                 Value::Unset => return Ok(None),
-                Value::Null => return invalid!("Invalid null value for counter increment/decrement"),
+                Value::Null => return invalid!("Invalid null value for counter increment"),
                 Value::Set(value) => delta(&value, *negative)?,
             };
             let before = match pending {
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn bound_values_leave_the_message_and_null_and_unset_keep_their_meaning() {
         let body = Bytes::from(vec![5u8; 4096]);
-        let spec = MarkerSpec { name: "v".to_owned(), ty: CqlType::Blob, is_choice: false };
+        let spec = MarkerSpec::of("v".to_owned(), CqlType::Blob);
         let mut binds = Binds::within(&body, 5);
         binds.push_place(&spec, 10..40).unwrap();
         binds.push(Value::Null);

@@ -62,11 +62,11 @@ impl BatchPlan {
         markers: &mut Markers,
     ) -> Result<Self> {
         check_using(ast)?;
-        let statements = ast
-            .statements
-            .iter()
-            .map(|statement| ModificationPlan::prepare(statement, lookup, keyspace, markers))
-            .collect::<Result<Vec<_>>>()?;
+        let prepare = |(number, statement)| {
+            markers.begin_statement(Some(number));
+            ModificationPlan::prepare(statement, lookup, keyspace, markers)
+        };
+        let statements = ast.statements.iter().enumerate().map(prepare).collect::<Result<Vec<_>>>()?;
         Self::of(ast, statements, lookup, markers)
     }
 
@@ -83,7 +83,8 @@ impl BatchPlan {
         check_using(ast)?;
         let mut statements = Vec::with_capacity(ast.statements.len());
         let mut pace = Pace::new();
-        for statement in &ast.statements {
+        for (number, statement) in ast.statements.iter().enumerate() {
+            markers.begin_statement(Some(number));
             statements.push(ModificationPlan::prepare(statement, lookup, keyspace, markers)?);
             pace.step().await;
         }
@@ -97,6 +98,7 @@ impl BatchPlan {
         markers: &mut Markers,
     ) -> Result<Self> {
         check(ast.kind, statements.iter())?;
+        markers.begin_statement(None);
         let (mut timestamp, mut timeout) = (None, None);
         if let Some(term) = &ast.using.timestamp {
             if statements.iter().any(|statement| !statement.conditions.is_empty()) {
@@ -120,6 +122,26 @@ impl BatchPlan {
             timeout = timeout_of(&ast.using, &mut Resolver::new(lookup.schema, &first.table, markers))?;
         }
         Ok(Self { kind: ast.kind, statements, timestamp, timeout, calls: markers.take_calls() })
+    }
+
+    /// Whether its statements are of one table.
+    pub fn has_one_table(&self) -> bool {
+        let mut tables = self.statements.iter().map(|statement| statement.table.id);
+        let first = tables.next();
+        tables.all(|table| Some(table) == first)
+    }
+
+    /// The markers of the partition key: of each column the last, and none of a batch on several tables, as in Cassandra.
+    pub fn key_markers(&self) -> Vec<Option<u32>> {
+        let mut statements = self.statements.iter();
+        let Some(first) = statements.next().filter(|_| self.has_one_table()) else { return Vec::new() };
+        let mut markers = first.key_markers.clone();
+        for statement in statements {
+            for (marker, later) in markers.iter_mut().zip(&statement.key_markers) {
+                *marker = later.or(*marker);
+            }
+        }
+        markers
     }
 
     /// Whether it has a timestamp of its own.

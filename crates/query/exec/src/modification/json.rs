@@ -33,7 +33,7 @@ pub fn document(value: &JsonValue, resolver: &mut Resolver<'_>) -> Result<Expr> 
 pub fn values(table: &Table, document: Option<Bytes>, default_unset: bool) -> Result<Binds> {
     let Some(document) = document else { return invalid!("Got null for INSERT JSON values") };
     let text = String::from_utf8_lossy(&document);
-    let members = match json::parse(&text) {
+    let members = match json::parse_first(&text) {
         Ok(Json::Object(members)) => members,
         Ok(Json::Null) => return invalid!("Got null for INSERT JSON values"),
         Ok(_) => {

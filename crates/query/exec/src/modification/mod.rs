@@ -691,7 +691,7 @@ impl ModificationPlan {
         existing: Option<Existing<'_>>,
     ) -> Result<()> {
         if self.kind == ModificationKind::Delete && self.statics.is_empty() && self.regulars.is_empty() {
-            let slices = bounds::slices(&self.table, &self.access.rows, env)?;
+            let slices = bounds::deleted_slices(&self.table, &self.access.rows, env)?;
             self.delete_ranges(&slices, stamp, env, update)?;
             return Ok(());
         }

@@ -4,7 +4,7 @@ use cql::ast::{DeleteTarget, Operation as OperationAst, Term, TermKind};
 use schema::{Column, ColumnKind};
 use types::CqlType;
 
-use crate::error::{Result, invalid};
+use crate::error::{ExecError, Result, invalid};
 use crate::expr::literal::term_text;
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::row::ColumnRef;
@@ -121,6 +121,7 @@ impl Operation {
         let change = match operation {
             OperationAst::Set(term) => {
                 if column.ty.is_counter() {
+                    check_increment(term)?;
                     return invalid!(
                         "Cannot set the value of counter column {} (counters can only be incremented/decremented, not set)",
                         column.name
@@ -161,7 +162,7 @@ impl Operation {
             DeleteTarget::Element(_, key) => delete_element(column, key, resolver)?,
             DeleteTarget::Field(_, field) => {
                 let CqlType::Udt { ty, frozen } = &column.ty else {
-                    return invalid!("Invalid deletion operation for non-UDT column {}", column.name);
+                    return invalid!("Invalid field deletion operation for non-UDT column {}", column.name);
                 };
                 if *frozen {
                     return invalid!("Frozen UDT column {} does not support field deletions", column.name);
@@ -182,6 +183,24 @@ impl Operation {
     }
 }
 
+/// The operand of an operation on a map, in Cassandra's words where it does not fit.
+fn of_map(expr: Result<Expr>, term: &Term, operation: &str, kind: &str) -> Result<Expr> {
+    match expr {
+        Err(ExecError::Invalid(_)) => {
+            invalid!("Value for a map {operation} has to be a {kind}, but was: '{}'", term_text(term))
+        }
+        other => other,
+    }
+}
+
+/// Refuses a counter that is changed by, or set to, the constant null.
+fn check_increment(term: &Term) -> Result<()> {
+    match term.kind {
+        TermKind::Null => invalid!("Invalid null value for counter increment/decrement"),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses an operation on a column that is not an unfrozen collection.
 fn check_collection(column: &Column, shown: &str) -> Result<()> {
     if !column.ty.is_collection() {
@@ -197,6 +216,7 @@ fn check_collection(column: &Column, shown: &str) -> Result<()> {
 fn add(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Change> {
     let name = &column.name;
     if column.ty.is_counter() {
+        check_increment(term)?;
         return Ok(Change::Count(resolver.term(term, &Receiver::column(column))?, false));
     }
     let shown = format!("{name} = {name} + {}", term_text(term));
@@ -204,8 +224,12 @@ fn add(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Chan
         return invalid!("Invalid operation ({shown}) for tuple column {name}");
     }
     check_collection(column, &shown)?;
-    let expr = resolver.term(term, &Receiver::column(column))?;
-    Ok(if matches!(column.ty, CqlType::List { .. }) { Change::Append(expr) } else { Change::Add(expr) })
+    let expr = resolver.term(term, &Receiver::column(column));
+    Ok(match &column.ty {
+        CqlType::List { .. } => Change::Append(expr?),
+        CqlType::Map { .. } => Change::Add(of_map(expr, term, "addition", "map")?),
+        _ => Change::Add(expr?),
+    })
 }
 
 /// The value that is added to a column whose value was read.
@@ -247,19 +271,18 @@ fn prepend(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<
 fn subtract(column: &Column, term: &Term, resolver: &mut Resolver<'_>) -> Result<Change> {
     let name = &column.name;
     if column.ty.is_counter() {
+        check_increment(term)?;
         return Ok(Change::Count(resolver.term(term, &Receiver::column(column))?, true));
     }
     check_collection(column, &format!("{name} = {name} - {}", term_text(term)))?;
     match &column.ty {
         CqlType::Map { key, .. } => {
-            if matches!(term.kind, TermKind::Map(_)) {
-                return invalid!(
-                    "Value for a map substraction has to be a set, but was: '{}'",
-                    term_text(term)
-                );
-            }
             let receiver = Receiver::owned(name.as_str(), CqlType::set(CqlType::clone(key), false));
-            Ok(Change::Remove(resolver.term(term, &receiver)?))
+            let keys = match term.kind {
+                TermKind::Map(_) => invalid!("a map"),
+                _ => resolver.term(term, &receiver),
+            };
+            Ok(Change::Remove(of_map(keys, term, "substraction", "set")?))
         }
         CqlType::List { .. } => Ok(Change::Discard(resolver.term(term, &Receiver::column(column))?)),
         _ => Ok(Change::Remove(resolver.term(term, &Receiver::column(column))?)),

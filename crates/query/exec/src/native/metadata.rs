@@ -44,28 +44,40 @@ fn type_option(ty: &CqlType) -> TypeOption {
     }
 }
 
-fn metadata<'a>(
-    keyspace: &str,
-    table: &str,
-    columns: impl IntoIterator<Item = (&'a str, &'a CqlType)>,
-) -> Metadata {
-    let (keyspace, table): (Arc<str>, Arc<str>) = (keyspace.into(), table.into());
-    let spec = |(name, ty): (&str, &CqlType)| ColumnSpec {
-        keyspace: keyspace.clone(),
-        table: table.clone(),
-        name: name.into(),
-        ty: type_option(ty),
-    };
-    Metadata::new(columns.into_iter().map(spec).collect())
-}
-
 /// The description of a result's columns.
 pub fn result_metadata(result: &ResultColumns) -> Metadata {
-    let columns = result.columns.iter().map(|(name, ty)| (name.as_str(), ty));
-    metadata(&result.keyspace, &result.table, columns)
+    let (keyspace, table): (Arc<str>, Arc<str>) =
+        (result.keyspace.as_str().into(), result.table.as_str().into());
+    let spec = |(name, ty): &(String, CqlType)| ColumnSpec {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        name: name.as_str().into(),
+        ty: type_option(ty),
+    };
+    Metadata::new(result.columns.iter().map(spec).collect())
 }
 
-/// The description of a statement's bind markers.
-pub fn bind_metadata(keyspace: &str, table: &str, markers: &[MarkerSpec]) -> Metadata {
-    metadata(keyspace, table, markers.iter().map(|marker| (marker.name.as_str(), &marker.ty)))
+/// The description of a statement's bind markers, each with the keyspace and name of its table.
+pub fn bind_metadata<'a>(
+    markers: &'a [MarkerSpec],
+    table_of: impl Fn(&'a MarkerSpec) -> (&'a str, &'a str),
+) -> Metadata {
+    let mut last: Option<(Arc<str>, Arc<str>)> = None;
+    let mut specs = Vec::with_capacity(markers.len());
+    for marker in markers {
+        let (keyspace, table) = table_of(marker);
+        // Neighbours mostly have the same table.
+        let (keyspace, table) = match &last {
+            Some((k, t)) if **k == *keyspace && **t == *table => (k.clone(), t.clone()),
+            _ => (keyspace.into(), table.into()),
+        };
+        last = Some((keyspace.clone(), table.clone()));
+        specs.push(ColumnSpec {
+            keyspace,
+            table,
+            name: marker.name.as_str().into(),
+            ty: type_option(&marker.ty),
+        });
+    }
+    Metadata::new(specs)
 }

@@ -93,10 +93,17 @@ impl Prepared {
         (plan, markers): (Plan, Vec<MarkerSpec>),
     ) -> Self {
         let result = plan.result_columns(lookup, keyspace);
-        let bind_markers = match plan.table() {
-            Some(table) => bind_metadata(&table.keyspace, &table.name, &markers),
-            None => bind_metadata("", "", &markers),
+        let table = plan.table().map_or(("", ""), |table| (table.keyspace.as_str(), table.name.as_str()));
+        let table_of = |marker: &MarkerSpec| match (&plan, marker.statement) {
+            (Plan::Batch(batch), Some(number)) => {
+                let table = &batch.statements[number].table;
+                (table.keyspace.as_str(), table.name.as_str())
+            }
+            // Markers of the BATCH itself have this table in Cassandra.
+            (Plan::Batch(_), None) => ("[batch]", "[batch]"),
+            _ => table,
         };
+        let bind_markers = bind_metadata(&markers, table_of);
         let metadata = PreparedMetadata {
             id: wire::statement_id(keyspace.unwrap_or_default(), text),
             bind_markers,

@@ -214,6 +214,31 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
     Ok(Slices::new(prefixes.iter().map(range).collect()))
 }
 
+/// [`slices`] of rows to delete: an end that is null, above which are all rows for a SELECT, is refused.
+///
+/// # Errors
+/// As [`slices`].
+pub fn deleted_slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Slices> {
+    let mut at = 0;
+    for row in rows {
+        match row {
+            RowRestriction::Single(_) => at += 1,
+            RowRestriction::Multi(width, _) => at += width,
+            RowRestriction::Slice { start, end, .. } => {
+                for end in [start, end].into_iter().flatten() {
+                    if let TupleValue::Parts(exprs) = &end.value
+                        && let [expr] = exprs.as_slice()
+                        && expr.eval(env)? == Value::Null
+                    {
+                        return key_refused(&Value::Null, &table.clustering()[at].name);
+                    }
+                }
+            }
+        }
+    }
+    slices(table, rows, env)
+}
+
 /// The values of `=` and `IN` for the columns from `first` on.
 fn values_of(
     table: &Table,
@@ -311,17 +336,24 @@ fn tuple_parts(value: &TupleValue, names: &[&str], place: TuplePlace, env: &Env<
             .enumerate()
             .map(|(at, (expr, name))| match (expr.eval(env)?, place) {
                 (Value::Set(bytes), _) => Ok(bytes),
-                (Value::Null, TuplePlace::Equal) => invalid!("Invalid null value for column {name}"),
-                (Value::Null, TuplePlace::In) => null_in(names),
-                (Value::Null, TuplePlace::Slice) => key_refused(&Value::Null, name),
+                (Value::Null, _) => null_part(name, names, place),
+                (Value::Unset, TuplePlace::Slice) if exprs.len() == 1 => key_refused(&Value::Unset, name),
                 (Value::Unset, _) => invalid!("Invalid unset value for tuple field number {at}"),
             })
             .collect(),
         TupleValue::Whole(expr) => match expr.eval(env)? {
-            Value::Set(bytes) => whole_tuple(&bytes, names),
+            Value::Set(bytes) => whole_tuple(&bytes, names, place),
             Value::Null => invalid!("Invalid null value for ({})", names.join(",")),
             Value::Unset => invalid!("Invalid unset value for tuple ({})", names.join(",")),
         },
+    }
+}
+
+fn null_part<T>(name: &str, names: &[&str], place: TuplePlace) -> Result<T> {
+    match place {
+        TuplePlace::Equal => invalid!("Invalid null value for column {name}"),
+        TuplePlace::In => null_in(names),
+        TuplePlace::Slice => key_refused(&Value::Null, name),
     }
 }
 
@@ -329,13 +361,13 @@ fn null_in<T>(names: &[&str]) -> Result<T> {
     invalid!("Invalid null value in condition for columns: [{}]", names.join(", "))
 }
 
-fn whole_tuple(bytes: &Bytes, names: &[&str]) -> Result<Prefix> {
+fn whole_tuple(bytes: &Bytes, names: &[&str], place: TuplePlace) -> Result<Prefix> {
     let mut fields = Fields::new(bytes);
     names
         .iter()
         .map(|name| match fields.next().transpose()?.flatten() {
             Some(field) => Ok(bytes.slice_ref(field)),
-            None => key_refused(&Value::Null, name),
+            None => null_part(name, names, place),
         })
         .collect()
 }
@@ -355,7 +387,7 @@ fn tuples(choice: &TupleChoice, names: &[&str], env: &Env<'_>) -> Result<Vec<Pre
             let mut out = Vec::new();
             for element in Elements::of_list(&list)? {
                 let Some(element) = element? else { return null_in(names) };
-                out.push(whole_tuple(&list.slice_ref(element), names)?);
+                out.push(whole_tuple(&list.slice_ref(element), names, TuplePlace::In)?);
             }
             Ok(out)
         }

@@ -197,7 +197,7 @@ pub fn in_values(choice: &Choice, name: &str, env: &Env<'_>, skip_null: bool) ->
             out.push(bytes);
             Ok(())
         }
-        Value::Null if skip_null => Ok(()),
+        Value::Null | Value::Unset if skip_null => Ok(()),
         Value::Null => invalid!("Invalid null value in condition for column {name}"),
         Value::Unset => invalid!("Invalid unset value for column {name}"),
     };
@@ -211,7 +211,12 @@ pub fn in_values(choice: &Choice, name: &str, env: &Env<'_>, skip_null: bool) ->
         Choice::Marker(expr) => match expr.eval(env)? {
             Value::Set(list) => {
                 for element in Elements::of_list(&list)? {
-                    push(element?.map(|element| list.slice_ref(element)).into())?;
+                    push(
+                        element?
+                            .filter(|value| !is_null(value, &expr.ty))
+                            .map(|value| list.slice_ref(value))
+                            .into(),
+                    )?;
                 }
             }
             Value::Null => return invalid!("Invalid null value for column {name}"),
@@ -219,6 +224,12 @@ pub fn in_values(choice: &Choice, name: &str, env: &Env<'_>, skip_null: bool) ->
         },
     }
     Ok(out)
+}
+
+/// Whether an element of a list of this type stands for null, because the empty value of its type means nothing.
+fn is_null(value: &[u8], list: &CqlType) -> bool {
+    let CqlType::List { element, .. } = list else { return false };
+    value.is_empty() && !element.empty_is_a_value() && !element.is_tuple()
 }
 
 impl BoundFilter<'_> {

@@ -47,7 +47,7 @@ pub struct Restrictions {
     pub restricts_values: bool,
     /// Whether a regular column is restricted, so that partitions without rows do not match.
     pub restricts_regular: bool,
-    /// For each partition key column the marker bound to it by `=`.
+    /// For each partition key column the marker bound to it by `=`, or the last one of its `IN`.
     pub key_markers: Vec<Option<u32>>,
     /// Whether a secondary index finds some of the rows, so that Cassandra would use it.
     pub uses_index: bool,
@@ -177,6 +177,12 @@ pub fn resolve(
         relevance: None,
     };
     for relation in relations {
+        if let Predicate::Contains { negated, key, .. } = &relation.predicate
+            && !statement.is_select()
+        {
+            let (not, key) = (if *negated { "NOT " } else { "" }, if *key { " KEY" } else { "" });
+            return invalid!("Cannot use {} with {not}CONTAINS{key}", statement.name());
+        }
         collector.add(relation)?;
     }
     collector.finish()
@@ -262,14 +268,14 @@ impl<'a> Collector<'_, 'a> {
                 self.merge(column, Single::Equal(expr))
             }
             Predicate::Compare(operator, term) => {
-                self.check_comparable(column, operator.symbol())?;
                 check_slice(column)?;
+                self.check_comparable(column, operator.symbol())?;
                 let expr = self.resolver.term(term, &receiver)?;
                 self.merge(column, Single::Slice(*operator, expr))
             }
             Predicate::Between(low, high) => {
-                self.check_comparable(column, "BETWEEN")?;
                 check_slice(column)?;
+                self.check_comparable(column, "BETWEEN")?;
                 let [low, high] = self.between(low, high, &receiver)?;
                 self.merge(column, Single::Slice(ComparisonOperator::GreaterOrEqual, low))?;
                 self.merge(column, Single::Slice(ComparisonOperator::LessOrEqual, high))
@@ -585,6 +591,11 @@ impl<'a> Collector<'_, 'a> {
             .iter()
             .map(|singles| match singles.as_slice() {
                 [Single::Equal(Expr { kind: Kind::Bind(at), .. })] => Some(*at),
+                // The last one, as in Cassandra.
+                [Single::In(Choice::List(exprs))] => exprs.iter().rev().find_map(|expr| match expr.kind {
+                    Kind::Bind(at) => Some(at),
+                    _ => None,
+                }),
                 _ => None,
             })
             .collect();
@@ -720,6 +731,10 @@ impl<'a> Collector<'_, 'a> {
         scans: bool,
     ) -> Result<()> {
         let (key_len, columns) = (self.table.partition_key().len(), self.table.clustering());
+        let has_multi = |at: usize| multis.iter().any(|m| (m.first..m.first + m.width).contains(&at));
+        let is_open = |at: usize| at >= next && self.singles[key_len + at].is_empty() && !has_multi(at);
+        let unrestricted: Vec<&str> =
+            columns.iter().enumerate().filter(|(at, _)| is_open(*at)).map(|(_, c)| c.name.as_str()).collect();
         for (at, column) in columns.iter().enumerate() {
             let singles = std::mem::take(&mut self.singles[key_len + at]);
             if singles.is_empty() && !multis.iter().any(|m| m.first == at) {
@@ -736,6 +751,9 @@ impl<'a> Collector<'_, 'a> {
                 }
                 if scans {
                     return filtering_needed();
+                }
+                if self.statement == StatementKind::Update {
+                    return invalid!("Some clustering keys are missing: {}", unrestricted.join(", "));
                 }
                 return invalid!(
                     "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is not restricted",

@@ -23,7 +23,11 @@ impl<'a> Collector<'_, 'a> {
                 );
             }
             if columns.iter().any(|c| c.id == column.id) {
-                return invalid!("Column \"{name}\" appeared twice in a relation: ({})", names.join(", "));
+                return invalid!(
+                    "Column \"{name}\" appeared twice in a relation: ({}) {}",
+                    names.join(", "),
+                    shown(predicate)
+                );
             }
             columns.push(column);
         }
@@ -31,10 +35,7 @@ impl<'a> Collector<'_, 'a> {
             return invalid!("A multi-column relation needs columns");
         };
         if columns.iter().enumerate().any(|(at, column)| usize::from(column.position) != first + at) {
-            let values = match predicate {
-                Predicate::Compare(operator, term) => format!("{} {}", operator.symbol(), term_text(term)),
-                _ => "IN (...)".to_owned(),
-            };
+            let values = shown(predicate);
             return invalid!(
                 "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({}) {values}",
                 names.join(", ")
@@ -202,5 +203,13 @@ impl<'a> Collector<'_, 'a> {
                 ),
             },
         }
+    }
+}
+
+/// The right side of a relation in messages.
+fn shown(predicate: &Predicate) -> String {
+    match predicate {
+        Predicate::Compare(operator, term) => format!("{} {}", operator.symbol(), term_text(term)),
+        _ => "IN (...)".to_owned(),
     }
 }

@@ -352,11 +352,14 @@ pub fn show(answer: &Answer) -> String {
         AnswerBody::Result(ResultBody::SchemaChange(_)) => out.push("schema".to_owned()),
         AnswerBody::Result(ResultBody::Prepared(prepared)) => {
             let spec = |m: &wire::Metadata| {
-                m.columns()
-                    .iter()
-                    .map(|c| format!("{} {}", c.name, type_name(&c.ty)))
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                let columns = m.columns();
+                let one_table = columns.iter().all(|c| c.table == columns[0].table);
+                let table = |c: &wire::ColumnSpec| match one_table {
+                    true => String::new(),
+                    false => format!("{}.{}.", c.keyspace, c.table),
+                };
+                let shown = columns.iter().map(|c| format!("{}{} {}", table(c), c.name, type_name(&c.ty)));
+                shown.collect::<Vec<_>>().join(", ")
             };
             let key = format!("{:?}", prepared.metadata.partition_key_markers);
             out.push(format!("  vars ({}) pk {key}", spec(&prepared.metadata.bind_markers)));

@@ -413,7 +413,14 @@ fn nulls_among_values_of_in_are_met_alike_by_all_markers() {
     for marker in ["?", ":vals"] {
         let text = format!("UPDATE ks.n SET v = 7 WHERE k = 1 IF v IN {marker}");
         let answer = bound(&node, &text, &[&values]);
-        assert!(answer.contains("Null value read when not allowed"), "{text}: {answer}");
+        assert!(answer.contains("true"), "{text}: {answer}");
+        let text = format!("SELECT v FROM ks.n WHERE v IN {marker} ALLOW FILTERING");
+        assert_eq!(bound(&node, &text, &[&values]).lines().count(), 2, "a header and a row");
+        let text = format!("SELECT v FROM ks.n WHERE k IN {marker}");
+        let answer = bound(&node, &text, &[&values]);
+        assert!(answer.contains("Invalid null value in condition for column k"), "{text}: {answer}");
+        let wrong = [0, 0, 0, 1, 0, 0, 0, 3, 1, 2, 3];
+        assert!(bound(&node, &text, &[&wrong]).contains("Expected 4 or 0 byte int"), "elements are checked");
     }
     node.run("CREATE TABLE ks.odd (k int PRIMARY KEY, \"in(x\" frozen<list<int>>)");
     let answer = bound(&node, "INSERT INTO ks.odd (k, \"in(x\") VALUES (1, ?)", &[&values]);

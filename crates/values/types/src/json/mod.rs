@@ -5,4 +5,4 @@ mod read;
 mod value;
 mod write;
 
-pub use value::{Value, parse, write_string};
+pub use value::{Value, parse, parse_first, write_string};

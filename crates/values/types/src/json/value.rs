@@ -36,6 +36,20 @@ pub fn parse(text: &str) -> Result<Value, TypeError> {
     Ok(value)
 }
 
+/// Reads the value at the beginning of a text, and ignores the text behind it, unless that touches a number.
+///
+/// # Errors
+/// [`TypeError::Refused`] when no value is there, or it nests too deeply.
+pub fn parse_first(text: &str) -> Result<Value, TypeError> {
+    let mut parser = Parser { text, at: 0 };
+    let value = parser.value(0)?;
+    let touches = parser.peek().is_some_and(|next| !matches!(next, ' ' | '\t' | '\r' | '\n'));
+    match value {
+        Value::Number(_) if touches => Err(parser.error("a blank behind the number")),
+        value => Ok(value),
+    }
+}
+
 /// Appends a string as a JSON string with its quotes.
 pub fn write_string(text: &str, out: &mut String) {
     out.push('"');

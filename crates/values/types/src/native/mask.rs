@@ -1,5 +1,6 @@
 //! Masking functions: values that reveal nothing of the masked one.
 
+use super::digest::Digest;
 use super::{Answer, Function, FunctionError};
 use crate::elements::{build_list, build_tuple, build_vector};
 use crate::{CqlType, uuid};
@@ -25,13 +26,16 @@ impl Function {
                 value.map_or(Ok(None), |value| self.mask_part(mask, value, arguments))
             }
             Mask::Hash => {
-                if let Some(name) = arguments.get(1).copied().flatten()
-                    && !matches!(name, b"SHA-256" | b"sha-256")
-                {
-                    let name = String::from_utf8_lossy(name);
-                    return Err(FunctionError::Invalid(format!("Hash algorithm not found: {name}")));
-                }
-                Ok(value.map(|value| sha256(value).to_vec()))
+                let digest = match arguments.get(1).copied().flatten() {
+                    None => Digest::Sha256,
+                    Some(name) => {
+                        let name = String::from_utf8_lossy(name);
+                        Digest::named(&name).ok_or_else(|| {
+                            FunctionError::Invalid(format!("Hash algorithm not found: {name}"))
+                        })?
+                    }
+                };
+                Ok(value.map(|value| digest.of(value)))
             }
         }
     }
@@ -92,75 +96,5 @@ fn default_value(ty: &CqlType) -> Vec<u8> {
         CqlType::Vector { element, dimension } => {
             build_vector(element, (0..*dimension).map(|_| default_value(element)))
         }
-    }
-}
-
-/// SHA-256 (FIPS 180-4), for `mask_hash` only: nothing depends on its speed.
-#[expect(clippy::indexing_slicing, reason = "the block has 64 words")]
-fn sha256(data: &[u8]) -> [u8; 32] {
-    let mut state: [u32; 8] =
-        [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-    let mut padded = data.to_vec();
-    padded.push(0x80);
-    padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
-    padded.extend_from_slice(&(data.len() as u64 * 8).to_be_bytes());
-    let constants = round_constants();
-    for block in padded.chunks_exact(64) {
-        let mut words = [0u32; 64];
-        for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-            *word = bytes.try_into().map_or(0, u32::from_be_bytes);
-        }
-        for i in 16..64 {
-            let (a, b) = (words[i - 15], words[i - 2]);
-            let s0 = a.rotate_right(7) ^ a.rotate_right(18) ^ (a >> 3);
-            let s1 = b.rotate_right(17) ^ b.rotate_right(19) ^ (b >> 10);
-            words[i] = words[i - 16].wrapping_add(s0).wrapping_add(words[i - 7]).wrapping_add(s1);
-        }
-        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
-        for (constant, word) in constants.iter().zip(words) {
-            let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
-            let choice = (e & f) ^ (!e & g);
-            let first = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(*constant).wrapping_add(word);
-            let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-            let majority = (a & b) ^ (a & c) ^ (b & c);
-            (h, g, f, e) = (g, f, e, d.wrapping_add(first));
-            (d, c, b, a) = (c, b, a, first.wrapping_add(s0.wrapping_add(majority)));
-        }
-        for (sum, word) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
-            *sum = sum.wrapping_add(word);
-        }
-    }
-    let mut out = [0; 32];
-    for (bytes, word) in out.chunks_exact_mut(4).zip(state) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    out
-}
-
-/// The first 32 bits of the fractions of the cube roots of the first 64 primes.
-fn round_constants() -> [u32; 64] {
-    let mut constants = [0; 64];
-    let primes = (2u64..).filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d)));
-    for (constant, prime) in constants.iter_mut().zip(primes) {
-        // floor(cbrt(prime) · 2^32) by binary search, exact in 128 bits.
-        let (mut low, mut high) = (0u128, 8u128 << 32);
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            if middle * middle * middle <= u128::from(prime) << 96 { low = middle } else { high = middle }
-        }
-        *constant = low as u32;
-    }
-    constants
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn sha256_of_known_texts() {
-        let hex = |data: &[u8]| crate::validate::hex(&super::sha256(data));
-        assert_eq!(hex(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        let long = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
-        assert_eq!(hex(long.as_bytes()), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     }
 }

@@ -8,6 +8,7 @@ mod arithmetic;
 mod cast;
 mod collection;
 mod decimal_math;
+mod digest;
 mod format;
 mod mask;
 mod math;
@@ -229,7 +230,10 @@ impl Function {
             .iter()
             .map(|ty| if ty.is_tuple() { ty.cql_name_unfrozen() } else { ty.cql_name() })
             .collect();
-        format!("{} : ({}) -> {}", self.full_name(), arguments.join(", "), self.returns.cql_name())
+        // Names of operators have quotes, which CQL would need around them.
+        let quote = if self.name.starts_with('_') { "\"" } else { "" };
+        let name = format!("system.{quote}{}{quote}", self.name);
+        format!("{name} : ({}) -> {}", arguments.join(", "), self.returns.cql_name())
     }
 
     fn wrong_number(&self, given: usize) -> FunctionError {
@@ -280,8 +284,12 @@ impl Function {
     fn read_json(&self, values: &[&[u8]]) -> Answer {
         let text = values.first().and_then(|value| std::str::from_utf8(value).ok());
         let text = text.ok_or_else(|| self.malformed(0))?;
-        let value = json::parse(text)
-            .map_err(|error| self.failed(format!("Could not decode JSON string '{text}': {error}")))?;
+        let value = json::parse_first(text).map_err(|error| {
+            self.failed(format!(
+                "execution of '{}[text]' failed: Could not decode JSON string '{text}': {error}",
+                self.full_name()
+            ))
+        })?;
         self.returns.from_json(&value).map_err(|error| {
             self.failed(format!("org.apache.cassandra.serializers.MarshalException: {error}"))
         })

@@ -137,7 +137,8 @@ fn best(
             )
         }
         (0, None) => format!(
-            "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+            "Invalid call to function {}{name}, none of its type signatures match (known type signatures: {})",
+            if name == "_negate" { "system." } else { "" },
             candidates.iter().map(Function::signature).collect::<Vec<_>>().join(", ")
         ),
         (_, Some(operator)) => format!(

@@ -285,20 +285,31 @@ fn infer(
                 argument.text()
             )));
         };
-        if matches!(name, "mask_inner" | "mask_outer")
-            && i == 0
-            && !matches!(ty, CqlType::Text | CqlType::Ascii)
-        {
+        if let Some((own, wanted)) = refused(name, i, *argument, &ty) {
             return Err(FunctionError::Invalid(format!(
-                "Function system.{name} requires an argument of type [text|varchar|ascii], but found argument {} of \
-                 type {}",
+                "Function system.{name} requires an argument of type {wanted}, but found argument {} of type {}",
                 argument.text(),
-                ty.cql_name()
+                own.cql_name()
             )));
         }
         types.push(ty);
     }
     Ok(types)
+}
+
+/// The type of an argument of a mask that its parameter does not take, and the types that it takes.
+fn refused(name: &str, at: usize, argument: &dyn Argument, ty: &CqlType) -> Option<(CqlType, &'static str)> {
+    let (takes, wanted): (&[CqlType], _) = match (name, at) {
+        ("mask_inner" | "mask_outer", 0) if matches!(ty, CqlType::Text | CqlType::Ascii) => return None,
+        ("mask_inner" | "mask_outer", 0) => return Some((ty.clone(), "[text|varchar|ascii]")),
+        ("mask_inner" | "mask_outer", 1 | 2) => (&[CqlType::Int], "int"),
+        ("mask_inner" | "mask_outer", 3) | ("mask_hash", 1) | ("from_json" | "fromjson", 0) => {
+            (&[CqlType::Text], "text")
+        }
+        _ => return None,
+    };
+    let own = argument.known_type()?;
+    (!takes.iter().any(|ty| argument.assignment(ty).is_assignable())).then_some((own, wanted))
 }
 
 fn map_parts(name: &str, ty: &CqlType) -> (CqlType, Body) {
