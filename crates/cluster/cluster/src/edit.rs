@@ -119,7 +119,7 @@ impl SchemaEdit {
         }
     }
 
-    /// Whether it puts what the schema has already, so that it changes nothing.
+    /// Whether the schema has its object already as it is, so that it changes nothing.
     pub fn is_made(&self, schema: &Schema) -> bool {
         match self {
             Self::PutKeyspace(keyspace) => schema

@@ -39,7 +39,7 @@ impl RowChanges {
         self.by_ttl.values().flatten().map(|(id, _)| *id)
     }
 
-    /// What the log has a row of each: the INSERT, then updates by time to live, those without one first. The deletion of a collection's old
+    /// The changes that have a row of the log each: the INSERT, then updates by time to live, those without one first. The deletion of a collection's old
     /// elements has no time to live, so elements that have one are in an update behind it, and not in the INSERT.
     pub(crate) fn parts(&self) -> Vec<RowChange<'_>> {
         let is_of_insert = |ttl: Seconds, data: &ColumnData| {

@@ -888,7 +888,7 @@ impl<C: Coordinator> Executor<C> {
                 }
                 outcome.warnings.splice(..0, guard.warnings);
             }
-            // ALTER to what is there already is no change, and its answer none.
+            // An ALTER without effect is no change, and answers as none.
             let is_made = !outcome.edits.is_empty() && outcome.edits.iter().all(|edit| edit.is_made(&schema));
             if is_made {
                 outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));

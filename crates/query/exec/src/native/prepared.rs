@@ -95,10 +95,10 @@ impl Prepared {
         let result = plan.result_columns(lookup, keyspace);
         let table = plan.table().map_or(("", ""), |table| (table.keyspace.as_str(), table.name.as_str()));
         let table_of = |marker: &MarkerSpec| match (&plan, marker.statement) {
-            (Plan::Batch(batch), Some(number)) => {
-                let table = &batch.statements[number].table;
-                (table.keyspace.as_str(), table.name.as_str())
-            }
+            (Plan::Batch(batch), Some(number)) => batch
+                .statements
+                .get(number)
+                .map_or(table, |statement| (&statement.table.keyspace, &statement.table.name)),
             // Markers of the BATCH itself have this table in Cassandra.
             (Plan::Batch(_), None) => ("[batch]", "[batch]"),
             _ => table,

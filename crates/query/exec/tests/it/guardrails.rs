@@ -106,7 +106,11 @@ fn of_timestamps_and_of_windows_without_expiry() {
         ("ann", write(3), "! Invalid: Guardrail maximum_timestamp violated"),
         ("ann", batch(3), "after the maximum allowable failure threshold"),
         ("ann", write(-500 * 365), "! Invalid: Guardrail minimum_timestamp violated"),
-        ("ann", windows("w1", 0), "warning: Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table"),
+        (
+            "ann",
+            windows("w1", 0),
+            "warning: Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table",
+        ),
         ("ann", windows("w2", 60), ""),
     ] {
         node.log_in(role);
