@@ -25,7 +25,7 @@ mod table;
 
 use table::TableSink;
 
-/// Between two reports of entries that syslog lost.
+/// Between two reports of entries that syslog lost, or of rotations that failed.
 const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of lines that wait to be written; requests wait when there are more.
 const PENDING_BYTES_MAX: usize = 1 << 20;
@@ -97,7 +97,7 @@ struct Inner {
     /// Entries that could not be written.
     lost: Cell<u64>,
     sinks: Sinks,
-    /// Entries that syslog lost were reported then.
+    /// Entries that syslog lost, or a rotation that failed, were reported then.
     loss_reported: Cell<Option<rt::Instant>>,
     writer: RefCell<Option<Task<()>>>,
 }
@@ -268,6 +268,7 @@ impl Inner {
                     // It is opened again, and an incomplete line is ended.
                     current = None;
                 }
+                self.rotate_long(&mut current).await;
             } else if self.is_stopping.get() {
                 break;
             } else {
@@ -284,15 +285,22 @@ impl Inner {
     /// Counts a message that syslog lost; the log of the node reports it at most every ten seconds.
     fn message_lost(&self) {
         self.lost.set(self.lost.get() + 1);
-        let now = self.rt.now();
-        let is_due = self.loss_reported.get().is_none_or(|at| now.duration_since(at) >= LOSS_INTERVAL);
-        if is_due {
-            self.loss_reported.set(Some(now));
+        if self.is_report_due() {
             tracing::error!(
                 "the audit log cannot be sent to syslog fast enough: {} entries are lost since the start",
                 self.lost.get()
             );
         }
+    }
+
+    /// Whether the next failure is to be reported; others follow it for [`LOSS_INTERVAL`] in silence.
+    fn is_report_due(&self) -> bool {
+        let now = self.rt.now();
+        let is_due = self.loss_reported.get().is_none_or(|at| now.duration_since(at) >= LOSS_INTERVAL);
+        if is_due {
+            self.loss_reported.set(Some(now));
+        }
+        is_due
     }
 
     fn report_loss(&self, lines: &str, error: &DiskError) {
@@ -308,7 +316,7 @@ impl Inner {
         self.directory.join(format!("audit-{}.log", self.rt.shard().0))
     }
 
-    /// Writes lines at the end of the file, and rotates it when it is long.
+    /// Writes lines at the end of the file.
     async fn append(&self, current: &mut Option<Current>, lines: &str) -> Result<(), DiskError> {
         if current.is_none() {
             *current = Some(self.open().await?);
@@ -316,13 +324,24 @@ impl Inner {
         let Some(open) = current else { return Ok(()) };
         open.file.write_at(open.end, IoBuf::copy_of(lines.as_bytes())).await?;
         open.end += lines.len() as u64;
-        let file_bytes = (self.bytes_max.get() / FILES_KEPT).clamp(*FILE_BYTES.start(), *FILE_BYTES.end());
-        if open.end >= file_bytes {
-            open.file.sync_data().await?;
-            *current = None;
-            self.rotate().await?;
-        }
         Ok(())
+    }
+
+    /// Rotates the file when it is long. Its lines are written: none is lost when this fails, and it is tried again with the next lines.
+    async fn rotate_long(&self, current: &mut Option<Current>) {
+        let file_bytes = (self.bytes_max.get() / FILES_KEPT).clamp(*FILE_BYTES.start(), *FILE_BYTES.end());
+        let Some(long) = current.take_if(|open| open.end >= file_bytes) else { return };
+        let synced = long.file.sync_data().await;
+        drop(long);
+        let rotated = match synced {
+            Ok(()) => self.rotate().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = rotated
+            && self.is_report_due()
+        {
+            tracing::error!("the audit log cannot be rotated, and grows until it can: {error}");
+        }
     }
 
     /// The file of before, or a new one. A line that a crash has cut is ended.
@@ -456,6 +475,34 @@ mod tests {
             assert!(listed.len() > 3, "{listed:?}");
             assert!((4 << 20..11 << 20).contains(&total), "{total} bytes");
             assert!(text(&rt, "audit-0.log").await.contains("|operation:399 x"));
+        });
+    }
+
+    #[test]
+    fn a_rotation_that_fails_loses_no_entries() {
+        with_log(8 << 20, async |rt: Rt, audit: ShardAudit| {
+            // The names of the rotated files are taken by directories.
+            let until = rt.wall_micros() / 1_000 + 200;
+            let names =
+                (rt.wall_micros() / 1_000..until).map(|millis| format!("/audit/audit-0.{millis:015}.log"));
+            for name in names {
+                rt.disk().create_dir_durably(Path::new(&name)).await.unwrap();
+            }
+            for n in 0..50 {
+                audit.record(entry(n, 50_000)).await;
+            }
+            while !audit.0.pending.borrow().is_empty() {
+                rt.sleep(Duration::from_millis(1)).await;
+            }
+            assert!(rt.wall_micros() / 1_000 < until, "the rotations so far failed");
+            let lines = text(&rt, "audit-0.log").await;
+            assert!(lines.len() > 1 << 20 && audit.0.loss_reported.get().is_some(), "a rotation failed");
+            assert_eq!((lines.lines().count(), audit.0.lost.get()), (50, 0));
+            rt.sleep(Duration::from_millis(200)).await;
+            audit.record(entry(50, 1)).await;
+            audit.stop().await;
+            let is_there = rt.disk().exists("/audit/audit-0.log").await.unwrap();
+            assert!(!is_there && audit.0.lost.get() == 0, "the next lines have it rotated");
         });
     }
 
