@@ -334,8 +334,20 @@ impl Membership {
     /// # Errors
     /// [`MembershipError::Cluster`] when the log does not decide in time, or the state refuses the command.
     pub async fn propose(&self, command: Command) -> Result<(), MembershipError> {
+        self.decide(command).await?.map_err(|why| MembershipError::Cluster(why.to_string()))
+    }
+
+    /// The same, where the caller looks at why the state refuses a command.
+    ///
+    /// # Errors
+    /// [`MembershipError::Cluster`] when the log does not decide in time.
+    pub async fn decide(&self, command: Command) -> Result<Result<(), Refused>, MembershipError> {
         let deadline = self.rt.now() + STEP_TIMEOUT;
-        refused(self.group.propose(command, deadline).await)
+        match self.group.propose(command, deadline).await {
+            Ok(Outcome::Refused(why)) => Ok(Err(why)),
+            Ok(_) => Ok(Ok(())),
+            Err(error) => Err(MembershipError::Cluster(error.to_string())),
+        }
     }
 
     /// The number of a member in the cluster's log.

@@ -203,8 +203,8 @@ pub enum Refused {
     },
     /// One change of ownership at a time.
     #[error(
-        "host {} is joining, leaving or being removed: one topology change at a time; wait until it is over, or end it \
-         with `removenode`",
+        "host {} is joining, leaving or being removed: one topology change at a time; wait until it is over (nodetool netstats shows \
+         what it waits for), or end it with `removenode` or, at a leaving node, `abortdecommission`",
         text::uuid(&host.0)
     )]
     ChangeUnderWay {
@@ -215,7 +215,7 @@ pub enum Refused {
     /// Copies are not moved for two reasons at once.
     #[error(
         "the replication of keyspace '{keyspace}' cannot be changed while host {} joins, leaves, is replaced or is removed; try \
-         again when that is over (nodetool status)",
+         again when that is over (nodetool netstats shows what it waits for)",
         text::uuid(&host.0)
     )]
     ReplicationFixed {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
+use cluster::state::{ChangeStep, ClusterState, Member, MemberStatus, TopologyChange};
 use schema::Replication;
 use topology::HostId;
 
@@ -15,8 +15,14 @@ fn sizes(state: &ClusterState) -> BTreeMap<&str, usize> {
     sizes
 }
 
-/// Whether a node may leave.
-pub(crate) fn decommission(state: &ClusterState, own: HostId, force: bool) -> Result<(), String> {
+/// Whether a node may leave. Nodes that are down are named, as any of them may have to stream ranges of this one: the change would wait for it, and
+/// all others behind the change.
+pub(crate) fn decommission(
+    state: &ClusterState,
+    own: HostId,
+    force: bool,
+    alive: impl Fn(HostId) -> bool,
+) -> Result<(), String> {
     let Some(member) = state.member(own) else {
         return Err("local node is not a member of the token ring yet".to_owned());
     };
@@ -34,24 +40,52 @@ pub(crate) fn decommission(state: &ClusterState, own: HostId, force: bool) -> Re
     if !force {
         keeps_copies(state, own, &sizes)?;
     }
-    Ok(())
+    let down: Vec<String> = down(state, own, alive).map(|host| named(state, host)).collect();
+    if down.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "nodes of the cluster are down: {}. They may have to stream ranges of this node, and its decommission would wait for them (with force too): start \
+         them, or remove or replace them first (nodetool removenode HOST_ID)",
+        down.join(", ")
+    ))
+}
+
+/// The nodes that own tokens, stay, and are down.
+fn down(state: &ClusterState, own: HostId, alive: impl Fn(HostId) -> bool) -> impl Iterator<Item = HostId> {
+    let is_down = move |host: &HostId, member: &Member| {
+        member.status == MemberStatus::Normal && *host != own && !alive(*host)
+    };
+    state.members.iter().filter(move |(host, member)| is_down(host, member)).map(|(host, _)| *host)
+}
+
+/// A node by address and identity.
+fn named(state: &ClusterState, host: HostId) -> String {
+    let id = schema::TableId(host.0);
+    match state.member(host) {
+        Some(member) => format!("{} (host {id})", member.info.native.ip()),
+        None => format!("host {id}"),
+    }
+}
+
+/// Whether the loss of a keyspace's replicas is harmless: traces of requests, which expire after a day.
+fn is_expendable(keyspace: &schema::Keyspace) -> bool {
+    keyspace.system && keyspace.name == "system_traces"
+}
+
+/// The keyspaces of which a node that leaves takes a replica with it, and that is harmless.
+pub(crate) fn expended(state: &ClusterState, own: HostId) -> Vec<String> {
+    let sizes = sizes(state);
+    let lost = |keyspace: &&std::sync::Arc<schema::Keyspace>| {
+        is_expendable(keyspace) && too_few(state, own, keyspace, &sizes).is_some()
+    };
+    state.schema.keyspaces().filter(lost).map(|keyspace| keyspace.name.clone()).collect()
 }
 
 /// Whether without a node every keyspace still has enough nodes for its replicas in its datacenter.
 fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>) -> Result<(), String> {
-    let member = state.member(own).expect("it was looked for");
-    let datacenter = &*member.info.location.datacenter;
-    for keyspace in state.schema.keyspaces() {
-        let (factor, nodes) = match &keyspace.replication {
-            Replication::Simple { factor } => (*factor as usize, sizes.values().sum::<usize>()),
-            Replication::NetworkTopology { factors } => {
-                let factor = factors.get(datacenter).map_or(0, |factor| *factor as usize);
-                (factor, sizes.get(datacenter).copied().unwrap_or(0))
-            }
-            Replication::Local | Replication::Everywhere => continue,
-        };
-        // Where there are too few already, one less loses a replica all the same.
-        if factor > 0 && nodes <= factor {
+    for keyspace in state.schema.keyspaces().filter(|keyspace| !is_expendable(keyspace)) {
+        if let Some((factor, nodes)) = too_few(state, own, keyspace, sizes) {
             let name = &keyspace.name;
             return Err(format!(
                 "Not enough live nodes to maintain replication factor in keyspace {name} (RF = {factor}, N = {nodes}). \
@@ -60,6 +94,26 @@ fn keeps_copies(state: &ClusterState, own: HostId, sizes: &BTreeMap<&str, usize>
         }
     }
     Ok(())
+}
+
+/// The replication factor and the nodes of now, where without a node there are too few nodes for a keyspace's replicas in its datacenter.
+fn too_few(
+    state: &ClusterState,
+    own: HostId,
+    keyspace: &schema::Keyspace,
+    sizes: &BTreeMap<&str, usize>,
+) -> Option<(usize, usize)> {
+    let datacenter = &*state.member(own)?.info.location.datacenter;
+    let (factor, nodes) = match &keyspace.replication {
+        Replication::Simple { factor } => (*factor as usize, sizes.values().sum::<usize>()),
+        Replication::NetworkTopology { factors } => {
+            let factor = factors.get(datacenter).map_or(0, |factor| *factor as usize);
+            (factor, sizes.get(datacenter).copied().unwrap_or(0))
+        }
+        Replication::Local | Replication::Everywhere => return None,
+    };
+    // Where there are too few already, one less loses a replica all the same.
+    (factor > 0 && nodes <= factor).then_some((factor, nodes))
 }
 
 /// Whether a node of a datacenter may join without streaming (`auto_bootstrap: false`). The former replicas drop its ranges when
@@ -144,7 +198,7 @@ pub(crate) fn being_removed(state: &ClusterState) -> Option<HostId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::state::{Member, MemberInfo, STATE_VERSION};
+    use cluster::state::{MemberInfo, STATE_VERSION};
     use schema::{Keyspace, Schema};
     use topology::Location;
 
@@ -182,20 +236,66 @@ mod tests {
     fn a_node_leaves_when_the_others_can_keep_all_copies() {
         let simple = |factor| Replication::Simple { factor };
         let four = state(&["a", "a", "a", "a"], simple(3));
-        assert_eq!(decommission(&four, host(4), false), Ok(()));
+        assert_eq!(decommission(&four, host(4), false, |_| true), Ok(()));
         let three = state(&["a", "a", "a"], simple(3));
-        let refused = decommission(&three, host(1), false).unwrap_err();
+        let refused = decommission(&three, host(1), false, |_| true).unwrap_err();
         assert_eq!(
             refused,
             "Not enough live nodes to maintain replication factor in keyspace ks (RF = 3, N = 3). Perform a forceful \
              decommission to ignore."
         );
-        assert_eq!(decommission(&three, host(1), true), Ok(()));
+        assert_eq!(decommission(&three, host(1), true, |_| true), Ok(()));
         let factors = [("a".to_owned(), 2), ("b".to_owned(), 1)].into();
         let two = state(&["a", "a", "a", "b"], Replication::NetworkTopology { factors });
-        assert_eq!(decommission(&two, host(1), false), Ok(()));
-        assert!(decommission(&two, host(4), false).unwrap_err().contains("(RF = 1, N = 1)"));
-        assert_eq!(decommission(&state(&["a", "a"], Replication::Everywhere), host(1), false), Ok(()));
+        assert_eq!(decommission(&two, host(1), false, |_| true), Ok(()));
+        assert!(decommission(&two, host(4), false, |_| true).unwrap_err().contains("(RF = 1, N = 1)"));
+        assert_eq!(
+            decommission(&state(&["a", "a"], Replication::Everywhere), host(1), false, |_| true),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_node_stays_while_another_one_is_down() {
+        let mut four = state(&["a", "a", "a", "a"], Replication::Simple { factor: 3 });
+        for force in [false, true] {
+            let refused = decommission(&four, host(1), force, |id| id == host(2)).unwrap_err();
+            assert!(
+                refused.starts_with("nodes of the cluster are down: 10.0.0.3 (host 03030303-"),
+                "{refused}"
+            );
+            assert!(
+                refused.contains(", 10.0.0.4 (host 04040404-") && !refused.contains("10.0.0.1"),
+                "{refused}"
+            );
+        }
+        // One that has left owns nothing, and one that leaves already does not begin again.
+        become_(&mut four, 4, MemberStatus::Left);
+        assert_eq!(decommission(&four, host(1), true, |id| id != host(4)), Ok(()));
+        become_(&mut four, 1, MemberStatus::Leaving);
+        assert_eq!(decommission(&four, host(1), false, |_| false), Ok(()));
+    }
+
+    #[test]
+    fn traces_keep_no_node_in_the_cluster() {
+        let mut two = state(&["a", "a"], Replication::Simple { factor: 1 });
+        two.schema = std::sync::Arc::new(Schema::clone(&two.schema).with_keyspace(Keyspace {
+            system: true,
+            ..Keyspace::new("system_traces", Replication::Simple { factor: 2 })
+        }));
+        assert_eq!(decommission(&two, host(1), false, |_| true), Ok(()));
+        assert_eq!(expended(&two, host(1)), ["system_traces"]);
+        let three = state(&["a", "a", "a"], Replication::Simple { factor: 1 });
+        assert_eq!(expended(&three, host(1)), Vec::<String>::new());
+        // A user's keyspace of that name would be another matter, and any other of the server's is.
+        let auth =
+            Keyspace { system: true, ..Keyspace::new("system_auth", Replication::Simple { factor: 2 }) };
+        two.schema = std::sync::Arc::new(Schema::clone(&two.schema).with_keyspace(auth));
+        assert!(
+            decommission(&two, host(1), false, |_| true)
+                .unwrap_err()
+                .contains("keyspace system_auth (RF = 2")
+        );
     }
 
     #[test]
@@ -203,12 +303,12 @@ mod tests {
         let mut two = state(&["a", "a"], Replication::Local);
         let pointless = "no other normal nodes in the ring; decommission would be pointless";
         become_(&mut two, 2, MemberStatus::Joining);
-        assert_eq!(decommission(&two, host(1), true).unwrap_err(), pointless);
+        assert_eq!(decommission(&two, host(1), true, |_| true).unwrap_err(), pointless);
         let not_yet = "local node is not a member of the token ring yet";
-        assert_eq!(decommission(&two, host(2), true).unwrap_err(), not_yet);
-        assert_eq!(decommission(&two, host(9), true).unwrap_err(), not_yet);
+        assert_eq!(decommission(&two, host(2), true, |_| true).unwrap_err(), not_yet);
+        assert_eq!(decommission(&two, host(9), true, |_| true).unwrap_err(), not_yet);
         become_(&mut two, 2, MemberStatus::Leaving);
-        assert_eq!(decommission(&two, host(2), false), Ok(()), "asked again");
+        assert_eq!(decommission(&two, host(2), false, |_| true), Ok(()), "asked again");
     }
 
     #[test]

@@ -85,6 +85,10 @@ struct Inner {
     pending: RefCell<Option<Pending>>,
     /// Which change is held up by nodes that are down and might live, and since when.
     blind_since: Cell<Option<(u64, Instant)>>,
+    /// Decommissions of this node that wait for another change.
+    queued: Cell<usize>,
+    /// How often operators have cancelled those.
+    aborts: Cell<u64>,
     task: RefCell<Option<Task<()>>>,
 }
 
@@ -121,6 +125,8 @@ impl TopologyChanges {
             leftovers: Cell::new(true),
             pending: RefCell::default(),
             blind_since: Cell::new(None),
+            queued: Cell::new(0),
+            aborts: Cell::new(0),
             task: RefCell::default(),
         }))
     }
@@ -276,15 +282,37 @@ impl Inner {
             false => Vec::new(),
         });
         if missing != *logged && !missing.is_empty() {
-            let name = |host: &HostId| {
-                let address = state.member(*host).map(|member| member.info.internode.to_string());
-                let down = if self.is_alive(*host) { "" } else { " (down)" };
-                format!("{}{down}", address.unwrap_or_default())
-            };
-            let names = missing.iter().map(name).collect::<Vec<_>>().join(", ");
-            tracing::info!("the topology change waits for streaming to {names}");
+            tracing::info!("the topology change waits for streaming to {}", self.names(state, &missing));
         }
         *logged = missing;
+    }
+
+    fn names(&self, state: &ClusterState, hosts: &[HostId]) -> String {
+        let name = |host: &HostId| {
+            let address = state.member(*host).map(|member| member.info.internode.to_string());
+            let down = if self.is_alive(*host) { "" } else { " (down)" };
+            format!("{}{down}", address.unwrap_or_default())
+        };
+        hosts.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The topology change that is under way and the nodes that hold it up; empty when there is none.
+    fn progress(&self, state: &ClusterState) -> String {
+        let Some(change) = &state.change else { return String::new() };
+        let waits_for = match change.step {
+            ChangeStep::Fetching => self.with_context(state, |context| context.waits_for(change)),
+            // Its conductor waits for every node.
+            ChangeStep::Announced | ChangeStep::Switched => Vec::new(),
+        };
+        let conductor = self.with_context(state, |context| context.conductor(change));
+        let mut text = describe(state, change);
+        if !waits_for.is_empty() {
+            text.push_str(&format!("; it waits for streaming to {}", self.names(state, &waits_for)));
+        }
+        if let Some(conductor) = conductor.filter(|host| !self.is_alive(*host)) {
+            text.push_str(&format!("; it continues when {} is back", self.names(state, &[conductor])));
+        }
+        text
     }
 
     async fn perform(&self, act: Act) -> Result<(), MembershipError> {
@@ -437,7 +465,7 @@ impl Inner {
                 let number = change.number;
                 tracing::info!(
                     "this node's join is queued behind another topology change: {}",
-                    describe(&state, change)
+                    self.progress(&state)
                 );
                 let is_over =
                     |state: &ClusterState| state.change.as_ref().is_none_or(|now| now.number != number);

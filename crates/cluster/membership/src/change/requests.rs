@@ -1,13 +1,16 @@
 //! Operators' requests: decommission, removenode and the like. Each is written into the cluster's log and then waited for; a second
 //! request, or the end of the connection, does not change it.
 
-use cluster::state::{ClusterState, Command, MemberStatus};
+use cluster::state::{ClusterState, Command, MemberStatus, Refused};
 use futures_util::future::select;
 use schema::TableId;
 use topology::HostId;
 
 use super::allowed::{self, Removal};
-use super::{Inner, PERIOD, TopologyChanges};
+use super::{Inner, PERIOD, TURN_PAUSE, TopologyChanges};
+
+/// The answer to a decommission that an operator took back.
+const CANCELLED: &str = "the decommission was cancelled";
 
 /// A topology change that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +74,7 @@ impl TopologyChanges {
 
 impl Inner {
     async fn decommission(&self, force: bool) -> Result<(), String> {
-        let host = self.own();
-        allowed::decommission(&self.state(), host, force)?;
-        let status = MemberStatus::Leaving;
-        self.propose(Command::SetStatus { host, status }).await?;
+        self.begin_to_leave(force).await?;
         tracing::info!("decommission: leaving the ring; the new replicas stream the ranges of this node");
         let over = |state: &ClusterState| {
             *self.has_left.get() || self.status_in(state) == Some(MemberStatus::Normal)
@@ -82,7 +82,49 @@ impl Inner {
         self.wait_until(over).await;
         match *self.has_left.get() {
             true => Ok(()),
-            false => Err("the decommission was cancelled".to_owned()),
+            false => Err(CANCELLED.to_owned()),
+        }
+    }
+
+    /// Has the log take over that this node leaves: after the replicas have moved of a keyspace whose replication was changed.
+    async fn begin_to_leave(&self, force: bool) -> Result<(), String> {
+        let (host, aborts) = (self.own(), self.aborts.get());
+        let may_leave =
+            |state: &ClusterState| allowed::decommission(state, host, force, |host| self.is_alive(host));
+        loop {
+            let state = self.state();
+            may_leave(&state)?;
+            if let Some(change) = state.change.as_ref().filter(|change| !change.alters.is_empty()) {
+                let number = change.number;
+                tracing::info!(
+                    "decommission: queued behind another topology change: {}",
+                    self.progress(&state)
+                );
+                let is_over = |state: &ClusterState| {
+                    let same = state.change.as_ref().is_some_and(|change| change.number == number);
+                    !same || self.aborts.get() != aborts || may_leave(state).is_err()
+                };
+                self.queued.set(self.queued.get() + 1);
+                self.wait_until(is_over).await;
+                self.queued.set(self.queued.get() - 1);
+                if self.aborts.get() != aborts {
+                    return Err(CANCELLED.to_owned());
+                }
+                continue;
+            }
+            for keyspace in allowed::expended(&state, host) {
+                tracing::warn!(
+                    "decommission: keyspace {keyspace} loses a replica, as fewer nodes stay than its replication factor; that is harmless"
+                );
+            }
+            let status = MemberStatus::Leaving;
+            let decided = self.membership.decide(Command::SetStatus { host, status }).await;
+            match decided.map_err(|error| error.to_string())? {
+                Ok(()) => return Ok(()),
+                // This node has yet to read of it in the log.
+                Err(Refused::ReplicasMove { .. }) => self.rt.sleep(TURN_PAUSE).await,
+                Err(why) => return Err(self.explained(why)),
+            }
         }
     }
 
@@ -98,6 +140,13 @@ impl Inner {
 
     async fn abort_decommission(&self) -> Result<(), String> {
         let host = self.own();
+        if self.queued.get() > 0 {
+            self.aborts.set(self.aborts.get() + 1);
+            tracing::info!(
+                "this node stays in the cluster: its decommission, which was queued, was cancelled"
+            );
+            return Ok(());
+        }
         if self.status_in(&self.state()) != Some(MemberStatus::Leaving) {
             return Err("this node is not leaving".to_owned());
         }
@@ -110,7 +159,10 @@ impl Inner {
     async fn remove(&self, host: HostId) -> Result<(), String> {
         let state = self.state();
         if state.was_removed(host) {
-            return Ok(());
+            return Err(
+                "Host ID not found: that node was removed from the cluster, or has left it, already."
+                    .to_owned(),
+            );
         }
         match allowed::remove(&state, self.own(), host, self.is_alive(host))? {
             Removal::AtOnce => return self.remove_member(host).await,
@@ -165,7 +217,17 @@ impl Inner {
     }
 
     async fn propose(&self, command: Command) -> Result<(), String> {
-        self.membership.propose(command).await.map_err(|error| error.to_string())
+        let decided = self.membership.decide(command).await.map_err(|error| error.to_string())?;
+        decided.map_err(|why| self.explained(why))
+    }
+
+    /// Why a change is refused; where it is because of another one, with that one's progress as far as this node knows it.
+    fn explained(&self, why: Refused) -> String {
+        let is_other = matches!(why, Refused::ChangeUnderWay { .. } | Refused::ReplicasMove { .. });
+        match Some(self.progress(&self.state())).filter(|progress| is_other && !progress.is_empty()) {
+            Some(progress) => format!("{why}. Under way: {progress}"),
+            None => why.to_string(),
+        }
     }
 
     pub(super) async fn wait_until(&self, over: impl Fn(&ClusterState) -> bool) {
