@@ -278,6 +278,12 @@ impl Tally {
         self.groups.iter().any(|group| group.acknowledged + group.open < group.required)
     }
 
+    /// Whether a request that misses too many answers is to end now: not while all that failed were silent, which is a timeout, and others may
+    /// still answer; the client's error says how many have.
+    pub fn gives_up(&self, all_silent: bool) -> bool {
+        self.is_hopeless() && !(all_silent && self.groups.iter().any(|group| group.open > 0))
+    }
+
     /// Answers that count, so far.
     pub fn received(&self) -> u32 {
         self.received as u32

@@ -212,6 +212,24 @@ fn a_tally_ends_as_soon_as_it_is_decided() {
 }
 
 #[test]
+fn a_timeout_waits_for_those_that_may_still_answer() {
+    let view = view("dc1/r dc1/r dc1/r");
+    let replication = Replication::Simple { factor: 3 };
+    let all: Vec<NodeIndex> = view.ring().indexes().collect();
+    let needs = Needs::new(Consistency::Quorum, &replication, &view, &[]);
+    let mut tally = Tally::new(&needs, &view, &all);
+    let datacenter = view.datacenter(all[0]);
+    tally.fail(all[0], datacenter);
+    assert!(!tally.gives_up(true) && !tally.gives_up(false), "two may answer");
+    tally.fail(all[1], datacenter);
+    assert!(tally.gives_up(false), "a failure is answered at once");
+    assert!(!tally.gives_up(true), "a timeout counts the third one's answer");
+    tally.acknowledge(all[2], datacenter);
+    assert!(tally.gives_up(true) && !tally.is_met());
+    assert_eq!((tally.received(), tally.required()), (1, 2));
+}
+
+#[test]
 fn pending_replicas_are_waited_for_beside_the_others() {
     let view = view("a/r a/r a/r a/r");
     let replication = Replication::Simple { factor: 3 };

@@ -211,7 +211,7 @@ impl Ongoing {
     fn acknowledged(&self, node: NodeIndex) {
         let mut tally = self.tally.borrow_mut();
         tally.acknowledge(node, self.erm.view.datacenter(node));
-        if tally.is_met() {
+        if tally.is_met() || tally.is_hopeless() {
             self.changed.notify_all();
         }
     }
@@ -252,7 +252,7 @@ impl Ongoing {
                 if tally.is_met() || any {
                     return Ok(());
                 }
-                if tally.is_hopeless() {
+                if tally.gives_up(peer_error::all_silent(&self.errors.borrow())) {
                     return Err(self.error());
                 }
             }

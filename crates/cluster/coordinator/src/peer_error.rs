@@ -44,6 +44,11 @@ pub(crate) enum PeerError {
     Invalid(String),
 }
 
+/// Whether none of them has failed: the request timed out.
+pub(crate) fn all_silent(errors: &[(NodeIndex, PeerError)]) -> bool {
+    errors.iter().all(|(_, error)| matches!(error, PeerError::Silent(_)))
+}
+
 impl PeerError {
     /// Why, in words.
     pub(crate) fn message(&self) -> &str {

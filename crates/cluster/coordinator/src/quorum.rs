@@ -10,7 +10,7 @@ use topology::{NodeIndex, Replicas};
 
 use crate::RequestError;
 use crate::contact::{Needs, Tally};
-use crate::peer_error::PeerError;
+use crate::peer_error::{self, PeerError};
 use crate::reader::Reader;
 
 /// A request to one replica, and its answer.
@@ -99,7 +99,8 @@ impl<'a> Quorum<'a> {
             if wants_another && let Some(node) = spare.pop_front() {
                 asked.push(ask(node, &self.answered));
             }
-            if self.tally.is_hopeless() {
+            // While all that failed were silent it is a timeout, whose count has every answer that comes in time.
+            if self.tally.is_hopeless() && !peer_error::all_silent(&self.errors) {
                 break;
             }
         }

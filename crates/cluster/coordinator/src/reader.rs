@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         if errors.iter().any(|(_, error)| matches!(error, PeerError::StaleTopology(_))) {
             self.saw_newer_topology.set(true);
         }
-        if errors.iter().all(|(_, error)| matches!(error, PeerError::Silent(_))) {
+        if peer_error::all_silent(errors) {
             return self.timed_out(received, required, data_present);
         }
         self.failed(received, required, data_present, errors)

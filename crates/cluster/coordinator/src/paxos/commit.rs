@@ -15,7 +15,7 @@ use crate::admission::Admission;
 use crate::contact::Tally;
 use crate::message;
 use crate::ongoing::write_error;
-use crate::peer_error::PeerError;
+use crate::peer_error::{self, PeerError};
 use crate::replication_map::{EffectiveReplicationMap, targets};
 use crate::{Consistency, RequestError, WriteKind, WriteOptions};
 
@@ -157,7 +157,7 @@ impl Committing {
                 if tally.is_met() || (consistency == Consistency::Any && self.hinted.get()) {
                     return Ok(());
                 }
-                if tally.is_hopeless() {
+                if tally.gives_up(peer_error::all_silent(&self.errors.borrow())) {
                     return Err(self.error(consistency, &tally));
                 }
             }
