@@ -121,6 +121,11 @@ class Router:
             subprocess.run(["ip", "netns", "del", name_of(datacenter)], stderr=subprocess.DEVNULL)
 
 
+def loopback(address):
+    """Where a node has administration and metrics: beyond loopback they would ask for a login."""
+    return "127.0.0." + address.rsplit(".", 1)[1]
+
+
 class Node:
     """A process in its datacenter's namespace."""
 
@@ -133,8 +138,10 @@ class Node:
         with open(os.path.join(place, "cassandra-rackdc.properties"), "w") as file:
             file.write(f"dc={datacenter}\nrack=r1\n")
         with open(os.path.join(place, "torc.yaml"), "w") as file:
-            for option in ("listen_address", "rpc_address", "api_address", "prometheus_address"):
+            for option in ("listen_address", "rpc_address"):
                 file.write(f"{option}: {address}\n")
+            for option in ("api_address", "prometheus_address"):
+                file.write(f"{option}: {loopback(address)}\n")
             file.write(f"data_file_directories: {place}/data\nseeds: 10.77.1.1, 10.77.2.1\ncluster_name: wide\nshards: 1\n")
             # It is started before the other seed.
             file.write(f"new_cluster: {str(address == '10.77.1.1').lower()}\n")
@@ -258,7 +265,7 @@ def latencies(east, west):
 def figure(address, name, label):
     """A figure of a node's metrics."""
     datacenter = [d for d, a in NODES if a == address][0]
-    fetch = f"import urllib.request as u; print(u.urlopen('http://{address}:9180/metrics', timeout=10).read().decode())"
+    fetch = f"import urllib.request as u; print(u.urlopen('http://{loopback(address)}:9180/metrics', timeout=10).read().decode())"
     text = in_namespace(name_of(datacenter), sys.executable, "-c", fetch)
     lines = [line for line in text.splitlines() if line.startswith(name + "{") and label in line]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)

@@ -66,7 +66,9 @@ pub struct JobStatus {
     pub units: u64,
     /// Ranges that are repaired or have failed.
     pub units_done: u64,
-    /// Of these, the ones in which only writes since their last repair were compared.
+    /// Of these, the ones that have failed.
+    pub units_failed: u64,
+    /// Of those that are done, the ones in which only writes since their last repair were compared.
     pub units_incremental: u64,
     /// How much of the tokens is behind it, 0 to 1.
     pub share: f64,
@@ -99,6 +101,7 @@ pub struct Figures {
     ended: Option<Instant>,
     units: u64,
     units_done: u64,
+    units_failed: u64,
     units_incremental: u64,
     /// How much of the ring the units are together.
     share_all: f64,
@@ -127,6 +130,7 @@ impl Figures {
             ended: None,
             units: 0,
             units_done: 0,
+            units_failed: 0,
             units_incremental: 0,
             share_all: 0.0,
             share_done: 0.0,
@@ -179,6 +183,8 @@ impl Figures {
     pub fn end_unit(&mut self, unit: u64, share: f64, failure: Option<String>) {
         self.under_way.remove(&unit);
         self.units_done += 1;
+        self.units_failed += u64::from(failure.is_some());
+        assert!(self.units_failed <= self.units_done, "a range that has failed is over");
         self.share_done += share;
         if let Some(failure) = failure
             && self.failures.len() < FAILURES_MAX
@@ -221,6 +227,7 @@ impl Figures {
             state: self.state,
             units: self.units,
             units_done: self.units_done,
+            units_failed: self.units_failed,
             units_incremental: self.units_incremental,
             share,
             elements: self.elements,
@@ -258,6 +265,7 @@ mod tests {
         figures.end_unit(2, 0.25, Some("a node is down".to_owned()));
         figures.end(false, at(20));
         let ended = figures.status(at(100));
+        assert_eq!((ended.units_done, ended.units_failed), (2, 1));
         assert_eq!((ended.state, ended.units, ended.units_done), (JobState::Failed, 2, 2));
         assert_eq!(ended.units_incremental, 1);
         assert_eq!((ended.elapsed, ended.left, ended.elements), (Duration::from_secs(20), None, 5));

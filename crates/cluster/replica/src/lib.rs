@@ -43,7 +43,7 @@ pub use command::{
 pub use digest::digest;
 pub use error::ReplicaError;
 pub use import::{Adoption, ImportFailed, Imported};
-pub use message::{ShardRequest, ShardResponse, TableOperation};
+pub use message::{ShardRequest, ShardResponse, SnapshotContent, TableOperation};
 pub use request::{Read, Scope, TombstoneLimit, Truncation, Write};
 pub use shard::{Replica, ReplicaConfig};
 pub use snapshots::{SnapshotError, Snapshots};

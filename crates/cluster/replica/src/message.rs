@@ -52,9 +52,20 @@ pub enum TableOperation {
     Snapshot {
         /// Name of the snapshot.
         name: String,
-        /// Fail where an SSTable is damaged.
-        is_sound: bool,
+        /// Its content.
+        content: SnapshotContent,
     },
+}
+
+/// The content of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotContent {
+    /// All that was written before: memtables are flushed first.
+    Written,
+    /// The same, and it fails where an SSTable is damaged.
+    Sound,
+    /// The SSTables that are there.
+    Flushed,
 }
 
 rt::shard_calls! {

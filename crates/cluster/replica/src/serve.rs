@@ -11,7 +11,10 @@ use crate::message::{
     Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats, StopOperations,
     TableSizeOfShard, TakeMark,
 };
-use crate::{Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, TableOperation, TraceLog};
+use crate::{
+    Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, SnapshotContent, TableOperation,
+    TraceLog,
+};
 
 impl Replica {
     /// A replica over this shard's engine. Serves the other shards from now on through `port`.
@@ -107,8 +110,11 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
         TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
         TableOperation::RebuildIndexes { names } => engine.rebuild_indexes(table, &names).await?,
         TableOperation::SetAutoCompaction { is_on } => engine.set_auto_compaction(table, is_on)?,
-        TableOperation::Snapshot { name, is_sound: false } => engine.snapshot(table, &name).await?,
-        TableOperation::Snapshot { name, is_sound: true } => engine.snapshot_of_sound(table, &name).await?,
+        TableOperation::Snapshot { name, content } => match content {
+            SnapshotContent::Written => engine.snapshot(table, &name).await?,
+            SnapshotContent::Sound => engine.snapshot_of_sound(table, &name).await?,
+            SnapshotContent::Flushed => engine.snapshot_of_flushed(table, &name).await?,
+        },
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use rt::DiskError;
 use rt::sync::Semaphore;
 use schema::Table;
 
-use crate::{Replica, ReplicaError, TableOperation};
+use crate::{Replica, ReplicaError, SnapshotContent, TableOperation};
 
 /// A snapshot that was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,12 @@ impl Snapshots {
     /// # Errors
     /// [`SnapshotError::Exists`] when there is a snapshot of that name of one of the tables, which stays as it is; [`SnapshotError::Failed`]. Nothing of this request
     /// is left then, unless it cannot be removed, which is logged.
-    pub async fn take(&self, tables: &[Arc<Table>], name: &str) -> Result<(), SnapshotError> {
+    pub async fn take(
+        &self,
+        tables: &[Arc<Table>],
+        name: &str,
+        content: SnapshotContent,
+    ) -> Result<(), SnapshotError> {
         let Ok(_one) = self.one.acquire(1).await else {
             let table = tables.first().map_or_else(String::new, |table| table.full_name());
             return Err(SnapshotError::Failed { table, error: ReplicaError::Stopped });
@@ -65,7 +70,7 @@ impl Snapshots {
             }
         }
         for (at, table) in tables.iter().enumerate() {
-            let operation = TableOperation::Snapshot { name: name.to_owned(), is_sound: false };
+            let operation = TableOperation::Snapshot { name: name.to_owned(), content };
             let made = self.replica.table_operation(table.id, operation).await;
             match made {
                 Ok(()) => {}

@@ -6,33 +6,17 @@ use std::rc::Rc;
 
 use http1::origin;
 use hyper::header::{HOST, HeaderMap};
-use hyper::{Method, Uri, Version};
+use hyper::http::request::Parts;
+use hyper::{Method, Version};
 
 use crate::Answer;
 use crate::escapes::percent_decode;
 
 /// The access rules of an HTTP port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Names under which clients may reach the port, beside `localhost` and addresses.
     pub host_names: Rc<[String]>,
-    /// The clients that may change the node's state.
-    pub changes: Changes,
-}
-
-/// The clients that may change the node's state over an HTTP port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changes {
-    /// Any client of the port: CQL clients need not authenticate either.
-    Anyone,
-    /// Nobody: CQL clients must authenticate, and this port has no way yet to authenticate its own.
-    Nobody,
-}
-
-impl Default for Access {
-    fn default() -> Self {
-        Self { host_names: Rc::new([]), changes: Changes::Anyone }
-    }
 }
 
 /// Whether a GET of this path changes something: so it is in ScyllaDB's API.
@@ -42,21 +26,15 @@ fn changes_by_get(path: &str) -> bool {
         && matches!(segments.next(), Some("keyspace_scrub" | "keyspace_upgrade_sstables"))
 }
 
-/// Refuses a request that the port must not carry out.
+/// Whether a request changes something. One is refused that may come from a web page.
 ///
 /// # Errors
-/// The answer: 400 for a request without one valid `Host`, 403 for one that may come from a web page or that changes state that
-/// no client may change.
-pub(crate) fn check(
-    access: &Access,
-    method: &Method,
-    uri: &Uri,
-    version: Version,
-    headers: &HeaderMap,
-) -> Result<(), Answer> {
+/// The answer: 400 for a request without one valid `Host`, 403 for one that may come from a web page.
+pub(crate) fn check(access: &Access, scheme: &str, request: &Parts) -> Result<bool, Answer> {
+    let Parts { method, uri, version, headers, .. } = request;
     let is_get = matches!(*method, Method::GET | Method::HEAD);
     let reads = is_get && !changes_by_get(&percent_decode(uri.path()));
-    let host = host(version, headers)?;
+    let host = host(*version, headers)?;
     for authority in [uri.authority().map(|authority| authority.as_str()), host].into_iter().flatten() {
         if !origin::is_own_name(authority, &access.host_names) {
             return Err(Answer::error(
@@ -69,19 +47,13 @@ pub(crate) fn check(
         }
     }
     let method = if reads { method } else { &Method::POST };
-    if let Some(why) = origin::foreign_page(method, headers, host, &["http"]) {
+    if let Some(why) = origin::foreign_page(method, headers, host, &[scheme]) {
         return Err(Answer::error(403, why));
     }
     if is_get && !reads && origin::is_of_browser(headers) {
         return Err(Answer::error(403, "a browser does not change the node by GET"));
     }
-    if !reads && access.changes == Changes::Nobody {
-        return Err(Answer::error(
-            403,
-            "this node authenticates its clients (authenticator), and this port cannot: it changes nothing",
-        ));
-    }
-    Ok(())
+    Ok(!reads)
 }
 
 /// The one `Host` of the request; HTTP/1.0 needs none.
@@ -100,6 +72,7 @@ fn host(version: Version, headers: &HeaderMap) -> Result<Option<&str>, Answer> {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderName;
+    use hyper::{Request, Uri};
 
     use super::*;
 
@@ -112,13 +85,21 @@ mod tests {
     }
 
     fn at(access: &Access, method: Method, path: &'static str, headers: &HeaderMap) -> u16 {
-        check(access, &method, &Uri::from_static(path), Version::HTTP_11, headers)
-            .map_or_else(|refused| refused.status, |()| 200)
+        checked(access, method, Uri::from_static(path), headers)
+            .map_or_else(|refused| refused.status, |_| 200)
+    }
+
+    fn checked(access: &Access, method: Method, uri: Uri, headers: &HeaderMap) -> Result<bool, Answer> {
+        let (mut request, ()) = Request::new(()).into_parts();
+        (request.method, request.uri, request.headers) = (method, uri, headers.clone());
+        // Without a Host it is an older one.
+        request.version = Version::HTTP_11;
+        check(access, "http", &request)
     }
 
     #[test]
     fn hosts_are_addresses_or_known_names() {
-        let access = Access { host_names: Rc::new(["node1.example".to_owned()]), ..Access::default() };
+        let access = Access { host_names: Rc::new(["node1.example".to_owned()]) };
         let ask = |host: &str| status(&access, Method::GET, &[("host", host)]);
         for known in [
             "127.0.0.1",
@@ -147,9 +128,11 @@ mod tests {
         assert_eq!(status(&access, Method::GET, &[("host", "localhost"), ("host", "localhost")]), 400);
         let absolute = Uri::from_static("http://evil.example/x");
         let mut headers = HeaderMap::new();
-        assert!(check(&access, &Method::GET, &Uri::from_static("/"), Version::HTTP_10, &headers).is_ok());
+        let (mut old, ()) = Request::new(()).into_parts();
+        old.version = Version::HTTP_10;
+        assert_eq!(check(&access, "http", &old), Ok(false), "HTTP/1.0 needs no Host");
         headers.insert(HOST, "127.0.0.1".parse().unwrap());
-        let refused = check(&access, &Method::GET, &absolute, Version::HTTP_11, &headers).unwrap_err();
+        let refused = checked(&access, Method::GET, absolute, &headers).unwrap_err();
         assert_eq!(refused.status, 403);
     }
 
@@ -173,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn with_authentication_nothing_is_changed() {
-        let access = Access { changes: Changes::Nobody, ..Access::default() };
-        let host = [("host", "localhost")];
-        assert_eq!(status(&access, Method::GET, &host), 200);
-        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
-            assert_eq!(status(&access, method, &host), 403);
-        }
+    fn requests_that_change_something_are_known() {
+        let access = Access::default();
         let mut headers = HeaderMap::new();
         headers.insert(HOST, "localhost".parse().unwrap());
+        let changes = |method: Method, path| checked(&access, method, Uri::from_static(path), &headers);
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
+            assert_eq!(changes(method, "/x"), Ok(true));
+        }
+        assert_eq!(changes(Method::GET, "/x"), Ok(false));
+        assert_eq!(changes(Method::HEAD, "/storage_service/keyspaces"), Ok(false));
         for path in
             ["/storage_service/keyspace_scrub/ks", "//storage%5Fservice//keyspace_upgrade_sstables/ks"]
         {
-            assert_eq!(at(&access, Method::GET, path, &headers), 403, "{path} changes files");
-            assert_eq!(at(&Access::default(), Method::GET, path, &headers), 200);
+            assert_eq!(changes(Method::GET, path), Ok(true), "{path} changes files");
         }
         headers.insert("sec-fetch-site", "none".parse().unwrap());
         assert_eq!(at(&Access::default(), Method::GET, "/storage_service/keyspace_scrub/ks", &headers), 403);

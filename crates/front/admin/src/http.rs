@@ -9,11 +9,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use http1::Io;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use rt::{Group, ListenOptions, Listener, NetError, Rt, Stream, Task};
 
+use crate::entrance::{Entrance, Peer, is_local};
 use crate::escapes::percent_decode;
 use crate::http_connections::{Connections, Progress, watch};
 use crate::{Answer, Call, HttpServerConfig, Service, guard};
@@ -43,11 +45,12 @@ impl HttpServer {
         rt: &Rt,
         address: SocketAddr,
         config: HttpServerConfig,
+        entrance: Entrance,
         service: Rc<dyn Service>,
     ) -> Result<Self, NetError> {
         let listener = rt.net().listen(address, ListenOptions::default()).await?;
         let address = listener.local_addr().unwrap_or(address);
-        let accepting = rt.spawn(Group::Maintenance, accept(rt.clone(), listener, config, service));
+        let accepting = rt.spawn(Group::Maintenance, accept(rt.clone(), listener, config, entrance, service));
         Ok(Self { address, accepting })
     }
 
@@ -66,18 +69,25 @@ impl HttpServer {
 struct Port {
     rt: Rt,
     config: HttpServerConfig,
+    entrance: Entrance,
     service: Rc<dyn Service>,
     connections: Rc<Connections>,
 }
 
-async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: Rc<dyn Service>) {
+async fn accept(
+    rt: Rt,
+    listener: Listener,
+    config: HttpServerConfig,
+    entrance: Entrance,
+    service: Rc<dyn Service>,
+) {
     let connections = Rc::new(Connections::default());
-    let port = Rc::new(Port { rt: rt.clone(), config, service, connections: connections.clone() });
+    let port = Rc::new(Port { rt: rt.clone(), config, entrance, service, connections: connections.clone() });
     let config = &port.config;
     let mut warned = None;
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 if warned.is_none_or(|last| rt.now() >= last + ACCEPT_WARNING_INTERVAL) {
                     warned = Some(rt.now());
@@ -91,10 +101,10 @@ async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: R
         let port = Rc::clone(&port);
         let serve = async move {
             let progress = admitted.progress.clone();
-            let connection = connection(port.clone(), stream, progress.clone());
+            let connection = connection(port.clone(), (stream, address), progress.clone());
             let ended = watch(&port.rt, &port.config, &progress, connection).await;
             if let Some(Err(error)) = ended {
-                tracing::debug!("an HTTP connection ended: {error}");
+                tracing::debug!("an HTTP connection of {address} ended: {error}");
             }
             drop(admitted);
         };
@@ -102,13 +112,18 @@ async fn accept(rt: Rt, listener: Listener, config: HttpServerConfig, service: R
     }
 }
 
-async fn connection(port: Rc<Port>, stream: Stream, progress: Rc<Progress>) -> hyper::Result<()> {
+async fn connection(
+    port: Rc<Port>,
+    accepted: (Stream, SocketAddr),
+    progress: Rc<Progress>,
+) -> Result<(), ConnectionError> {
+    let (stream, peer) = secured(&port, accepted).await?;
     let io = Io::new(port.rt.clone(), stream, progress.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
         let (port, progress) = (port.clone(), progress.clone());
         async move {
             progress.serving(port.rt.now());
-            let mut response = respond(&port, request).await;
+            let mut response = respond(&port, &peer, request).await;
             let now = port.rt.now();
             if progress.is_over(now) {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -123,22 +138,54 @@ async fn connection(port: Rc<Port>, stream: Stream, progress: Rc<Progress>) -> h
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(io, answer)
-        .await
+        .await?;
+    Ok(())
 }
 
-async fn respond(port: &Port, request: Request<Incoming>) -> Response<Full<Bytes>> {
+/// Why a connection ended that was not let in, or was broken off.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+}
+
+/// The connection after its handshake, where the port has TLS: clients on loopback may do without.
+async fn secured(
+    port: &Port,
+    (stream, address): (Stream, SocketAddr),
+) -> Result<(Stream, Peer), tls::TlsError> {
+    let Some(credentials) = &port.entrance.tls else {
+        return Ok((stream, Peer { address, is_encrypted: false, is_certified: false }));
+    };
+    let (optional, limit) = (is_local(address), port.config.header_timeout);
+    let accepted = tls::accept(&port.rt, stream, credentials, optional, limit).await?;
+    let is_certified = accepted.certificate.is_some();
+    Ok((accepted.stream, Peer { address, is_encrypted: accepted.encrypted, is_certified }))
+}
+
+/// Refuses a request that may come from a web page, or from a client that may not make it.
+async fn allow(port: &Port, peer: &Peer, request: &Parts) -> Result<(), Answer> {
+    let scheme = if peer.is_encrypted { "https" } else { "http" };
+    let changes = guard::check(&port.config.access, scheme, request)?;
+    port.entrance.admit(peer, changes, &request.headers).await
+}
+
+async fn respond(port: &Port, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let Port { rt, config, .. } = port;
-    let (method, uri) = (request.method(), request.uri());
-    let allowed = guard::check(&config.access, method, uri, request.version(), request.headers());
+    let (request, body) = request.into_parts();
+    let allowed = allow(port, peer, &request).await;
+    let uri = &request.uri;
     let call = Call {
-        method: method.as_str().to_owned(),
+        method: request.method.as_str().to_owned(),
         path: percent_decode(uri.path()),
         query: parse_query(uri.query().unwrap_or_default()),
     };
     let answer = match allowed {
         Err(refused) => refused,
         Ok(()) => {
-            let body = discard(request.into_body(), config.body_bytes_max);
+            let body = discard(body, config.body_bytes_max);
             match rt.timeout(config.header_timeout, body).await {
                 Ok(Ok(())) => carry_out(port, call).await,
                 Ok(Err(refused)) => refused,
@@ -147,11 +194,14 @@ async fn respond(port: &Port, request: Request<Incoming>) -> Response<Full<Bytes
         }
     };
     // After a request that was not read to its end, the next one cannot be found.
-    let closes = matches!(answer.status, 400 | 403 | 408 | 413);
+    let closes = matches!(answer.status, 400 | 401 | 403 | 408 | 413);
     let mut response = Response::builder()
         .status(answer.status)
         .header(CONTENT_TYPE, answer.content_type)
         .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if answer.status == 401 {
+        response = response.header(WWW_AUTHENTICATE, "Basic realm=\"torc\", charset=\"UTF-8\"");
+    }
     if closes {
         response = response.header(CONNECTION, "close");
     }

@@ -3,6 +3,7 @@
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
 mod cidr_figures;
+mod entrance;
 mod escapes;
 mod guard;
 mod http;
@@ -19,7 +20,8 @@ mod topology_changes;
 mod view_checks;
 
 pub use cidr_figures::CidrFigures;
-pub use guard::{Access, Changes};
+pub use entrance::{Entrance, LoggedIn, Login};
+pub use guard::Access;
 pub use http::HttpServer;
 pub use http_config::HttpServerConfig;
 pub use metrics::exposition;

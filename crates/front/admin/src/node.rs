@@ -15,7 +15,7 @@ use coordinator::{
 use engine::{EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
-use replica::{Imported, ReplicaError, SnapshotError, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use rpc::RpcStats;
 use rt::metrics::Sample;
 use rt::{DiskError, GroupStats, LocalBoxFuture};
@@ -248,6 +248,7 @@ pub trait Node {
         &self,
         tables: Vec<Arc<Table>>,
         name: String,
+        content: SnapshotContent,
     ) -> LocalBoxFuture<Result<(), SnapshotError>>;
     /// Removes snapshots, also of dropped tables; how many there were.
     ///

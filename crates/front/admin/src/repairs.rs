@@ -115,6 +115,7 @@ fn job(status: &JobStatus) -> Value {
         "state": status.state.name(),
         "ranges": status.units,
         "ranges_done": status.units_done,
+        "ranges_failed": status.units_failed,
         "ranges_incremental": status.units_incremental,
         "progress": status.share,
         "elapsed_seconds": status.elapsed.as_secs(),

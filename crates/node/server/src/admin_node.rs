@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    Access, Changes, ClientFigures, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo,
+    Access, ClientFigures, Entrance, HttpServer, HttpServerConfig, MetricsService, Mode, Node, NodeInfo,
     RestService, Service, Setting, SettingKind, ShardFigures,
 };
 use cluster::SchemaEdit;
@@ -22,7 +22,7 @@ use coordinator::{
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
-use replica::{Imported, ReplicaError, SnapshotError, Snapshots, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, Snapshots, TableOperation};
 use rt::mesh::Port;
 use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
@@ -32,7 +32,9 @@ use topology::HostId;
 
 use crate::boot::Boot;
 use crate::draining::Draining;
+
 use crate::importing::{UPLOAD, import};
+use crate::login::AdminLogin;
 use crate::orders::{
     ChangeSetting, CloseNative, DropHints, Figures, ListenNative, Order, PauseHints, Quiesce, Report,
     ResumeNative,
@@ -75,6 +77,7 @@ impl AdminNode {
             release_version: crate::facts::RELEASE_VERSION.to_owned(),
             cache_bytes_max: config.cache_size.0,
         };
+        let entrance = entrance(boot, &shard);
         let snapshots = Snapshots::new(shard.replica(), boot.directories.data.clone());
         let view: Rc<dyn Node> = Rc::new(View {
             rt: rt.clone(),
@@ -93,13 +96,13 @@ impl AdminNode {
         let rest: Rc<dyn Service> = Rc::new(RestService::new(view.clone()));
         let metrics: Rc<dyn Service> = Rc::new(MetricsService::new(view));
         let open = |what, option, address, port: u16, service: Rc<dyn Service>| {
-            let http = http_config(config);
+            let (http, entrance) = (http_config(config), entrance.clone());
             async move {
                 if port == 0 {
                     return Ok(None);
                 }
                 let address = SocketAddr::new(address, port);
-                let started = HttpServer::start(rt, address, http, service).await;
+                let started = HttpServer::start(rt, address, http, entrance, service).await;
                 started.map(Some).map_err(|error| NodeError::Listen { what, error, option })
             }
         };
@@ -129,14 +132,28 @@ impl AdminNode {
     }
 }
 
+/// The proofs of identity that the two ports take: the passwords of CQL clients, where those have any, and certificates.
+fn entrance(boot: &Boot, shard: &RunningShard) -> Entrance {
+    let config = &boot.config;
+    if config.exposes_passwords() {
+        tracing::warn!(
+            "api_address or prometheus_address is not loopback, and there is no TLS there: passwords of administrators go over the network in the clear \
+             (api_encryption_options)"
+        );
+    }
+    let log_in = || -> Rc<dyn admin::Login> {
+        Rc::new(AdminLogin::new(config, shard.front().authenticator(), shard.coordinator().clone()))
+    };
+    Entrance {
+        tls: boot.api_tls.clone(),
+        login: (!config.asks_nobody()).then(log_in),
+        local_login: config.api_local_login,
+    }
+}
+
 /// Limits of the two ports, and their access rules.
 fn http_config(config: &Config) -> HttpServerConfig {
-    // Once clients must authenticate, so must operators; until this port can authenticate, it accepts no changes.
-    let open = config.asks_nobody();
-    let access = Access {
-        host_names: config.host_names().collect(),
-        changes: if open { Changes::Anyone } else { Changes::Nobody },
-    };
+    let access = Access { host_names: config.host_names().collect() };
     let defaults = HttpServerConfig::default();
     let connections_max = defaults.connections_max.min(config.connection_limits().http);
     HttpServerConfig { access, connections_max, ..defaults }
@@ -402,10 +419,11 @@ impl Node for View {
         &self,
         tables: Vec<Arc<Table>>,
         name: String,
+        content: SnapshotContent,
     ) -> LocalBoxFuture<Result<(), SnapshotError>> {
         let (snapshots, rt) = (self.snapshots.clone(), self.rt.clone());
         // Without its client it would leave a part.
-        let taking = async move { snapshots.take(&tables, &name).await };
+        let taking = async move { snapshots.take(&tables, &name, content).await };
         Box::pin(async move { rt.uncancelled(Group::Maintenance, taking).await })
     }
 

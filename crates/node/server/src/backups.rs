@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dynamo::{SnapshotError, SnapshotFuture, SnapshotPlace, SnapshotRows, SnapshotStore};
 use engine::MaintenanceError;
-use replica::{Replica, TableOperation};
+use replica::{Replica, SnapshotContent, TableOperation};
 use rt::{DiskError, Rt};
 use schema::Table;
 
@@ -44,7 +44,8 @@ impl SnapshotStore for Snapshots {
         Box::pin(async move {
             // An earlier process may have left a part of it.
             self.remove(place).await?;
-            let operation = TableOperation::Snapshot { name: place.snapshot.clone(), is_sound: true };
+            let operation =
+                TableOperation::Snapshot { name: place.snapshot.clone(), content: SnapshotContent::Sound };
             let taken = self.replica.table_operation(place.id, operation).await;
             taken.map_err(|error| SnapshotError::Failed(error.to_string()))?;
             engine::snapshot_bytes(self.rt.disk(), &self.directory(place)).await.map_err(of_disk)

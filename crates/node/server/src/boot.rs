@@ -30,6 +30,8 @@ pub(crate) struct Boot {
     pub(crate) client_tls: Option<session::ClientTls>,
     /// The certificate of the DynamoDB API's port with TLS.
     pub(crate) alternator_tls: Option<Arc<tls::Credentials>>,
+    /// The certificate of administration and metrics.
+    pub(crate) api_tls: Option<Arc<tls::Credentials>>,
     /// The directory of users (LDAP).
     pub(crate) directory: Option<Arc<Directory>>,
     pub(crate) started_micros: i64,

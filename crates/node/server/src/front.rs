@@ -64,6 +64,14 @@ impl FrontEndpoint {
     }
 }
 
+/// Has clients that want to know hear of every change of the schema.
+fn publish_schema_changes(coordinator: &Coordinator, sessions: &Sessions<Processor>) {
+    let publisher = sessions.clone();
+    coordinator.on_schema_change(Box::new(move |_, events| {
+        events.iter().map(schema_change).for_each(|change| publisher.publish(Event::Schema(change)));
+    }));
+}
+
 /// The CQL server and the DynamoDB API of one shard.
 pub(crate) struct Front {
     rt: Rt,
@@ -75,6 +83,7 @@ pub(crate) struct Front {
     audit: ShardAudit,
     directory: Option<Rc<ShardDirectory>>,
     place: Rc<PlaceCheck>,
+    authenticator: Rc<dyn session::Authenticator>,
     /// The ways to all shards, once this one is open.
     node: Rc<OnceCell<NodeFigures>>,
     alternator: dynamo::Server<Coordinator>,
@@ -124,14 +133,11 @@ impl Front {
                 ..session_config(&boot.config)
             },
             description(boot),
-            authenticator,
+            authenticator.clone(),
             endpoint.sessions,
             processor,
         );
-        let publisher = sessions.clone();
-        coordinator.on_schema_change(Box::new(move |_, events| {
-            events.iter().map(schema_change).for_each(|change| publisher.publish(Event::Schema(change)));
-        }));
+        publish_schema_changes(&coordinator, &sessions);
         let publisher = sessions.clone();
         let announcer = Announcer::start(rt, coordinator.view(), move |event| publisher.publish(event));
         let seen = announcer.clone();
@@ -165,6 +171,7 @@ impl Front {
             audit,
             directory,
             place,
+            authenticator,
             node,
             alternator,
             announcer,
@@ -221,6 +228,11 @@ impl Front {
                 "{left} connections were still busy after {STOP_GRACE:?}; they end with their requests"
             );
         }
+    }
+
+    /// The login of CQL clients.
+    pub(crate) fn authenticator(&self) -> Rc<dyn session::Authenticator> {
+        self.authenticator.clone()
     }
 
     /// Has the tables of the node show the figures of all shards.

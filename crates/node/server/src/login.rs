@@ -65,6 +65,52 @@ pub(crate) fn authenticator(
     Rc::new(Logins { login, method, certificates })
 }
 
+/// Administrators log in as clients of CQL do, with the same limits, beside the audit log.
+pub(crate) struct AdminLogin {
+    /// None where clients of CQL have certificates only.
+    authenticator: Option<Rc<dyn Authenticator>>,
+    coordinator: Coordinator,
+}
+
+impl AdminLogin {
+    /// By the authenticator of a shard's sessions.
+    pub(crate) fn new(
+        config: &Config,
+        authenticator: Rc<dyn Authenticator>,
+        coordinator: Coordinator,
+    ) -> Self {
+        Self { authenticator: Some(authenticator).filter(|_| config.has_passwords()), coordinator }
+    }
+}
+
+impl admin::Login for AdminLogin {
+    fn log_in(
+        &self,
+        address: SocketAddr,
+        user: String,
+        password: String,
+    ) -> LocalBoxFuture<Result<admin::LoggedIn, String>> {
+        let exchange = self.authenticator.as_ref().map(|authenticator| authenticator.begin(address));
+        let coordinator = self.coordinator.clone();
+        Box::pin(async move {
+            let Some(mut exchange) = exchange else {
+                return Err("roles have no passwords here: show a certificate".to_owned());
+            };
+            let token = Bytes::from(format!("\0{user}\0{password}"));
+            match exchange.step(Some(token)).await {
+                Ok(SaslStep::Success { user: role, .. }) => {
+                    let is_superuser = auth::roles::is_superuser(&coordinator.schema(), &role);
+                    Ok(admin::LoggedIn { role, is_superuser })
+                }
+                Ok(SaslStep::Challenge(_)) => {
+                    Err("the authenticator asks for more than a password".to_owned())
+                }
+                Err(error) => Err(error.message),
+            }
+        })
+    }
+}
+
 /// The authenticator: SASL PLAIN, certificates, or either.
 struct Logins {
     login: Rc<Login>,

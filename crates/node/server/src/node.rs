@@ -273,6 +273,7 @@ async fn begin(
     let boot = Boot {
         client_tls: security.clients(&config),
         alternator_tls: security.alternator(),
+        api_tls: security.api(),
         settings: Settings::new(config.clone(), process),
         config,
         canaries,

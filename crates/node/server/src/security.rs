@@ -22,6 +22,7 @@ pub(crate) struct Security {
     internode: Option<Watched>,
     clients: Option<Watched>,
     alternator: Option<Watched>,
+    api: Option<Watched>,
 }
 
 /// Credentials and the files that they are of.
@@ -62,7 +63,20 @@ impl Security {
                 }
                 None => None,
             },
+            api: match config.api_files().map_err(wrong)? {
+                Some(files) => {
+                    let client_auth = config.api_encryption_options_require_client_auth;
+                    let policy = Policy { client_auth, verify_names: false };
+                    Some(Watched::read(rt, "api_encryption_options", files, policy).await?)
+                }
+                None => None,
+            },
         })
+    }
+
+    /// The certificate of administration and metrics.
+    pub(crate) fn api(&self) -> Option<Arc<Credentials>> {
+        self.api.as_ref().map(|watched| watched.credentials.clone())
     }
 
     /// The certificate of the DynamoDB API's port with TLS.
@@ -94,8 +108,11 @@ impl Security {
 
     /// Takes over files that change, until the task ends.
     pub(crate) fn watch(&self, rt: &Rt) -> Option<Task<()>> {
-        let watched: Vec<Watched> =
-            [&self.internode, &self.clients, &self.alternator].into_iter().flatten().cloned().collect();
+        let watched: Vec<Watched> = [&self.internode, &self.clients, &self.alternator, &self.api]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         if watched.is_empty() {
             return None;
         }

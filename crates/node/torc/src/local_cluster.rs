@@ -40,6 +40,7 @@ pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
     for config in &mut configs {
         node::resolve_seeds(config)?;
         config.check().map_err(|error| error.to_string())?;
+        config.check_reach().map_err(|error| error.to_string())?;
     }
     let begun = Instant::now();
     let (happened, happenings) = mpsc::channel();

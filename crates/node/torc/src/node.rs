@@ -109,6 +109,7 @@ pub fn run(mut config: Config, left_out: &LeftOut, is_dev: bool) -> Result<(), S
     }
     resolve_seeds(&mut config)?;
     config.check().map_err(|error| error.to_string())?;
+    config.check_reach().map_err(|error| error.to_string())?;
     if let Some(memory) = rt_uring::available_memory() {
         config.size_by_memory(memory);
     }

@@ -4,7 +4,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::update::EMPTY_NAME;
 use crate::value::NESTING_MAX;
-use crate::{Error, Item, Number, Result, Value, base64, invalid};
+use crate::{Error, Item, Number, Result, Value, invalid};
+use stdx::base64;
 
 fn serialization<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::Serialization(text.into()))

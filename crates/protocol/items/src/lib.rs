@@ -5,7 +5,6 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
-pub mod base64;
 mod check;
 pub mod condition;
 pub mod expression;

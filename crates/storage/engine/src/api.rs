@@ -346,6 +346,15 @@ impl Engine {
     pub async fn snapshot(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::flush::flush(&self.0, &store).await?;
+        self.snapshot_of_flushed(table, name).await
+    }
+
+    /// [`Engine::snapshot`] without the rows that are in memtables only.
+    ///
+    /// # Errors
+    /// As [`Engine::snapshot`].
+    pub async fn snapshot_of_flushed(&self, table: TableId, name: &str) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         crate::links::link_snapshot(&self.0, &store, name).await?;
         // Memtables and SSTables of a table that is dropped meanwhile may be missing.
         if store.dropped.get() { Err(MaintenanceError::UnknownTable(table)) } else { Ok(()) }

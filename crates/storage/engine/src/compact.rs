@@ -39,6 +39,11 @@ const SAMPLES_BETWEEN_YIELDS: usize = 256;
 
 /// See [`crate::Engine::compact`].
 pub(crate) async fn major(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
+    merge_all(inner, store).await?;
+    store.refuse_left_out(|_| true)
+}
+
+async fn merge_all(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<(), MaintenanceError> {
     crate::flush::flush(inner, store).await?;
     store.damages.refuse_any()?;
     let begun = store.edits.now();

@@ -246,6 +246,9 @@ async fn rewrite(
         }
     }
     drop(salvage);
+    if !matches!(how, Rewrite::Scrub { .. }) {
+        store.refuse_left_out(|live| is_due(live, how))?;
+    }
     Ok(report)
 }
 

@@ -199,6 +199,30 @@ impl Store {
         is_new && !live.is_beyond_repair.get() && !self.table.borrow().is_counter() && self.damages.is_empty()
     }
 
+    /// The error of an operation that has left damaged SSTables as they are, having done all others.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::Source`] with their names.
+    pub(crate) fn refuse_left_out(
+        &self,
+        is_due: impl Fn(&LiveSstable) -> bool,
+    ) -> Result<(), MaintenanceError> {
+        let set = self.set();
+        let damaged = set.iter().filter(|live| live.suspect.get() && is_due(live));
+        let left_out: Vec<String> = damaged.map(|live| live.sstable.descriptor().to_string()).collect();
+        if left_out.is_empty() || self.dropped.get() {
+            return Ok(());
+        }
+        let names = left_out.join(", ");
+        Err(MaintenanceError::Source(
+            format!(
+                "damaged and left as they are: {names}; the table's other SSTables are done. nodetool repair has the other replicas send what is lost \
+                 (docs/operations/damage.md)"
+            )
+            .into(),
+        ))
+    }
+
     /// Takes down that a member of the set is damaged, and reports it the first time.
     pub(crate) fn met_damage(&self, live: &LiveSstable, reason: &SstableError) {
         if live.suspect.replace(true) {

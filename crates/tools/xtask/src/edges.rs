@@ -53,7 +53,7 @@ pub const TABLE: &[Row] = &[
     row("paxos", "protocol", ""),
     row("cql", "protocol", ""),
     row("wire", "protocol", "stdx topology"),
-    row("items", "protocol", ""),
+    row("items", "protocol", "stdx"),
     row("ldap", "protocol", ""),
     row("text", "protocol", ""),
     row("views", "protocol", "types schema mutation"),
@@ -101,7 +101,7 @@ pub const TABLE: &[Row] = &[
     row(
         "admin",
         "front",
-        "stdx schema mutation rt topology gossip http1 rpc engine replica cluster membership repair coordinator",
+        "stdx schema mutation rt topology gossip http1 tls rpc engine replica cluster membership repair coordinator",
     ),
     row(
         "dynamo",
@@ -114,7 +114,7 @@ pub const TABLE: &[Row] = &[
         "node",
         "stdx schema rt topology wire tls rpc hints commitlog engine replica cluster streaming repair coordinator membership auth catalog exec session admin dynamo ldap",
     ),
-    row("torc", "node", "types rt rt-uring topology wire items http1 sstable cluster server bench sim"),
+    row("torc", "node", "stdx types rt rt-uring topology wire http1 sstable cluster server bench sim"),
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", "test", "stdx"),
     row("testkit", "test", "types schema mutation"),

@@ -1,4 +1,6 @@
-//! Base64 of RFC 4648 with padding, as JSON carries binary values.
+//! Base64 of RFC 4648 with padding.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

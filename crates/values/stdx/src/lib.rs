@@ -1,9 +1,10 @@
 //! Small building blocks that the standard library lacks and that more than one crate needs.
 //!
 //! Kept to things without policy: fixed-seed hash maps ([`HashMap`]), Cassandra's variable-length
-//! integers ([`vint`]), its Murmur3 ([`murmur3`]), a reader over hostile bytes ([`Reader`]), and histograms of recent
+//! integers ([`vint`]), its Murmur3 ([`murmur3`]), a reader over hostile bytes ([`Reader`]), [`base64`], and histograms of recent
 //! events ([`Recent`]).
 
+pub mod base64;
 mod log_limit;
 pub mod murmur3;
 mod reader;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::{Engine, EngineConfig, list_snapshots, snapshot_dir, table_dir};
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
-use replica::{Origin, Replica, ReplicaConfig, SnapshotError, Snapshots, TableOperation, Write};
+use replica::{
+    Origin, Replica, ReplicaConfig, SnapshotContent, SnapshotError, Snapshots, TableOperation, Write,
+};
 use rt::mesh::Mesh;
 use rt::{IoBuf, OpenOptions, Rt, ShardId, ShardMain};
 use rt_sim::{Config, NodeConfig, Simulation};
@@ -63,7 +65,7 @@ async fn lead(rt: Rt, replica: Replica) {
     let [a, b] = tables();
     let (snapshots, both) = (Snapshots::new(&replica, PathBuf::from(DATA)), [a.clone(), b.clone()]);
     fill(&replica, &a, 0).await;
-    assert_eq!(snapshots.take(&both, "one").await, Ok(()));
+    assert_eq!(snapshots.take(&both, "one", SnapshotContent::Written).await, Ok(()));
     let one = stored(&rt).await;
     assert_eq!(names(&one), ["one a"], "a table without rows has no files to link");
     // All files have other names now: no link would clash.
@@ -72,12 +74,15 @@ async fn lead(rt: Rt, replica: Replica) {
     fill(&replica, &b, 0).await;
     let exists = |name: &str| SnapshotError::Exists { table: "ks.a".to_owned(), name: name.to_owned() };
     for tables in [&both[..], &[b.clone(), a.clone()], &both[..1]] {
-        assert_eq!(snapshots.take(tables, "one").await, Err(exists("one")));
+        assert_eq!(snapshots.take(tables, "one", SnapshotContent::Written).await, Err(exists("one")));
         assert_eq!(stored(&rt).await, one, "it is as it was, and no table has a part of another one");
     }
     // Of two at once one is made.
-    let (first, second) =
-        futures_util::future::join(snapshots.take(&both, "two"), snapshots.take(&both, "two")).await;
+    let (first, second) = futures_util::future::join(
+        snapshots.take(&both, "two", SnapshotContent::Written),
+        snapshots.take(&both, "two", SnapshotContent::Written),
+    )
+    .await;
     assert_eq!((first, second), (Ok(()), Err(exists("two"))));
     assert_eq!(names(&stored(&rt).await), ["one a", "two a", "two b"]);
     // Where one table fails, nothing is left of the others.
@@ -87,11 +92,11 @@ async fn lead(rt: Rt, replica: Replica) {
     rt.disk().remove_dir_all(&file).await.expect("the disk is well");
     let blocking = rt.disk().open(&file, OpenOptions::CREATE_NEW).await.expect("the disk is well");
     blocking.write_at(0, IoBuf::copy_of(b"no directory")).await.expect("the disk is well");
-    let failed = snapshots.take(&both, "three").await;
+    let failed = snapshots.take(&both, "three", SnapshotContent::Written).await;
     assert!(matches!(&failed, Err(SnapshotError::Failed { table, .. }) if table == "ks.b"), "{failed:?}");
     rt.disk().remove(&file).await.expect("the disk is well");
     assert_eq!(names(&stored(&rt).await), ["one a", "two a"]);
-    assert_eq!(snapshots.take(&both, "three").await, Ok(()));
+    assert_eq!(snapshots.take(&both, "three", SnapshotContent::Written).await, Ok(()));
     assert_eq!(names(&stored(&rt).await), ["one a", "three a", "three b", "two a"]);
     clear(&rt, &replica, &snapshots).await;
 }

@@ -34,6 +34,9 @@ pub(super) async fn nodes(node: &Rc<dyn Node>, keyspace: Option<&str>) -> Result
     let owned = ring::shares(node, keyspace)?;
     let mut all = Vec::new();
     for ((index, of), owns) in view.indexes().zip(view.nodes()).zip(owned) {
+        if ring::has_left(node, of) {
+            continue;
+        }
         let gossiped_load = || gossiped.get(&of.host).and_then(|(endpoint, _)| ring::load_of(endpoint));
         let load = if index == view.own() { Some(own_load as f64) } else { gossiped_load() };
         // A joining node owns nothing until it has joined.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cluster::state::MemberStatus;
 use coordinator::{Phase, ViewNode};
 use gossip::{Endpoint, Key, Standing, status};
 use mutation::DecoratedKey;
@@ -32,6 +33,13 @@ pub(super) fn gossiped(node: &Rc<dyn Node>) -> BTreeMap<HostId, (Endpoint, Stand
     peers.chain([own]).map(|(endpoint, standing)| (endpoint.host, (endpoint, standing))).collect()
 }
 
+/// Whether a node has left the ring: it is listed no more, also where it still runs, or serves its last clients.
+pub(super) fn has_left(node: &Rc<dyn Node>, of: &ViewNode) -> bool {
+    let is_own = of.host == HostId(node.info().host_id);
+    let status = node.cluster_state().and_then(|state| Some(state.member(of.host)?.status));
+    status == Some(MemberStatus::Left) || (is_own && node.mode() == crate::Mode::Decommissioned)
+}
+
 /// Those that say that they join while the view does not have them; where clients will find them is not known.
 pub(super) fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
     let view = node.view();
@@ -50,7 +58,8 @@ pub(super) fn replication(node: &Rc<dyn Node>, keyspace: &str) -> Result<Replica
 /// Addresses and host ids.
 pub(super) fn host_ids(node: &Rc<dyn Node>) -> Value {
     let view = node.view();
-    let members = view.nodes().iter().map(|node| pair(name(node), uuid(&node.host.0)));
+    let present = view.nodes().iter().filter(|of| !has_left(node, of));
+    let members = present.map(|node| pair(name(node), uuid(&node.host.0)));
     let joining = joining(node);
     let joining = joining.iter().map(|joins| pair(joins.address.ip(), uuid(&joins.host.0)));
     json!(members.chain(joining).collect::<Vec<_>>())
@@ -170,7 +179,8 @@ pub(super) fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
 /// The nodes that join, leave or move; none for another state.
 pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
     let view = node.view();
-    let in_phase = |phase: Phase| view.nodes().iter().filter(move |node| node.phase == phase).map(name);
+    let present: Vec<&ViewNode> = view.nodes().iter().filter(|of| !has_left(node, of)).collect();
+    let in_phase = |phase: Phase| present.iter().filter(move |node| node.phase == phase).map(|of| name(of));
     Some(match state {
         "joining" => {
             let others = joining(node).into_iter().map(|joins| joins.address.ip().to_string());
@@ -187,7 +197,8 @@ pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
 pub(super) fn by_life(node: &Rc<dyn Node>, alive: bool) -> Value {
     let view = node.view();
     let own = view.node(view.own()).host;
-    let found = view.nodes().iter().filter(|node| (node.alive || node.host == own) == alive);
+    let present = view.nodes().iter().filter(|of| !has_left(node, of));
+    let found = present.filter(|node| (node.alive || node.host == own) == alive);
     json!(found.map(name).collect::<Vec<_>>())
 }
 

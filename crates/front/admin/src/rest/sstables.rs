@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use engine::{Granularity, Rewrite, RewriteReport, StopRequest, TaskKind};
-use replica::ReplicaError;
+use replica::{ReplicaError, SnapshotContent};
 use schema::TableId;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Repo
     }
     if !only_read && !flag(call, "disable_snapshot", false)? {
         let name = format!("pre-scrub-{}", node.now_micros() / 1_000);
-        tables::take_snapshot(node, chosen, name).await?;
+        tables::take_snapshot(node, chosen, name, SnapshotContent::Written).await?;
     }
     Ok((rewrite(node, call, keyspace, how).await?, only_read))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use coordinator::{ViewBuildStatus, ViewNode};
 use engine::{SnapshotRecord, TableStats};
-use replica::{ReplicaError, SnapshotError, TableOperation};
+use replica::{ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use schema::{Keyspace, Replication, Schema, Table, TableId};
 use serde_json::{Value, json};
 
@@ -198,8 +198,9 @@ pub(super) async fn take_snapshot(
     node: &Rc<dyn Node>,
     tables: Vec<Arc<Table>>,
     name: String,
+    content: SnapshotContent,
 ) -> Result<(), Answer> {
-    let made = node.take_snapshot(tables, name).await;
+    let made = node.take_snapshot(tables, name, content).await;
     made.map_err(|error| {
         let why = match &error {
             SnapshotError::Exists { table, name } => {
@@ -216,7 +217,11 @@ pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer,
     let none = || Answer::error(500, "You must supply a snapshot name.");
     let name = given(call, "tag").ok_or_else(none)?;
     check_tag(name)?;
-    take_snapshot(node, tables_of_snapshot(node, call)?, name.to_owned()).await?;
+    let content = match flag(call, "sf", false)? {
+        true => SnapshotContent::Flushed,
+        false => SnapshotContent::Written,
+    };
+    take_snapshot(node, tables_of_snapshot(node, call)?, name.to_owned(), content).await?;
     Ok(Answer::done())
 }
 
@@ -254,9 +259,30 @@ pub(super) async fn clear_snapshots(node: &Rc<dyn Node>, call: &Call) -> Result<
         records.retain(|record| names.contains(&*record.table));
     }
     records.retain(|record| tag.is_none_or(|tag| record.name == tag));
+    if let Some(before) = made_before(node, call)? {
+        // When those of earlier versions were made is not known.
+        records.retain(|record| record.created_micros.is_some_and(|at| at < before));
+    }
     let removed = node.remove_snapshots(records).await;
     removed.map_err(|error| Answer::error(500, error.to_string()))?;
     Ok(Answer::done())
+}
+
+/// The time, microseconds since the epoch, before which a snapshot was made that is to go; none when they go by their names alone.
+fn made_before(node: &Rc<dyn Node>, call: &Call) -> Result<Option<i64>, Answer> {
+    let number = |name: &str| {
+        let parse = |text: &str| {
+            let number = text.parse::<i64>().ok().and_then(|millis| millis.checked_mul(1_000));
+            number.ok_or_else(|| bad(format!("{name} is a number of milliseconds, not {text}")))
+        };
+        given(call, name).map(parse).transpose()
+    };
+    Ok(match (number("older_than_ms")?, number("before_ms")?) {
+        (Some(_), Some(_)) => return Err(bad("give either older_than_ms or before_ms")),
+        (Some(age), None) if age < 0 => return Err(bad("older_than_ms is at least 0")),
+        (Some(age), None) => Some(node.now_micros().saturating_sub(age)),
+        (None, before) => before,
+    })
 }
 
 /// All snapshots: by name, and in each its tables.

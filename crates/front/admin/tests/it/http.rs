@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use admin::{Answer, Call, HttpServer, HttpServerConfig, Service};
+use admin::{Answer, Call, Entrance, HttpServer, HttpServerConfig, Service};
 use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
 use rt_sim::{Config, NodeConfig, Simulation};
 
@@ -49,7 +49,7 @@ fn run<F: Future<Output = ()> + 'static>(connections_max: usize, clients: fn(Rt)
                 let config =
                     HttpServerConfig { connections_max, operations_max: 3, ..HttpServerConfig::default() };
                 let service = Rc::new(Echo(rt.clone()));
-                let server = HttpServer::start(&rt, SERVER, config, service).await;
+                let server = HttpServer::start(&rt, SERVER, config, Entrance::default(), service).await;
                 clients(rt.clone()).await;
                 server.expect("the address is free").stop().await;
             })

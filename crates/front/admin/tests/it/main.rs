@@ -1,5 +1,6 @@
 //! REST administration over a made-up node of a cluster of several nodes.
 
+mod entrance;
 mod http;
 mod stored;
 mod tools;
@@ -23,7 +24,7 @@ use coordinator::{ClusterView, HintFigures, Phase, ViewNode};
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
-use replica::{Imported, ReplicaError, SnapshotError, TableOperation};
+use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use rt::{DiskError, LocalBoxFuture};
 use schema::{Cidr, CidrGroup, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use serde_json::{Value, json};
@@ -285,9 +286,11 @@ impl Node for Fake {
         &self,
         tables: Vec<Arc<Table>>,
         name: String,
+        content: SnapshotContent,
     ) -> LocalBoxFuture<Result<(), SnapshotError>> {
         let names: Vec<String> = tables.iter().map(|table| table.full_name()).collect();
-        self.calls.borrow_mut().push(format!("snapshot {name} of {}", names.join(", ")));
+        let how = if content == SnapshotContent::Flushed { " as it is on disk" } else { "" };
+        self.calls.borrow_mut().push(format!("snapshot {name} of {}{how}", names.join(", ")));
         let exists = SnapshotError::Exists { table: "ks.t".to_owned(), name: name.clone() };
         Box::pin(std::future::ready(if name == "a" { Err(exists) } else { Ok(()) }))
     }

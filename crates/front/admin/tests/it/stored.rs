@@ -268,6 +268,11 @@ fn snapshots_are_made_of_all_tables_at_once() {
     let path = "/storage_service/snapshots?tag=c&kn=ks";
     assert_eq!(change("POST", path), (200, calls(&["snapshot c of ks.pair, ks.t"])));
     assert_eq!(change("POST", &format!("{path}&cf=t")), (200, calls(&["snapshot c of ks.t"])));
+    assert_eq!(
+        change("POST", &format!("{path}&cf=t&sf=true")),
+        (200, calls(&["snapshot c of ks.t as it is on disk"]))
+    );
+    assert_eq!(change("POST", &format!("{path}&sf=perhaps")), (500, Vec::new()), "as ScyllaDB answers");
     assert_eq!(change("POST", "/storage_service/snapshots?tag=a&kn=ks&cf=t").0, 500, "it exists");
     assert_eq!(
         change("POST", "/storage_service/snapshots?tag=c&kn=ks.t"),
@@ -294,6 +299,17 @@ fn snapshots_of_dropped_tables_and_keyspaces_are_removed() {
     assert_eq!(clear("kn=ks&cf=old"), done("dropped-7-old ks.old"));
     assert_eq!(clear("tag=a&kn=ks&cf=t"), done("a ks.t"));
     assert_eq!(clear("tag=z&kn=ks&cf=t"), done(""));
+    // All were made 7 ms after the epoch, and now is a minute after it.
+    assert_eq!([clear("kn=gone&before_ms=8"), clear("kn=gone&before_ms=7")], [done("b gone.t"), done("")]);
+    assert_eq!(
+        [clear("kn=gone&older_than_ms=59000"), clear("kn=gone&older_than_ms=60000")],
+        [done("b gone.t"), done("")]
+    );
+    for bad in
+        ["before_ms=x", "older_than_ms=-1", "older_than_ms=1&before_ms=1", "before_ms=9223372036854775807"]
+    {
+        assert_eq!(clear(&format!("kn=gone&{bad}")), (400, String::new()), "{bad}");
+    }
     assert_eq!(clear("kn=nope").0, 400);
     assert_eq!(clear("kn=ks&cf=nope").0, 400);
     assert_eq!(clear("tag=..").0, 400);

@@ -3,8 +3,9 @@
 use exec::backend::Coordinator;
 use items::key_condition::{KeyAttribute, KeyCondition};
 use items::partiql::{Access, Select, Statement, access};
-use items::{Item, base64, json};
+use items::{Item, json};
 use serde_json::{Map, Value as Json, json as to_json};
+use stdx::base64;
 
 use super::page::{PAGE_BYTES, PAGE_TEXT_BYTES, Page, PageRequest, start_of, start_of_scan};
 use super::query::keys;

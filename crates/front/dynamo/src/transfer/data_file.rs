@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use items::base64;
+
 use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use serde_json::json;
+use stdx::base64;
 
 /// Packed bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 256 << 10;

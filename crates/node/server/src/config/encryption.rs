@@ -67,10 +67,34 @@ impl Config {
         Ok(Some(files?))
     }
 
+    /// The files of administration and metrics, if they use TLS: their own, else the certificate and key of CQL clients. Whose certificates are
+    /// trusted is never taken from there: clients of CQL are not administrators.
+    pub(crate) fn api_files(&self) -> Result<Option<EncryptionFiles>, ConfigError> {
+        if !self.api_encryption_options_enabled {
+            return Ok(None);
+        }
+        let own = (&self.api_encryption_options_certificate, &self.api_encryption_options_keyfile);
+        let clients = (&self.client_encryption_options_certificate, &self.client_encryption_options_keyfile);
+        let (certificate, key) = match (own, clients) {
+            ((None, None), (Some(_), Some(_))) => clients,
+            _ => own,
+        };
+        let truststore = self.api_encryption_options_truststore.as_deref();
+        let group = "api_encryption_options";
+        let files = files(group, certificate.as_deref(), key.as_deref(), truststore)?;
+        if self.api_encryption_options_require_client_auth != tls::ClientAuth::No
+            && files.truststore.is_none()
+        {
+            return Err(lacks(group, "truststore"));
+        }
+        Ok(Some(files))
+    }
+
     pub(super) fn check_encryption(&self) -> Result<(), ConfigError> {
         self.internode_files()?;
         let clients = self.client_files()?;
         self.alternator_files()?;
+        self.api_files()?;
         if self.client_encryption_options_require_client_auth != tls::ClientAuth::No
             && clients.is_some_and(|files| files.truststore.is_none())
         {

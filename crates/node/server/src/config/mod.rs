@@ -4,6 +4,7 @@
 //! (`commitlog_segment_size_in_mb`) are understood. Options that only mean something to another database are read and logged;
 //! an unknown one is an error that names the nearest known one.
 
+mod administration;
 mod audit;
 mod auth;
 mod cluster;

@@ -195,6 +195,12 @@ options! {
     api_port: u16 = 10000, "Port of the REST administration; 0 for none.";
     prometheus_address: IpAddr = IpAddr::from([127, 0, 0, 1]), "Address of the metrics.";
     prometheus_port: u16 = 9180, "Port of the metrics; 0 for none.";
+    api_encryption_options_enabled: bool = false, "Administration and metrics use TLS; clients on the node itself (loopback) may do without.";
+    api_encryption_options_certificate: Option<PathBuf> = None, "PEM file of the certificate that the ports of administration and metrics show, and of those between it and the authority; without it and keyfile those of client_encryption_options are used.";
+    api_encryption_options_keyfile: Option<PathBuf> = None, "PEM file of its private key.";
+    api_encryption_options_truststore: Option<PathBuf> = None, "PEM file of the authorities whose certificates clients of administration and metrics must have, where require_client_auth asks for them.";
+    api_encryption_options_require_client_auth: ClientAuth = ClientAuth::No, "Whether clients of administration and metrics show a certificate: true, false, or optional; one that does needs no password, and may change everything.";
+    api_local_login: bool = false, "Clients of administration and metrics on the node itself (loopback) log in, too, when there is an authenticator.";
     http_host_names: String = String::new(), "Names by which clients may reach administration and metrics, and web pages the DynamoDB API without authorization, separated by commas; addresses and localhost always may be used.";
     alternator_port: u16 = 0, "Port of the DynamoDB API; 0 for none, 8000 with torc dev.";
     alternator_address: Option<IpAddr> = None, "Address of the DynamoDB API; rpc_address by default.";
@@ -492,6 +498,7 @@ impl Config {
             &["none", "all", "dc", "rack"],
         )?;
         self.check_encryption()?;
+        self.check_administration()?;
         self.check_alternator()?;
         keyword("internode_compression", &self.internode_compression, &["all", "dc", "none"])?;
         keyword("internode_compressor", &self.internode_compressor, &["lz4", "zstd"])?;

@@ -140,6 +140,7 @@ const GROUPS: &[&str] = &[
     "server_encryption_options",
     "client_encryption_options",
     "alternator_encryption_options",
+    "api_encryption_options",
     "audit_logging_options",
 ];
 

@@ -173,7 +173,7 @@ fn basic(value: &str) -> Result<Login, Refused> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(malformed());
     }
-    let bytes = items::base64::decode(code.trim()).ok_or_else(malformed)?;
+    let bytes = stdx::base64::decode(code.trim()).ok_or_else(malformed)?;
     let text = String::from_utf8(bytes).map_err(|_| malformed())?;
     let (user, password) = text.split_once(':').ok_or_else(malformed)?;
     Ok(Login(user.to_owned(), password.to_owned()))

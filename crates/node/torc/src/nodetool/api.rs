@@ -1,9 +1,14 @@
-//! The REST port of a node, asked over plain HTTP: one request, one connection.
+//! The REST port of a node, asked over HTTP, with TLS and a login where that is wanted: one request, one connection.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
 /// How long connecting may take.
@@ -18,12 +23,63 @@ pub type Failure = String;
 pub struct Api {
     host: String,
     port: u16,
+    /// The lines of a request's head with name and password.
+    login: String,
+    tls: Option<Arc<ClientConfig>>,
 }
+
+/// The ways over which bytes go.
+trait Transport: Read + Write {}
+impl<T: Read + Write> Transport for T {}
 
 impl Api {
     /// The port of a host, by name or address.
     pub fn new(host: &str, port: u16) -> Self {
-        Self { host: host.trim_matches(['[', ']']).to_owned(), port }
+        Self { host: host.trim_matches(['[', ']']).to_owned(), port, login: String::new(), tls: None }
+    }
+
+    /// Logs in as a role with each request (HTTP Basic, RFC 7617).
+    ///
+    /// # Errors
+    /// When the name has a colon, which would end it.
+    pub fn log_in(&mut self, user: &str, password: &str) -> Result<(), Failure> {
+        if user.contains(':') {
+            return Err("a user name with a colon cannot log in over HTTP".to_owned());
+        }
+        let code = stdx::base64::encode(format!("{user}:{password}").as_bytes());
+        self.login = format!("authorization: Basic {code}\r\n");
+        Ok(())
+    }
+
+    /// Uses TLS: the node's certificate must be of an authority of the first file; the second has a certificate to show, and its key.
+    ///
+    /// # Errors
+    /// A sentence for the user when a file cannot be used.
+    pub fn encrypt(&mut self, authorities: &Path, own: Option<(&Path, &Path)>) -> Result<(), Failure> {
+        let refused = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, Failure> {
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
+            let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| refused(path, &error))?;
+            if all.is_empty() {
+                return Err(refused(path, &"it has no certificate"));
+            }
+            Ok(all)
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(authorities)? {
+            roots.add(certificate).map_err(|error| refused(authorities, &error))?;
+        }
+        let builder = ClientConfig::builder().with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let own_key = PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, &error))?;
+                let chain = certificates(certificate)?;
+                builder.with_client_auth_cert(chain, own_key).map_err(|error| refused(certificate, &error))?
+            }
+        };
+        self.tls = Some(Arc::new(config));
+        Ok(())
     }
 
     /// Asks for a value.
@@ -106,14 +162,29 @@ impl Api {
                 Err(error) => failed = error,
             }
         }
-        let mut stream = stream.ok_or(failed)?;
+        let stream = stream.ok_or(failed)?;
         let host = &self.host;
+        let mut stream: Box<dyn Transport> = match &self.tls {
+            None => Box::new(stream),
+            Some(tls) => {
+                let name = ServerName::try_from(host.clone())
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+                let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(session, stream))
+            }
+        };
+        let login = &self.login;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{login}connection: close\r\ncontent-length: 0\r\n\r\n"
         );
         stream.write_all(head.as_bytes())?;
+        stream.flush()?;
         let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
+            // The node ended the connection without TLS's farewell; the answer's length is checked below.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
+            read => drop(read?),
+        }
         if answer.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -167,6 +238,24 @@ mod tests {
         assert!(ask(b"HTTP/1.1 200 OK\r\n\r\n<html>").unwrap_err().contains("is it the REST port?"));
         assert!(ask(b"\x84\x00\x00\x00").unwrap_err().contains("is not HTTP"));
         assert!(ask(b"").unwrap_err().contains("may be under way"), "as when the node is stopped");
+    }
+
+    #[test]
+    fn a_login_goes_with_the_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1000];
+            let len = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n1").unwrap();
+            String::from_utf8(request[..len].to_vec()).unwrap()
+        });
+        let mut api = Api::new("127.0.0.1", port);
+        assert!(api.log_in("a:b", "c").is_err());
+        api.log_in("a", "b:c").unwrap();
+        assert_eq!(api.get("/x"), Ok(serde_json::json!(1)));
+        assert!(server.join().unwrap().contains("\r\nauthorization: Basic YTpiOmM=\r\n"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Verbs about a node's load: tpstats, proxyhistograms, netstats.
 
+use clap::{Arg, ArgAction};
 use serde_json::{Value, json};
 
 use super::Verb;
@@ -28,7 +29,11 @@ pub(super) const PROXYHISTOGRAMS: Verb = Verb {
 pub(super) const NETSTATS: Verb = Verb {
     name: "netstats",
     about: "Print network information on provided host",
-    arguments: Vec::new,
+    arguments: || {
+        let readable =
+            Arg::new("human-readable").short('H').long("human-readable").action(ArgAction::SetTrue);
+        vec![readable.help("Display bytes in human readable form; they always are")]
+    },
     ask: |api, _| {
         Ok(json!({
             "mode": api.text("/storage_service/operation_mode")?,

@@ -30,6 +30,7 @@ mod topology;
 mod views;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
@@ -154,13 +155,25 @@ const OTHER_NAMES: &[(&str, &str)] = &[("cfhistograms", "tablehistograms"), ("cf
 
 /// The subcommand.
 pub fn command() -> Command {
-    // Cassandra's tool logs in to a Java process with these.
-    let unused = |name: &'static str| Arg::new(name).long(name).hide(true).help("Understood, and not used");
+    let file = |name: &'static str| {
+        Arg::new(name).long(name).value_name("FILE").value_parser(clap::value_parser!(PathBuf))
+    };
     let common = [
-        unused("username").short('u'),
-        unused("password"),
-        unused("password-file"),
-        unused("print-port").action(ArgAction::SetTrue),
+        Arg::new("username")
+            .short('u')
+            .long("username")
+            .help("The role to log in as, where the port asks for one"),
+        Arg::new("password").long("password").help("Its password (-pw)"),
+        file("password-file")
+            .help("A file with lines of a role and its password, with blanks between (-pwf)"),
+        file("cafile").help("Use TLS, with the authorities' certificates of a PEM file"),
+        file("certfile").requires_all(["cafile", "keyfile"]).help("The certificate to show, a PEM file"),
+        file("keyfile").help("Its private key, a PEM file"),
+        Arg::new("print-port")
+            .long("print-port")
+            .hide(true)
+            .action(ArgAction::SetTrue)
+            .help("Understood, and not used"),
         Arg::new("host")
             .short('h')
             .long("host")
@@ -209,7 +222,8 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     }
     let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows the verbs");
     let text = |name: &str| arguments.get_one::<String>(name).expect("it has a default");
-    let api = Api::new(text("host"), *arguments.get_one::<u16>("port").expect("it has a default"));
+    let mut api = Api::new(text("host"), *arguments.get_one::<u16>("port").expect("it has a default"));
+    secure(&mut api, arguments)?;
     let answer = (verb.ask)(&api, arguments)?;
     let out = match text("format").as_str() {
         "json" => serde_json::to_string_pretty(&answer).expect("JSON can be printed") + "\n",
@@ -223,6 +237,46 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Has requests use TLS and log in, as the arguments say.
+fn secure(api: &mut Api, arguments: &ArgMatches) -> Result<(), String> {
+    let path = |name: &str| arguments.get_one::<PathBuf>(name).map(PathBuf::as_path);
+    // Not by clap, which looks at the options before and behind the verb apart.
+    if path("certfile").is_some() != path("keyfile").is_some()
+        || (path("certfile").is_some() && path("cafile").is_none())
+    {
+        return Err("--certfile and --keyfile go together, with --cafile".to_owned());
+    }
+    if let Some(authorities) = path("cafile") {
+        api.encrypt(authorities, path("certfile").zip(path("keyfile")))?;
+    }
+    let Some(user) = arguments.get_one::<String>("username") else {
+        let has_password = path("password-file").is_some() || arguments.contains_id("password");
+        return if has_password {
+            Err("a password (-pw, -pwf) needs a user name (-u)".to_owned())
+        } else {
+            Ok(())
+        };
+    };
+    let password = match (path("password-file"), arguments.get_one::<String>("password")) {
+        (Some(file), _) => {
+            let lines =
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            password_of(&lines, user)
+                .ok_or_else(|| format!("{} has no password of {user}", file.display()))?
+        }
+        (None, Some(password)) => password.clone(),
+        (None, None) => return Err("-u needs a password: -pw PASSWORD, or -pwf FILE".to_owned()),
+    };
+    api.log_in(user, &password)
+}
+
+/// The password of a user in a file of Cassandra's tool.
+fn password_of(lines: &str, user: &str) -> Option<String> {
+    let words = lines.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+    let mut found = words.filter(|(name, _)| *name == user);
+    found.next().map(|(_, password)| password.trim().to_owned())
 }
 
 /// Prints a text. A reader that closed the pipe wants no more.
@@ -341,6 +395,15 @@ mod tests {
         let missing: Vec<_> =
             VERBS.iter().map(|verb| verb.name).filter(|name| !shown.contains(name)).collect();
         assert_eq!(missing, silent, "every verb that says something has a golden text");
+    }
+
+    #[test]
+    fn passwords_of_a_file() {
+        let lines = "# role password\nann secret\n  bob \t a b \neve\nann other\n";
+        let found = |user| password_of(lines, user);
+        assert_eq!(found("ann").as_deref(), Some("secret"));
+        assert_eq!(found("bob").as_deref(), Some("a b"));
+        assert_eq!((found("eve"), found("")), (None, None));
     }
 
     #[test]

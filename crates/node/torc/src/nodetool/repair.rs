@@ -169,8 +169,13 @@ fn follow(api: &Api, id: &Value, lines: &mut Lines) -> Result<Value, Failure> {
             shown = done;
             let (all, progress) = (&job["ranges"], job["progress"].as_f64().unwrap_or(0.0));
             let left = job["left_seconds"].as_u64().map(|left| format!(", {} left", duration(left)));
+            let failed = job["ranges_failed"].as_u64().unwrap_or(0);
+            let (repaired, failed) = match failed {
+                0 => (done, String::new()),
+                failed => (done.saturating_sub(failed), format!(", {failed} failed")),
+            };
             lines.say(format!(
-                "Repaired {done} of {all} ranges: {} rows compared, {} sent, {} exchanged{} (progress: {})",
+                "Repaired {repaired} of {all} ranges{failed}: {} rows compared, {} sent, {} exchanged{} (progress: {})",
                 job["rows_compared"],
                 job["rows_sent"],
                 size(job["bytes"].as_f64().unwrap_or(0.0)),

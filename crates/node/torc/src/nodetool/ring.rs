@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use clap::{Arg, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
 
 use super::api::{Api, Failure, escape};
@@ -13,7 +13,7 @@ use super::{Verb, texts};
 pub(super) const STATUS: Verb = Verb {
     name: "status",
     about: "Print cluster information (state, load, IDs, ...)",
-    arguments: || vec![Arg::new("keyspace").help("Count ownership by this keyspace's replication")],
+    arguments: ring_arguments,
     ask: ask_status,
     show: show_status,
 };
@@ -21,7 +21,7 @@ pub(super) const STATUS: Verb = Verb {
 pub(super) const RING: Verb = Verb {
     name: "ring",
     about: "Print information about the token ring",
-    arguments: || vec![Arg::new("keyspace").help("Count ownership by this keyspace's replication")],
+    arguments: ring_arguments,
     ask: ask_ring,
     show: show_ring,
 };
@@ -97,8 +97,29 @@ fn counted_by(api: &Api, keyspace: Option<&String>) -> Result<(Option<String>, V
     Ok((Some(first.clone()), Value::Null))
 }
 
-/// Every node by itself, in the order of addresses; those that share one in that of their ports.
-fn ask_nodes(api: &Api, keyspace: Option<&String>) -> Result<Vec<Value>, Failure> {
+fn ring_arguments() -> Vec<Arg> {
+    let resolve = Arg::new("resolve-ip").short('r').long("resolve-ip").action(ArgAction::SetTrue);
+    vec![
+        resolve.help("Show node domain names instead of IPs"),
+        Arg::new("keyspace").help("Count ownership by this keyspace's replication"),
+    ]
+}
+
+/// The name that the system's resolver has for an address; the address where it has none.
+fn resolved(address: &str) -> String {
+    let found = std::process::Command::new("getent").args(["hosts", address]).output();
+    let found = found.ok().filter(|output| output.status.success());
+    let text = found.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    name_in(&text).unwrap_or(address).to_owned()
+}
+
+/// The first name in a line of `getent hosts`: address, name, other names.
+fn name_in(line: &str) -> Option<&str> {
+    line.split_whitespace().nth(1)
+}
+
+/// Every node by itself, with names where those are wanted, in the order of addresses; those that share one in that of their ports.
+fn ask_nodes(api: &Api, keyspace: Option<&String>, by_name: bool) -> Result<Vec<Value>, Failure> {
     let keyspace = keyspace.map(|keyspace| format!("?keyspace={}", escape(keyspace))).unwrap_or_default();
     let answer = api.get(&format!("/torc/nodes{keyspace}"))?;
     let mut nodes = answer.as_array().cloned().unwrap_or_default();
@@ -106,13 +127,16 @@ fn ask_nodes(api: &Api, keyspace: Option<&String>) -> Result<Vec<Value>, Failure
         let address = text(&node["address"]);
         (address.parse::<IpAddr>().ok(), address, node["port"].as_u64())
     });
+    for node in nodes.iter_mut().filter(|_| by_name) {
+        node["address"] = json!(resolved(&text(&node["address"])));
+    }
     Ok(nodes)
 }
 
 fn ask_status(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     let (keyspace, note) = counted_by(api, arguments.get_one::<String>("keyspace"))?;
     let mut datacenters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for node in ask_nodes(api, keyspace.as_ref())? {
+    for node in ask_nodes(api, keyspace.as_ref(), arguments.get_flag("resolve-ip"))? {
         let up = if node["up"] == true { "U" } else { "D" };
         let state = text(&node["state"]).to_uppercase();
         datacenters.entry(text(&node["datacenter"])).or_default().push(json!({
@@ -164,7 +188,7 @@ fn show_status(answer: &Value) -> String {
 fn ask_ring(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     let (keyspace, note) = counted_by(api, arguments.get_one::<String>("keyspace"))?;
     let mut ring: BTreeMap<i64, Value> = BTreeMap::new();
-    for node in ask_nodes(api, keyspace.as_ref())? {
+    for node in ask_nodes(api, keyspace.as_ref(), arguments.get_flag("resolve-ip"))? {
         let state = match node["state"].as_str() {
             Some("joining") => "Joining",
             Some("leaving") => "Leaving",
@@ -271,4 +295,18 @@ pub(super) fn text(value: &Value) -> String {
 
 fn load(value: &Value) -> String {
     value.as_f64().map_or("?".to_owned(), size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_of_an_address() {
+        assert_eq!(name_in("127.0.0.1       localhost loopback\n"), Some("localhost"));
+        assert_eq!((name_in("127.0.0.1\n"), name_in("")), (None, None));
+        // TEST-NET has no names.
+        assert_eq!(resolved("192.0.2.1"), "192.0.2.1");
+        assert_eq!(resolved("not an address"), "not an address");
+    }
 }

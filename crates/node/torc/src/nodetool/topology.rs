@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::api::escape;
 use super::ring::text;
 use super::sstables::jobs;
-use super::{Verb, given, silent, words};
+use super::{Verb, given, silent, texts, words};
 
 pub(super) const DECOMMISSION: Verb = Verb {
     name: "decommission",
@@ -16,10 +16,25 @@ pub(super) const DECOMMISSION: Verb = Verb {
         vec![force.help("Force decommission of this node even when it reduces the number of replicas to below configured RF")]
     },
     ask: |api, arguments| {
+        if let Some(text) = queued_behind(&api.get("/torc/topology")?["change"]) {
+            eprintln!("{text}");
+        }
         api.post(&format!("/storage_service/decommission?force={}", arguments.get_flag("force")))
     },
     show: silent,
 };
+
+/// The change that a decommission is queued behind; nothing where it begins or is refused.
+fn queued_behind(change: &Value) -> Option<String> {
+    let keyspaces = Some(texts(&change["alters"])).filter(|names| !names.is_empty())?;
+    let waits_for = Some(texts(&change["waits_for"])).filter(|names| !names.is_empty());
+    let waits_for =
+        waits_for.map(|names| format!(", which waits for {}", names.join(", "))).unwrap_or_default();
+    Some(format!(
+        "The replicas of keyspace {} are being moved{waits_for}: the decommission begins when that is over (nodetool netstats; abortdecommission takes it back).",
+        keyspaces.join(", ")
+    ))
+}
 
 pub(super) const ABORTDECOMMISSION: Verb = Verb {
     name: "abortdecommission",
@@ -138,3 +153,20 @@ pub(super) const ASSASSINATE: Verb = Verb {
     },
     show: silent,
 };
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_decommission_says_what_it_waits_for() {
+        let change = json!({ "alters": ["ks"], "waits_for": ["10.0.0.2"], "joins": null });
+        let text = queued_behind(&change).unwrap();
+        assert!(text.contains("keyspace ks are being moved, which waits for 10.0.0.2:"), "{text}");
+        assert!(!queued_behind(&json!({ "alters": ["ks"], "waits_for": [] })).unwrap().contains("waits for"));
+        assert_eq!(queued_behind(&json!({ "alters": [], "joins": "x" })), None, "that is refused");
+        assert_eq!(queued_behind(&Value::Null), None);
+    }
+}

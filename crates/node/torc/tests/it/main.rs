@@ -1,5 +1,6 @@
 //! The binary from outside: a node as a process, met through its ports, its files and its exit code.
 
+mod administration;
 mod client;
 mod dev;
 mod dynamo_logins;

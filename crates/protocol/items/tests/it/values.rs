@@ -221,7 +221,7 @@ fn bytes_are_found_in_bytes_in_linear_time() {
     let item = Item::from([("b".to_owned(), Value::B(vec![0; 390_000]))]);
     let mut part = vec![0; 195_000];
     part.push(1);
-    let values = serde_json::json!({ ":b": { "B": items::base64::encode(&part) } });
+    let values = serde_json::json!({ ":b": { "B": stdx::base64::encode(&part) } });
     let text = vec!["contains(b, :b)"; 100].join(" OR ");
     let given = [("ConditionExpression", true)];
     let names =
