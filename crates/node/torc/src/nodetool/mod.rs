@@ -167,7 +167,7 @@ pub fn command() -> Command {
         file("password-file")
             .help("A file with lines of a role and its password, with blanks between (-pwf)"),
         file("cafile").help("Use TLS, with the authorities' certificates of a PEM file"),
-        file("certfile").requires_all(["cafile", "keyfile"]).help("The certificate to show, a PEM file"),
+        file("certfile").help("The certificate to show, a PEM file"),
         file("keyfile").help("Its private key, a PEM file"),
         Arg::new("print-port")
             .long("print-port")

@@ -50,7 +50,7 @@ fn administrators_log_in_as_superusers() {
     let ann = ["-u", "ann", "-pwf", file.to_str().unwrap()];
     assert!(ask(&[&ann[..], &["status"]].concat()).is_ok(), "it may ask");
     refused(&[&ann[..], &["flush"]].concat(), "role ann is no superuser");
-    refused(&[&ann[..], &["scrub"]].concat(), "role ann is no superuser");
+    refused(&[&ann[..], &["scrub", "system_traces"]].concat(), "role ann is no superuser");
     client.query("GRANT boss TO ann");
     assert_eq!(ask(&[&ann[..], &["flush"]].concat()), Ok(String::new()), "by the role that it was granted");
     refused(&["-u", "eve", "-pw", "secret", "status"], "eve is not permitted to log in");
