@@ -72,6 +72,7 @@ fn leave_out_taken_port(config: &mut Config) {
 
 /// One address is that of all ports of a development node, unless one is set apart.
 fn place(config: &mut Config, arguments: &ArgMatches) {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for (name, address) in [
         ("listen_address", &mut config.listen_address),
         ("api_address", &mut config.api_address),
@@ -81,8 +82,17 @@ fn place(config: &mut Config, arguments: &ArgMatches) {
             *address = config.rpc_address;
         }
     }
+    // Administration and metrics stay on the machine where everybody beyond it would be served.
+    if config.check_reach().is_err() {
+        for (name, address) in
+            [("api_address", &mut config.api_address), ("prometheus_address", &mut config.prometheus_address)]
+        {
+            if arguments.get_one::<String>(name).is_none() {
+                *address = loopback;
+            }
+        }
+    }
     // A node for everybody to try is found at the loopback address.
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if config.listen_address.is_unspecified() {
         config.listen_address = loopback;
     }
