@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use cluster::state::{Command, MemberStatus};
 use coordinator::{Canaries, Consistency, WriteKind, WriteOptions};
 use membership::TopologyRequest;
 use mutation::{
@@ -103,7 +104,10 @@ fn returned(seed: u64, canaries: Canaries) -> (usize, usize) {
     for (node, k) in [0, 2, 3, GUEST].into_iter().flat_map(|node| lost.iter().map(move |k| (node, *k))) {
         assert_eq!(stored(&world, node, k), 0, "partition {k} at node {node}");
     }
-    let leaving = world.begin(GUEST, |Node { changes, .. }| async move {
+    // An operator is refused while a node is down; this decommission had begun just before.
+    let leaving = world.begin(GUEST, |Node { changes, membership, .. }| async move {
+        let begun = Command::SetStatus { host: host(GUEST), status: MemberStatus::Leaving };
+        membership.propose(begun).await.expect("the log decides");
         changes.ask(TopologyRequest::Decommission { force: false }).await
     });
     world.sim.run_for(30 * SECOND);
