@@ -888,16 +888,13 @@ impl<C: Coordinator> Executor<C> {
                 }
                 outcome.warnings.splice(..0, guard.warnings);
             }
-            // An ALTER without effect is no change, and answers as none.
+            // An ALTER without effect answers as no change. The log of the cluster still decides, for this node may be behind it.
             let is_made = !outcome.edits.is_empty() && outcome.edits.iter().all(|edit| edit.is_made(&schema));
-            if is_made {
-                outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
-                return Ok(Outcome::Void);
-            }
             outcome.edits.extend(roles::effects(&schema, &outcome.edits, creator));
             if self.propose(&schema, outcome.edits, outcome.given_id).await? {
                 outcome.warnings.into_iter().for_each(|warning| sink.warn(warning));
-                return Ok(outcome.change.map_or(Outcome::Void, Outcome::SchemaChange));
+                let change = outcome.change.filter(|_| !is_made);
+                return Ok(change.map_or(Outcome::Void, Outcome::SchemaChange));
             }
         }
         Err(moved())

@@ -138,7 +138,8 @@ impl Schemer {
                 world.tables[table].partitions.values_mut().for_each(model::Partition::truncate);
                 world.tables[table].frozen = false;
             }
-            (Ok(ResultBody::SchemaChange(_)), _) => {
+            // An ALTER to the options that are there changes nothing.
+            (Ok(ResultBody::SchemaChange(_)), _) | (Ok(ResultBody::Void), Pending::Alter(_)) => {
                 world.stats.schema_changes += 1;
                 world.tables[table].settle(true);
                 world.tables[table].frozen = false;
