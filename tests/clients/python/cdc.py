@@ -137,19 +137,22 @@ def statements(batch):
         key = f"WHERE k = {k}" + ("" if c is None else f" AND c = {c}")
         using = f"USING TIMESTAMP {at}" + (f" AND TTL {row['cdc$ttl']}" if row["cdc$ttl"] else "")
         if operation in (1, 2):
-            sets, deletes = [], []
+            sets, deletes, wholes = [], [], []
             for name in SIMPLE + (("s",) if c is None else ()):
                 if row[name] is not None or row[f"cdc$deleted_{name}"]:
                     sets.append(f"{name} = {literal(row[name])}")
             for name in MULTI:
                 gone = row[f"cdc$deleted_elements_{name}"]
                 if row[f"cdc$deleted_{name}"] and row[name] is None:
-                    deletes.append(name)
+                    wholes.append(name)
                 elif row[name] is not None:
                     sets.append(f"{name} = " + ("" if row[f"cdc$deleted_{name}"] else f"{name} + ") + literal(row[name]))
                 deletes += [f"{name}[{literal(path)}]" for path in gone or ()]
             if operation == 2:
                 yield f"INSERT INTO copy (k, c) VALUES ({k}, {c}) {using}"
+            if wholes:
+                # As by a statement that sets the whole: just below its own timestamp, at which elements may follow.
+                yield f"DELETE {', '.join(wholes)} FROM copy USING TIMESTAMP {at - 1} {key}"
             if sets:
                 yield f"UPDATE copy {using} SET {', '.join(sets)} {key}"
             if deletes:
@@ -229,7 +232,7 @@ def refused(statement, error, text):
 
 
 def test_times_without_streams_are_refused():
-    refused("UPDATE base USING TIMESTAMP 1 SET w = 1 WHERE k = 1 AND c = 1", InvalidRequest, "earlier than the streams")
+    refused("UPDATE base USING TIMESTAMP 1 SET w = 1 WHERE k = 1 AND c = 1", InvalidRequest, 'a stream "from the past"')
     late = int((time.time() + 3600) * 1e6)
     refused(f"DELETE FROM base USING TIMESTAMP {late} WHERE k = 1", InvalidRequest, 'a stream "from the future"')
 
