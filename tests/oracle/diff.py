@@ -307,7 +307,7 @@ class Differ:
         return chosen, found
 
 
-def report(case, chosen, found, seed, options):
+def report(case, chosen, found, is_plain, options):
     print(f"\nDIFFERENCE in case {case.seed}: {found}")
     for text in case.ddl:
         print(f"  {text};")
@@ -317,6 +317,8 @@ def report(case, chosen, found, seed, options):
         page = "" if statement.page == 5000 else f"   -- page size {statement.page}"
         print(f"  {statement.text};{bound}{page}")
     again = f"./dev oracle --seed {case.seed} --cases 1"
+    if is_plain:
+        again = f"./dev oracle --seed 1 --cases 1 --new-seed {case.seed} --new-cases 1 --plain"
     print(f"  again: {again}{' --length ' + str(options.length) if options.length != LENGTH else ''}", flush=True)
 
 
@@ -325,6 +327,7 @@ def arguments(parser):
     parser.add_argument("--cases", type=int, help="how many cases")
     parser.add_argument("--new-seed", type=int, help="of the first of further cases, which no run before had")
     parser.add_argument("--new-cases", type=int, default=0, help="with --new-seed and --cases, how many of them")
+    parser.add_argument("--plain", action="store_true", help="no lightweight transactions, indexes and views in the further cases")
     parser.add_argument("--seconds", type=int, default=60, help="how long, when --cases is not given")
     parser.add_argument("--length", type=int, default=LENGTH, help="statements a case")
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference")
@@ -335,17 +338,17 @@ def arguments(parser):
 
 
 def seeds(first, options):
-    """The seeds of a run: so many as are asked for, or for so long."""
+    """The seeds of a run, so many as are asked for, or for so long; each with whether its case is plain."""
     if options.cases:
-        yield from range(first, first + options.cases)
+        yield from ((seed, False) for seed in range(first, first + options.cases))
         if options.new_seed is not None:
-            yield from range(options.new_seed, options.new_seed + options.new_cases)
+            yield from ((seed, options.plain) for seed in range(options.new_seed, options.new_seed + options.new_cases))
         return
     end = time.monotonic() + options.seconds
     for seed in itertools.count(first):
         if time.monotonic() >= end:
             return
-        yield seed
+        yield seed, False
 
 
 def compare(torc_host, oracle_host, options):
@@ -358,8 +361,8 @@ def compare(torc_host, oracle_host, options):
     differ = Differ(Side("Torc", torc_host), Side("Cassandra", oracle_host, other), accepted, disturb)
     differ.shows_errors = options.show_errors
     cases, differences = 0, 0
-    for seed in seeds(first, options):
-        case = generate(seed, options.length)
+    for seed, is_plain in seeds(first, options):
+        case = generate(seed, options.length, is_plain)
         cases += 1
         found = differ.run(case)
         if found is None:
@@ -373,7 +376,7 @@ def compare(torc_host, oracle_host, options):
             chosen, what = differ.shrink(case, index, what, disturb)
             if disturb:
                 what += " (only when memtables are flushed in between)"
-        report(case, chosen, what, first, options)
+        report(case, chosen, what, is_plain, options)
         if not options.keep_going or differences >= options.differences_max:
             break
     answers = ", ".join(f"{count} {kind}" for kind, count in differ.answers.items())

@@ -71,7 +71,8 @@ class Writer:
 
 
 class Generator:
-    def __init__(self, seed, length):
+    def __init__(self, seed, length, is_plain=False):
+        self.is_plain = is_plain
         self.rng = random.Random(seed)
         self.case = Case(seed)
         self.length = length
@@ -123,7 +124,7 @@ class Generator:
             self.static = [Column(f"s{index}", self.value_kind()) for index in range(statics)]
             self.regular = [Column(f"v{index}", self.value_kind()) for index in range(rng.randint(1, 5))]
         self.case.ddl.append(self.create_table())
-        if not self.has_counters:
+        if not self.has_counters and not self.is_plain:
             self.has_conditions = rng.random() < 0.25
             if rng.random() < 0.3:
                 self.create_indexes()
@@ -838,6 +839,6 @@ def json_key(kind, value):
     return form if form.startswith('"') else f'"{form}"'
 
 
-def generate(seed, length):
-    """The case of a seed."""
-    return Generator(seed, length).make()
+def generate(seed, length, is_plain=False):
+    """The case of a seed; a plain one has no lightweight transactions, indexes and views."""
+    return Generator(seed, length, is_plain).make()
