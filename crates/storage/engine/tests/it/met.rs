@@ -121,7 +121,7 @@ async fn salvage(rt: Rt, part: f64) -> usize {
     assert_eq!(damaged(&engine, &table), 1);
     assert!(for_repair(&engine, &table).await.is_err(), "a repair that had begun before fails");
     let left_out =
-        engine.compact(table.id).await.expect_err("a major compaction does without it, and says so");
+        engine.compact(table.id).await.expect_err("a major compaction does without it, and reports it");
     assert!(left_out.to_string().contains("damaged and left as they are"), "{left_out}");
     assert_eq!(engine.sstable_count(table.id), 1);
 

@@ -61,7 +61,7 @@ impl Changer {
         let (text, after, used) = self.schema.borrow_mut()[table].change(&mut self.rng);
         self.schema.borrow_mut()[table].may.push(after);
         match connection.query(&Query::text(&text), None).await {
-            // Without effect on what is there it is no change.
+            // An ALTER without effect is no change.
             Ok(ResultBody::SchemaChange(_) | ResultBody::Void) => {
                 self.world.borrow_mut().stats.schema_changes += 1;
                 self.schema.borrow_mut()[table].may.remove(0);
