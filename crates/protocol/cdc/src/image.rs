@@ -44,11 +44,11 @@ fn row_below(row: &Row, limit: Timestamp) -> Row {
     }
     // A write at the limit that sets the whole of a column has deleted its old cells just below its own timestamp, and may have done
     // nothing else.
-    let is_set = has_change_at(row, limit) || !has_change_at(row, limit.saturating_sub(1));
+    let is_set = || has_change_at(row, limit) || !has_change_at(row, limit.saturating_sub(1));
     image.retain(|_, data| match data {
         ColumnData::Simple(cell) => cell.timestamp < limit,
         ColumnData::Complex(complex) => {
-            complex.deletion = match is_set && complex.deletion.timestamp.saturating_add(1) == limit {
+            complex.deletion = match complex.deletion.timestamp.saturating_add(1) == limit && is_set() {
                 true => DeletionTime::LIVE,
                 false => deletion(complex.deletion),
             };

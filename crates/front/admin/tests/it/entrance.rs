@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{Answer, Call, Entrance, HttpServer, HttpServerConfig, LoggedIn, Login, Service};
-use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
-use rt_sim::{Config, NodeConfig, Simulation};
+use admin::{Answer, Call, Entrance, HttpServerConfig, LoggedIn, Login, Service};
+use rt::{LocalBoxFuture, Rt, Stream};
+use rt_sim::Config;
 use testkit::certificates::{AUTHORITY, NODE};
 use tls::{ClientAuth, Credentials, Pem, Policy};
 
-const SERVER: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 10_000);
+use crate::port::{self, SERVER, connect};
+
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Answers every request with its method.
@@ -56,22 +56,10 @@ fn credentials(client_auth: ClientAuth) -> Arc<Credentials> {
 
 /// Runs clients against a port with this entrance.
 fn run<F: Future<Output = ()> + 'static>(entrance: fn() -> Entrance, clients: fn(Rt) -> F) {
-    let simulation = Simulation::new(1, Config::default());
-    let sim = simulation.handle();
-    let node = sim.add_node(NodeConfig { ip: Some(SERVER.ip()), ..NodeConfig::default() }, move |_| {
-        let main = move |rt: Rt| -> LocalBoxFuture<()> {
-            Box::pin(async move {
-                let config = HttpServerConfig::default();
-                let server = HttpServer::start(&rt, SERVER, config, entrance(), Rc::new(Echo)).await;
-                clients(rt.clone()).await;
-                server.expect("the address is free").stop().await;
-            })
-        };
-        vec![Box::new(main) as ShardMain<()>]
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("the clients end");
-    assert_eq!(sim.exits(node), ["()"]);
+    let parts = move |_: &Rt| -> (HttpServerConfig, Entrance, Rc<dyn Service>) {
+        (HttpServerConfig::default(), entrance(), Rc::new(Echo))
+    };
+    port::run(Config::default(), parts, clients);
 }
 
 /// The answer to a request with this line in its head, over a connection that was made.
@@ -83,10 +71,6 @@ async fn ask(stream: &Stream, method: &str, line: &str) -> String {
         all.extend_from_slice(&bytes[..read]);
     }
     String::from_utf8(all).expect("text")
-}
-
-async fn connect(rt: &Rt) -> Stream {
-    rt.net().connect(SERVER, ConnectOptions::default()).await.expect("the port is open")
 }
 
 async fn plain(rt: &Rt, method: &str, line: &str) -> String {

@@ -1,13 +1,14 @@
 //! The HTTP ports against clients that are slow, many or sent by a web page, over the simulated network.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use admin::{Answer, Call, Entrance, HttpServer, HttpServerConfig, Service};
-use rt::{ConnectOptions, LocalBoxFuture, Rt, ShardMain, Stream};
-use rt_sim::{Config, NodeConfig, Simulation};
+use admin::{Answer, Call, Entrance, HttpServerConfig, Service};
+use rt::{LocalBoxFuture, Rt, Stream};
+use rt_sim::Config;
+
+use crate::port::{self, connect};
 
 thread_local! {
     /// Requests that were carried out to their end. A test is one thread.
@@ -36,33 +37,13 @@ impl Service for Echo {
     }
 }
 
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 9180);
-
 /// Runs clients against a port with these limits.
 fn run<F: Future<Output = ()> + 'static>(connections_max: usize, clients: fn(Rt) -> F) {
-    let simulation =
-        Simulation::new(1, Config { time_max: Duration::from_secs(100_000), ..Config::default() });
-    let sim = simulation.handle();
-    let node = sim.add_node(NodeConfig { ip: Some(SERVER.ip()), ..NodeConfig::default() }, move |_| {
-        let main = move |rt: Rt| -> LocalBoxFuture<()> {
-            Box::pin(async move {
-                let config =
-                    HttpServerConfig { connections_max, operations_max: 3, ..HttpServerConfig::default() };
-                let service = Rc::new(Echo(rt.clone()));
-                let server = HttpServer::start(&rt, SERVER, config, Entrance::default(), service).await;
-                clients(rt.clone()).await;
-                server.expect("the address is free").stop().await;
-            })
-        };
-        vec![Box::new(main) as ShardMain<()>]
-    });
-    sim.start(node);
-    sim.run_until_exit(node).expect("the clients end");
-    assert_eq!(sim.exits(node), ["()"]);
-}
-
-async fn connect(rt: &Rt) -> Stream {
-    rt.net().connect(SERVER, ConnectOptions::default()).await.expect("the port is open")
+    let parts = move |rt: &Rt| -> (HttpServerConfig, Entrance, Rc<dyn Service>) {
+        let config = HttpServerConfig { connections_max, operations_max: 3, ..HttpServerConfig::default() };
+        (config, Entrance::default(), Rc::new(Echo(rt.clone())))
+    };
+    port::run(Config { time_max: Duration::from_secs(100_000), ..Config::default() }, parts, clients);
 }
 
 /// All that comes until the port closes, at most for a while.

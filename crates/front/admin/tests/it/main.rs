@@ -2,6 +2,7 @@
 
 mod entrance;
 mod http;
+mod port;
 mod stored;
 mod tools;
 
