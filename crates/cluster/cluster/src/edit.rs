@@ -122,9 +122,9 @@ impl SchemaEdit {
     /// Whether the schema has its object already as it is, so that it changes nothing.
     pub fn is_made(&self, schema: &Schema) -> bool {
         match self {
-            Self::PutKeyspace(keyspace) => schema
-                .keyspace(&keyspace.name)
-                .is_some_and(|known| keyspace.clone().with_content_of(known) == **known),
+            Self::PutKeyspace(keyspace) => {
+                schema.keyspace(&keyspace.name).is_some_and(|known| keyspace.settings() == known.settings())
+            }
             Self::PutTable(table) => schema
                 .table(&table.keyspace, &table.name)
                 .is_some_and(|known| known.id == table.id && table.with_ids_of(known) == **known),

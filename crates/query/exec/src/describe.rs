@@ -7,11 +7,12 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 use coordinator::ClusterView;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
-use schema::{Index, Keyspace, Table, UserAggregate, UserFunction, UserType};
+use schema::{Index, Keyspace, Schema, Table, UserAggregate, UserFunction, UserType};
 use topology::NodeIndex;
 use types::{CqlType, quote_identifier};
 
 use crate::backend::NodeInfo;
+use crate::ddl::captured_base;
 use crate::error::{ExecError, Result, invalid};
 use crate::lookup::Lookup;
 use crate::performer::Performer;
@@ -201,7 +202,7 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
             .collect(),
         DescribeTarget::Schema { full } => {
             let shown = all().filter(|k| *full || !k.system);
-            shown.flat_map(|keyspace| whole_keyspace(keyspace, internals)).collect()
+            shown.flat_map(|keyspace| whole_keyspace(keyspace, lookup.schema, internals)).collect()
         }
         DescribeTarget::Keyspace { name, only } => {
             let name = match (name, session) {
@@ -212,7 +213,7 @@ fn elements(ast: &Describe, lookup: &Lookup<'_>, session: Option<&str>) -> Resul
             let Some(keyspace) = lookup.keyspace(name) else { return not_in_keyspaces(name) };
             match only {
                 true => vec![keyspace_element(keyspace)],
-                false => whole_keyspace(keyspace, internals),
+                false => whole_keyspace(keyspace, lookup.schema, internals),
             }
         }
         DescribeTarget::Named(name) => named(name, lookup, session, internals)?,
@@ -235,7 +236,7 @@ fn object_elements(
                 .get(&name.name)
                 .filter(|table| table.derivation.is_none() || table.is_cdc_log())
             {
-                Some(table) => table_elements(keyspace, table, internals),
+                Some(table) => table_elements(keyspace, table, lookup.schema, internals),
                 None => return invalid!("Table '{}' not found in keyspace '{}'", name.name, keyspace.name),
             }
         }
@@ -321,13 +322,13 @@ fn named(
     if name.keyspace.is_none()
         && let Some(keyspace) = lookup.keyspace(&name.name)
     {
-        return Ok(whole_keyspace(keyspace, internals));
+        return Ok(whole_keyspace(keyspace, lookup.schema, internals));
     }
     let Some(of) = name.keyspace.as_deref().or(session) else { return not_in_keyspaces(&name.name) };
     let Some(keyspace) = lookup.keyspace(of) else { return not_in_keyspaces(of) };
     if let Some(table) = keyspace.tables.get(&name.name) {
         if table.derivation.is_none() || table.is_cdc_log() {
-            return Ok(table_elements(keyspace, table, internals));
+            return Ok(table_elements(keyspace, table, lookup.schema, internals));
         }
         if let Some(view) = view_element(lookup, table, internals) {
             return Ok(vec![view]);
@@ -348,23 +349,17 @@ fn keyspace_element(keyspace: &Keyspace) -> Element {
     )
 }
 
-fn table_element(keyspace: &Keyspace, table: &Table, internals: bool) -> Element {
-    let is_base = |base: &Arc<Table>| table.is_cdc_log() && table.is_derived_from(base.id);
-    let statement = match captured(keyspace).any(is_base) {
-        true => catalog::describe::shown_log(table, internals),
-        false => catalog::describe::create_table(table, keyspace.computed, internals),
+fn table_element(keyspace: &Keyspace, table: &Table, schema: &Schema, internals: bool) -> Element {
+    let statement = match captured_base(table, schema) {
+        Some(_) => catalog::describe::shown_log(table, internals),
+        None => catalog::describe::create_table(table, keyspace.computed, internals),
     };
     element(&table.keyspace, "table", &table.name, Some(statement))
 }
 
-/// The tables whose changes are captured.
-fn captured(keyspace: &Keyspace) -> impl Iterator<Item = &Arc<Table>> {
-    keyspace.tables.values().filter(|table| table.options.cdc.enabled)
-}
-
 /// A table with its indexes, its views and the options of its log of changes, which are described with it.
-fn table_elements(keyspace: &Keyspace, table: &Table, internals: bool) -> Vec<Element> {
-    let mut out = vec![table_element(keyspace, table, internals)];
+fn table_elements(keyspace: &Keyspace, table: &Table, schema: &Schema, internals: bool) -> Vec<Element> {
+    let mut out = vec![table_element(keyspace, table, schema, internals)];
     out.extend(in_listed_order(table.indexes.values(), |one| &one.name).map(|one| index_element(table, one)));
     let views = keyspace.views_of(table.id).map(|view| &**view);
     let statement = |view| catalog::describe::create_view(view, table, internals);
@@ -373,11 +368,10 @@ fn table_elements(keyspace: &Keyspace, table: &Table, internals: bool) -> Vec<El
             .map(|view| element(&view.keyspace, "materialized_view", &view.name, Some(statement(view)))),
     );
     if table.options.cdc.enabled {
-        let is_log = |other: &&Arc<Table>| other.is_cdc_log() && other.is_derived_from(table.id);
         let alter = |log: &Arc<Table>| {
             element(&log.keyspace, "table", &log.name, Some(catalog::describe::alter_log(log)))
         };
-        out.extend(keyspace.tables.values().find(is_log).map(alter));
+        out.extend(schema.cdc_log_of(table).map(alter));
     }
     out
 }
@@ -419,7 +413,7 @@ fn aggregate_element(aggregate: &UserAggregate) -> Element {
 }
 
 /// A keyspace with its types (each after those that it uses), functions, aggregates, and tables with their dependents.
-fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
+fn whole_keyspace(keyspace: &Keyspace, schema: &Schema, internals: bool) -> Vec<Element> {
     let mut out = vec![keyspace_element(keyspace)];
     let mut waiting: Vec<_> = keyspace.types.values().collect();
     let mut done: Vec<&str> = Vec::new();
@@ -440,7 +434,9 @@ fn whole_keyspace(keyspace: &Keyspace, internals: bool) -> Vec<Element> {
     }
     out.extend(functions(keyspace).into_iter().map(function_element));
     out.extend(aggregates(keyspace).into_iter().map(aggregate_element));
-    out.extend(tables(keyspace).into_iter().flat_map(|table| table_elements(keyspace, table, internals)));
+    out.extend(
+        tables(keyspace).into_iter().flat_map(|table| table_elements(keyspace, table, schema, internals)),
+    );
     out
 }
 

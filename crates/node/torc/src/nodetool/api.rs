@@ -213,8 +213,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// The result of a request for `/x` to a server that answers with `answer`.
-    fn ask(answer: &'static [u8]) -> Result<Value, Failure> {
+    /// The result of a request for `/x`, by a client that is prepared so, to a server that answers with `answer`; and the request.
+    fn exchange(answer: &'static [u8], prepare: fn(&mut Api)) -> (Result<Value, Failure>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
@@ -224,8 +224,14 @@ mod tests {
             stream.write_all(answer).unwrap();
             String::from_utf8(request[..len].to_vec()).unwrap()
         });
-        let result = Api::new("127.0.0.1", port).get("/x");
-        assert!(server.join().unwrap().starts_with("GET /x HTTP/1.1\r\nhost: 127.0.0.1\r\n"));
+        let mut api = Api::new("127.0.0.1", port);
+        prepare(&mut api);
+        (api.get("/x"), server.join().unwrap())
+    }
+
+    fn ask(answer: &'static [u8]) -> Result<Value, Failure> {
+        let (result, request) = exchange(answer, |_| {});
+        assert!(request.starts_with("GET /x HTTP/1.1\r\nhost: 127.0.0.1\r\n"));
         result
     }
 
@@ -242,20 +248,12 @@ mod tests {
 
     #[test]
     fn a_login_goes_with_the_request() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1000];
-            let len = stream.read(&mut request).unwrap();
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n1").unwrap();
-            String::from_utf8(request[..len].to_vec()).unwrap()
+        let (result, request) = exchange(b"HTTP/1.1 200 OK\r\n\r\n1", |api| {
+            assert!(api.log_in("a:b", "c").is_err());
+            api.log_in("a", "b:c").unwrap();
         });
-        let mut api = Api::new("127.0.0.1", port);
-        assert!(api.log_in("a:b", "c").is_err());
-        api.log_in("a", "b:c").unwrap();
-        assert_eq!(api.get("/x"), Ok(serde_json::json!(1)));
-        assert!(server.join().unwrap().contains("\r\nauthorization: Basic YTpiOmM=\r\n"));
+        assert_eq!(result, Ok(serde_json::json!(1)));
+        assert!(request.contains("\r\nauthorization: Basic YTpiOmM=\r\n"));
     }
 
     #[test]

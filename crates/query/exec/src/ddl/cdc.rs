@@ -113,7 +113,7 @@ pub(super) fn check_alter(
     let full = table.full_name();
     match operation {
         AlterTableOperation::With(_) => Ok(()),
-        _ if captured_base(table, context).is_some() => {
+        _ if captured_base(table, context.lookup.schema).is_some() => {
             invalid!(
                 "You cannot modify the set of columns of a CDC log table directly. Modify the base table instead."
             )
@@ -132,15 +132,15 @@ pub(super) fn check_alter(
 }
 
 /// The table of a log whose changes are captured at present.
-fn captured_base<'a>(log: &Table, context: &DdlContext<'a>) -> Option<&'a Arc<Table>> {
+pub fn captured_base<'a>(log: &Table, schema: &'a Schema) -> Option<&'a Arc<Table>> {
     let derivation = log.derivation.as_ref().filter(|derivation| derivation.is_cdc_log())?;
-    let base = context.lookup.schema.table_by_id(derivation.base())?;
+    let base = schema.table_by_id(derivation.base())?;
     Some(base).filter(|base| base.options.cdc.enabled)
 }
 
 /// Refuses to drop a log that is written to.
 pub(super) fn check_drop(table: &Table, context: &DdlContext<'_>) -> Result<()> {
-    match captured_base(table, context) {
+    match captured_base(table, context.lookup.schema) {
         Some(_) => unauthorized(format!("Cannot DROP cdc log table <table {}>", table.full_name())),
         None => Ok(()),
     }

@@ -19,7 +19,7 @@ mod vectors;
 mod view;
 
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
-pub use cdc::log_edits;
+pub use cdc::{captured_base, log_edits};
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use cql::ast::Statement;
