@@ -60,7 +60,9 @@ def crosses():
     for is_torcs, seeds in ((True, SEEDS_TORC), (False, SEEDS_CASSANDRA)):
         side = "t" if is_torcs else "c"
         for index, seed in enumerate(seeds):
-            case = generate(seed, STATEMENTS)
+            # A plain case: the index or view of another would be the last statement of its DDL, where the table's has to be.
+            case = generate(seed, STATEMENTS, is_plain=True)
+            assert case.ddl[-1].startswith("CREATE TABLE"), case.ddl[-1]
             # Statements that read or fail stay out.
             keep = ("INSERT", "UPDATE", "DELETE", "BEGIN")
             case.statements = [statement for statement in case.statements if statement.text.startswith(keep)]
