@@ -173,6 +173,13 @@ impl SchemaEdit {
         matches!(self, Self::PutTable(table) if table.indexes.values().any(is_new))
     }
 
+    /// Whether nodes before [`STATE_VERSION_OF_ORDERED_INDEXES`](crate::state::STATE_VERSION_OF_ORDERED_INDEXES) would take an ordered index
+    /// for one on all values of a map.
+    pub(crate) fn is_about_ordered_indexes(&self) -> bool {
+        let is_new = |index: &schema::Index| index.options.contains_key("order");
+        matches!(self, Self::PutTable(table) if table.indexes.values().any(is_new))
+    }
+
     /// The keyspace that has to be there.
     fn needs_keyspace(&self) -> Option<&str> {
         match self {

@@ -14,6 +14,8 @@ mod import;
 mod message;
 mod nearest;
 pub mod nearest_codec;
+mod ordered_scan;
+pub mod ordered_scan_codec;
 pub mod page;
 mod read;
 pub mod read_codec;
@@ -28,8 +30,9 @@ mod trace;
 mod traced;
 
 pub use engine::{
-    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery,
-    NearestQuery, NearestTo, Place, Predicate, Similarity, TextStatistics,
+    BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexDefinition,
+    IndexQuery, NearestQuery, NearestTo, ORDER_OPTION, Order, OrderedPlaces, OrderedScan, Place, Predicate,
+    Similarity, TextStatistics, UNORDERED_MAX,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,

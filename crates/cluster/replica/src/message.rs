@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use engine::{
     Candidates, EngineStats, FragmentsPage, FragmentsRead, Incoming, LocalFigures, Marked, NearestQuery,
-    OwnedRanges, RepairedWatermark, Rewrite, RewriteReport, Sampled, StopRequest, TableHistograms, TableSize,
-    TokenSpan,
+    OrderedPlaces, OrderedScan, OwnedRanges, RepairedWatermark, Rewrite, RewriteReport, Sampled, StopRequest,
+    TableHistograms, TableSize, TokenSpan,
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Repaired};
 use rt::Instant;
@@ -79,6 +79,9 @@ rt::shard_calls! {
         /// Look for the nearest vectors that the shard has.
         #[derive(Clone, Debug)]
         Nearest { table: TableId, query: Arc<NearestQuery> } -> Result<Candidates, ReplicaError>,
+        /// Scan an ordered index in its order.
+        #[derive(Clone, Debug)]
+        ScanIndex { table: TableId, scan: Arc<OrderedScan> } -> Result<OrderedPlaces, ReplicaError>,
         /// Apply updates of partitions that the shard owns, all or none; with the steps where they are recorded.
         #[derive(Debug)]
         Apply { write: engine::Write, is_traced: bool } -> (Result<(), ReplicaError>, Vec<TraceEvent>),

@@ -288,7 +288,8 @@ fn put_position(position: &RingPosition, out: &mut Vec<u8>) {
     }
 }
 
-fn put_index(query: &IndexQuery, out: &mut Vec<u8>) {
+/// Appends the query of an index.
+pub(crate) fn put_index(query: &IndexQuery, out: &mut Vec<u8>) {
     put_bytes(query.index.as_bytes(), out);
     match &query.predicate {
         Predicate::Equal(value) => {
@@ -345,6 +346,20 @@ pub fn get_place<'a>(
     let place = decoder.resume(table)?;
     *reader = decoder.fields.into_reader();
     Ok(place)
+}
+
+/// Reads the query of an index off the front of `reader`, whose bytes lie in `buffer`.
+///
+/// # Errors
+/// [`ReadCodecError::Malformed`] when the bytes are cut off or are no query; `reader` stays where it was.
+pub(crate) fn get_index<'a>(
+    buffer: &'a Bytes,
+    reader: &mut Reader<'a>,
+) -> Result<IndexQuery, ReadCodecError> {
+    let mut decoder = Decoder { fields: Fields::at(buffer, reader.clone()) };
+    let query = decoder.index()?;
+    *reader = decoder.fields.into_reader();
+    Ok(query)
 }
 
 struct Decoder<'a> {

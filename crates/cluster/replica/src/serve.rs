@@ -8,8 +8,8 @@ use schema::TableId;
 use crate::message::{
     AdoptImport, Apply, AwaitImport, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment,
     LocalFiguresOfShard, MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, RewriteSstables,
-    Sample, SampledTokens, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats, StopOperations,
-    TableSizeOfShard, TakeMark,
+    Sample, SampledTokens, ScanIndex, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats,
+    StopOperations, TableSizeOfShard, TakeMark,
 };
 use crate::{
     Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, SnapshotContent, TableOperation,
@@ -43,6 +43,9 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
             (page, trace.map(TraceLog::into_events).unwrap_or_default())
         },
         Nearest { table, query } => replica.engine().nearest(table, &query).await.map_err(ReplicaError::from),
+        ScanIndex { table, scan } => {
+            replica.engine().scan_index(table, &scan).await.map_err(ReplicaError::from)
+        },
         Apply { write, is_traced } => {
             let trace = is_traced.then(TraceLog::default);
             let done = replica.apply_here(write, trace.as_ref()).await;

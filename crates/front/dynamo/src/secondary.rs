@@ -206,9 +206,9 @@ pub(crate) fn holds(condition: &RangeCondition, value: &Value) -> bool {
 /// The place of an item in an index: by the range key, and by the table's own key among equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    range: Vec<Value>,
-    partition: DecoratedKey,
-    clustering: Clustering,
+    pub(crate) range: Vec<Value>,
+    pub(crate) partition: DecoratedKey,
+    pub(crate) clustering: Clustering,
 }
 
 impl Ord for Position {
@@ -275,6 +275,11 @@ impl Nearest {
         !self.is_reversed && self.is_full()
     }
 
+    /// Whether nothing behind a position would be kept.
+    pub(crate) fn is_full_upto(&self, position: &Position) -> bool {
+        self.is_full() && self.farthest().is_some_and(|last| !self.is_before(position, last))
+    }
+
     /// The partition before which no item would be kept, when partitions are in the order of the index.
     pub(crate) fn first_partition(&self) -> Option<&DecoratedKey> {
         self.start.as_ref().filter(|_| !self.is_reversed).map(|start| &start.partition)
@@ -282,7 +287,7 @@ impl Nearest {
 
     /// Offers an item of so many bytes.
     pub(crate) fn offer(&mut self, position: Position, item: Item, size: usize) {
-        if !self.wants(&position) {
+        if !self.wants(&position) || self.kept.contains_key(&position) {
             return;
         }
         self.bytes += size;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use coordinator::ClusterView;
 use items::{Item, Value, stored};
 use mutation::row::ColumnData;
 use mutation::{
     Bound, Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
     Row, RowRange, Seconds, Slices, Timestamp,
 };
-use replica::{Keys, Partitions, ReadCommand, ReadPage};
+use replica::{Keys, Order, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Schema, Table, TableBuilder};
 use serde_json::{Value as Json, json};
 use types::CqlType;
@@ -268,6 +269,11 @@ impl ApiTable {
         Some(KeyColumn { name: &column.name, kind: self.range? })
     }
 
+    /// The names of its keys.
+    pub(crate) fn key_names(&self) -> (&str, Option<&str>) {
+        (self.hash().name, self.range().map(|range| range.name))
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyColumn<'_>> {
         std::iter::once(self.hash()).chain(self.range())
     }
@@ -472,6 +478,27 @@ impl ApiTable {
         ApiError::new(ErrorKind::InternalServer, text)
     }
 
+    /// The attributes that an update of an item writes anew, changed or not, so that those of an ordered index always come of one write.
+    pub(crate) fn rewritten<'a>(&'a self, old: &'a Item, new: &'a Item) -> impl Iterator<Item = &'a str> {
+        let keys = self.key_names();
+        let ordered = self.indexes().iter().filter(move |index| storage_indexes::is_ordered(index, keys));
+        let changed = ordered.filter(move |index| {
+            let attributes = storage_indexes::attributes(index, keys);
+            attributes.map(|key| &key.name).any(|name| old.get(name) != new.get(name))
+        });
+        changed.flat_map(move |index| storage_indexes::attributes(index, keys).map(|key| key.name.as_str()))
+    }
+
+    /// The ordered index of storage of a secondary index, its name and its order; none while it has none.
+    pub(crate) fn order(&self, index: &SecondaryIndex) -> Option<(String, Order)> {
+        if !storage_indexes::is_ordered(index, self.key_names()) {
+            return None;
+        }
+        let (name, _) = storage_indexes::ordered_index(index);
+        let order = Order::new(&self.table, self.table.indexes.get(&name)?)?;
+        Some((name, order))
+    }
+
     /// The row that a write makes.
     pub(crate) fn row(&self, key: &RowKey, write: &RowWrite, timestamp: Timestamp, now: Seconds) -> Row {
         let mut row = Row::new(key.clustering.clone());
@@ -505,6 +532,10 @@ impl ApiTable {
                 cells.extend(gone.map(|name| (name.as_str(), dead(name))));
                 let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
                 cells.extend(changed.map(|(name, value)| (name.as_str(), live(name, value))));
+                cells.extend(self.rewritten(old, new).map(|name| match new.get(name) {
+                    Some(value) => (name, live(name, value)),
+                    None => (name, dead(name)),
+                }));
             }
             RowWrite::Blind(set, removed) => {
                 cells.extend(removed.iter().map(|name| (name.as_str(), dead(name))));
@@ -573,7 +604,7 @@ pub(crate) fn key_bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-fn key_value(kind: &str, bytes: &[u8]) -> Option<Value> {
+pub(crate) fn key_value(kind: &str, bytes: &[u8]) -> Option<Value> {
     match kind {
         "S" => Some(Value::S(std::str::from_utf8(bytes).ok()?.to_owned())),
         "N" => items::Number::from_decimal(bytes).map(Value::N),
@@ -688,8 +719,9 @@ impl Details {
     }
 
     /// Puts it into a table that is to be built; `keys` are the names of its keys.
-    pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>)) {
-        storage_indexes::attach(&mut builder.indexes, (&self.indexes, &self.vectors), keys);
+    pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>), view: &ClusterView) {
+        let are_ordered = storage_indexes::are_ordered(view);
+        storage_indexes::attach(&mut builder.indexes, (&self.indexes, &self.vectors), keys, are_ordered);
         if let Some(last) = self.streams.last() {
             builder.options.cdc = definition::capture(last.is_open());
         }

@@ -118,6 +118,8 @@ verbs! {
     Nearest = 29, "nearest", Request, Statement;
     /// An aggregation of the rows of a part of a token range, whose states are the answer.
     Aggregate = 30, "aggregate", Request, Statement;
+    /// A scan of an ordered index of a node, in the order of the index.
+    ScanIndex = 31, "scan_index", Request, Statement;
     /// Paxos: a ballot is announced.
     PaxosPrepare = 32, "paxos_prepare", Request, Statement;
     /// Paxos: a value is proposed.
@@ -230,7 +232,7 @@ mod tests {
             listed.join(", "),
             "1 echo, 2 gossip, 3 join, 4 last_heard, 8 raft, 9 raft_forward, 10 raft_snapshot, 16 read, 17 read_digest, 18 apply, \
              19 increment, 20 truncate, 21 hint, 22 batch_store, 23 batch_remove, 24 read_repair, 25 traced, 26 forward, \
-             27 outcome, 28 ring, 29 nearest, 30 aggregate, 32 paxos_prepare, \
+             27 outcome, 28 ring, 29 nearest, 30 aggregate, 31 scan_index, 32 paxos_prepare, \
              33 paxos_propose, 34 paxos_commit, 48 repair_open, 49 repair_digest, 50 repair_rows, 51 repair_close, \
              64 stream_open, 65 stream_chunk, 66 stream_close, 67 stream_files"
         );

@@ -31,6 +31,12 @@ pub fn encode(value: &Value) -> Vec<u8> {
     }
 }
 
+/// The bytes of a stored attribute of this type (`S`, `N` or `B`), serialised as a column of its type is; none of any other.
+pub fn key_bytes<'a>(kind: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (first, rest) = bytes.split_first()?;
+    matches!((kind, *first), ("S", STRING) | ("B", BINARY) | ("N", NUMBER)).then_some(rest)
+}
+
 /// The value; none when the bytes are not of this form, which a writer in CQL may have left.
 pub fn decode(bytes: &[u8]) -> Option<Value> {
     let (kind, bytes) = bytes.split_first()?;

@@ -14,8 +14,8 @@ use coordinator::{
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Row, Timestamp};
 use replica::{
-    Candidates, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, RowLookup, TableSize,
-    TraceLog,
+    Candidates, FragmentsPage, FragmentsRead, NearestQuery, OrderedPlaces, OrderedScan, ReadCommand,
+    ReadPage, RowLookup, TableSize, TraceLog,
 };
 use rt::Instant;
 use schema::{Schema, Table, TableId};
@@ -137,6 +137,18 @@ pub trait Coordinator: Sized + 'static {
         consistency: Consistency,
         deadline: Instant,
     ) -> impl Future<Output = Result<Candidates, RequestError>>;
+
+    /// The first places of a table in the order of one of its ordered indexes. They are candidates: their rows may be others by now, or gone.
+    ///
+    /// # Errors
+    /// As [`Coordinator::nearest`].
+    fn scan_index(
+        &self,
+        table: &Arc<Table>,
+        scan: &Arc<OrderedScan>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<OrderedPlaces, RequestError>>;
 
     /// Writes; all or none of the partitions when the kind is a logged batch.
     ///
@@ -301,6 +313,16 @@ impl Coordinator for coordinator::Coordinator {
         deadline: Instant,
     ) -> Result<Candidates, RequestError> {
         coordinator::Coordinator::nearest(self, table, query, consistency, deadline).await
+    }
+
+    async fn scan_index(
+        &self,
+        table: &Arc<Table>,
+        scan: &Arc<OrderedScan>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<OrderedPlaces, RequestError> {
+        coordinator::Coordinator::scan_index(self, table, scan, consistency, deadline).await
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

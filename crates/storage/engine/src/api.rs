@@ -19,7 +19,7 @@ use crate::read_request::Read;
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
     Candidates, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError,
-    ReadError, Sampled, TableSize, TableStats, WriteError,
+    OrderedPlaces, OrderedScan, ReadError, Sampled, TableSize, TableStats, WriteError,
 };
 
 /// How long a table may take to be flushed of which writes are not in the commit log, when the engine stops.
@@ -91,6 +91,16 @@ impl Engine {
     pub async fn nearest(&self, table: TableId, query: &NearestQuery) -> Result<Candidates, ReadError> {
         self.0.admit_read()?;
         crate::index_reader::nearest(&self.0, table, query).await
+    }
+
+    /// The first places of this shard's part of a table in the order of an ordered index.
+    ///
+    /// # Errors
+    /// [`ReadError::IndexUnavailable`] while the index, or that of the scan's other query, is being built; when the index is not ordered;
+    /// when the table is not there, part of it is damaged, or the disk fails.
+    pub async fn scan_index(&self, table: TableId, scan: &OrderedScan) -> Result<OrderedPlaces, ReadError> {
+        self.0.admit_read()?;
+        crate::index_reader::scan(&self.0, table, scan).await
     }
 
     /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of

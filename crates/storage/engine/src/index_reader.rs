@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use index::{
     Candidates, Definition, IndexFile, IndexFileError, IndexQuery, MemoryIndex, NearestQuery, NearestSearch,
-    Place, Search, SearchError,
+    OrderedPlaces, OrderedScan, OrphanSearch, OrphanSource, Place, ScanSearch, Search, SearchError,
 };
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, FragmentBuffer,
@@ -117,6 +117,45 @@ pub(crate) async fn nearest(
         search.ask_file(file).await.map_err(|error| index_broke(inner, live, file, error))?;
     }
     search.finish(&store.table()).map_err(refused)
+}
+
+/// See [`crate::Engine::scan_index`].
+pub(crate) async fn scan(
+    inner: &Inner,
+    table: TableId,
+    scan: &OrderedScan,
+) -> Result<OrderedPlaces, ReadError> {
+    let store = inner.store(table).ok_or(ReadError::UnknownTable(table))?;
+    let range = scan.range();
+    store.damages.refuse(&range)?;
+    let sources = Sources::of(&store, &scan.index, &range)?;
+    let table = store.table();
+    let refused = |error| refused(&scan.index, error);
+    let mut search = ScanSearch::new(&sources.definition, scan).map_err(refused)?;
+    for memtable in &sources.memtables {
+        search.ask_memory(memtable).await;
+    }
+    for (live, file) in &sources.files {
+        search.ask_file(file).await.map_err(|error| index_broke(inner, live, file, error))?;
+    }
+    let mut found = OrderedPlaces { places: search.finish(&table).map_err(refused)?, ..Default::default() };
+    if let Some(query) = &scan.unordered {
+        let others = Sources::of(&store, &query.index, &range)?;
+        let mut search = OrphanSearch::new(&others.definition, query, &range).map_err(refused)?;
+        while let Some(which) = search.next() {
+            let of = if which == OrphanSource::Orphans { &sources } else { &others };
+            for memtable in &of.memtables {
+                search.ask_memory(which, memtable).await;
+            }
+            for (live, file) in &of.files {
+                let asked = search.ask_file(which, file).await;
+                asked.map_err(|error| index_broke(inner, live, file, error))?;
+            }
+            search.take(which);
+        }
+        (found.unordered, found.has_more_unordered) = search.finish(&table).map_err(refused)?;
+    }
+    Ok(found)
 }
 
 /// The error of a search that an index file has failed.

@@ -86,9 +86,11 @@ pub use files::{HeldFiles, Outgoing, Wanted};
 pub use finish_drops::{UnfinishedDrop, finish_drops};
 pub use fragments::{FragmentPlace, FragmentsPage, FragmentsRead};
 pub use import::{ImportLock, Staged};
+pub use index::Definition as IndexDefinition;
 pub use index::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery,
-    NearestQuery, NearestTo, Place, Predicate, Similarity, TextStatistics,
+    NearestQuery, NearestTo, ORDER_OPTION, Order, OrderedPlaces, OrderedScan, Place, Predicate, Similarity,
+    TextStatistics, UNORDERED_MAX,
 };
 pub use links::is_snapshot_name;
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};

@@ -7,9 +7,10 @@ use text::{Analyzer, FULLTEXT_CLASS, FullText, IndexText};
 use types::CqlType;
 
 use crate::Predicate;
+use crate::ordered::Order;
 
 /// Behind each component of a term, so that no term is the beginning of another one.
-const TERM_END: u8 = 0x38;
+pub(crate) const TERM_END: u8 = 0x38;
 
 /// The part of an index's definition that its terms depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Definition {
     analyzer: Option<Analyzer>,
     /// Of an index of full text, how texts become terms.
     fulltext: Option<FullText>,
+    /// Of an ordered index, the attributes of its terms.
+    order: Option<Order>,
     /// Of an index on vectors, how its graphs are built.
     vectors: Option<hnsw::Options>,
     /// Count of the dimensions of its vectors, of such an index.
@@ -110,7 +113,7 @@ impl TermRange {
         })
     }
 
-    fn one(term: Vec<u8>) -> Self {
+    pub(crate) fn one(term: Vec<u8>) -> Self {
         Self { end: Some(successor(&term)), start: term }
     }
 
@@ -144,6 +147,7 @@ impl Definition {
             vectors: vector_options(index, &column.ty, target.part),
             dimensions: dimensions_of(index, &column.ty, target.part).unwrap_or(0),
             search_beam: number(index, "search_beam_width", BEAM, hnsw::BEAM_MAX),
+            order: Order::new(table, index),
             entry: index.options.get(ENTRY_OPTION).filter(|_| target.part == IndexedPart::Entries).cloned(),
         })
     }
@@ -151,6 +155,11 @@ impl Definition {
     /// How texts become terms, of an index of full text.
     pub(crate) fn fulltext(&self) -> Option<&FullText> {
         self.fulltext.as_ref()
+    }
+
+    /// The attributes of its terms, of an ordered index.
+    pub(crate) fn order(&self) -> Option<&Order> {
+        self.order.as_ref()
     }
 
     /// How graphs are built, of an index on vectors.
@@ -170,7 +179,9 @@ impl Definition {
 
     /// A number that differs where terms or graphs differ.
     pub fn fingerprint(&self) -> u64 {
-        let Self { name, column, kind, position, part, ty, entry, analyzer, fulltext, vectors, .. } = self;
+        let Self {
+            name, column, kind, position, part, ty, entry, analyzer, fulltext, order, vectors, ..
+        } = self;
         let mut text = format!("1|{name:?}|{column:?}|{kind:?}|{position}|{part:?}|{ty}");
         if let Some(entry) = entry {
             text.push_str(&format!("|{entry:?}"));
@@ -180,6 +191,9 @@ impl Definition {
         }
         if let Some(FullText { analyzer, has_positions }) = fulltext {
             text.push_str(&format!("|full text{}|{has_positions}", analyzer.describe()));
+        }
+        if let Some(order) = order {
+            text.push_str(&order.describe());
         }
         if let Some(options) = vectors {
             text.push_str(&format!("|{options:?}"));
@@ -277,6 +291,13 @@ impl Definition {
         is_static: bool,
         mut found: impl FnMut(&[u8]),
     ) {
+        if let Some(order) = &self.order {
+            let column = table.column(&self.column).filter(|column| column.ty == self.ty);
+            if !is_static && says_something(row) {
+                order.terms_of(key, row, column.and_then(|column| row.column(column.id)), found);
+            }
+            return;
+        }
         let mut term = Vec::new();
         self.values_of(table, key, row, is_static, |value, second| {
             let mut take = |value: &[u8]| {
@@ -370,7 +391,7 @@ impl Definition {
     }
 }
 
-fn component(clustering: &Clustering, position: usize) -> Option<Option<&[u8]>> {
+pub(crate) fn component(clustering: &Clustering, position: usize) -> Option<Option<&[u8]>> {
     clustering.components().nth(position)
 }
 

@@ -9,9 +9,10 @@ use mutation::PartitionUpdate;
 use rt::preempt::Pace;
 use schema::Table;
 
-use crate::definition::Definition;
+use crate::definition::{Definition, successor};
 use crate::gather::Gather;
 use crate::place;
+use crate::scan::Nearest;
 
 /// The memory of a place beside its bytes: a pointer, a length, and its share of a tree's nodes.
 const OVERHEAD: usize = 40;
@@ -107,6 +108,64 @@ impl MemoryTerms {
                 }
             }
         }
+    }
+}
+
+impl MemoryTerms {
+    /// Offers the terms and places of a scan, in its order.
+    pub(crate) async fn scan(&self, nearest: &mut Nearest) {
+        let mut pace = Pace::new();
+        let (mut start, mut end) = (nearest.start.clone(), nearest.end.clone());
+        while let Some(last) = self.scan_some(nearest, (&start, &end), &mut pace) {
+            pace.pause().await;
+            match nearest.is_reversed {
+                false => start = successor(&last),
+                true => end = last,
+            }
+        }
+    }
+
+    /// Offers those between two ends, until no more are wanted or the scan has to yield: then the last one that was offered.
+    fn scan_some(
+        &self,
+        nearest: &mut Nearest,
+        (start, end): (&[u8], &[u8]),
+        pace: &mut Pace,
+    ) -> Option<Vec<u8>> {
+        let terms = self.terms.borrow();
+        // The start may lie among the places of a term.
+        let before = terms
+            .range::<[u8], _>((Bound::Unbounded, Bound::Included(start)))
+            .next_back()
+            .map(|(term, _)| &**term);
+        let first = before.filter(|term| start.starts_with(term)).unwrap_or(start);
+        if first >= end {
+            return None;
+        }
+        let mut of_terms = terms.range::<[u8], _>((Bound::Included(first), Bound::Excluded(end)));
+        let mut bytes = Vec::new();
+        let is_reversed = nearest.is_reversed;
+        while let Some((term, places)) = if is_reversed { of_terms.next_back() } else { of_terms.next() } {
+            let from = start.strip_prefix(&**term).map_or(Bound::Unbounded, Bound::Included);
+            let to = end.strip_prefix(&**term).map_or(Bound::Unbounded, Bound::Excluded);
+            if matches!((from, to), (Bound::Included(from), Bound::Excluded(to)) if from >= to) {
+                continue;
+            }
+            let mut of_places = places.range::<[u8], _>((from, to));
+            while let Some(place) = if is_reversed { of_places.next_back() } else { of_places.next() } {
+                bytes.clear();
+                bytes.extend_from_slice(term);
+                bytes.extend_from_slice(place);
+                pace.count(1);
+                if !nearest.offer(&bytes, term.len()) {
+                    return None;
+                }
+                if pace.is_due() {
+                    return Some(bytes);
+                }
+            }
+        }
+        None
     }
 }
 

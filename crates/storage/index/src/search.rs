@@ -46,7 +46,7 @@ impl Search {
         range: &PartitionRange,
         slices: &Slices,
     ) -> Result<Self, SearchError> {
-        if definition.vectors().is_some() || definition.fulltext().is_some() {
+        if definition.vectors().is_some() || definition.fulltext().is_some() || definition.order().is_some() {
             return Err(SearchError::Predicate);
         }
         let terms = definition.terms(predicate).ok_or(SearchError::Predicate)?;

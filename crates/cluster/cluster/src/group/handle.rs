@@ -22,8 +22,8 @@ use crate::state::{
     Command, CommandId, Member, MemberStatus, Outcome, Proposal, Refused, STATE_VERSION_OF_ANALYZERS,
     STATE_VERSION_OF_ATTRIBUTE_VECTORS, STATE_VERSION_OF_CDC, STATE_VERSION_OF_CIDR_GROUPS,
     STATE_VERSION_OF_CONSTRAINTS, STATE_VERSION_OF_IDENTITIES, STATE_VERSION_OF_LOCAL_INDEXES,
-    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_REDUCE_FUNCTIONS, STATE_VERSION_OF_ROLES,
-    STATE_VERSION_OF_ROW_TTL,
+    STATE_VERSION_OF_MASKS, STATE_VERSION_OF_ORDERED_INDEXES, STATE_VERSION_OF_REDUCE_FUNCTIONS,
+    STATE_VERSION_OF_ROLES, STATE_VERSION_OF_ROW_TTL,
 };
 use crate::{DroppedTable, SchemaEdit};
 
@@ -101,7 +101,7 @@ fn unreadable_for<'m>(
             old.info.internode, old.info.release_version
         ))
     };
-    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 11] = [
+    let features: [(&str, u32, fn(&SchemaEdit) -> bool); 12] = [
         ("roles", STATE_VERSION_OF_ROLES, SchemaEdit::is_about_roles),
         ("the capture of changes", STATE_VERSION_OF_CDC, SchemaEdit::is_about_cdc),
         ("masks of columns", STATE_VERSION_OF_MASKS, SchemaEdit::is_about_masks),
@@ -120,6 +120,11 @@ fn unreadable_for<'m>(
             "vector indexes of the DynamoDB API",
             STATE_VERSION_OF_ATTRIBUTE_VECTORS,
             SchemaEdit::is_about_attribute_vectors,
+        ),
+        (
+            "ordered indexes of the DynamoDB API",
+            STATE_VERSION_OF_ORDERED_INDEXES,
+            SchemaEdit::is_about_ordered_indexes,
         ),
     ];
     features.into_iter().find_map(|(what, version, is_about)| lacks(what, version, is_about))

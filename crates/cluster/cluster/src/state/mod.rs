@@ -31,8 +31,8 @@ pub use topology_change::{ChangeStep, TopologyChange};
 /// changes and of masks, since 5 of constraints and descriptions, since 6 of reduce functions, TTL
 /// columns and local indexes, since 7 of identities of certificates, since 8 of indexes with analyzers of words and of groups of addresses,
 /// since 9 of indexes on the vectors of attributes, which older versions cannot all decode: a node with such a version is not let in. Since 10
-/// nodes name logged changes in a way that no id of a column enters.
-pub const STATE_VERSION: u32 = 10;
+/// nodes name logged changes in a way that no id of a column enters. Since 11 there are ordered indexes.
+pub const STATE_VERSION: u32 = 11;
 
 /// The first version that decodes edits of roles and service levels.
 pub const STATE_VERSION_OF_ROLES: u32 = 3;
@@ -70,6 +70,9 @@ pub const STATE_VERSION_OF_ATTRIBUTE_VECTORS: u32 = 9;
 /// The first version whose nodes name the changes in a log of CDC by the content of their write. Until every node runs it, all of them
 /// name changes by the encoding of their write, as earlier versions do.
 pub const STATE_VERSION_OF_CDC_NAMES: u32 = 10;
+
+/// The first version whose nodes make ordered indexes of attributes of the DynamoDB API. Until every node runs it, none is made.
+pub const STATE_VERSION_OF_ORDERED_INDEXES: u32 = 11;
 
 /// So many outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 1024;

@@ -17,7 +17,7 @@ use mutation::codec::DecodedUpdates;
 use replica::{
     Origin, Partitions, Read, ReadCommand, ReadPage, Replica, ReplicaError, TraceLog, Truncation, Write,
 };
-use replica::{nearest_codec, read_codec};
+use replica::{nearest_codec, ordered_scan_codec, read_codec};
 use rpc::{Messenger, Refusal, Verb};
 use schema::{Schema, TableId};
 use stdx::Reader;
@@ -72,6 +72,7 @@ fn serve(coordinator: &Coordinator, messenger: &Messenger) {
         Verb::Read,
         Verb::ReadDigest,
         Verb::Nearest,
+        Verb::ScanIndex,
         Verb::Apply,
         Verb::ReadRepair,
         Verb::Hint,
@@ -138,6 +139,7 @@ impl Server {
                 Ok(Bytes::copy_from_slice(&digest.to_be_bytes()))
             }
             Verb::Nearest => self.nearest(&body).await,
+            Verb::ScanIndex => self.scan_index(&body).await,
             Verb::Hint => self.hint(&body, ring).await,
             Verb::Apply => self.apply(from, (ring, &body), trace).await,
             Verb::ReadRepair => self.read_repair((ring, &body), trace).await,
@@ -267,6 +269,16 @@ impl Server {
         let found = self.replica().nearest(table, &Arc::new(query)).await;
         let mut out = Vec::with_capacity(256);
         nearest_codec::encode_candidates(&found.map_err(|error| refusal(&error))?, &mut out);
+        Ok(out.into())
+    }
+
+    async fn scan_index(&self, body: &Bytes) -> Result<Bytes, Refusal> {
+        let schema = self.schema();
+        let scan = ordered_scan_codec::decode_scan(body, |id| schema.table_by_id(id).cloned());
+        let (table, scan) = scan.ok_or_else(|| malformed("a scan of an index that this node cannot read"))?;
+        let found = self.replica().scan_index(table, &Arc::new(scan)).await;
+        let mut out = Vec::with_capacity(256);
+        ordered_scan_codec::encode_places(&found.map_err(|error| refusal(&error))?, &mut out);
         Ok(out.into())
     }
 

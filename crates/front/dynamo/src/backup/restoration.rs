@@ -78,7 +78,7 @@ impl<C: Coordinator> Store<'_, C> {
 
     /// Has the deletions of a restored table forgotten after their grace from now on, as those of others.
     async fn forget_deletions(&self, table: &ApiTable) -> Result<()> {
-        let change = |found: &ApiTable, builder: &mut TableBuilder| {
+        let change = |found: &ApiTable, builder: &mut TableBuilder, _: &ClusterView| {
             let is_due = keeps_deletions(found);
             if is_due {
                 builder.options.tombstone_gc = TombstoneGc::Timeout;
@@ -195,13 +195,13 @@ impl<C: Coordinator> Store<'_, C> {
 
     /// Changes a table while it is being restored, and records that there is progress; one that is not any more stays.
     async fn change_restoring(&self, table: &ApiTable, change: impl Fn(&mut table::Details)) -> Result<()> {
-        let change = |found: &ApiTable, builder: &mut TableBuilder| {
+        let change = |found: &ApiTable, builder: &mut TableBuilder, view: &ClusterView| {
             let mut details = found.details();
             if let Some(restore) = &mut details.restore {
                 restore.progress_millis = self.executor.clock().wall_micros().div_euclid(1000);
             }
             change(&mut details);
-            details.write(builder, (found.hash().name, found.range().map(|range| range.name)));
+            details.write(builder, found.key_names(), view);
             found.is_restoring()
         };
         self.change_table(table, change).await
@@ -211,12 +211,12 @@ impl<C: Coordinator> Store<'_, C> {
     async fn change_table(
         &self,
         table: &ApiTable,
-        change: impl Fn(&ApiTable, &mut TableBuilder) -> bool,
+        change: impl Fn(&ApiTable, &mut TableBuilder, &ClusterView) -> bool,
     ) -> Result<()> {
-        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+        let plan = |schema: &Schema, view: &ClusterView, _: [u8; 16]| {
             let found = table_by_id(schema, table.table.id)?;
             let mut builder = found.table.to_builder();
-            if !change(&found, &mut builder) {
+            if !change(&found, &mut builder, view) {
                 return Ok(Vec::new());
             }
             let table = builder.build().map_err(|error| crate::ApiError::validation(error.to_string()))?;

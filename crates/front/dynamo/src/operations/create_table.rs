@@ -156,7 +156,7 @@ impl<C: Coordinator> Dynamo<C> {
             if let Some(Specification::Enabled(shown)) = stream {
                 stream_specification::enable(&mut details, shown, &name, (view, now))?;
             }
-            details.write(&mut builder, names);
+            details.write(&mut builder, names, view);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             let keyspace = Keyspace::new(keyspace, replication(view));
             let log = log_edits(&table, schema, view, id, now)?;

@@ -36,6 +36,7 @@ mod places;
 mod put_item;
 mod query;
 mod query_index;
+mod query_ordered;
 mod restore_table;
 mod scan;
 mod search_vectors;
@@ -660,8 +661,7 @@ impl<C: Coordinator> Dynamo<C> {
             let mut details = found.details();
             change(&found, &mut details)?;
             let mut builder = found.table.to_builder();
-            let keys = (found.hash().name, found.range().map(|range| range.name));
-            details.write(&mut builder, keys);
+            details.write(&mut builder, found.key_names(), view);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;
             let log = log_edits(&table, schema, view, id, self.executor.timestamp())?;
             let mut edits = vec![SchemaEdit::PutTable(table)];

@@ -9,6 +9,7 @@ use replica::{Keys, Partitions, ReadCommand};
 
 use super::Dynamo;
 use super::page::{Page, PageRequest, start_key, start_of};
+use super::query_ordered::next_prefix;
 use crate::error::{Result, invalid};
 use crate::index_definition::{IndexKey, SecondaryIndex};
 use crate::reply::Reply;
@@ -58,18 +59,8 @@ fn rows(table: &ApiTable, condition: &RangeCondition) -> RowRange {
         },
         RangeCondition::Between(low, high) => (bound(low, Side::Before), bound(high, Side::After)),
         RangeCondition::BeginsWith(prefix) => {
-            let mut next = key_bytes(prefix);
-            // The first bytes behind all that begin so.
-            while next.last() == Some(&0xff) {
-                next.pop();
-            }
-            let end = match next.last_mut() {
-                Some(byte) => {
-                    *byte += 1;
-                    Bound::new(&table.table, &[Some(&next)], Side::Before)
-                }
-                None => top,
-            };
+            let next = next_prefix(key_bytes(prefix));
+            let end = next.map_or(top, |next| Bound::new(&table.table, &[Some(&next)], Side::Before));
             (bound(prefix, Side::Before), end)
         }
     };

@@ -1,8 +1,10 @@
 //! Query of a secondary index.
 //!
-//! All items of the hash key are looked at, and the nearest behind the start are kept: a page costs the whole hash key, in the memory
-//! of a page. An index of which the hash key is the table's own reads one partition; any other asks the index of storage for places
-//! and reads the rows there, or, while that one is being built, reads the table.
+//! An index with a range key asks its ordered index of storage (`query_ordered`). Where that does not suffice, all items of the hash key
+//! are looked at, and the nearest behind the start are kept: a page costs the whole hash key, in the memory
+//! of a page. An index of which the hash key is the table's own then reads one partition; any other asks the index of storage for places
+//! and reads the rows there, or, while that one is being built, reads the table. Without a range key the places come in the order of the
+//! index, and no more are read than a page has.
 
 use exec::backend::Coordinator;
 use items::key_condition::KeyCondition;
@@ -19,19 +21,14 @@ use crate::secondary::{Nearest, Position};
 use crate::table::{ApiTable, RowKey};
 
 /// The items that a query has found so far.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     table: &'a ApiTable,
-    index: &'a SecondaryIndex,
-    condition: &'a KeyCondition,
-    request: &'a PageRequest,
-    nearest: Nearest,
-}
-
-impl Search<'_> {
-    /// Whether the order of the index is that of the table: without a range key.
-    fn is_in_order(&self) -> bool {
-        self.index.range.is_none()
-    }
+    pub(super) index: &'a SecondaryIndex,
+    pub(super) condition: &'a KeyCondition,
+    pub(super) request: &'a PageRequest,
+    /// Whether items come in the order of the index, so that a full page is the page.
+    pub(super) is_in_order: bool,
+    pub(super) nearest: Nearest,
 }
 
 impl Sink for Search<'_> {
@@ -50,11 +47,11 @@ impl Sink for Search<'_> {
     }
 
     fn first_partition(&self) -> Option<&DecoratedKey> {
-        self.nearest.first_partition().filter(|_| self.is_in_order())
+        self.nearest.first_partition().filter(|_| self.is_in_order)
     }
 
     fn is_full(&self) -> bool {
-        self.is_in_order() && self.nearest.is_full_in_order()
+        self.is_in_order && self.nearest.is_full_in_order()
     }
 }
 
@@ -68,20 +65,29 @@ impl<C: Coordinator> Dynamo<C> {
         reversed: bool,
         request: &PageRequest,
     ) -> Result<Page> {
-        let search = || {
+        // Without a range key the order is that of the table.
+        let is_in_order = index.range.is_none();
+        let search = |is_in_order| {
             let nearest = Nearest::new(start.clone(), reversed, request.limit, PAGE_BYTES);
-            Reading::new(table, request.consistent, Search { table, index, condition, request, nearest })
+            Reading::new(
+                table,
+                request.consistent,
+                Search { table, index, condition, request, is_in_order, nearest },
+            )
         };
-        let mut found = search();
-        match index.query(table, &condition.hash) {
-            None => {
-                let keys = Keys::from_iter([table.partition(&condition.hash)?]);
-                self.look_through(Partitions::Keys(keys), &mut found).await?;
-            }
-            Some(query) => {
-                if !self.look_at_places(query, &mut found).await? {
-                    found = search();
-                    self.look_through(Partitions::Range(PartitionRange::all()), &mut found).await?;
+        let mut found = search(false);
+        if !self.look_in_order(start.as_ref(), reversed, &mut found).await? {
+            found = search(is_in_order);
+            match index.query(table, &condition.hash) {
+                None => {
+                    let keys = Keys::from_iter([table.partition(&condition.hash)?]);
+                    self.look_through(Partitions::Keys(keys), &mut found).await?;
+                }
+                Some(query) => {
+                    if !self.look_at_places(query, &mut found).await? {
+                        found = search(is_in_order);
+                        self.look_through(Partitions::Range(PartitionRange::all()), &mut found).await?;
+                    }
                 }
             }
         }

@@ -223,8 +223,16 @@ impl ItemWrite {
             Some(RowWrite::Delete) => Effect::Delete,
             Some(RowWrite::Update(before, after)) => {
                 let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-                let set = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
-                let removed = before.into_keys().filter(|name| !after.contains_key(name)).collect();
+                let mut set: Item = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
+                let gone = before.keys().filter(|name| !after.contains_key(*name));
+                let mut removed: Vec<String> = gone.cloned().collect();
+                for name in self.table.rewritten(&before, &after) {
+                    match after.get(name) {
+                        Some(value) => _ = set.insert(name.to_owned(), value.clone()),
+                        None if removed.iter().any(|one| one == name) => {}
+                        None => removed.push(name.to_owned()),
+                    }
+                }
                 Effect::Update(set, removed)
             }
             _ => Effect::Nothing,

@@ -1,6 +1,6 @@
 //! Faults of a cluster, before a table in memory: reads and writes that fail, and datacenters of which one knows more than the other.
 
-use std::cell::RefCell;
+use std::cell::{Cell as StdCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use mutation::{
     RingPosition, Row,
 };
 use replica::{
-    Candidates, FragmentsPage, FragmentsRead, NearestQuery, Partitions, ReadCommand, ReadPage, TraceLog,
+    Candidates, FragmentsPage, FragmentsRead, NearestQuery, OrderedPlaces, OrderedScan, Partitions,
+    ReadCommand, ReadPage, TraceLog,
 };
 use rt::Instant;
 use schema::{Schema, Table, TableId};
@@ -100,6 +101,16 @@ impl Coordinator for Faulty {
         deadline: Instant,
     ) -> Result<Candidates, RequestError> {
         self.memory.nearest(table, query, consistency, deadline).await
+    }
+
+    async fn scan_index(
+        &self,
+        table: &Arc<Table>,
+        scan: &Arc<OrderedScan>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<OrderedPlaces, RequestError> {
+        self.memory.scan_index(table, scan, consistency, deadline).await
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {
@@ -457,4 +468,84 @@ fn the_first_transaction_waits_for_the_table_of_records() {
         let took = clock.0.get();
         assert!(took < time_max && (done || took > time_max / 4), "{refusals}: it took {took:?}");
     }
+}
+
+/// A Query of a hash key by pages of ten: the range keys, and the most partitions that were read for a page.
+fn range_keys(api: &Dynamo<Faulty>, reads: &StdCell<usize>, forward: bool) -> (Vec<i64>, usize) {
+    let mut request = json!({
+        "TableName": "many", "IndexName": "by_g_h", "KeyConditionExpression": "g = :g", "Limit": 10,
+        "ExpressionAttributeValues": { ":g": { "S": "x" } }, "ScanIndexForward": forward
+    });
+    let (mut found, mut most) = (Vec::new(), 0);
+    loop {
+        reads.set(0);
+        let page = body_of(ready(api.call("Query", request.to_string().as_bytes(), "localhost:8000", None)));
+        most = most.max(reads.get());
+        let items = page["Items"].as_array().expect("items").iter();
+        found.extend(
+            items.map(|item| item["h"]["N"].as_str().expect("a number").parse::<i64>().expect("one")),
+        );
+        let Some(last) = page.get("LastEvaluatedKey") else { return (found, most) };
+        request["ExclusiveStartKey"] = last.clone();
+    }
+}
+
+#[test]
+fn a_page_of_an_index_reads_about_as_many_items_as_it_has() {
+    let memory = Memory::new();
+    let plain = over(memory.clone());
+    let attribute = |name: &str, kind: &str| json!({ "AttributeName": name, "AttributeType": kind });
+    let key = |name: &str, kind: &str| json!({ "AttributeName": name, "KeyType": kind });
+    let table = json!({
+        "TableName": "many", "BillingMode": "PAY_PER_REQUEST", "KeySchema": [key("p", "HASH")],
+        "AttributeDefinitions": [attribute("p", "S"), attribute("g", "S"), attribute("h", "N")],
+        "GlobalSecondaryIndexes": [{
+            "IndexName": "by_g_h", "KeySchema": [key("g", "HASH"), key("h", "RANGE")], "Projection": { "ProjectionType": "ALL" }
+        }]
+    });
+    body_of(call(&plain, "CreateTable", &table.to_string()));
+    let put = |at: i64, h: i64| {
+        let item = json!({ "p": { "S": format!("p{at}") }, "g": { "S": "x" }, "h": { "N": h.to_string() } });
+        body_of(call(&plain, "PutItem", &json!({ "TableName": "many", "Item": item }).to_string()));
+    };
+    let update = |at: i64, h: i64, condition: Option<&str>| {
+        let mut request = json!({
+            "TableName": "many", "Key": { "p": { "S": format!("p{at}") } }, "UpdateExpression": "SET h = :h",
+            "ExpressionAttributeValues": { ":h": { "N": h.to_string() } }
+        });
+        if let Some(condition) = condition {
+            request["ConditionExpression"] = condition.into();
+        }
+        body_of(call(&plain, "UpdateItem", &request.to_string()));
+    };
+    let reads = Rc::new(StdCell::new(0));
+    let counted = reads.clone();
+    let api = faulty(&memory, move |operation| {
+        if let Operation::Read(command, _) = operation {
+            assert!(matches!(command.partitions, Partitions::Keys(_)), "nothing is searched by a range");
+            counted.set(counted.get() + 1);
+        }
+        Ok(())
+    });
+    for at in 0..300 {
+        put(at, at * 37 % 300);
+    }
+    let check = |most_wanted: usize| {
+        for forward in [true, false] {
+            let (mut found, most) = range_keys(&api, &reads, forward);
+            if !forward {
+                found.reverse();
+            }
+            assert_eq!(found.len(), 300);
+            assert!(found.is_sorted(), "{found:?}");
+            assert!(most <= most_wanted, "{most} reads of a page");
+        }
+    };
+    check(20);
+    // A transaction writes all of the key.
+    (0..100).for_each(|at| update(at, at + 1000, Some("attribute_exists(p)")));
+    check(100);
+    // Without one, these are read for each page.
+    (0..30).for_each(|at| update(at, 500 - at, None));
+    check(140);
 }

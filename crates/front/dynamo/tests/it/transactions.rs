@@ -16,7 +16,10 @@ use dynamo::{Dynamo, Isolation};
 use exec::backend::{Clock, Coordinator, Decide};
 use exec::{ExecError, ExecLimits, Executor, NodeInfo};
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Timestamp};
-use replica::{Candidates, FragmentsPage, FragmentsRead, NearestQuery, ReadCommand, ReadPage, TraceLog};
+use replica::{
+    Candidates, FragmentsPage, FragmentsRead, NearestQuery, OrderedPlaces, OrderedScan, ReadCommand,
+    ReadPage, TraceLog,
+};
 use rt::Instant;
 use schema::{Schema, Table, TableId};
 use serde_json::{Value as Json, json};
@@ -120,6 +123,17 @@ impl Coordinator for Stepped {
     ) -> Result<Candidates, RequestError> {
         step(&self.world).await;
         self.memory.nearest(table, query, consistency, deadline).await
+    }
+
+    async fn scan_index(
+        &self,
+        table: &Arc<Table>,
+        scan: &Arc<OrderedScan>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<OrderedPlaces, RequestError> {
+        step(&self.world).await;
+        self.memory.scan_index(table, scan, consistency, deadline).await
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -24,9 +24,9 @@ use mutation::{
 };
 use replica::page::{PageBuilder, Progress};
 use replica::{
-    Candidate, Candidates, FragmentPlace, FragmentsPage, FragmentsRead, IndexQuery, Keys, NearestQuery,
-    NearestTo, Partitions, Place, Predicate, ReadCommand, ReadPage, RowLookup, Similarity, TableSize,
-    TraceLog,
+    Candidate, Candidates, FragmentPlace, FragmentsPage, FragmentsRead, IndexDefinition, IndexQuery, Keys,
+    NearestQuery, NearestTo, OrderedPlaces, OrderedScan, Partitions, Place, Predicate, ReadCommand, ReadPage,
+    RowLookup, Similarity, TableSize, TraceLog,
 };
 use rt::Instant;
 use schema::{CdcGeneration, ColumnKind, IndexedPart, Schema, Table, TableId};
@@ -657,6 +657,42 @@ impl Coordinator for Memory {
         }
         Candidate::keep_nearest(&mut found, query.count);
         Ok(Candidates { places: found, ..Candidates::default() })
+    }
+
+    async fn scan_index(
+        &self,
+        table: &Arc<Table>,
+        scan: &Arc<OrderedScan>,
+        _: Consistency,
+        deadline: Instant,
+    ) -> Result<OrderedPlaces, RequestError> {
+        self.deadline.set(Some(deadline));
+        self.index_reads.set(self.index_reads.get() + 1);
+        let index = table.indexes.get(&scan.index).expect("the index exists");
+        let definition = IndexDefinition::new(table, index).expect("an index");
+        let is_behind = |term: &[u8], place: &Place| {
+            scan.after.as_ref().is_none_or(|(after, at)| {
+                let of = |place: &Place| (place.key.clone(), place.clustering.clone());
+                let order = term.cmp(after).then_with(|| of(place).cmp(&of(at)));
+                if scan.is_reversed { order.is_lt() } else { order.is_gt() }
+            })
+        };
+        let mut found = OrderedPlaces::default();
+        for held in self.tables.borrow().get(&table.id).into_iter().flat_map(BTreeMap::values) {
+            for row in held.rows() {
+                let place = Place { key: held.key.clone(), clustering: Some(row.clustering.clone()) };
+                definition.terms_of(table, &held.key, row, false, |term| {
+                    if term[0] == 0 {
+                        // An orphan, of whatever hash key.
+                        found.unordered.extend(scan.unordered.as_ref().map(|_| place.clone()));
+                    } else if (&*scan.start..&*scan.end).contains(&term) && is_behind(term, &place) {
+                        found.places.push((Bytes::copy_from_slice(term), place.clone()));
+                    }
+                });
+            }
+        }
+        found.finish(scan);
+        Ok(found)
     }
 
     async fn write(&self, updates: Vec<PartitionUpdate>, options: WriteOptions) -> Result<(), RequestError> {

@@ -22,6 +22,7 @@ mod met;
 mod model;
 mod observers;
 mod operated;
+mod ordered;
 mod pruned;
 mod received;
 mod rewriting;
