@@ -16,6 +16,9 @@ pub(crate) async fn fill(rows: &mut RowBuilder, schema: &Schema) {
         "identity_to_role" => rows.each(schema.roles(), |rows, one| identities(rows, one)).await,
         "cidr_groups" => rows.each(schema.cidr_groups(), |rows, one| cidr_group(rows, one)).await,
         "cidr_permissions" => rows.each(schema.roles(), |rows, one| cidr_permissions(rows, one)).await,
+        "network_permissions" => rows.each(schema.roles(), |rows, one| datacenters(rows, one)).await,
+        // Cassandra's spelling.
+        "resource_role_permissons_index" => rows.each(schema.roles(), |rows, one| resources(rows, one)).await,
         "role_attributes" => rows.each(schema.roles(), |rows, one| attributes(rows, one)).await,
         _ => {}
     }
@@ -90,6 +93,18 @@ fn cidr_group(rows: &mut RowBuilder, group: &CidrGroup) {
 fn cidr_permissions(rows: &mut RowBuilder, role: &Role) {
     if !role.cidr_groups.is_empty() {
         rows.row([("role", role.name.as_str().into()), ("cidr_groups", set(&role.cidr_groups))]);
+    }
+}
+
+fn datacenters(rows: &mut RowBuilder, role: &Role) {
+    if let Some(datacenters) = role.datacenters.as_ref().filter(|datacenters| !datacenters.is_empty()) {
+        rows.row([("role", role.name.as_str().into()), ("dcs", set(datacenters))]);
+    }
+}
+
+fn resources(rows: &mut RowBuilder, role: &Role) {
+    for (resource, _) in role.permissions.iter().filter(|(_, granted)| !granted.is_empty()) {
+        rows.row([("resource", resource.as_str().into()), ("role", role.name.as_str().into())]);
     }
 }
 

@@ -175,7 +175,8 @@ fn client(rows: &mut RowBuilder, client: &ClientFacts) {
         ("address", client.address.into()),
         ("port", i32::from(client.port).into()),
         ("client_options", (&client.options).into()),
-        ("connection_stage", client.stage.as_str().into()),
+        // ScyllaDB's table has the names in capital letters.
+        ("connection_stage", client.stage.to_lowercase().into()),
         ("driver_name", client.driver_name.clone().into()),
         ("driver_version", client.driver_version.clone().into()),
         ("hostname", client.address.to_string().into()),

@@ -297,7 +297,7 @@ impl Access {
 }
 
 /// The permission that a statement about the schema needs; none for one that everybody may run, or that names a missing object.
-fn needed(
+pub(crate) fn needed(
     statement: &Statement,
     session: Option<&str>,
     lookup: &Lookup<'_>,

@@ -880,6 +880,12 @@ impl<C: Coordinator> Executor<C> {
                 materialized_views: request.limits.materialized_views,
                 data_masking: request.limits.data_masking,
             };
+            if let Some(mut guard) = self.guard_of_role(request) {
+                let checked = guard.schema_statement(statement, request.keyspace, &schema);
+                if checked.is_err() {
+                    return warn(guard, checked, sink).map(|()| Outcome::Void);
+                }
+            }
             let mut outcome = ddl::plan(statement, &context)?;
             if let Some(mut guard) = self.guard_of_role(request) {
                 let checked = guard.schema_change(statement, &schema, &outcome.edits);

@@ -15,6 +15,7 @@ use crate::error::{ExecError, Result, invalid};
 use crate::expr::resolve::{Markers, Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
 use crate::lookup::Lookup;
+use crate::modification::{check_virtual, is_virtual};
 
 /// The bytes of a name or a value at most.
 const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -71,6 +72,9 @@ impl SettingPlan {
             return Ok(None);
         }
         let full_name = table.full_name();
+        if is_virtual(&table) {
+            check_virtual(&ast.using, ast.condition != Condition::None)?;
+        }
         if ast.condition != Condition::None {
             return invalid!("Conditional updates are not supported by table {full_name}");
         }

@@ -275,7 +275,7 @@ pub(super) fn create(ast: &CreateKeyspace, context: &DdlContext<'_>) -> Result<O
 }
 
 /// Keyspaces of the server to which operators of Cassandra give a factor once they have installed it.
-const REPLICATED_IN_CASSANDRA: [&str; 3] = ["system_auth", "system_distributed", "system_traces"];
+pub(super) const REPLICATED_IN_CASSANDRA: [&str; 3] = ["system_auth", "system_distributed", "system_traces"];
 
 pub(super) fn alter(ast: &AlterKeyspace, context: &DdlContext<'_>) -> Result<Outcome> {
     let name = &ast.name.name;

@@ -11,6 +11,7 @@ mod keyspace;
 mod objects;
 pub(crate) mod option_value;
 pub mod options;
+mod rename;
 mod row_ttl;
 mod table;
 mod unified;
@@ -18,7 +19,9 @@ mod user_type;
 mod vectors;
 mod view;
 
+use crate::access::needed;
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
+use auth::Resource;
 pub use cdc::{captured_base, log_edits};
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
@@ -107,6 +110,34 @@ fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
     Ok(())
 }
 
+/// Refuses changes of the server's keyspaces that Cassandra replicates, in the words of its permissions, which nobody has there.
+fn check_not_replicated(statement: &Statement, context: &DdlContext<'_>) -> Result<()> {
+    use Statement as S;
+    if matches!(
+        statement,
+        S::CreateFunction(_)
+            | S::CreateAggregate(_)
+            | S::DropFunction(_)
+            | S::DropAggregate(_)
+            | S::AlterKeyspace(_)
+    ) {
+        return Ok(());
+    }
+    let Some((permission, resource)) = needed(statement, context.keyspace, &context.lookup)? else {
+        return Ok(());
+    };
+    let keyspace = match &resource {
+        Resource::Keyspace(keyspace) | Resource::AllTables(keyspace) | Resource::Table { keyspace, .. } => {
+            keyspace
+        }
+        _ => return Ok(()),
+    };
+    match keyspace::REPLICATED_IN_CASSANDRA.contains(&keyspace.as_str()) {
+        true => Err(ExecError::Unauthorized(format!("Cannot {} {resource}", permission.name()))),
+        false => Ok(()),
+    }
+}
+
 /// Plans a statement that changes the schema.
 ///
 /// # Errors
@@ -114,6 +145,7 @@ fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
 /// [`ExecError::AlreadyExists`] without IF NOT EXISTS; [`ExecError::Unauthorized`] in the system's keyspaces;
 /// [`ExecError::Config`] and [`ExecError::Syntax`] when a property is wrong.
 pub fn plan(statement: &Statement, context: &DdlContext<'_>) -> Result<Outcome> {
+    check_not_replicated(statement, context)?;
     match statement {
         Statement::CreateKeyspace(ast) => keyspace::create(ast, context),
         Statement::AlterKeyspace(ast) => keyspace::alter(ast, context),

@@ -12,7 +12,7 @@ use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, DroppedColumn, Tab
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options, row_ttl};
+use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options, rename, row_ttl};
 use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
@@ -411,7 +411,7 @@ fn views_of<'a>(table: &'a Table, context: &DdlContext<'a>) -> impl Iterator<Ite
 }
 
 /// The indexes of a table that find values of a column, as messages name them; none without any.
-fn indexes_of(table: &Table, column: &str) -> Option<String> {
+pub(super) fn indexes_of(table: &Table, column: &str) -> Option<String> {
     let indexes = table.indexes.values().filter(|index| index.depends_on(column));
     let names: Vec<&str> = indexes.map(|index| index.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -463,7 +463,9 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             drop_columns(builder, (table, has_views), columns, *if_exists, micros)?
         }
         AlterTableOperation::Rename { if_exists, columns } => {
-            rename(builder, (table, has_views), columns, *if_exists)?
+            let renamed = rename::names(table, columns, *if_exists)?;
+            views = rename::views(views_of(table, context), &renamed)?;
+            rename::columns(builder, &renamed)
         }
         AlterTableOperation::Ttl(column) => row_ttl::alter(builder, column.as_ref())?,
         AlterTableOperation::DropCompactStorage => drop_compact_storage(builder)?,
@@ -683,46 +685,5 @@ fn drop_columns(
         names.insert(name.as_str());
     }
     builder.drop_columns(&names, micros);
-    Ok(builder)
-}
-
-fn rename(
-    mut builder: TableBuilder,
-    (table, has_views): (&Table, bool),
-    columns: &[(Ident, Ident)],
-    if_exists: bool,
-) -> Result<TableBuilder> {
-    for (from, to) in columns {
-        let (from, to) = (&from.name, &to.name);
-        let Some(column) = table.column(from) else {
-            if if_exists {
-                continue;
-            }
-            return invalid!("Undefined column name {from} in table {}", table.full_name());
-        };
-        if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
-            return invalid!("Cannot rename non PRIMARY KEY column {from}");
-        }
-        if table.column(to).is_some() {
-            return invalid!(
-                "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
-                table.full_name()
-            );
-        }
-        if let Some(indexes) = indexes_of(table, from) {
-            return invalid!(
-                "Can't rename column {from} because it has dependent secondary indexes ({indexes})"
-            );
-        }
-        if has_views {
-            return invalid!(
-                "Cannot rename column {from} on base table {} with materialized views",
-                table.name
-            );
-        }
-        for column in builder.columns_mut().iter_mut().filter(|column| column.name == *from) {
-            column.name = to.clone();
-        }
-    }
     Ok(builder)
 }

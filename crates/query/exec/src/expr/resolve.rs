@@ -517,7 +517,7 @@ impl<'a> Resolver<'a> {
         receiver: Option<&Receiver<'_>>,
     ) -> Result<Expr> {
         let ty = crate::type_name::resolve(ty, self.schema, self.keyspace)?;
-        let name = text(whole);
+        let name = text(&self.qualified(whole));
         if self.fit(inner, &ty) == Fit::None {
             return match self.columns {
                 true => invalid!("Cannot assign value {name} to {name} of type {}", ty.freeze().cql_name()),

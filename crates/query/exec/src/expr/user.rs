@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use cql::ast::{FunctionCall, Selector, SelectorKind};
+use cql::ast::{DataType, FunctionCall, Selector, SelectorKind};
 use schema::{UserAggregate, UserFunction};
 use types::CqlType;
 use types::native::{self, Argument};
@@ -56,10 +56,13 @@ impl Resolver<'_> {
         functions.map(Candidate::Function).chain(aggregates.map(Candidate::Aggregate)).collect()
     }
 
-    /// A selector whose user-defined functions carry their keyspace, as the names of result columns do.
+    /// A selector whose user-defined functions and types carry their keyspace, as the names of result columns do.
     pub fn qualified<'s>(&self, selector: &'s Selector) -> Cow<'s, Selector> {
         let home = self.schema.keyspace(self.keyspace);
-        if home.is_none_or(|home| home.functions.is_empty() && home.aggregates.is_empty()) {
+        let defines_none = |home: &schema::Keyspace| {
+            home.functions.is_empty() && home.aggregates.is_empty() && home.types.is_empty()
+        };
+        if home.is_none_or(|home| defines_none(home)) {
             return Cow::Borrowed(selector);
         }
         let mut selector = selector.clone();
@@ -85,8 +88,11 @@ impl Resolver<'_> {
             | SelectorKind::Field(inner, _)
             | SelectorKind::Element(inner, _)
             | SelectorKind::Slice(inner, ..)
-            | SelectorKind::TypeHint(_, inner)
             | SelectorKind::Negate(inner) => self.qualify(inner),
+            SelectorKind::TypeHint(ty, inner) => {
+                self.qualify_type(ty);
+                self.qualify(inner);
+            }
             SelectorKind::Tuple(parts) | SelectorKind::List(parts) | SelectorKind::Set(parts) => {
                 parts.iter_mut().for_each(|part| self.qualify(part));
             }
@@ -104,6 +110,24 @@ impl Resolver<'_> {
             | SelectorKind::Marker(_)
             | SelectorKind::CountRows
             | SelectorKind::Metadata(..) => {}
+        }
+    }
+
+    fn qualify_type(&self, ty: &mut DataType) {
+        match ty {
+            DataType::UserDefined(name) if name.keyspace.is_none() => {
+                name.keyspace = Some(self.keyspace.to_owned());
+            }
+            DataType::List(inner) | DataType::Set(inner) | DataType::Frozen(inner) => {
+                self.qualify_type(inner)
+            }
+            DataType::Vector(inner, _) => self.qualify_type(inner),
+            DataType::Map(key, value) => {
+                self.qualify_type(key);
+                self.qualify_type(value);
+            }
+            DataType::Tuple(fields) => fields.iter_mut().for_each(|field| self.qualify_type(field)),
+            DataType::Native(_) | DataType::UserDefined(_) | DataType::Custom(_) => {}
         }
     }
 

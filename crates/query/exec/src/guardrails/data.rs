@@ -12,6 +12,9 @@ use crate::modification::ModificationPlan;
 use crate::modification::operation::Change;
 use crate::request::Request;
 
+/// What Cassandra counts of a cell of a collection beside its path and value: timestamp, TTL and time of deletion.
+const CELL_OVERHEAD_BYTES: usize = 8 + 4 + 8;
+
 impl Guard<'_> {
     /// Looks at a statement that writes, of which `env` has the values. `now` is in microseconds.
     ///
@@ -129,13 +132,14 @@ impl Guard<'_> {
                     }
                 }
                 ColumnData::Complex(complex) => {
-                    let mut bytes = 0;
-                    for one in &complex.cells {
+                    let (mut items, mut bytes) = (0, 0);
+                    for one in complex.cells.iter().filter(|one| !one.cell.is_tombstone()) {
                         self.value(column, one.path.len().max(one.cell.value.len()))?;
-                        bytes += one.path.len() + one.cell.value.len();
+                        items += 1;
+                        bytes += CELL_OVERHEAD_BYTES + one.path.len() + one.cell.value.len();
                     }
                     if column.ty.is_collection() {
-                        self.collection(column, complex.cells.len(), bytes)?;
+                        self.collection(column, items, bytes)?;
                     }
                 }
             }

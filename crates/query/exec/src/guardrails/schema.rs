@@ -12,6 +12,56 @@ use super::{Guard, Words, exceeds};
 use crate::error::Result;
 
 impl Guard<'_> {
+    /// Looks at a statement before its objects are, as Cassandra does. `session` is the keyspace of the session.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn schema_statement(
+        &mut self,
+        statement: &Statement,
+        session: Option<&str>,
+        schema: &Schema,
+    ) -> Result<()> {
+        let home = match statement {
+            Statement::DropKeyspace(ast) => Some(ast.name.name.as_str()),
+            Statement::DropTable(ast) => ast.name.keyspace.as_deref().or(session),
+            Statement::CreateIndex(ast) => ast.table.keyspace.as_deref().or(session),
+            Statement::AlterTable(ast) => ast.name.keyspace.as_deref().or(session),
+            _ => return Ok(()),
+        };
+        // Nobody may change the keyspaces of the server, of which the planner speaks.
+        let Some(home) = home.filter(|home| schema.keyspace(home).is_none_or(|home| !home.system)) else {
+            return Ok(());
+        };
+        let limits = self.limits;
+        match statement {
+            Statement::DropKeyspace(_) => self.enabled(
+                "drop_keyspace_enabled",
+                limits.drop_keyspace_enabled,
+                "DROP KEYSPACE functionality",
+            ),
+            Statement::DropTable(_) => self.drop_or_truncate(),
+            Statement::CreateIndex(_) => self.enabled(
+                "secondary_indexes",
+                limits.secondary_indexes_enabled,
+                "Creating secondary indexes",
+            ),
+            Statement::AlterTable(ast) if schema.table(home, &ast.name.name).is_some() => {
+                match &ast.operation {
+                    AlterTableOperation::Add { .. }
+                    | AlterTableOperation::Drop { .. }
+                    | AlterTableOperation::Rename { .. } => self.enabled(
+                        "alter_table",
+                        limits.alter_table_enabled,
+                        "ALTER TABLE changing columns",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at a change of the schema.
     ///
     /// # Errors
@@ -22,28 +72,12 @@ impl Guard<'_> {
         schema: &Schema,
         edits: &[SchemaEdit],
     ) -> Result<()> {
-        let limits = self.limits;
         match statement {
-            Statement::DropTable(_) => self.drop_or_truncate()?,
-            Statement::DropKeyspace(_) => self.enabled(
-                "drop_keyspace_enabled",
-                limits.drop_keyspace_enabled,
-                "DROP KEYSPACE functionality",
-            )?,
-            Statement::CreateIndex(_) => self.enabled(
-                "secondary_indexes",
-                limits.secondary_indexes_enabled,
-                "User creation of secondary indexes",
-            )?,
-            Statement::AlterTable(ast) => match &ast.operation {
-                AlterTableOperation::Add { .. }
-                | AlterTableOperation::Drop { .. }
-                | AlterTableOperation::Rename { .. } => {
-                    self.enabled("alter_table", limits.alter_table_enabled, "ALTER TABLE changing columns")?
+            Statement::AlterTable(ast) => {
+                if let AlterTableOperation::With(properties) = &ast.operation {
+                    self.properties(properties)?;
                 }
-                AlterTableOperation::With(properties) => self.properties(properties)?,
-                _ => {}
-            },
+            }
             Statement::CreateTable(ast) => self.properties(&ast.properties)?,
             Statement::CopyTable(ast) => self.properties(&ast.properties)?,
             Statement::CreateView(ast) => self.properties(&ast.properties)?,

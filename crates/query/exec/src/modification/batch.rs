@@ -49,6 +49,24 @@ impl ModificationPlan {
     }
 }
 
+/// Refuses a logged batch that writes virtual tables, which no other node could repeat.
+fn check_not_virtual(ast: &cql::ast::Batch, lookup: &Lookup<'_>, keyspace: Option<&str>) -> Result<()> {
+    let table = |statement: &Modification| {
+        let name = match statement {
+            Modification::Insert(ast) => &ast.table,
+            Modification::Update(ast) => &ast.table,
+            Modification::Delete(ast) => &ast.table,
+        };
+        // The statement itself reports a table that is missing.
+        lookup.table(name, keyspace).ok()
+    };
+    let mut tables = ast.statements.iter().filter_map(table);
+    if ast.kind == BatchKind::Logged && tables.any(|(table, _)| super::is_virtual(&table)) {
+        return invalid!("Cannot include a virtual table statement in a logged batch");
+    }
+    Ok(())
+}
+
 impl BatchPlan {
     /// Resolves a BATCH.
     ///
@@ -62,6 +80,7 @@ impl BatchPlan {
         markers: &mut Markers,
     ) -> Result<Self> {
         check_using(ast)?;
+        check_not_virtual(ast, lookup, keyspace)?;
         let prepare = |(number, statement)| {
             markers.begin_statement(Some(number));
             ModificationPlan::prepare(statement, lookup, keyspace, markers)
@@ -81,6 +100,7 @@ impl BatchPlan {
         markers: &mut Markers,
     ) -> Result<Self> {
         check_using(ast)?;
+        check_not_virtual(ast, lookup, keyspace)?;
         let mut statements = Vec::with_capacity(ast.statements.len());
         let mut pace = Pace::new();
         for (number, statement) in ast.statements.iter().enumerate() {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coordinator::Consistency;
-use cql::ast::{Delete, Insert, InsertSource, Term, Update, Using};
+use cql::ast::{Condition, Delete, Insert, InsertSource, Term, Update, Using};
 use mutation::{
     Clustering, ColumnSelection, DecoratedKey, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowLayout,
     Seconds, Slices, Timestamp, row_of,
@@ -186,7 +186,7 @@ impl ModificationPlan {
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(lookup, &ast.table, keyspace)?;
+        let table = writable(lookup, &ast.table, keyspace, (&ast.using, ast.if_not_exists))?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Insert);
         if plan.is_counter() {
@@ -306,31 +306,12 @@ impl ModificationPlan {
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(lookup, &ast.table, keyspace)?;
+        let table = writable(lookup, &ast.table, keyspace, (&ast.using, ast.condition != Condition::None))?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
+        check_assigned(ast, &table)?;
         plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
         plan.using(&ast.using, &mut resolver)?;
-        let mut assigned: HashMap<ColumnId, Assigned<'_>> = HashMap::default();
-        for assignment in &ast.assignments {
-            let column = resolver.column(&assignment.column.name)?;
-            let adds_up = !plan.conditions.is_empty() || table.is_counter();
-            let is_first = match assigned.entry(column.id) {
-                Entry::Vacant(place) => {
-                    place.insert(Assigned::of(&assignment.operation));
-                    true
-                }
-                Entry::Occupied(before) => {
-                    before.into_mut().goes_with(&assignment.operation, column.is_complex(), adds_up)
-                }
-            };
-            if !is_first {
-                return Err(ExecError::Syntax(format!(
-                    "Multiple incompatible setting of column {}",
-                    column.name
-                )));
-            }
-        }
         for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
             let reads = !plan.conditions.is_empty();
@@ -353,7 +334,7 @@ impl ModificationPlan {
         keyspace: Option<&str>,
         markers: &mut Markers,
     ) -> Result<Self> {
-        let table = writable(lookup, &ast.table, keyspace)?;
+        let table = writable(lookup, &ast.table, keyspace, (&ast.using, ast.condition != Condition::None))?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Delete);
         plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
@@ -933,14 +914,60 @@ impl<'a> Assigned<'a> {
     }
 }
 
+/// Refuses assignments that overwrite each other. As in Cassandra's parser, before any name is looked up.
+fn check_assigned(ast: &Update, table: &Table) -> Result<()> {
+    let adds_up = ast.condition != Condition::None || table.is_counter();
+    let mut assigned: HashMap<&str, Assigned<'_>> = HashMap::default();
+    for assignment in &ast.assignments {
+        let name = assignment.column.name.as_str();
+        let is_complex = table.column(name).is_none_or(Column::is_complex);
+        let is_first = match assigned.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(Assigned::of(&assignment.operation));
+                true
+            }
+            Entry::Occupied(before) => {
+                before.into_mut().goes_with(&assignment.operation, is_complex, adds_up)
+            }
+        };
+        if !is_first {
+            return Err(ExecError::Syntax(format!("Multiple incompatible setting of column {name}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a table is virtual in Cassandra, too.
+pub(crate) fn is_virtual(table: &Table) -> bool {
+    matches!(table.keyspace.as_str(), "system_views" | "system_virtual_schema")
+}
+
+/// Refuses what no virtual table supports.
+pub(crate) fn check_virtual(using: &Using, is_conditional: bool) -> Result<()> {
+    if using.timestamp.is_some() {
+        return invalid!("Custom timestamp is not supported by virtual tables");
+    }
+    if using.ttl.is_some() {
+        return invalid!("Expiring columns are not supported by virtual tables");
+    }
+    match is_conditional {
+        true => invalid!("Conditional updates are not supported by virtual tables"),
+        false => Ok(()),
+    }
+}
+
 /// The table of a modification, unless clients cannot write to it.
 fn writable(
     lookup: &Lookup<'_>,
     name: &cql::ast::QualifiedName,
     keyspace: Option<&str>,
+    (using, is_conditional): (&Using, bool),
 ) -> Result<Arc<Table>> {
     let (table, computed) = lookup.table(name, keyspace)?;
     if computed {
+        if is_virtual(&table) {
+            check_virtual(using, is_conditional)?;
+        }
         return invalid!("Modification is not supported by table {}", table.full_name());
     }
     if table.is_view() {

@@ -38,7 +38,7 @@ use crate::request::Caller;
 use crate::sink::{Outcome, too_large};
 use crate::trace::Trace;
 use encode::{ResultWriter, write_outcome};
-use parameters::{bind, parameters, set_checked, trace_parameters};
+use parameters::{BoundBy, bind, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
 use running::{Listing, Message, Running};
 
@@ -141,7 +141,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
         self.executor.note(trace, || "Preparing statement".to_owned());
         *event = self.event(&prepared);
-        self.run(&prepared, client, parameters, None, trace, out).await
+        self.run(&prepared, client, parameters, (BoundBy::Query, None), trace, out).await
     }
 
     /// PREPARE.
@@ -224,12 +224,12 @@ impl<C: Coordinator> NativeFrontend<C> {
         }
         let schema = executor.coordinator().schema();
         let Found::Current(prepared) = self.prepared.find(&execute.id, &schema) else { return false };
-        if !prepared.at_once.is_worth_a_try() {
+        if !prepared.at_once.is_worth_a_try() || query.page_size == Some(0) {
             return false;
         }
         let began = executor.begin();
         // The usual way finds the error again.
-        let Ok(binds) = bind(&prepared.markers, &query.values) else { return false };
+        let Ok(binds) = bind(&prepared.markers, &query.values, BoundBy::Execute) else { return false };
         let parameters = parameters(query);
         let mut request = executor.request(caller, &parameters, prepared.keyspace.as_deref(), None);
         // A row that is in memory is not reported: its answer is sent at once.
@@ -267,7 +267,14 @@ impl<C: Coordinator> NativeFrontend<C> {
                 let known = execute.result_metadata_id.as_deref();
                 let result = {
                     let parameters = &execute.parameters;
-                    let work = pin!(self.run(&prepared, client, parameters, known, trace.as_ref(), out));
+                    let work = pin!(self.run(
+                        &prepared,
+                        client,
+                        parameters,
+                        (BoundBy::Execute, known),
+                        trace.as_ref(),
+                        out
+                    ));
                     let message = || Message::Execute(prepared.clone());
                     self.running.listed(work, || self.listing(began, message(), parameters)).await
                 };
@@ -386,12 +393,12 @@ impl<C: Coordinator> NativeFrontend<C> {
                 }
             };
             pace.step().await;
+            let binds = bind(&prepared.markers, &statement.values, BoundBy::Batch)?;
             if !matches!(prepared.plan, Plan::Modification(_)) {
                 return invalid!(
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
                 );
             }
-            let binds = bind(&prepared.markers, &statement.values)?;
             statements.push((prepared, binds));
         }
         let plans: Vec<(&ModificationPlan, &Binds)> = statements
@@ -426,11 +433,11 @@ impl<C: Coordinator> NativeFrontend<C> {
         prepared: &Prepared,
         client: &ClientState<'_>,
         query: &QueryParameters,
-        known_metadata_id: Option<&[u8]>,
+        (by, known_metadata_id): (BoundBy, Option<&[u8]>),
         trace: Option<&Trace>,
         out: &mut ResponseWriter,
     ) -> Result<()> {
-        let binds = bind(&prepared.markers, &query.values)?;
+        let binds = bind(&prepared.markers, &query.values, by)?;
         let mut parameters = parameters(query);
         set_checked(&mut parameters, query, Some(&prepared.plan))?;
         let mut request =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wire::{QueryParameters, ValuePlace, Values};
 
 use super::paging;
-use crate::error::{Result, invalid};
+use crate::error::{ExecError, Result, invalid};
 use crate::expr::Value;
 use crate::expr::bind::{Binds, MarkerSpec};
 use crate::plan::Plan;
@@ -35,8 +35,11 @@ pub fn parameters(query: &QueryParameters) -> Parameters {
 /// When a parameter has no meaning, or the paging state is not one of the plan's.
 #[inline]
 pub fn set_checked(parameters: &mut Parameters, query: &QueryParameters, plan: Option<&Plan>) -> Result<()> {
-    if query.now_in_seconds.is_none() && query.paging_state.is_none() {
+    if query.now_in_seconds.is_none() && query.paging_state.is_none() && query.page_size != Some(0) {
         return Ok(());
+    }
+    if query.page_size == Some(0) {
+        return Err(ExecError::Protocol("The page size cannot be 0".to_owned()));
     }
     if let Some(now) = query.now_in_seconds {
         let Ok(now) = u32::try_from(now) else {
@@ -50,19 +53,37 @@ pub fn set_checked(parameters: &mut Parameters, query: &QueryParameters, plan: O
     Ok(())
 }
 
+/// The message that values come with, which decides the words about a wrong number of them, as in Cassandra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundBy {
+    /// QUERY.
+    Query,
+    /// EXECUTE.
+    Execute,
+    /// One statement of BATCH.
+    Batch,
+}
+
+impl BoundBy {
+    fn refused<T>(self, markers: usize, values: usize) -> Result<T> {
+        match self {
+            Self::Query => invalid!("Invalid amount of bind variables"),
+            Self::Execute => invalid!("there were {markers} markers(?) in CQL but {values} bound variables"),
+            Self::Batch => invalid!("There were {markers} markers(?) in CQL but {values} bound variables"),
+        }
+    }
+}
+
 /// The values of a request, checked against a statement's markers.
 ///
 /// # Errors
 /// When there are more or fewer than markers, or one is not of its marker's type.
-pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
-    if values.is_empty() && !specs.is_empty() {
-        return invalid!("Invalid amount of bind variables");
-    }
-    if !values.is_named() && values.len() != specs.len() {
-        return invalid!("there were {} markers(?) in CQL but {} bound variables", specs.len(), values.len());
-    }
+pub fn bind(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Binds> {
     if values.is_named() {
-        return bind_named(specs, values);
+        return bind_named(specs, values, by);
+    }
+    if values.len() != specs.len() {
+        return by.refused(specs.len(), values.len());
     }
     let mut binds = Binds::within(values.body(), specs.len());
     for (spec, place) in specs.iter().zip(values.places()) {
@@ -76,13 +97,17 @@ pub fn bind(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
 }
 
 /// [`bind`] of values that have names: several markers may have one, and other values are left out.
-fn bind_named(specs: &[MarkerSpec], values: &Values) -> Result<Binds> {
+fn bind_named(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Binds> {
     let names = Names::of(values, specs.len());
+    let found = specs.iter().filter(|spec| names.index(&spec.name).is_some()).count();
+    if found != specs.len() {
+        return by.refused(specs.len(), found);
+    }
     let mut binds = Binds::within(values.body(), specs.len());
     // A value that several markers name is copied for each of them.
     let mut room = values.body().len() + REPEATED_BYTES_MAX;
     for spec in specs {
-        match values.place(names.index(&spec.name)?) {
+        match names.index(&spec.name).and_then(|index| values.place(index)) {
             Some(ValuePlace::Set { start, end }) if (end - start) as usize > room => {
                 let (body, count) = (values.body().len(), specs.len());
                 return invalid!(
@@ -116,14 +141,10 @@ impl<'a> Names<'a> {
         Self { values, index: (!is_small).then(names) }
     }
 
-    fn index(&self, name: &str) -> Result<usize> {
-        let found = match &self.index {
+    fn index(&self, name: &str) -> Option<usize> {
+        match &self.index {
             Some(index) => index.get(name).copied(),
             None => (0..self.values.len()).find(|index| self.values.name(*index) == Some(name)),
-        };
-        match found {
-            Some(index) => Ok(index),
-            None => invalid!("Bind variable {name} is missing: no value of this name was sent"),
         }
     }
 }

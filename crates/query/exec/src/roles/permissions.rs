@@ -23,7 +23,10 @@ pub(super) fn resource(named: &ast::Resource, context: &RoleContext<'_>) -> Resu
         ast::Resource::AllFunctions => Resource::Functions,
         ast::Resource::AllFunctionsIn(keyspace) => Resource::FunctionsIn(keyspace.name.clone()),
         ast::Resource::Function(name, types) => {
-            let keyspace = keyspace_of(name, context.keyspace)?;
+            let Some(keyspace) = name.keyspace.as_deref() else {
+                // Cassandra's spelling.
+                return invalid!("In this context function name must be explictly qualified by a keyspace");
+            };
             let resolve = |ty| crate::type_name::resolve(ty, context.schema, keyspace);
             let arguments = types.iter().map(resolve).collect::<Result<Vec<_>>>()?;
             Resource::Function { keyspace: keyspace.to_owned(), name: name.name.clone(), arguments }

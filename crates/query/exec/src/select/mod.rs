@@ -262,7 +262,7 @@ impl SelectPlan {
 
     /// The warning that an aggregation over many partitions deserves.
     pub fn aggregation_warning(&self) -> Option<&'static str> {
-        if !self.selection.is_aggregate() || self.computed {
+        if !self.selection.is_aggregate() {
             return None;
         }
         match &self.access {

@@ -412,7 +412,8 @@ fn slice_of(
         let columns = &table.clustering()[prefix.len()..][..end.width];
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
         // A single column compared with null: nothing is less than it, and everything is greater.
-        if let TupleValue::Parts(exprs) = &end.value
+        if !end.is_tuple
+            && let TupleValue::Parts(exprs) = &end.value
             && let [expr] = exprs.as_slice()
             && expr.eval(env)? == Value::Null
         {

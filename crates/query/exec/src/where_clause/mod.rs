@@ -693,15 +693,15 @@ impl<'a> Collector<'_, 'a> {
     /// Takes the slice that begins at a clustering column.
     fn slice_at(&mut self, single: usize, multis: &mut Vec<Multi>, first: usize) -> RowRestriction {
         let (mut start, mut end, mut except) = (None, None, Vec::new());
-        let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize| {
+        let mut put = |operator: ComparisonOperator, value: TupleValue, width: usize, is_tuple: bool| {
             let inclusive =
                 matches!(operator, ComparisonOperator::GreaterOrEqual | ComparisonOperator::LessOrEqual);
             let slot = if is_start(operator) { &mut start } else { &mut end };
-            *slot = Some(SliceEnd { value, inclusive, width });
+            *slot = Some(SliceEnd { value, inclusive, width, is_tuple });
         };
         for slice in std::mem::take(&mut self.singles[single]) {
             match slice {
-                Single::Slice(operator, expr) => put(operator, TupleValue::Parts(vec![expr]), 1),
+                Single::Slice(operator, expr) => put(operator, TupleValue::Parts(vec![expr]), 1, false),
                 Single::NotIn(choice) => except.push(RowRestriction::Single(choice)),
                 Single::Equal(_) | Single::In(_) => {}
             }
@@ -710,7 +710,7 @@ impl<'a> Collector<'_, 'a> {
         for multi in multis.drain(..) {
             match multi.kind {
                 MultiKind::Slice(operator, value) if multi.first == first => {
-                    put(operator, value, multi.width)
+                    put(operator, value, multi.width, true)
                 }
                 MultiKind::NotIn(choice) if multi.first == first => {
                     except.push(RowRestriction::Multi(multi.width, choice));

@@ -12,6 +12,8 @@ pub struct SliceEnd {
     pub inclusive: bool,
     /// How many columns it restricts.
     pub width: usize,
+    /// Whether it is written as a tuple, of one column as well: its nulls are refused.
+    pub is_tuple: bool,
 }
 
 /// The restriction of the clustering columns from some position on.

@@ -240,3 +240,287 @@ fn terms_are_bound_without_other_guardrails() {
     assert!(insert("t").contains("Guardrail sai_string_term_size violated"), "{}", insert("t"));
     assert!(!insert("plain").contains("Guardrail"), "{}", insert("plain"));
 }
+
+/// A guardrail with the statements that it warns of and refuses; an empty one is of a guardrail that does not.
+struct Guarded {
+    name: &'static str,
+    set: fn(&mut Guardrails),
+    warns: &'static str,
+    fails: &'static str,
+}
+
+fn guarded(
+    name: &'static str,
+    set: fn(&mut Guardrails),
+    warns: &'static str,
+    fails: &'static str,
+) -> Guarded {
+    Guarded { name, set, warns, fails }
+}
+
+fn one(name: &str) -> std::collections::BTreeSet<String> {
+    [name.to_owned()].into()
+}
+
+const SIMPLE: &str =
+    "CREATE KEYSPACE z WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+const REPLICATED: &str =
+    "CREATE KEYSPACE x WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 2}";
+const REPLICATED_MORE: &str =
+    "CREATE KEYSPACE y WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 3}";
+const VIEW: &str = "CREATE MATERIALIZED VIEW ks.m1 AS SELECT k, v FROM ks.t WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k)";
+const SECOND_VIEW: &str = "CREATE MATERIALIZED VIEW ks.m2 AS SELECT k, w FROM ks.t WHERE k IS NOT NULL AND w IS NOT NULL PRIMARY KEY (w, k)";
+
+fn of_the_schema() -> Vec<Guarded> {
+    vec![
+        guarded("keyspaces", |all| all.keyspaces = bounds(1, 2), REPLICATED, REPLICATED_MORE),
+        guarded(
+            "tables",
+            |all| all.tables = bounds(2, 3),
+            "CREATE TABLE ks.a (k int PRIMARY KEY)",
+            "CREATE TABLE ks.b (k int PRIMARY KEY)",
+        ),
+        guarded(
+            "columns_per_table",
+            |all| all.columns_per_table = bounds(1, 2),
+            "CREATE TABLE ks.a (k int PRIMARY KEY, a int)",
+            "CREATE TABLE ks.b (k int PRIMARY KEY, a int, b int)",
+        ),
+        guarded(
+            "secondary_indexes_per_table",
+            |all| all.secondary_indexes_per_table = bounds(0, 1),
+            "CREATE INDEX ON ks.t (v)",
+            "CREATE INDEX ON ks.t (w)",
+        ),
+        guarded(
+            "materialized_views_per_table",
+            |all| all.materialized_views_per_table = bounds(0, 1),
+            VIEW,
+            SECOND_VIEW,
+        ),
+        guarded(
+            "fields_per_udt",
+            |all| all.fields_per_udt = bounds(1, 2),
+            "CREATE TYPE ks.a (a int, b int)",
+            "CREATE TYPE ks.b (a int, b int, c int)",
+        ),
+        guarded(
+            "vector_dimensions",
+            |all| all.vector_dimensions = bounds(2, 3),
+            "CREATE TABLE ks.a (k int PRIMARY KEY, v vector<float, 3>)",
+            "CREATE TABLE ks.b (k int PRIMARY KEY, v vector<float, 4>)",
+        ),
+        guarded(
+            "minimum_replication_factor",
+            |all| all.minimum_replication_factor = bounds(3, 2),
+            REPLICATED,
+            SIMPLE,
+        ),
+        guarded(
+            "maximum_replication_factor",
+            |all| all.maximum_replication_factor = bounds(1, 2),
+            REPLICATED,
+            REPLICATED_MORE,
+        ),
+        guarded(
+            "table_properties",
+            |all| {
+                all.table_properties =
+                    RefusedValues { warned: one("comment"), disallowed: one("gc_grace_seconds") }
+            },
+            "ALTER TABLE ks.t WITH comment = 'x'",
+            "CREATE TABLE ks.a (k int PRIMARY KEY) WITH gc_grace_seconds = 5",
+        ),
+        guarded("alter_table", |all| all.alter_table_enabled = false, "", "ALTER TABLE ks.t ADD v int"),
+        guarded(
+            "drop_truncate_table_enabled",
+            |all| all.drop_truncate_table_enabled = false,
+            "",
+            "DROP TABLE IF EXISTS nowhere.nothing",
+        ),
+        guarded(
+            "drop_keyspace_enabled",
+            |all| all.drop_keyspace_enabled = false,
+            "",
+            "DROP KEYSPACE nowhere",
+        ),
+        guarded(
+            "secondary_indexes",
+            |all| all.secondary_indexes_enabled = false,
+            "",
+            "CREATE INDEX ON ks.nothing (v)",
+        ),
+        guarded(
+            "uncompressed_tables_enabled",
+            |all| all.uncompressed_tables_enabled = false,
+            "",
+            "CREATE TABLE ks.a (k int PRIMARY KEY) WITH compression = {'enabled': 'false'}",
+        ),
+        guarded(
+            "compact_tables",
+            |all| all.compact_tables_enabled = false,
+            "",
+            "CREATE TABLE ks.a (k int PRIMARY KEY, v int) WITH COMPACT STORAGE",
+        ),
+        guarded("simplestrategy", |all| all.simplestrategy_enabled = false, "", SIMPLE),
+        guarded(
+            "vector_type_enabled",
+            |all| all.vector_type_enabled = false,
+            "",
+            "CREATE TABLE ks.a (k int PRIMARY KEY, v vector<float, 2>)",
+        ),
+        guarded(
+            "zero_ttl_on_twcs",
+            |all| all.zero_ttl_on_twcs_enabled = false,
+            "",
+            "CREATE TABLE ks.a (k int PRIMARY KEY) WITH compaction = {'class': 'TimeWindowCompactionStrategy'}",
+        ),
+    ]
+}
+
+fn of_requests() -> Vec<Guarded> {
+    vec![
+        guarded("page_size", |all| all.page_size = bounds(98, 99), "", "SELECT * FROM ks.t"),
+        guarded("page_size", |all| all.page_size = bounds(99, 1000), "SELECT * FROM ks.t", ""),
+        guarded(
+            "partition_keys_in_select",
+            |all| all.partition_keys_in_select = bounds(1, 2),
+            "SELECT * FROM ks.t WHERE k IN (1, 2)",
+            "SELECT * FROM ks.t WHERE k IN (1, 2, 3)",
+        ),
+        guarded(
+            "in_select_cartesian_product",
+            |all| all.in_select_cartesian_product = bounds(1, 2),
+            "SELECT * FROM ks.t WHERE k IN (1, 2)",
+            "SELECT * FROM ks.t WHERE k IN (1, 2, 3)",
+        ),
+        guarded(
+            "items_per_collection",
+            |all| all.items_per_collection = bounds(1, 2),
+            "UPDATE ks.t SET s = {'a', 'b'} WHERE k = 1",
+            "UPDATE ks.t SET s = {'a', 'b', 'c'} WHERE k = 1",
+        ),
+        // A cell has 20 bytes beside its path and its value.
+        guarded(
+            "collection_size",
+            |all| all.collection_size = bounds(20, 21),
+            "UPDATE ks.t SET s = {'a'} WHERE k = 1",
+            "UPDATE ks.t SET s = {'ab'} WHERE k = 1",
+        ),
+        guarded(
+            "column_value_size",
+            |all| all.column_value_size = bounds(1, 2),
+            "UPDATE ks.t SET s = {'ab'} WHERE k = 1",
+            "UPDATE ks.t SET s = {'abc'} WHERE k = 1",
+        ),
+        guarded(
+            "read_consistency_levels",
+            |all| all.read_consistency_levels.warned = one("ONE"),
+            "SELECT * FROM ks.t",
+            "",
+        ),
+        guarded(
+            "read_consistency_levels",
+            |all| all.read_consistency_levels.disallowed = one("ONE"),
+            "",
+            "SELECT * FROM ks.t",
+        ),
+        guarded(
+            "write_consistency_levels",
+            |all| all.write_consistency_levels.warned = one("ONE"),
+            "INSERT INTO ks.t (k) VALUES (1)",
+            "",
+        ),
+        guarded(
+            "write_consistency_levels",
+            |all| all.write_consistency_levels.disallowed = one("ONE"),
+            "",
+            "BEGIN BATCH INSERT INTO ks.t (k) VALUES (1); APPLY BATCH",
+        ),
+        guarded(
+            "user_timestamps",
+            |all| all.user_timestamps_enabled = false,
+            "",
+            "INSERT INTO ks.t (k) VALUES (1) USING TIMESTAMP 5",
+        ),
+        guarded("group_by", |all| all.group_by_enabled = false, "", "SELECT count(*) FROM ks.t GROUP BY k"),
+        guarded(
+            "read_before_write_list_operations",
+            |all| all.read_before_write_list_operations_enabled = false,
+            "",
+            "UPDATE ks.t SET l = l - [1] WHERE k = 1",
+        ),
+        guarded(
+            "allow_filtering",
+            |all| all.allow_filtering_enabled = false,
+            "",
+            "SELECT * FROM ks.t WHERE v = 1 ALLOW FILTERING",
+        ),
+    ]
+}
+
+/// Those that warn and fail; [`of_values_terms_and_queries_of_indexes`] and [`of_timestamps_and_of_windows_without_expiry`] have the others.
+#[test]
+fn each_warns_and_fails() {
+    for Guarded { name, set, warns, fails } in of_the_schema().into_iter().chain(of_requests()) {
+        let mut guardrails = Guardrails::default();
+        set(&mut guardrails);
+        let node = Node::with_superuser(ExecLimits { guardrails, bcrypt_cost: 4, ..ExecLimits::default() });
+        for text in [
+            "CREATE ROLE ann WITH LOGIN = true",
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "GRANT ALL ON ALL KEYSPACES TO ann",
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int, l list<int>, s set<text>)",
+            "CREATE TABLE ks.other (k int PRIMARY KEY)",
+        ] {
+            node.run(text);
+        }
+        node.log_in("ann");
+        let violated = format!("Guardrail {name} violated: ");
+        let ask = |text: &str| {
+            let mut parameters = Node::values(&[]);
+            parameters.page_size = Some(100);
+            show(&node.request(|request| request.query(text, &parameters)))
+        };
+        if !warns.is_empty() {
+            let shown = ask(warns);
+            assert!(
+                !shown.contains('!') && shown.contains(&format!("warning: {violated}")),
+                "{warns}: {shown}"
+            );
+        }
+        if !fails.is_empty() {
+            let shown = ask(fails);
+            assert!(shown.contains(&format!("! Invalid: {violated}")), "{fails}: {shown}");
+        }
+    }
+}
+
+/// As in Cassandra, elements that are deleted do not count.
+#[test]
+fn deletions_of_elements_do_not_count() {
+    let guardrails = Guardrails {
+        items_per_collection: bounds(1, 2),
+        collection_size: bounds(20, 30),
+        ..Guardrails::default()
+    };
+    let node = Node::with_superuser(ExecLimits { guardrails, bcrypt_cost: 4, ..ExecLimits::default() });
+    for text in [
+        "CREATE ROLE ann WITH LOGIN = true",
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "GRANT ALL ON ALL KEYSPACES TO ann",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, s set<text>, m map<text, int>)",
+    ] {
+        node.run(text);
+    }
+    node.log_in("ann");
+    for text in [
+        "UPDATE ks.t SET s = s - {'a', 'b', 'c', 'd'} WHERE k = 1",
+        "UPDATE ks.t SET m = m - {'a', 'b', 'c', 'd'} WHERE k = 1",
+        "DELETE m['a'], m['b'], m['c'] FROM ks.t WHERE k = 1",
+        "UPDATE ks.t SET s = null WHERE k = 1",
+    ] {
+        let shown = show(&node.query(text));
+        assert!(!shown.contains("Guardrail"), "{text}: {shown}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Statements against a table in memory: golden tables of statements and their results.
 
 mod analyzers;
+mod binds;
 mod cdc;
 mod constraints;
 mod fragments;

@@ -1,0 +1,113 @@
+//! Requests with a wrong number of values, and with page sizes that are none: code and text of Cassandra 5.0.6.
+
+use wire::client::{AnswerBody, BatchItem, Parameters, ResultBody};
+use wire::{BatchType, Consistency, Value};
+
+use crate::golden::{Node, show};
+
+const INSERT: &str = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
+const NAMED: &str = "INSERT INTO ks.t (k, v) VALUES (:a, :b)";
+const SELECT: &str = "SELECT * FROM ks.t WHERE k = ?";
+const ONE: Value<'_> = Value::Set(&[0, 0, 0, 1]);
+
+fn node() -> Node {
+    let node = Node::new();
+    node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+    node
+}
+
+/// The identifiers of a statement and of its result's metadata.
+fn prepared(node: &Node, text: &str) -> (Vec<u8>, Vec<u8>) {
+    match node.request(|request| request.prepare(text, None)).body {
+        AnswerBody::Result(ResultBody::Prepared(prepared)) => {
+            (prepared.metadata.id.to_vec(), prepared.result_metadata_id.unwrap_or_default().to_vec())
+        }
+        _ => panic!("{text} was not prepared"),
+    }
+}
+
+#[test]
+fn of_queries_and_prepared_statements() {
+    let node = node();
+    let all: &[(&str, usize, &[&str], Option<usize>)] = &[
+        (INSERT, 0, &[], Some(0)),
+        (INSERT, 1, &[], Some(1)),
+        (INSERT, 3, &[], Some(3)),
+        (INSERT, 2, &[], None),
+        (INSERT, 2, &["v", "k"], None),
+        (INSERT, 2, &["x", "v"], Some(1)),
+        (NAMED, 2, &[], None),
+        (NAMED, 1, &["a"], Some(1)),
+        (NAMED, 2, &["a", "c"], Some(1)),
+        (NAMED, 2, &["a", "a"], Some(1)),
+        (NAMED, 2, &["A", "b"], Some(1)),
+        (NAMED, 3, &["a", "b", "c"], None),
+        (SELECT, 2, &[], Some(2)),
+        ("SELECT * FROM ks.t", 1, &[], Some(1)),
+        ("SELECT * FROM ks.t", 1, &["k"], None),
+        ("TRUNCATE ks.t", 1, &[], Some(1)),
+    ];
+    for (text, count, names, bound) in all {
+        let values = vec![ONE; *count];
+        let mut parameters = Parameters::new(Consistency::One, &values);
+        parameters.names = names;
+        let queried = show(&node.request(|request| request.query(text, &parameters)));
+        let (id, metadata) = prepared(&node, text);
+        let executed = show(&node.request(|request| request.execute(&id, &metadata, &parameters)));
+        let case = format!("{text} with {count} values {names:?}: {queried}; {executed}");
+        let Some(bound) = bound else {
+            assert!(!queried.contains('!') && !executed.contains('!'), "{case}");
+            continue;
+        };
+        assert!(queried.contains("! Invalid: Invalid amount of bind variables"), "{case}");
+        let markers = text.matches(['?', ':']).count();
+        let expected =
+            format!("! Invalid: there were {markers} markers(?) in CQL but {bound} bound variables");
+        assert!(executed.contains(&expected), "{case}");
+    }
+}
+
+#[test]
+fn of_batches() {
+    let node = node();
+    let (id, _) = prepared(&node, INSERT);
+    for count in [0, 1, 3] {
+        let values = vec![ONE; count];
+        for item in [BatchItem::Text(INSERT, &values), BatchItem::Prepared(&id, &values)] {
+            let parameters = Parameters::new(Consistency::One, &[]);
+            let first = BatchItem::Text(INSERT, &[ONE, ONE]);
+            let items = [first, item];
+            let answer = show(&node.request(|request| request.batch(BatchType::Logged, &items, &parameters)));
+            let expected = format!("! Invalid: There were 2 markers(?) in CQL but {count} bound variables");
+            assert!(answer.contains(&expected), "{count} values: {answer}");
+        }
+    }
+    // The number of values is looked at before the statement is.
+    let items = [BatchItem::Text("SELECT * FROM ks.t", &[ONE])];
+    let parameters = Parameters::new(Consistency::One, &[]);
+    let answer = show(&node.request(|request| request.batch(BatchType::Logged, &items, &parameters)));
+    assert!(answer.contains("There were 0 markers(?) in CQL but 1 bound variables"), "{answer}");
+    assert!(node.rows("SELECT * FROM ks.t").is_empty(), "nothing of a refused batch is written");
+}
+
+#[test]
+fn pages_without_rows() {
+    let node = node();
+    node.run("INSERT INTO ks.t (k, v) VALUES (1, 1)");
+    node.run("INSERT INTO ks.t (k, v) VALUES (2, 1)");
+    let (id, metadata) = prepared(&node, SELECT);
+    for (size, expected) in [(0, "! Protocol: The page size cannot be 0"), (-1, ""), (i32::MIN, "")] {
+        let mut parameters = Parameters::new(Consistency::One, &[]);
+        parameters.page_size = Some(size);
+        for text in ["SELECT * FROM ks.t", "INSERT INTO ks.t (k) VALUES (3)", "DESCRIBE KEYSPACES"] {
+            let answer = show(&node.request(|request| request.query(text, &parameters)));
+            assert_eq!(answer.contains('!'), !expected.is_empty(), "{text} in pages of {size}: {answer}");
+            assert!(answer.contains(expected), "{text} in pages of {size}: {answer}");
+        }
+        let values = [ONE];
+        let parameters = Parameters { values: &values, ..parameters };
+        let answer = show(&node.request(|request| request.execute(&id, &metadata, &parameters)));
+        assert!(answer.contains(expected), "EXECUTE in pages of {size}: {answer}");
+    }
+}
