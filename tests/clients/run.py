@@ -141,6 +141,7 @@ CLIENTS = {
     "aws-java": lambda: compiled_java("aws-java"),
     "aws-kcl": lambda: compiled_java("aws-kcl"),
     "aws-js": lambda: node("aws-js"),
+    "aws-rust": lambda: rust("aws-rust"),
     "sessions": lambda: node("aws-js", "sessions.js"),
     # The first release of boto3 with SearchVectors is of August 2026.
     "aws-vectors": lambda: python("boto3-vectors", ["boto3==1.44.8"], "boto3/vectors.py"),
@@ -166,6 +167,8 @@ CLIENTS = {
 # Spring and Spark are for the most part the start of a large program.
 ONE_NODE = ("aws-kcl", "spark", "spring")
 SEVERAL_NODES = ("janusgraph",)
+# Those that run only when they are named: the SDK takes 100 s of CPU to compile.
+NAMED = ("aws-rust",)
 
 
 def with_https(folder, nodes):
@@ -328,9 +331,9 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go", "sessions",
+    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-rust", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go", "sessions",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
-    slow = ONE_NODE if options.nodes > 1 else SEVERAL_NODES
+    slow = NAMED + (ONE_NODE if options.nodes > 1 else SEVERAL_NODES)
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
