@@ -322,7 +322,7 @@ impl Suite {
         equal(duplicate.is_duplicate_item_exception(), true, "the error for an item that is there")
     }
 
-    async fn tells_errors_apart(&self) -> Outcome {
+    async fn distinguishes_errors(&self) -> Outcome {
         let request = self.client.get_item().table_name(&self.table).key("sensor", text("s"));
         let error = request.send().await.err().ok_or("half of a key")?;
         equal(matches!(error, SdkError::ServiceError(_)), true, "an answer of the service")?;
@@ -422,7 +422,7 @@ async fn main() {
         scans_by_segments,
         carries_transactions_out_once,
         executes_statements,
-        tells_errors_apart
+        distinguishes_errors
     );
     run!(reads_the_stream, drops_the_table);
     println!("{passed} passed, {failed} failed");

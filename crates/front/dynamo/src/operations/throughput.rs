@@ -16,7 +16,7 @@ const WARM: &str = "WarmThroughput";
 const WARM_UNITS: [&str; 2] = ["ReadUnitsPerSecond", "WriteUnitsPerSecond"];
 const UNITS_MAX: i64 = 1_000_000_000_000;
 
-/// What the throughput is of, and its billing.
+/// The owner of the throughput, and its billing.
 struct Subject<'a> {
     /// The name of an index; none for the table.
     index: Option<&'a str>,
@@ -61,7 +61,7 @@ pub(super) fn is_given_to(index: &Json) -> Result<bool> {
 }
 
 impl Subject<'_> {
-    /// The throughput with what both parameters give.
+    /// The throughput with the units of both parameters.
     fn changed(&self, mut throughput: Throughput, [most, warm]: [Option<&Json>; 2]) -> Result<Throughput> {
         let of = self.index.map_or_else(|| "table".to_owned(), |name| format!("index : {name}"));
         for ((most, units), name) in
@@ -131,7 +131,7 @@ pub(super) fn created(request: &Request, details: &mut Details) -> Result<()> {
     Ok(())
 }
 
-/// Gives an index of the table what a part of a request that names it gives.
+/// Gives an index of the table the units of the part of a request that names it.
 fn change_index(details: &mut Details, json: &Json, is_created: bool) -> Result<()> {
     let name = json.get("IndexName").and_then(Json::as_str).unwrap_or_default();
     let Some(index) = details.indexes.iter().find(|index| index.is_global && index.name == name) else {
@@ -193,7 +193,7 @@ pub(super) fn updated(request: &Request, details: &mut Details) -> Result<()> {
     }
     let Details { indexes, index_throughput, on_demand, throughput, .. } = details;
     index_throughput.retain(|name, _| indexes.iter().any(|index| index.is_global && index.name == *name));
-    // What is provisioned has no maximum on demand.
+    // Provisioned throughput has no maximum on demand.
     if !*on_demand {
         throughput.most = [None; 2];
         index_throughput.values_mut().for_each(|of| of.most = [None; 2]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Members of parts of requests, which the table does not go into.
 const NESTED: [&str; 4] = ["Csv", "Delimiter", "Get", "HeaderList"];
-/// The functions by which a request is asked for a parameter of a name.
+/// The functions that read a parameter of a request by its name.
 const READERS: [&str; 8] = ["get", "has", "required", "string", "boolean", "integer", "one_of", "item"];
 
 fn text(path: &str) -> String {
