@@ -98,7 +98,7 @@ def go(folder):
     return [os.path.join(path, "client")], {}
 
 
-def node(folder):
+def node(folder, script="client.js"):
     names = ("package.json", "package-lock.json")
 
     def make(path):
@@ -108,18 +108,18 @@ def node(folder):
         environment.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], "npm ci", cwd=path)
 
     path = environment.folder(f"clients/{folder}", [read(f"tests/clients/{folder}", name) for name in names], make)
-    return ["node", os.path.join(HERE, folder, "client.js")], {"NODE_PATH": os.path.join(path, "node_modules")}
+    return ["node", os.path.join(HERE, folder, script)], {"NODE_PATH": os.path.join(path, "node_modules")}
 
 
-def rust():
+def rust(folder):
     target = environment.target_folder()
-    manifest = os.path.join(HERE, "rust", "Cargo.toml")
+    manifest = os.path.join(HERE, folder, "Cargo.toml")
     environment.run(
         ["cargo", "build", "-q", "--locked", "--manifest-path", manifest],
-        "cargo build of the Rust client",
+        f"cargo build of the client {folder}",
         env=dict(os.environ, CARGO_TARGET_DIR=target),
     )
-    return [os.path.join(target, "debug", "rust-client")], {}
+    return [os.path.join(target, "debug", f"{folder}-client")], {}
 
 
 CLIENTS = {
@@ -135,12 +135,14 @@ CLIENTS = {
     "go": lambda: go("go"),
     "scylla-go": lambda: go("scylla-go"),
     "node": lambda: node("node"),
-    "rust": rust,
+    "rust": lambda: rust("rust"),
     "boto3": lambda: python("boto3", ["boto3==1.40.70"], "boto3/client.py"),
     "aws-go": lambda: go("aws-go"),
     "aws-java": lambda: compiled_java("aws-java"),
     "aws-kcl": lambda: compiled_java("aws-kcl"),
     "aws-js": lambda: node("aws-js"),
+    "aws-rust": lambda: rust("aws-rust"),
+    "sessions": lambda: node("aws-js", "sessions.js"),
     # The first release of boto3 with SearchVectors is of August 2026.
     "aws-vectors": lambda: python("boto3-vectors", ["boto3==1.44.8"], "boto3/vectors.py"),
     "pynamo": lambda: python("pynamo", ["boto3==1.40.70", "pynamodb==6.1.0"], "boto3/pynamo.py"),
@@ -165,6 +167,8 @@ CLIENTS = {
 # Spring and Spark are for the most part the start of a large program.
 ONE_NODE = ("aws-kcl", "spark", "spring")
 SEVERAL_NODES = ("janusgraph",)
+# Those that run only when they are named: the SDK takes 100 s of CPU to compile.
+NAMED = ("aws-rust",)
 
 
 def with_https(folder, nodes):
@@ -327,9 +331,9 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go",
+    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-rust", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go", "sessions",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
-    slow = ONE_NODE if options.nodes > 1 else SEVERAL_NODES
+    slow = NAMED + (ONE_NODE if options.nodes > 1 else SEVERAL_NODES)
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
     if options.host:
         sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)

@@ -180,6 +180,8 @@ def main():
         failed = passed = ignored = count = 0
         try:
             torc.start()
+            while not answers(ADDRESS, API_PORT) and torc.is_running():
+                time.sleep(0.005)
             ends = Endpoint(ADDRESS, API_PORT), Endpoint("127.0.0.1", local.port)
             accepted = accepted_patterns()
             for seed in range(options.seed, options.seed + options.cases):

@@ -167,6 +167,115 @@ class Generator:
             request["ExpressionAttributeValues"] = used["values"]
         return request
 
+    # ---- the parameters of before expressions
+
+    def legacy_test(self):
+        """A comparison with its values; seldom one that does not fit."""
+        operator = self.one_of("EQ", "NE", "LE", "LT", "GE", "GT", "NULL", "NOT_NULL", "CONTAINS", "NOT_CONTAINS", "BEGINS_WITH", "IN", "BETWEEN")
+        if operator in ("NULL", "NOT_NULL"):
+            values = []
+        elif operator == "BETWEEN":
+            low, high = sorted(self.random.sample(["1", "2", "3", "9"], 2))
+            values = [{"N": low}, {"N": high}]
+        elif operator == "IN":
+            values = [self.one_of(self.number, self.string)() for _ in range(self.random.randrange(1, 4))]
+        elif operator == "BEGINS_WITH":
+            values = [self.string()]
+        elif operator in ("LE", "LT", "GE", "GT"):
+            values = [self.one_of(self.number, self.string, self.binary)()]
+        else:
+            values = [self.value(1)]
+        if self.chance(4):
+            values.append(self.value(0))
+        test = {"ComparisonOperator": operator}
+        if values or self.chance(30):
+            test["AttributeValueList"] = values
+        return test
+
+    def legacy_conditions(self, request, parameter):
+        """Adds conditions to a request, and seldom what joins them."""
+        count = self.one_of(1, 1, 2, 3)
+        conditions = {}
+        for name in self.random.sample(ATTRIBUTES, count):
+            if parameter == "Expected" and self.chance(40):
+                conditions[name] = self.one_of({"Exists": False}, {"Value": self.value(1)}, {"Exists": True, "Value": self.value(1)})
+                if self.chance(4):
+                    conditions[name]["Exists"] = self.chance(50)
+            else:
+                conditions[name] = self.legacy_test()
+        request[parameter] = conditions
+        if self.chance(50 if count > 1 else 5):
+            request["ConditionalOperator"] = self.one_of("AND", "OR")
+
+    def legacy_updates(self):
+        """`AttributeUpdates`"""
+        updates = {}
+        for at, name in enumerate(self.random.sample(ATTRIBUTES, self.one_of(1, 1, 2))):
+            # One that only deletes makes an item of none in DynamoDB Local, as an update expression that only removes.
+            action = self.one_of("PUT", "PUT", "ADD", "ADD", None) if at == 0 else self.one_of("ADD", "DELETE", "DELETE", None)
+            update = {"Action": action} if action else {}
+            if action == "ADD" and not self.chance(10):
+                update["Value"] = self.one_of(self.number(), self.number(), {"SS": ["a", "q"]}, {"NS": ["1", "9"]}, {"L": [self.value(0)]})
+            elif action == "DELETE":
+                if self.chance(50):
+                    update["Value"] = self.one_of({"SS": ["a"]}, {"NS": ["1"]}, self.value(0))
+            elif not self.chance(2):
+                update["Value"] = self.value()
+            updates[name] = update
+        return updates
+
+    def legacy_write(self, table):
+        """A put, an update or a deletion without expressions."""
+        request = {"TableName": table["TableName"]}
+        operation = self.one_of("PutItem", "UpdateItem", "UpdateItem", "DeleteItem")
+        if operation == "PutItem":
+            request["Item"] = self.item(table)
+        else:
+            request["Key"] = self.key(table)
+        if operation == "UpdateItem" and not self.chance(5):
+            request["AttributeUpdates"] = self.legacy_updates()
+        if self.chance(50):
+            self.legacy_conditions(request, "Expected")
+        if self.chance(60):
+            values = ("ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW") if operation == "UpdateItem" else ("ALL_OLD",)
+            request["ReturnValues"] = self.one_of(*values)
+        if self.chance(2):
+            request["ConditionExpression"] = "attribute_exists(a)"
+        return operation, request
+
+    def legacy_read(self, table):
+        """A read without expressions."""
+        request = {"TableName": table["TableName"], "ConsistentRead": True}
+        operation = self.one_of("GetItem", "Scan", "Query", "Query")
+        if operation == "GetItem":
+            request["Key"] = self.key(table)
+        if operation == "Query":
+            keys = table["keys"]
+            if "indexes" in table and self.chance(60):
+                indexes = {**table["indexes"], **table["local"]}
+                index = request["IndexName"] = self.one_of(*indexes)
+                request["ConsistentRead"] = index in table["local"]
+                keys = indexes[index]
+            (name, kind), *rest = keys
+            conditions = {name: {"ComparisonOperator": "EQ", "AttributeValueList": [self.key_value(kind)]}}
+            if rest and self.chance(60):
+                name, kind = rest[0]
+                operator = self.one_of("EQ", "LE", "LT", "GE", "GT", "BETWEEN", "BEGINS_WITH" if kind == "S" else "GE")
+                values = [self.key_value(kind) for _ in range(2 if operator == "BETWEEN" else 1)]
+                conditions[name] = {"ComparisonOperator": operator, "AttributeValueList": values}
+            if self.chance(3):
+                conditions[name]["ComparisonOperator"] = self.one_of("NE", "NULL", "CONTAINS", "GT")
+            request["KeyConditions"] = conditions
+            request["ScanIndexForward"] = self.chance(50)
+        if operation != "GetItem" and self.chance(50):
+            self.legacy_conditions(request, operation + "Filter")
+        if self.chance(30):
+            names = self.random.sample([*ATTRIBUTES, table["keys"][0][0]], self.one_of(1, 2, 3))
+            request["AttributesToGet"] = names + (names[:1] if self.chance(4) else [])
+        if self.chance(2):
+            request["ProjectionExpression"] = "a"
+        return operation, request
+
     # ---- requests
 
     def write(self, table, returns):
@@ -356,6 +465,8 @@ class Generator:
         if self.chance(25):
             return self.statement()
         kind = self.random.randrange(10)
+        if self.chance(20):
+            return self.legacy_write(table) if kind < 6 else self.legacy_read(table)
         if kind < 6:
             return self.write(table, True)
         if kind < 7:

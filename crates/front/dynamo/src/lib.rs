@@ -39,6 +39,7 @@ mod store;
 mod streams;
 mod sweep;
 mod table;
+mod throughput;
 mod transaction;
 mod transfer;
 mod vector_definition;

@@ -260,14 +260,17 @@ impl Request {
     /// Whether the conditions in this member are joined by `OR`.
     ///
     /// # Errors
-    /// When there is a `ConditionalOperator`, and no condition.
+    /// When there is a `ConditionalOperator`, and no condition or only one.
     pub(crate) fn is_or(&self, conditions: &str) -> Result<bool> {
         let Some(operator) = self.one_of("ConditionalOperator", &["OR", "AND"])? else { return Ok(false) };
-        let is_empty = |conditions: &Json| conditions.as_object().is_some_and(Map::is_empty);
-        if self.get(conditions).is_none_or(is_empty) {
-            return invalid!("ConditionalOperator cannot be used without Filter or Expected");
+        let count = self.get(conditions).map_or(0, |conditions| conditions.as_object().map_or(2, Map::len));
+        match count {
+            0 => invalid!("ConditionalOperator cannot be used without Filter or Expected"),
+            1 => invalid!(
+                "ConditionalOperator can only be used when Filter or Expected has two or more elements"
+            ),
+            _ => Ok(operator == "OR"),
         }
-        Ok(operator == "OR")
     }
 
     /// `ProjectionExpression` or `AttributesToGet`.

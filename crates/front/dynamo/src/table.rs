@@ -13,7 +13,7 @@ use mutation::{
 };
 use replica::{Keys, Order, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Schema, Table, TableBuilder};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use types::CqlType;
 
 use crate::backup::parts::Parts;
@@ -23,6 +23,7 @@ use crate::intent::Intent;
 use crate::names::{ATTRIBUTES, arn};
 use crate::storage_indexes;
 use crate::streams::definition::{self, Stream};
+use crate::throughput::Throughput;
 use crate::vector_definition::{self, VectorIndex};
 
 /// The name of a table's keyspace is this and the table's name.
@@ -622,6 +623,9 @@ pub(crate) struct Details {
     pub(crate) on_demand_since: Option<f64>,
     pub(crate) read_units: i64,
     pub(crate) write_units: i64,
+    pub(crate) throughput: Throughput,
+    /// Of global indexes, by name; those of before have none.
+    pub(crate) index_throughput: BTreeMap<String, Throughput>,
     pub(crate) protected: bool,
     pub(crate) class: Option<String>,
     /// The attribute with the second since 1970 after which an item is deleted.
@@ -703,6 +707,14 @@ impl Details {
             on_demand_since: since.or(on_demand.then_some(created)),
             read_units: integer("read_units"),
             write_units: integer("write_units"),
+            throughput: json.get("throughput").map(Throughput::read).unwrap_or_default(),
+            index_throughput: json
+                .get("index_throughput")
+                .and_then(Json::as_object)
+                .into_iter()
+                .flatten()
+                .map(|(name, of)| (name.clone(), Throughput::read(of)))
+                .collect(),
             protected: boolean("protected"),
             class: json.get("class").and_then(Json::as_str).map(str::to_owned),
             expires_by: json.get("expires_by").and_then(Json::as_str).map(str::to_owned),
@@ -754,6 +766,12 @@ impl Details {
             "on_demand_since": self.on_demand_since,
             "read_units": self.read_units,
             "write_units": self.write_units,
+            "throughput": self.throughput.json(),
+            "index_throughput": self
+                .index_throughput
+                .iter()
+                .map(|(name, of)| (name.clone(), of.json()))
+                .collect::<Map<_, _>>(),
             "protected": self.protected,
             "class": self.class,
             "expires_by": self.expires_by,

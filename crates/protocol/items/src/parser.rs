@@ -444,23 +444,7 @@ impl<'a> Parser<'a> {
     fn set(&mut self, update: &mut Update) -> Result<()> {
         let path = self.path()?;
         self.expect("=")?;
-        let mut value = self.set_operand()?;
-        for (symbol, is_plus) in [("+", true), ("-", false)] {
-            if self.take_symbol(symbol) {
-                self.count_operator()?;
-                let right = self.set_operand()?;
-                for operand in [&value, &right] {
-                    self.check_nested(operand);
-                    if let SetValue::Value(operand) = operand
-                        && !matches!(**operand, Value::N(_))
-                    {
-                        self.note(Some(check::operand_type(symbol, operand.type_name())));
-                    }
-                }
-                value = SetValue::Sum(Box::new(value), is_plus, Box::new(right));
-                break;
-            }
-        }
+        let (value, _) = self.set_value()?;
         update.set.push((path, value));
         Ok(())
     }
@@ -474,27 +458,51 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn set_operand(&mut self) -> Result<SetValue> {
-        if self.take_symbol("(") {
-            self.deeper()?;
-            let mut inner = self.set_operand()?;
-            for (symbol, is_plus) in [("+", true), ("-", false)] {
-                if self.take_symbol(symbol) {
-                    let right = self.set_operand()?;
-                    inner = SetValue::Sum(Box::new(inner), is_plus, Box::new(right));
-                    break;
+    /// An operand, or the sum or difference of two; and whether all of it is in brackets.
+    fn set_value(&mut self) -> Result<(SetValue, bool)> {
+        let (left, in_brackets) = self.set_operand(true)?;
+        if matches!(left, SetValue::Sum(..)) {
+            // In brackets, and no operand.
+            return Ok((left, in_brackets));
+        }
+        for (symbol, is_plus) in [("+", true), ("-", false)] {
+            if !self.take_symbol(symbol) {
+                continue;
+            }
+            self.count_operator()?;
+            let (right, _) = self.set_operand(false)?;
+            for operand in [&left, &right] {
+                self.check_nested(operand);
+                if let SetValue::Value(operand) = operand
+                    && !matches!(**operand, Value::N(_))
+                {
+                    self.note(Some(check::operand_type(symbol, operand.type_name())));
                 }
             }
+            return Ok((SetValue::Sum(Box::new(left), is_plus, Box::new(right)), false));
+        }
+        Ok((left, in_brackets))
+    }
+
+    /// An operand, and whether it is in brackets, in which there may be a sum in its place.
+    fn set_operand(&mut self, may_be_sum: bool) -> Result<(SetValue, bool)> {
+        if self.take_symbol("(") {
+            self.deeper()?;
+            let (inner, in_brackets) = if may_be_sum { self.set_value() } else { self.set_operand(false) }?;
             self.expect(")")?;
             self.depth -= 1;
-            return Ok(inner);
+            if in_brackets {
+                self.wrong(|| "The expression has redundant parentheses;".to_owned());
+            }
+            return Ok((inner, true));
         }
-        match self.peek().kind {
-            Kind::Value => Ok(SetValue::Value(self.value())),
-            Kind::Word if self.is_function() => self.set_function(),
-            Kind::Word | Kind::Name => Ok(SetValue::Path(self.path()?)),
-            _ => self.syntax(),
-        }
+        let operand = match self.peek().kind {
+            Kind::Value => SetValue::Value(self.value()),
+            Kind::Word if self.is_function() => self.set_function()?,
+            Kind::Word | Kind::Name => SetValue::Path(self.path()?),
+            _ => return self.syntax(),
+        };
+        Ok((operand, false))
     }
 
     fn set_function(&mut self) -> Result<SetValue> {
@@ -502,9 +510,9 @@ impl<'a> Parser<'a> {
         self.count_operator()?;
         self.expect("(")?;
         self.deeper()?;
-        let mut arguments = vec![self.set_operand()?];
+        let mut arguments = vec![self.set_operand(false)?.0];
         while self.take_symbol(",") {
-            arguments.push(self.set_operand()?);
+            arguments.push(self.set_operand(false)?.0);
         }
         arguments.iter().for_each(|argument| self.check_nested(argument));
         self.expect(")")?;

@@ -80,12 +80,16 @@ pub(super) fn description(backup: &Backup, table: &Json) -> Json {
     let created = table.get("CreationDateTime").cloned().unwrap_or_default();
     let throughput = picked(&throughput, &["ReadCapacityUnits", "WriteCapacityUnits"]);
     source.insert("ProvisionedThroughput".to_owned(), Json::Object(throughput));
+    source.extend(picked(table, &["OnDemandThroughput"]));
     source.insert("TableCreationDateTime".to_owned(), created);
     source.insert("BillingMode".to_owned(), billing_mode(table).into());
     let mut features = Map::new();
     for (name, shown) in [
         ("LocalSecondaryIndexes", &["IndexName", "KeySchema", "Projection"][..]),
-        ("GlobalSecondaryIndexes", &["IndexName", "KeySchema", "Projection", "ProvisionedThroughput"][..]),
+        (
+            "GlobalSecondaryIndexes",
+            &["IndexName", "KeySchema", "Projection", "ProvisionedThroughput", "OnDemandThroughput"][..],
+        ),
         ("VectorIndexes", &VECTOR_INDEX[..]),
     ] {
         let indexes = table.get(name).and_then(Json::as_array);

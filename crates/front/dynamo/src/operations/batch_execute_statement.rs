@@ -37,14 +37,18 @@ struct CarriedOut {
 }
 
 /// Carries out the statements of a batch, some of them at once. Those behind as many bytes as an answer may have are not carried out.
-async fn carried_out(statements: impl Iterator<Item = impl Future<Output = Outcome>>) -> CarriedOut {
-    let bytes = Cell::new(0);
-    let statements = statements.map(|statement| async {
+/// `tables` are the tables that they name, none of a text that is no statement.
+async fn carried_out(
+    tables: &[Option<String>],
+    statements: impl Iterator<Item = impl Future<Output = Outcome>>,
+) -> CarriedOut {
+    let bytes = &Cell::new(0);
+    let statements = tables.iter().zip(statements).map(|(table, statement)| async move {
         if bytes.get() >= ANSWER_TEXT_BYTES {
             let text = format!(
                 "The answer has more than {ANSWER_TEXT_BYTES} bytes: the statement was not carried out"
             );
-            return Err(ApiError::new(ErrorKind::RequestLimitExceeded, text));
+            return (table, Err(ApiError::new(ErrorKind::RequestLimitExceeded, text)));
         }
         let outcome = statement.await;
         let item = match &outcome {
@@ -52,11 +56,11 @@ async fn carried_out(statements: impl Iterator<Item = impl Future<Output = Outco
             Err(error) => error.item.as_ref(),
         };
         bytes.set(bytes.get() + item.map_or(0, String::len));
-        outcome
+        (table, outcome)
     });
     let mut statements = pin!(stream::iter(statements).buffered(STATEMENTS_AT_ONCE));
     let mut out = CarriedOut::default();
-    while let Some(outcome) = statements.next().await {
+    while let Some((named, outcome)) = statements.next().await {
         match outcome {
             Ok((table, item, units)) => {
                 match out.consumed.iter_mut().find(|(name, _)| *name == table) {
@@ -70,7 +74,9 @@ async fn carried_out(statements: impl Iterator<Item = impl Future<Output = Outco
                 }
             }
             Err(error) => {
-                out.responses.push_text(Reply::of_text("Error", &error.batch_text(), Map::new()).into_text());
+                let table = named.iter().map(|name| ("TableName".to_owned(), name.as_str().into()));
+                let failed = Reply::of_text("Error", &error.batch_text(), table.collect());
+                out.responses.push_text(failed.into_text());
             }
         }
     }
@@ -91,6 +97,8 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let parts = list.iter().map(Request::part).collect::<Result<Vec<_>>>()?;
         let statements: Vec<Result<Statement>> = parts.iter().map(statement::parse).collect();
+        let named = |one: &Result<Statement>| one.as_ref().ok().map(|one| one.table().to_owned());
+        let tables: Vec<Option<String>> = statements.iter().map(named).collect();
         let writes = |statement: &&Statement| statement.writes();
         let (some, none) = (
             statements.iter().flatten().any(|one| writes(&one)),
@@ -101,10 +109,10 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let carried_out = if some {
             let writes = self.batch_of_writes(&parts, statements)?;
-            carried_out(writes.iter().map(|write| self.written_statement(write))).await
+            carried_out(&tables, writes.iter().map(|write| self.written_statement(write))).await
         } else {
             let reads = parts.iter().zip(statements);
-            carried_out(reads.map(|(part, statement)| self.read_statement(part, statement))).await
+            carried_out(&tables, reads.map(|(part, statement)| self.read_statement(part, statement))).await
         };
         let mut answer = Map::new();
         if asked != Capacity::None {

@@ -13,7 +13,7 @@ use super::describe_table::description;
 use super::estimate::Estimate;
 use super::key_schema::{Definitions, definitions, key_elements};
 use super::stream_specification::{self, Specification};
-use super::{Dynamo, indexes, refuse, secondary_indexes, tags, vector_indexes};
+use super::{Dynamo, indexes, secondary_indexes, tags, throughput, vector_indexes};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::ATTRIBUTES;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
@@ -79,9 +79,15 @@ pub(super) fn billing(request: &Request, details: &mut Details, now: f64) -> Res
 
 /// Refuses parameters with nothing behind them.
 pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
+    const GLOBAL: &str = "the global tables of AWS (a table is in every datacenter)";
     for (name, what) in [
-        ("ReplicaUpdates", "global tables by ReplicaUpdates; tables are in every datacenter"),
+        ("ReplicaUpdates", GLOBAL),
         ("ResourcePolicy", "resource policies"),
+        ("GlobalTableSourceArn", GLOBAL),
+        ("GlobalTableSettingsReplicationMode", GLOBAL),
+        ("GlobalTableWitnessUpdates", GLOBAL),
+        ("MultiRegionConsistency", GLOBAL),
+        ("DisassociationProtectionEnabled", GLOBAL),
     ] {
         let is_empty = request.get(name).is_none_or(|value| value.as_array().is_some_and(Vec::is_empty));
         if !is_empty {
@@ -117,7 +123,6 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let (keys, definitions) = key_schema(request)?;
         refuse_unsupported(request)?;
-        refuse(request, &["OnDemandThroughput", "WarmThroughput"])?;
         let mut details = Details {
             created: self.now_seconds(),
             protected: request.boolean("DeletionProtectionEnabled")?.unwrap_or(false),
@@ -129,6 +134,7 @@ impl<C: Coordinator> Dynamo<C> {
         billing(request, &mut details, created)?;
         let names = (keys.hash.0.as_str(), keys.range.as_ref().map(|(name, _)| name.as_str()));
         details.indexes = secondary_indexes::created(request, &definitions, names, details.on_demand)?;
+        throughput::created(request, &mut details)?;
         details.vectors = vector_indexes::created(request, &definitions)?;
         indexes::check_created(&details, &definitions, names)?;
         if let Some(tags) = request.get("Tags") {

@@ -4,11 +4,12 @@ use exec::backend::Coordinator;
 use serde_json::{Value as Json, json};
 
 use super::estimate::Estimate;
-use super::{Dynamo, secondary_indexes, stream_specification, vector_indexes};
+use super::{Dynamo, secondary_indexes, stream_specification, throughput, vector_indexes};
 use crate::error::Result;
 use crate::names::arn;
 use crate::request::Request;
 use crate::table::{self, ApiTable};
+use crate::throughput::warm_at_least;
 
 /// The keys of a table.
 pub(super) fn key_schema(table: &ApiTable) -> Vec<Json> {
@@ -51,7 +52,9 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
             });
             members.insert("BillingModeSummary".to_owned(), summary);
         }
-        secondary_indexes::describe(table, estimate, members);
+        let least = warm_at_least(details.on_demand, [details.read_units, details.write_units]);
+        throughput::describe(details.throughput, least, members);
+        secondary_indexes::describe(table, &details, estimate, members);
         vector_indexes::describe(table, estimate, members);
         stream_specification::describe(table, members);
         if let Some(restore) = details.restore {

@@ -66,6 +66,9 @@ fn check(request: &Request, now_micros: i64) -> Result<()> {
             return invalid!("{name}: Torc does not encrypt the files of exports");
         }
     }
+    if request.has("FilterSpecification") {
+        return invalid!("FilterSpecification: Torc exports all items of a table");
+    }
     let Some(time) = request.get("ExportTime") else { return Ok(()) };
     let Some(time) = time.as_f64() else {
         return Err(ApiError::new(ErrorKind::Serialization, "ExportTime is no number"));

@@ -52,6 +52,9 @@ impl<C: Coordinator> Dynamo<C> {
         let Some(kind) = request.one_of("ShardIteratorType", &kinds)? else {
             return constraint("null", "shardIteratorType", "Member must not be null");
         };
+        if request.has("Timestamp") {
+            return invalid!("Timestamp: Torc has no shard iterators that begin at a time");
+        }
         let number = request.string("SequenceNumber")?.map(Position::of_sequence_number).transpose()?;
         let (table, stream) = self.stream(table, label)?;
         let shard = shard(request, "ShardId", &stream)?;

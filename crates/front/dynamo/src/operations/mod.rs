@@ -45,6 +45,7 @@ mod size;
 pub(crate) mod statement;
 mod stream_specification;
 mod tags;
+mod throughput;
 mod time_to_live;
 mod transact_get_items;
 mod transact_write_items;
@@ -80,7 +81,7 @@ use crate::Isolation;
 use crate::audit;
 use crate::backup::{SnapshotStore, Worker};
 use crate::canaries::Canaries;
-use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::index_definition::SecondaryIndex;
 use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
@@ -689,14 +690,6 @@ fn described(operation: &str, request: Option<&Request>) -> String {
     match tables.is_empty() {
         true => format!("DynamoDB {operation}"),
         false => format!("DynamoDB {operation} on {}", tables.into_iter().collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// Refuses a parameter that has no effect yet.
-fn refuse(request: &Request, names: &[&str]) -> Result<()> {
-    match names.iter().find(|name| request.has(name)) {
-        Some(name) => invalid!("{name} is a parameter of DynamoDB that Torc does not support yet"),
-        None => Ok(()),
     }
 }
 

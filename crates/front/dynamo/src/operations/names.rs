@@ -63,9 +63,11 @@ pub(crate) fn of_target(target: &str) -> Option<&str> {
 }
 
 /// Operations of AWS that are refused by name.
-pub(super) const UNSUPPORTED: [&str; 18] = [
+pub(super) const UNSUPPORTED: [&str; 22] = [
+    "CancelBulkOperation",
     "CreateGlobalTable",
     "DeleteResourcePolicy",
+    "DescribeBulkOperation",
     "DescribeContributorInsights",
     "DescribeGlobalTable",
     "DescribeGlobalTableSettings",
@@ -74,9 +76,11 @@ pub(super) const UNSUPPORTED: [&str; 18] = [
     "DisableKinesisStreamingDestination",
     "EnableKinesisStreamingDestination",
     "GetResourcePolicy",
+    "ListBulkOperations",
     "ListContributorInsights",
     "ListGlobalTables",
     "PutResourcePolicy",
+    "StartBulkPutItems",
     "UpdateContributorInsights",
     "UpdateGlobalTable",
     "UpdateGlobalTableSettings",

@@ -7,10 +7,10 @@ use exec::backend::Coordinator;
 use items::json;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::Dynamo;
 use super::backups::{VECTOR_INDEX, billing_mode, in_use, picked};
 use super::describe_table::description;
 use super::estimate::Estimate;
-use super::{Dynamo, refuse};
 use crate::backup::parts::{Outcome, Part, Parts};
 use crate::backup::record::{Backup, Status};
 use crate::backup::standing;
@@ -21,18 +21,30 @@ use crate::table::{Restore, keyspace_name};
 const WRONG: &str = "One or more parameter values were invalid:";
 
 /// The indexes of a backup that a restoration has: those of its override, which the backup must have.
-fn indexes(request: &Request, backup: &Json, parameter: &str) -> Result<Vec<Json>> {
-    let stored: Vec<&Json> = backup.get(parameter).and_then(Json::as_array).into_iter().flatten().collect();
+fn indexes(request: &Request, backup: &Json, parameter: &str, is_provisioned: bool) -> Result<Vec<Json>> {
+    let without_throughput = |index: &Json| {
+        let mut index = index.clone();
+        if let Some(members) = index.as_object_mut() {
+            members.remove("WarmThroughput");
+            // An override that gives it to a provisioned table is refused.
+            if is_provisioned {
+                members.remove("OnDemandThroughput");
+            }
+        }
+        index
+    };
+    let stored = backup.get(parameter).and_then(Json::as_array).into_iter().flatten();
+    let stored: Vec<Json> = stored.map(without_throughput).collect();
     let name_of = |index: &Json| index.get("IndexName").and_then(Json::as_str).map(str::to_owned);
     // GlobalSecondaryIndexOverride, LocalSecondaryIndexOverride, VectorIndexOverride.
     let member = parameter.replace("Indexes", "IndexOverride");
     let Some(wanted) = request.get(&member).map(json::read_list).transpose()? else {
-        return Ok(stored.into_iter().cloned().collect());
+        return Ok(stored);
     };
     let mut out = Vec::new();
     for index in wanted {
         let known = stored.iter().find(|known| name_of(known) == name_of(index));
-        let is_same = |known: &&&Json| {
+        let is_same = |known: &&Json| {
             let same = |name: &str| known.get(name) == index.get(name);
             let vectors = ["VectorAttribute", "SearchSchema", "Dimensions", "DistanceFunction"];
             same("KeySchema") && vectors.into_iter().all(same)
@@ -43,10 +55,9 @@ fn indexes(request: &Request, backup: &Json, parameter: &str) -> Result<Vec<Json
                 name_of(index).unwrap_or_default()
             );
         };
-        let mut known = (*known).clone();
-        if let (Some(throughput), Some(members)) = (index.get("ProvisionedThroughput"), known.as_object_mut())
-        {
-            members.insert("ProvisionedThroughput".to_owned(), throughput.clone());
+        let mut known = known.clone();
+        if let Some(members) = known.as_object_mut() {
+            members.extend(picked(index, &["ProvisionedThroughput", "OnDemandThroughput", "WarmThroughput"]));
         }
         out.push(known);
     }
@@ -82,6 +93,14 @@ fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
             "{WRONG} ProvisionedThroughputOverride cannot be given when the billing mode is PAY_PER_REQUEST"
         );
     }
+    match request.get("OnDemandThroughputOverride") {
+        // CreateTable refuses it where the table is provisioned.
+        Some(most) => {
+            out.insert("OnDemandThroughput".to_owned(), most.clone());
+        }
+        None if is_provisioned => {}
+        None => out.extend(picked(backup, &["OnDemandThroughput"])),
+    }
     let class = backup.get("TableClassSummary").and_then(|summary| summary.get("TableClass"));
     if let Some(class) = class {
         out.insert("TableClass".to_owned(), class.clone());
@@ -89,9 +108,12 @@ fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
     let mut used: BTreeSet<String> = keys(backup).map(str::to_owned).collect();
     for parameter in ["LocalSecondaryIndexes", "GlobalSecondaryIndexes"] {
         let mut made = Vec::new();
-        for index in indexes(request, backup, parameter)? {
+        for index in indexes(request, backup, parameter, is_provisioned)? {
             used.extend(keys(&index).map(str::to_owned));
             let mut members = picked(&index, &["IndexName", "KeySchema", "Projection"]);
+            if parameter == "GlobalSecondaryIndexes" {
+                members.extend(picked(&index, &["OnDemandThroughput", "WarmThroughput"]));
+            }
             if is_provisioned && parameter == "GlobalSecondaryIndexes" {
                 members.insert("ProvisionedThroughput".to_owned(), index_throughput(&index, &throughput));
             }
@@ -101,7 +123,7 @@ fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
             out.insert(parameter.to_owned(), Json::Array(made));
         }
     }
-    let vectors = indexes(request, backup, "VectorIndexes")?;
+    let vectors = indexes(request, backup, "VectorIndexes", is_provisioned)?;
     for element in vectors.iter().filter_map(|index| index.get("SearchSchema")?.as_array()).flatten() {
         used.extend(element.get("AttributeName").and_then(Json::as_str).map(str::to_owned));
     }
@@ -135,7 +157,6 @@ impl<C: Coordinator> Dynamo<C> {
         role: Option<&str>,
     ) -> Result<Json> {
         let target = target_name(request)?;
-        refuse(request, &["OnDemandThroughputOverride"])?;
         let encryption = request.get("SSESpecificationOverride").and_then(|value| value.get("Enabled"));
         if encryption.and_then(Json::as_bool) == Some(true) {
             return invalid!("SSESpecificationOverride: Torc does not encrypt tables");

@@ -12,6 +12,7 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
 use crate::request::{Request, constraint};
 use crate::table::{ApiTable, Details};
+use crate::throughput::warm_at_least;
 use crate::vector_definition::VectorIndex;
 
 const WRONG: &str = "One or more parameter values were invalid:";
@@ -96,6 +97,26 @@ fn throughput(json: &Json, name: &str, on_demand: bool) -> Result<()> {
             "{WRONG} ProvisionedThroughput should not be specified for index: {name} when BillingMode is PAY_PER_REQUEST"
         ),
         _ => Ok(()),
+    }
+}
+
+/// Whether an update of a global index gives it provisioned units; the other kinds of throughput are looked at elsewhere.
+fn updates_units(action: &Json, name: &str, on_demand: bool) -> Result<bool> {
+    let is_given = action.get("ProvisionedThroughput").is_some_and(|value| !value.is_null());
+    match (on_demand, is_given) {
+        (true, true) => invalid!(
+            "{WRONG} Neither ReadCapacityUnits nor WriteCapacityUnits can be specified for index: {name} when BillingMode is \
+             PAY_PER_REQUEST"
+        ),
+        (_, false) if super::throughput::is_given_to(action)? => Ok(false),
+        (true, false) => invalid!(
+            "{WRONG} The only Updates for index: {name} when TableThroughputMode is PAY_PER_REQUEST can be to \
+             OnDemandThroughput, WarmThroughput"
+        ),
+        (false, false) => invalid!(
+            "{WRONG} Both ReadCapacityUnits and WriteCapacityUnits must be specified for index: {name}"
+        ),
+        (false, true) => Ok(true),
     }
 }
 
@@ -259,7 +280,8 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
             }
             _ => {
                 let at = found.ok_or_else(missing)?;
-                if let Some(index) = details.indexes.get_mut(at) {
+                let gives_units = updates_units(action, name, details.on_demand)?;
+                if let Some(index) = details.indexes.get_mut(at).filter(|_| gives_units) {
                     *index = with_units(index.clone(), action, &place("update"))?;
                 }
             }
@@ -331,10 +353,15 @@ pub(super) fn attributes(table: &ApiTable) -> Vec<(&str, &'static str)> {
 }
 
 /// Adds the indexes to the description of a table.
-pub(super) fn describe(table: &ApiTable, estimate: Estimate, members: &mut Map<String, Json>) {
+pub(super) fn describe(
+    table: &ApiTable,
+    details: &Details,
+    estimate: Estimate,
+    members: &mut Map<String, Json>,
+) {
     for (parameter, is_global) in [("LocalSecondaryIndexes", false), ("GlobalSecondaryIndexes", true)] {
         let indexes = table.indexes().iter().filter(|index| index.is_global == is_global);
-        let shown: Vec<Json> = indexes.map(|index| description(table, index, estimate)).collect();
+        let shown: Vec<Json> = indexes.map(|index| description((table, details), index, estimate)).collect();
         if !shown.is_empty() {
             members.insert(parameter.to_owned(), Json::Array(shown));
         }
@@ -342,7 +369,7 @@ pub(super) fn describe(table: &ApiTable, estimate: Estimate, members: &mut Map<S
 }
 
 /// An index as the API shows it. It stores no items; those of the table bound the number of its own.
-fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> Json {
+fn description((table, details): (&ApiTable, &Details), index: &SecondaryIndex, estimate: Estimate) -> Json {
     let element =
         |kind: &'static str| move |key: &IndexKey| to_json!({ "AttributeName": key.name, "KeyType": kind });
     let keys: Vec<Json> =
@@ -363,6 +390,9 @@ fn description(table: &ApiTable, index: &SecondaryIndex, estimate: Estimate) -> 
             "WriteCapacityUnits": index.write_units,
         });
         members.insert("ProvisionedThroughput".to_owned(), throughput);
+        let of = details.index_throughput.get(&index.name).copied().unwrap_or_default();
+        let least = warm_at_least(details.on_demand, [index.read_units, index.write_units]);
+        super::throughput::describe(of, least, members);
     }
     out
 }

@@ -1,6 +1,7 @@
 //! Requests of the API against a table in memory: golden table `testdata/requests.txt`.
 
 mod backups;
+mod documented;
 mod faults;
 mod figures;
 mod http;
