@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use replica::{OrderedPlaces, OrderedScan, ordered_scan_codec};
+use replica::{OrderedPlaces, OrderedScan, UNORDERED_MAX, ordered_scan_codec};
 use rpc::Verb;
 use rt::Instant;
 use schema::Table;
@@ -31,6 +31,7 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<OrderedPlaces, RequestError> {
+        assert!(scan.count > 0, "a scan is for some places");
         let context = self.context();
         match context.maps().kind(table)? {
             Kind::Computed => Err(RequestError::Invalid("Virtual tables have no indexes".to_owned())),
@@ -43,6 +44,11 @@ impl Coordinator {
                 let mut found = OrderedPlaces::default();
                 covering.ask(options, ask).await?.into_iter().for_each(|answer| found.add(answer));
                 found.finish(scan);
+                assert!(
+                    found.places.len() <= scan.count,
+                    "a scan finds at most as many places as are requested"
+                );
+                assert!(found.unordered.len() <= UNORDERED_MAX, "unordered places are bounded");
                 context.record(|| {
                     let (ordered, others) = (found.places.len(), found.unordered.len());
                     format!("Index {} found {ordered} candidates in order, and {others} others", scan.index)

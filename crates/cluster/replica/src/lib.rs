@@ -32,7 +32,7 @@ mod traced;
 pub use engine::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexDefinition,
     IndexQuery, NearestQuery, NearestTo, ORDER_OPTION, Order, OrderedPlaces, OrderedScan, Place, Predicate,
-    Similarity, TextStatistics, UNORDERED_MAX,
+    Similarity, TextStatistics, UNORDERED_MAX, WantedOrphans,
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,

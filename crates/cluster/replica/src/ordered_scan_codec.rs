@@ -3,8 +3,8 @@
 //! ```text
 //! scan   := version 1, table id (16), bytes of the index's name, bytes of the first term, bytes of the end, flags, vint count,
 //!           [ bytes of the term behind which it resumes, place as of `read_codec` ], [ bytes of the partition key ],
-//!           [ query of another index as of `read_codec` ]
-//! flags  := 1 reversed | 2 resumes | 4 one partition | 8 other query
+//!           [ bytes of the term of orphans, query of another index as of `read_codec` ]
+//! flags  := 1 reversed | 2 resumes | 4 one partition | 8 orphans
 //! places := version 1, 0 | 1 for more unordered places, vint count, { bytes of the term, place }, vint count, { place }
 //! ```
 
@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{OrderedPlaces, OrderedScan, Place, UNORDERED_MAX};
+use engine::{OrderedPlaces, OrderedScan, Place, UNORDERED_MAX, WantedOrphans};
 use mutation::DecoratedKey;
 use mutation::codec::{Fields, put_bytes};
 use schema::{Table, TableId};
@@ -53,7 +53,8 @@ pub fn encode_scan(table: TableId, scan: &OrderedScan, out: &mut Vec<u8>) {
     if let Some(key) = partition {
         put_bytes(&key.key, out);
     }
-    if let Some(query) = unordered {
+    if let Some(WantedOrphans { term, query }) = unordered {
+        put_bytes(term, out);
         put_index(query, out);
     }
 }
@@ -103,7 +104,10 @@ pub fn decode_scan(
         false => None,
     };
     let unordered = match has(UNORDERED) {
-        true => Some(get_index(buffer, &mut reader).ok()?),
+        true => {
+            let term = bytes(buffer, &mut reader)?;
+            Some(WantedOrphans { term, query: get_index(buffer, &mut reader).ok()? })
+        }
         false => None,
     };
     let is_reversed = has(REVERSED);

@@ -265,6 +265,11 @@ impl Nearest {
         if self.is_reversed { positions.next() } else { positions.next_back() }
     }
 
+    /// How many items are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Whether only items before the last one of the page are still kept.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= self.count_max || self.bytes >= self.bytes_max
@@ -273,6 +278,15 @@ impl Nearest {
     /// Whether no item behind the offered ones would be kept, when items come in the order of the index.
     pub(crate) fn is_full_in_order(&self) -> bool {
         !self.is_reversed && self.is_full()
+    }
+
+    /// How many more items would be kept, if they are about as large as those that are.
+    pub(crate) fn room(&self) -> usize {
+        let of_bytes = match self.kept.len() {
+            0 => self.count_max,
+            count => self.bytes_max.saturating_sub(self.bytes) / (self.bytes / count).max(1) + 1,
+        };
+        self.count_max.saturating_sub(self.kept.len()).min(of_bytes)
     }
 
     /// Whether nothing behind a position would be kept.

@@ -23,6 +23,7 @@ mod keys;
 pub mod lookup;
 pub mod modification;
 pub mod native;
+mod needed;
 mod part_server;
 mod performer;
 pub mod plan;

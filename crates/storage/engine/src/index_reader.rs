@@ -139,11 +139,11 @@ pub(crate) async fn scan(
         search.ask_file(file).await.map_err(|error| index_broke(inner, live, file, error))?;
     }
     let mut found = OrderedPlaces { places: search.finish(&table).map_err(refused)?, ..Default::default() };
-    if let Some(query) = &scan.unordered {
-        let others = Sources::of(&store, &query.index, &range)?;
-        let mut search = OrphanSearch::new(&others.definition, query, &range).map_err(refused)?;
+    if let Some(wanted) = &scan.unordered {
+        let others = Sources::of(&store, &wanted.query.index, &range)?;
+        let mut search = OrphanSearch::new(&others.definition, wanted, &range).map_err(refused)?;
         while let Some(which) = search.next() {
-            let of = if which == OrphanSource::Orphans { &sources } else { &others };
+            let of = if which == OrphanSource::Others { &others } else { &sources };
             for memtable in &of.memtables {
                 search.ask_memory(which, memtable).await;
             }

@@ -90,7 +90,7 @@ pub use index::Definition as IndexDefinition;
 pub use index::{
     BEAM_MAX, CONNECTIONS_MAX, Candidate, Candidates, DIMENSIONS_OPTION, ENTRY_OPTION, IndexQuery,
     NearestQuery, NearestTo, ORDER_OPTION, Order, OrderedPlaces, OrderedScan, Place, Predicate, Similarity,
-    TextStatistics, UNORDERED_MAX,
+    TextStatistics, UNORDERED_MAX, WantedOrphans,
 };
 pub use links::is_snapshot_name;
 pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};

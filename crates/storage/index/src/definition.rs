@@ -1,16 +1,14 @@
 //! Which terms or vectors an index has of a row, and how terms are ordered.
 
 use hnsw::Quantised;
-use mutation::{Clustering, ColumnData, DecoratedKey, Row};
+use mutation::{ColumnData, DecoratedKey, Row};
 use schema::{ColumnKind, Index, IndexedPart, Table};
 use text::{Analyzer, FULLTEXT_CLASS, FullText, IndexText};
 use types::CqlType;
 
 use crate::Predicate;
 use crate::ordered::Order;
-
-/// Behind each component of a term, so that no term is the beginning of another one.
-pub(crate) const TERM_END: u8 = 0x38;
+use crate::term::{TERM_END, component, successor};
 
 /// The part of an index's definition that its terms depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,14 +118,6 @@ impl TermRange {
     pub(crate) fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
-}
-
-/// The least sequence of bytes that is greater.
-pub(crate) fn successor(bytes: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(bytes.len() + 1);
-    next.extend_from_slice(bytes);
-    next.push(0);
-    next
 }
 
 impl Definition {
@@ -391,10 +381,6 @@ impl Definition {
     }
 }
 
-pub(crate) fn component(clustering: &Clustering, position: usize) -> Option<Option<&[u8]>> {
-    clustering.components().nth(position)
-}
-
 /// Whether a version of a row makes it live, for as long as it lasts.
 fn says_something(row: &Row) -> bool {
     let is_live = |data: &ColumnData| match data {
@@ -407,7 +393,7 @@ fn says_something(row: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use mutation::{Cell, Complex, ComplexCell};
+    use mutation::{Cell, Clustering, Complex, ComplexCell};
     use schema::{IndexTarget, TableBuilder, TableId};
 
     use super::*;

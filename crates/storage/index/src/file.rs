@@ -31,7 +31,7 @@ use stdx::vint::{read_unsigned, write_unsigned};
 
 use crate::definition::Definition;
 use crate::gather::Gather;
-use crate::scan::Nearest;
+use crate::ordered_gather::OrderedGather;
 use crate::texts::Entry;
 
 const MAGIC: &[u8; 8] = b"TORCINDX";
@@ -595,20 +595,20 @@ impl TermsFile {
 
 impl TermsFile {
     /// Offers the terms and places of a scan, in its order.
-    pub(crate) async fn scan(&self, nearest: &mut Nearest) -> Result<(), IndexFileError> {
+    pub(crate) async fn scan(&self, gather: &mut OrderedGather) -> Result<(), IndexFileError> {
         let mut pace = Pace::new();
         for blocks in &self.segments {
             let is_before = |block: &Block, bytes: &[u8]| block.term.iter().chain(&block.place).le(bytes);
-            let behind = match nearest.is_reversed {
-                false => blocks.partition_point(|block| is_before(block, &nearest.start)),
-                true => blocks.partition_point(|block| is_before(block, &nearest.end)),
+            let behind = match gather.is_reversed {
+                false => blocks.partition_point(|block| is_before(block, &gather.start)),
+                true => blocks.partition_point(|block| is_before(block, &gather.end)),
             };
             let mut at = behind.saturating_sub(1);
             while let Some(block) = blocks.get(at) {
-                if !self.scan_block(block, nearest, &mut pace).await? {
+                if !self.scan_block(block, gather, &mut pace).await? {
                     break;
                 }
-                let next = if nearest.is_reversed { at.checked_sub(1) } else { at.checked_add(1) };
+                let next = if gather.is_reversed { at.checked_sub(1) } else { at.checked_add(1) };
                 let Some(next) = next else { break };
                 at = next;
             }
@@ -620,7 +620,7 @@ impl TermsFile {
     async fn scan_block(
         &self,
         block: &Block,
-        nearest: &mut Nearest,
+        gather: &mut OrderedGather,
         pace: &mut Pace,
     ) -> Result<bool, IndexFileError> {
         let bytes = self.file.read_at(block.position, block.len as usize).await?;
@@ -632,13 +632,13 @@ impl TermsFile {
         while !reader.is_empty() {
             let term_len = read_record(&mut reader, &mut record).ok_or_else(unusable)?;
             pace.step().await;
-            if nearest.is_reversed {
+            if gather.is_reversed {
                 reversed.push((record.as_slice().into(), term_len));
-            } else if !nearest.offer(&record, term_len) {
+            } else if !gather.offer(&record, term_len) {
                 return Ok(false);
             }
         }
-        Ok(reversed.iter().rev().all(|(record, term_len)| nearest.offer(record, *term_len)))
+        Ok(reversed.iter().rev().all(|(record, term_len)| gather.offer(record, *term_len)))
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use mutation::{PartitionRange, Slices};
 
-use crate::definition::{TermRange, successor};
+use crate::definition::TermRange;
 use crate::place;
+use crate::term::successor;
 
 /// Places in order.
 #[derive(Debug)]
@@ -74,7 +75,8 @@ pub struct Gather {
     pub(crate) start: Vec<u8>,
     /// Places from here on are out; none for no end.
     pub(crate) end: Option<Vec<u8>>,
-    limit: usize,
+    /// The most places that are held: the least ones.
+    pub(crate) limit: usize,
     found: Found,
 }
 

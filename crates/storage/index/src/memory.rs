@@ -9,10 +9,11 @@ use mutation::PartitionUpdate;
 use rt::preempt::Pace;
 use schema::Table;
 
-use crate::definition::{Definition, successor};
+use crate::definition::Definition;
 use crate::gather::Gather;
+use crate::ordered_gather::OrderedGather;
 use crate::place;
-use crate::scan::Nearest;
+use crate::term::successor;
 
 /// The memory of a place beside its bytes: a pointer, a length, and its share of a tree's nodes.
 const OVERHEAD: usize = 40;
@@ -113,12 +114,12 @@ impl MemoryTerms {
 
 impl MemoryTerms {
     /// Offers the terms and places of a scan, in its order.
-    pub(crate) async fn scan(&self, nearest: &mut Nearest) {
+    pub(crate) async fn scan(&self, gather: &mut OrderedGather) {
         let mut pace = Pace::new();
-        let (mut start, mut end) = (nearest.start.clone(), nearest.end.clone());
-        while let Some(last) = self.scan_some(nearest, (&start, &end), &mut pace) {
+        let (mut start, mut end) = (gather.start.clone(), gather.end.clone());
+        while let Some(last) = self.scan_some(gather, (&start, &end), &mut pace) {
             pace.pause().await;
-            match nearest.is_reversed {
+            match gather.is_reversed {
                 false => start = successor(&last),
                 true => end = last,
             }
@@ -128,7 +129,7 @@ impl MemoryTerms {
     /// Offers those between two ends, until no more are wanted or the scan has to yield: then the last one that was offered.
     fn scan_some(
         &self,
-        nearest: &mut Nearest,
+        gather: &mut OrderedGather,
         (start, end): (&[u8], &[u8]),
         pace: &mut Pace,
     ) -> Option<Vec<u8>> {
@@ -144,7 +145,7 @@ impl MemoryTerms {
         }
         let mut of_terms = terms.range::<[u8], _>((Bound::Included(first), Bound::Excluded(end)));
         let mut bytes = Vec::new();
-        let is_reversed = nearest.is_reversed;
+        let is_reversed = gather.is_reversed;
         while let Some((term, places)) = if is_reversed { of_terms.next_back() } else { of_terms.next() } {
             let from = start.strip_prefix(&**term).map_or(Bound::Unbounded, Bound::Included);
             let to = end.strip_prefix(&**term).map_or(Bound::Unbounded, Bound::Excluded);
@@ -157,7 +158,7 @@ impl MemoryTerms {
                 bytes.extend_from_slice(term);
                 bytes.extend_from_slice(place);
                 pace.count(1);
-                if !nearest.offer(&bytes, term.len()) {
+                if !gather.offer(&bytes, term.len()) {
                     return None;
                 }
                 if pace.is_due() {

@@ -5,21 +5,26 @@
 //! the same timestamp, as a value or as a deletion, or is covered by the deletion of a write that replaces the item. Of every
 //! other version with one of them the index has the place under [`ORPHANS`]. If the values of a row are in no whole version together,
 //! then one version that has one of them is among the orphans: a version that has the newest of them is whole only if it has
-//! all of them (docs/design/index.md).
+//! all of them (docs/design/index.md). Where the first attribute is there and none of the others is newer, that term has its value: a row
+//! with a later value of the first has a later version of the others, too, and that one is an orphan.
 
 use mutation::{ColumnData, Complex, DecoratedKey, NO_TIMESTAMP, Row, Timestamp};
 use schema::{ColumnKind, Index, Table};
 use types::CqlType;
 
-use crate::definition::{TERM_END, component, successor};
+use crate::term::{TERM_END, component};
 
 /// The option of an ordered index: its attributes in order, each as its type (`S`, `N` or `B`), the length of its name in bytes, a colon
 /// and the name. CREATE INDEX refuses it.
 pub const ORDER_OPTION: &str = "order";
 
-/// The term of the places of versions that are not whole. Before all others.
-pub(crate) const ORPHANS: &[u8] = &[0, TERM_END];
+/// Begins the terms of versions that are not whole, before all others: the value of the first attribute follows, if any.
+const ORPHAN: u8 = 0;
+/// The term of the places of such versions without a value of the first attribute.
+pub(crate) const ORPHANS: &[u8] = &[ORPHAN, TERM_END];
 
+/// Greater than the first byte of each component of a term, and of its end.
+const BEHIND_COMPONENTS: u8 = 0x41;
 /// The most bytes of a value in a key; longer ones are no keys.
 const VALUE_BYTES_MAX: usize = 2048;
 
@@ -56,7 +61,7 @@ pub struct Order {
     parts: Vec<Part>,
 }
 
-/// What a version of a row has of an attribute.
+/// The attribute in a version of a row.
 enum Found<'a> {
     Value(&'a [u8]),
     /// It has none, or one that is no key.
@@ -142,9 +147,16 @@ impl Order {
 
     /// The first bytes behind all terms that begin with a prefix of components.
     pub fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
-        // No component begins with this byte.
-        prefix.push(0xff);
+        // The next component, and the end of a term, begin with lesser bytes. Values that go on behind a zero have greater ones there.
+        prefix.push(BEHIND_COMPONENTS);
         prefix
+    }
+
+    /// The term of the versions that are not whole with this value of the first attribute.
+    pub fn orphans(&self, first: &[u8]) -> Vec<u8> {
+        let mut term = vec![ORPHAN];
+        term.extend(self.prefix(std::iter::once(first)));
+        Self::term(term)
     }
 
     /// The values of a term, serialised; none of a term that is not of this index.
@@ -171,9 +183,11 @@ impl Order {
             Some(ColumnData::Complex(complex)) => Some(complex),
             _ => None,
         };
-        let mut term = Vec::new();
+        let mut term = vec![ORPHAN];
         let (mut written, mut is_key) = (Written::default(), true);
-        for part in &self.parts {
+        // The length of the term of an orphan with the first value, and when that was written.
+        let mut first = None;
+        for (at, part) in self.parts.iter().enumerate() {
             let value = match part.source {
                 Source::PartitionKey => Found::Value(&key.key),
                 Source::Clustering => match component(&row.clustering, 0) {
@@ -188,31 +202,50 @@ impl Order {
                 }
                 _ => is_key = false,
             }
+            if at == 0 && is_key {
+                first = Some((term.len(), written.timestamp.unwrap_or(Timestamp::MAX)));
+            }
         }
         if written.count > 0 && written.values == 0 {
             return;
         }
-        if !written.is_whole(attributes) {
-            found(ORPHANS);
-        } else if is_key {
-            term.push(TERM_END);
-            found(&term);
+        if written.is_whole(attributes) {
+            if is_key {
+                term.push(TERM_END);
+                found(term.split_at(1).1);
+            }
+            return;
+        }
+        match first.filter(|(_, timestamp)| *timestamp >= written.newest) {
+            Some((len, _)) => {
+                term.truncate(len);
+                term.push(TERM_END);
+                found(&term);
+            }
+            None => found(ORPHANS),
         }
     }
 }
 
 /// How the attributes of a version were written.
-#[derive(Default)]
 struct Written {
     /// Attributes that were looked at.
     count: usize,
-    /// Of them, those with values of whatever type.
+    /// Of them, those with values, of any type.
     values: usize,
     /// Those that the version has not, not even as a deletion.
     missing: usize,
-    /// The timestamps of the others: the first, and whether they differ.
+    /// The timestamps of the others: the first, whether they differ, and the newest.
     timestamp: Option<Timestamp>,
     differ: bool,
+    newest: Timestamp,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        let (timestamp, newest) = (None, NO_TIMESTAMP);
+        Self { count: 0, values: 0, missing: 0, timestamp, differ: false, newest }
+    }
 }
 
 impl Written {
@@ -224,6 +257,7 @@ impl Written {
             self.missing += 1;
             return Found::Nothing;
         };
+        self.newest = self.newest.max(cell.timestamp);
         self.differ |= *self.timestamp.get_or_insert(cell.timestamp) != cell.timestamp;
         if cell.is_tombstone() {
             return Found::Nothing;
@@ -240,7 +274,48 @@ impl Written {
     }
 }
 
-/// The bytes behind a term at a place.
-pub(crate) fn behind_place(term: &[u8], place: &[u8]) -> Vec<u8> {
-    successor(&[term, place].concat())
+#[cfg(test)]
+mod tests {
+    use schema::{IndexTarget, IndexedPart, TableBuilder, TableId};
+
+    use super::*;
+
+    /// Also of values that go on with zeros behind another one.
+    #[test]
+    fn terms_with_a_value_are_between_its_prefix_and_behind() {
+        let table = TableBuilder::new("ks", "t", TableId([1; 16]))
+            .partition_key("p", CqlType::Text)
+            .regular("m", CqlType::map(CqlType::Text, CqlType::Blob, false))
+            .build()
+            .expect("a good table");
+        let option = Order::option([("h:1", "S"), ("rä", "B")].into_iter());
+        let index = Index {
+            name: "i".to_owned(),
+            targets: vec![IndexTarget { column: "m".to_owned(), part: IndexedPart::Entries }],
+            class: None,
+            options: [(ORDER_OPTION.to_owned(), option)].into(),
+            local: false,
+        };
+        let order = Order::new(&table, &index).expect("it is ordered");
+        let mut values: Vec<Vec<u8>> = vec![vec![]];
+        for at in 0..40 {
+            values.extend([0, 1, 0x38, 0xff].map(|byte| [&values[at][..], &[byte]].concat()));
+        }
+        values.remove(0);
+        for value in &values {
+            let prefix = order.prefix([&b"x"[..], value].into_iter());
+            let behind = Order::behind(prefix.clone());
+            for other in &values {
+                let term = Order::term(order.prefix([&b"x"[..], other].into_iter()));
+                assert_eq!(order.values(&term), Some(vec![b"x".to_vec(), other.clone()]));
+                assert_eq!(term < prefix, other < value, "{other:?} before {value:?}");
+                assert_eq!(term >= behind, other > value, "{other:?} behind {value:?}");
+            }
+        }
+        assert_eq!(Order::new(&table, &Index { options: Default::default(), ..index.clone() }), None);
+        for broken in ["", "S", "S3", "S9:a", "X1:a", "S1:aN", "S-1:a"] {
+            let options = [(ORDER_OPTION.to_owned(), broken.to_owned())].into();
+            assert_eq!(Order::new(&table, &Index { options, ..index.clone() }), None, "{broken}");
+        }
+    }
 }

@@ -1,158 +1,30 @@
-//! Scans of an ordered index: its places in the order of their terms.
+//! The search of a scan of an ordered index, and that of the orphans which belong to it.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use bytes::Bytes;
-use mutation::{DecoratedKey, PartitionRange, Slices};
+use mutation::{PartitionRange, Slices};
 use schema::Table;
 
 use crate::attached::{IndexFile, MemoryIndex};
 use crate::definition::{Definition, TermRange};
 use crate::file::IndexFileError;
 use crate::gather::Gather;
-use crate::ordered::{ORPHANS, behind_place};
+use crate::ordered::ORPHANS;
+use crate::ordered_gather::OrderedGather;
+use crate::ordered_scan::{OrderedScan, UNORDERED_MAX, WantedOrphans};
 use crate::place::{self, Place};
-use crate::query::IndexQuery;
 use crate::search::SearchError;
 
-/// Orphans that are held at once, and places of the other index.
-const ORPHANS_AT_ONCE: usize = 1024;
-/// The most unordered places of an answer: so many rows may be read for each page.
-pub const UNORDERED_MAX: usize = 1024;
-
-/// The question for the first places of an ordered index between two terms.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderedScan {
-    /// Name of the index, an ordered one of the table's.
-    pub index: String,
-    /// Terms below are out.
-    pub start: Bytes,
-    /// Terms from here on are out.
-    pub end: Bytes,
-    /// Resumes behind this term at this place.
-    pub after: Option<(Bytes, Place)>,
-    /// From the last to the first.
-    pub is_reversed: bool,
-    /// The most places that are wanted. Fewer come only when there are no others.
-    pub count: usize,
-    /// The partition that all places are in, where it is known.
-    pub partition: Option<DecoratedKey>,
-    /// Of an index with orphans, a query of another index whose places are wanted, too, where they are orphans.
-    pub unordered: Option<IndexQuery>,
-}
-
-impl OrderedScan {
-    /// The partitions that it looks at.
-    pub fn range(&self) -> PartitionRange {
-        self.partition.as_ref().map_or_else(PartitionRange::all, PartitionRange::single)
-    }
-}
-
-/// The answer: a place for each version of a row that some memtable or SSTable has, so the caller reads the rows and looks again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OrderedPlaces {
-    /// Terms with their places, in the order of the scan.
-    pub places: Vec<(Bytes, Place)>,
-    /// Places that belong anywhere, in ring order: [`UNORDERED_MAX`] at most.
-    pub unordered: Vec<Place>,
-    /// There are more of those, and the scan does not answer the query.
-    pub has_more_unordered: bool,
-}
-
-impl OrderedPlaces {
-    /// Adds those of another part of the table.
-    pub fn add(&mut self, other: Self) {
-        self.places.extend(other.places);
-        self.unordered.extend(other.unordered);
-        self.has_more_unordered |= other.has_more_unordered;
-    }
-
-    /// Brings what was added into order, each place of a term once, and keeps what the scan wants.
-    pub fn finish(&mut self, scan: &OrderedScan) {
-        let in_ring = |a: &Place, b: &Place| a.key.cmp(&b.key).then_with(|| position(a).cmp(&position(b)));
-        self.places.sort_by(|(a, at), (b, bt)| {
-            let order = a.cmp(b).then_with(|| in_ring(at, bt));
-            if scan.is_reversed { order.reverse() } else { order }
-        });
-        self.places.dedup();
-        self.places.truncate(scan.count);
-        self.unordered.sort_by(in_ring);
-        self.unordered.dedup();
-        self.has_more_unordered |= self.unordered.len() > UNORDERED_MAX;
-        self.unordered.truncate(UNORDERED_MAX);
-    }
-}
-
-fn position(place: &Place) -> Option<&[u8]> {
-    place.clustering.as_ref().map(mutation::Clustering::position)
-}
-
-/// The first terms and places of a scan, collected over several sources, each of which offers its own in the order of the scan.
-#[derive(Debug)]
-pub(crate) struct Nearest {
-    /// Terms and places below are out, one behind the other.
-    pub(crate) start: Vec<u8>,
-    /// Terms and places from here on are out.
-    pub(crate) end: Vec<u8>,
-    pub(crate) is_reversed: bool,
-    count: usize,
-    /// Of each the term's length.
-    found: BTreeSet<(Box<[u8]>, usize)>,
-}
-
-impl Nearest {
-    fn new(scan: &OrderedScan) -> Self {
-        let (mut start, mut end) = (scan.start.to_vec(), scan.end.to_vec());
-        if let Some((term, Place { key, clustering })) = &scan.after {
-            let mut bytes = Vec::new();
-            place::encode(key, clustering.as_ref(), &mut bytes);
-            if scan.is_reversed {
-                end = end.min([term, &bytes[..]].concat());
-            } else {
-                start = start.max(behind_place(term, &bytes));
-            }
-        }
-        Self { start, end, is_reversed: scan.is_reversed, count: scan.count, found: BTreeSet::new() }
-    }
-
-    /// Whether nothing can be found.
-    pub(crate) fn is_void(&self) -> bool {
-        self.start >= self.end
-    }
-
-    fn last(&self) -> Option<&(Box<[u8]>, usize)> {
-        if self.is_reversed { self.found.first() } else { self.found.last() }
-    }
-
-    /// Takes a term with its place, one behind the other, if they are wanted; false when neither they nor those that the source has next are.
-    pub(crate) fn offer(&mut self, bytes: &[u8], term_len: usize) -> bool {
-        let (is_before, is_behind) = match self.is_reversed {
-            false => (*bytes < *self.start, *bytes >= *self.end),
-            true => (*bytes >= *self.end, *bytes < *self.start),
-        };
-        if is_before || is_behind {
-            return is_before;
-        }
-        if self.found.len() >= self.count {
-            let is_wanted = self.last().is_some_and(|(last, _)| match self.is_reversed {
-                false => *bytes < **last,
-                true => *bytes > **last,
-            });
-            if !is_wanted {
-                return false;
-            }
-        }
-        self.found.insert((bytes.into(), term_len));
-        if self.found.len() > self.count {
-            _ = if self.is_reversed { self.found.pop_first() } else { self.found.pop_last() };
-        }
-        true
-    }
-}
+/// Places of orphans, and of the other index, that are read at once: at first, and behind many that were skipped; then twice as many each time.
+const PLACES_AT_FIRST: usize = 16;
+const PLACES_AT_ONCE: usize = 1024;
+/// So often sources are asked for the orphans of a scan; then it is taken for one with too many.
+const READS_MAX: usize = 256;
 
 /// A scan under way: all memtables and SSTables of a table are asked, then it is finished.
 pub struct ScanSearch {
-    nearest: Nearest,
+    gather: OrderedGather,
 }
 
 impl ScanSearch {
@@ -162,15 +34,15 @@ impl ScanSearch {
     /// When the index is not ordered.
     pub fn new(definition: &Definition, scan: &OrderedScan) -> Result<Self, SearchError> {
         definition.order().ok_or(SearchError::Predicate)?;
-        Ok(Self { nearest: Nearest::new(scan) })
+        Ok(Self { gather: OrderedGather::new(scan) })
     }
 
     /// Asks a memtable's index.
     pub async fn ask_memory(&mut self, source: &MemoryIndex) {
         if let MemoryIndex::Terms(terms) = source
-            && !self.nearest.is_void()
+            && !self.gather.is_void()
         {
-            terms.scan(&mut self.nearest).await;
+            terms.scan(&mut self.gather).await;
         }
     }
 
@@ -180,7 +52,7 @@ impl ScanSearch {
     /// When the file cannot be read, or is damaged.
     pub async fn ask_file(&mut self, source: &IndexFile) -> Result<(), IndexFileError> {
         match source {
-            IndexFile::Terms(terms) if !self.nearest.is_void() => terms.scan(&mut self.nearest).await,
+            IndexFile::Terms(terms) if !self.gather.is_void() => terms.scan(&mut self.gather).await,
             _ => Ok(()),
         }
     }
@@ -190,7 +62,7 @@ impl ScanSearch {
     /// # Errors
     /// When one is no place of the table.
     pub fn finish(self, table: &Table) -> Result<Vec<(Bytes, Place)>, SearchError> {
-        let Nearest { found, is_reversed, .. } = self.nearest;
+        let (found, is_reversed) = self.gather.into_found();
         let decode = |(bytes, term_len): (Box<[u8]>, usize)| {
             let bytes = Bytes::from(bytes);
             let place = place::decode(table, &bytes[term_len..])?;
@@ -207,82 +79,110 @@ impl ScanSearch {
 /// Sorted places that are read a part at a time.
 struct Run {
     gather: Gather,
-    places: std::collections::VecDeque<Box<[u8]>>,
+    places: VecDeque<Box<[u8]>>,
     is_more: bool,
 }
 
 impl Run {
-    fn new(terms: TermRange, range: &PartitionRange) -> Self {
-        let gather = Gather::new(terms, range, &Slices::all(), ORPHANS_AT_ONCE);
-        Self { gather, places: Default::default(), is_more: true }
+    fn new(terms: TermRange, range: &PartitionRange, at_first: usize) -> Self {
+        let gather = Gather::new(terms, range, &Slices::all(), at_first);
+        Self { gather, places: VecDeque::new(), is_more: true }
+    }
+
+    /// Leaves out the places before another one, also of those that are not read yet.
+    fn skip(&mut self, to: &[u8]) {
+        let had = self.places.len();
+        while self.places.front().is_some_and(|place| **place < *to) {
+            self.places.pop_front();
+        }
+        if self.places.is_empty() && *self.gather.start < *to {
+            self.gather.start = to.to_vec();
+            // Most of what was read at once was skipped at once.
+            if had * 4 > self.gather.limit {
+                self.gather.limit = PLACES_AT_FIRST;
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        let (places, is_more) = self.gather.take();
+        (self.places, self.is_more) = (places.into(), is_more);
+        self.gather.limit = (self.gather.limit * 2).min(PLACES_AT_ONCE);
     }
 }
 
-/// The orphans of an ordered index that are among the places of a query of another index: both are walked through in ring order, each
-/// one skipping to the next place of the other.
+/// The orphans of an ordered index that a scan wants: those with the value of the first attribute, and of those without one such that are
+/// among the places of a query of another index. The latter two are walked through in ring order, each one skipping to the next place of the other.
 pub struct OrphanSearch {
-    orphans: Run,
+    with_value: Run,
+    without: Run,
     others: Run,
     found: Vec<Box<[u8]>>,
+    reads: usize,
 }
 
 /// The source that an [`OrphanSearch`] has to ask next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanSource {
-    /// The ordered index.
-    Orphans,
+    /// The ordered index, for orphans with the value.
+    WithValue,
+    /// The ordered index, for orphans without one.
+    Without,
     /// The other one.
     Others,
 }
 
 impl OrphanSearch {
-    /// Of the scan's query, which is one of the index of `other`.
+    /// Of the orphans of a scan, whose query is one of the index of `other`.
     ///
     /// # Errors
     /// When the other index does not answer such a predicate with one term.
-    pub fn new(other: &Definition, query: &IndexQuery, range: &PartitionRange) -> Result<Self, SearchError> {
-        let terms = other.terms(&query.predicate).filter(TermRange::is_one).ok_or(SearchError::Predicate)?;
-        let orphans = TermRange::one(ORPHANS.to_vec());
-        let found = Vec::new();
-        Ok(Self { orphans: Run::new(orphans, range), others: Run::new(terms, range), found })
+    pub fn new(
+        other: &Definition,
+        wanted: &WantedOrphans,
+        range: &PartitionRange,
+    ) -> Result<Self, SearchError> {
+        let terms = other.terms(&wanted.query.predicate).filter(TermRange::is_one);
+        let with_value = TermRange::one(wanted.term.to_vec());
+        Ok(Self {
+            with_value: Run::new(with_value, range, UNORDERED_MAX + 1),
+            without: Run::new(TermRange::one(ORPHANS.to_vec()), range, PLACES_AT_FIRST),
+            others: Run::new(terms.ok_or(SearchError::Predicate)?, range, PLACES_AT_FIRST),
+            found: Vec::new(),
+            reads: 0,
+        })
     }
 
-    /// Which source is to be asked next, all its memtables and SSTables, before [`OrphanSearch::take`]; none when the search has ended.
+    /// Whether there are more than an answer may have, or it would take long to find them.
+    fn has_too_many(&self) -> bool {
+        self.found.len() > UNORDERED_MAX || self.reads > READS_MAX
+    }
+
+    /// The source to ask next, all its memtables and SSTables, before [`OrphanSearch::take`]; none when the search has ended.
     pub fn next(&mut self) -> Option<OrphanSource> {
-        let Self { orphans, others, found } = self;
-        loop {
-            if found.len() > UNORDERED_MAX {
-                return None;
-            }
-            let Some(orphan) = orphans.places.front() else {
-                return orphans.is_more.then_some(OrphanSource::Orphans);
+        if self.reads == 0 {
+            return Some(OrphanSource::WithValue);
+        }
+        while !self.has_too_many() {
+            let Self { without, others, found, .. } = self;
+            let Some(orphan) = without.places.front() else {
+                return without.is_more.then_some(OrphanSource::Without);
             };
             let Some(other) = others.places.front() else {
-                if !others.is_more {
-                    return None;
-                }
-                others.gather.start.clone_from(&orphan.to_vec());
-                return Some(OrphanSource::Others);
+                let orphan = orphan.clone();
+                others.skip(&orphan);
+                return others.is_more.then_some(OrphanSource::Others);
             };
             match orphan.cmp(other) {
                 std::cmp::Ordering::Equal => {
-                    found.extend(orphans.places.pop_front());
+                    found.extend(without.places.pop_front());
                     others.places.pop_front();
                 }
-                std::cmp::Ordering::Less => Self::skip(orphans, other),
-                std::cmp::Ordering::Greater => Self::skip(others, orphan),
+                std::cmp::Ordering::Less => without.skip(&other.clone()),
+                std::cmp::Ordering::Greater => others.skip(&orphan.clone()),
             }
         }
-    }
-
-    /// Leaves out the places before another one, also of those that are not read yet.
-    fn skip(run: &mut Run, to: &[u8]) {
-        while run.places.front().is_some_and(|place| **place < *to) {
-            run.places.pop_front();
-        }
-        if run.places.is_empty() && *run.gather.start < *to {
-            run.gather.start = to.to_vec();
-        }
+        None
     }
 
     /// Asks a memtable's index.
@@ -305,26 +205,80 @@ impl OrphanSearch {
 
     fn run(&mut self, which: OrphanSource) -> &mut Run {
         match which {
-            OrphanSource::Orphans => &mut self.orphans,
+            OrphanSource::WithValue => &mut self.with_value,
+            OrphanSource::Without => &mut self.without,
             OrphanSource::Others => &mut self.others,
         }
     }
 
-    /// Takes what the sources had.
+    /// Takes the places that were found in the sources.
     pub fn take(&mut self, which: OrphanSource) {
-        let run = self.run(which);
-        let (places, is_more) = run.gather.take();
-        (run.places, run.is_more) = (places.into(), is_more);
+        self.reads += 1;
+        self.run(which).take();
+        if which == OrphanSource::WithValue {
+            self.found.extend(self.with_value.places.drain(..));
+        }
     }
 
-    /// The places that both have; and whether there are more than an answer may have.
+    /// The places; and whether there are more than an answer may have.
     ///
     /// # Errors
     /// When one is no place of the table.
     pub fn finish(mut self, table: &Table) -> Result<(Vec<Place>, bool), SearchError> {
-        let has_more = self.found.len() > UNORDERED_MAX;
+        let has_more = self.has_too_many();
         self.found.truncate(UNORDERED_MAX);
         let places: Option<Vec<Place>> = self.found.iter().map(|bytes| place::decode(table, bytes)).collect();
         Ok((places.ok_or(SearchError::Place)?, has_more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sorted sources of any overlap: the places of both are found, in a number of reads that the smaller one bounds.
+    #[test]
+    fn places_of_both_are_found_by_skipping() {
+        for (orphans, others) in
+            [((0, 3, 4000), (0, 5, 3000)), ((0, 1, 9000), (8990, 2, 40)), ((1, 7, 1), (0, 1, 9000))]
+        {
+            let numbers = |(start, step, count): (u32, u32, u32)| -> Vec<Vec<u8>> {
+                (0..count).map(|at| (start + at * step).to_be_bytes().to_vec()).collect()
+            };
+            let (orphans, others) = (numbers(orphans), numbers(others));
+            let range = PartitionRange::all();
+            let run = |at_first| Run::new(TermRange::one(b"x".to_vec()), &range, at_first);
+            let mut search = OrphanSearch {
+                with_value: run(UNORDERED_MAX + 1),
+                without: run(PLACES_AT_FIRST),
+                others: run(PLACES_AT_FIRST),
+                found: Vec::new(),
+                reads: 0,
+            };
+            // The places of these sources begin with no token.
+            for run in [&mut search.with_value, &mut search.without, &mut search.others] {
+                run.gather.start.clear();
+                run.gather.end = None;
+            }
+            let mut expected: Vec<&Vec<u8>> = orphans.iter().filter(|place| others.contains(place)).collect();
+            expected.truncate(UNORDERED_MAX + 1);
+            while let Some(which) = search.next() {
+                let source = match which {
+                    OrphanSource::WithValue => &[][..],
+                    OrphanSource::Without => &orphans,
+                    OrphanSource::Others => &others,
+                };
+                let gather = &mut search.run(which).gather;
+                for place in source {
+                    if !gather.offer(place) {
+                        break;
+                    }
+                }
+                search.take(which);
+            }
+            let found: Vec<Vec<u8>> = search.found.iter().map(|place| place.to_vec()).collect();
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+            assert!(search.reads < 60, "{} reads", search.reads);
+        }
     }
 }

@@ -89,7 +89,9 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
         ("MultiRegionConsistency", GLOBAL),
         ("DisassociationProtectionEnabled", GLOBAL),
     ] {
-        let is_empty = request.get(name).is_none_or(|value| value.as_array().is_some_and(Vec::is_empty));
+        let asks_nothing =
+            |value: &Json| value.as_array().is_some_and(Vec::is_empty) || value.as_bool() == Some(false);
+        let is_empty = request.get(name).is_none_or(asks_nothing);
         if !is_empty {
             return invalid!("{name}: Torc does not support {what} yet");
         }

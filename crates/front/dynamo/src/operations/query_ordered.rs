@@ -2,9 +2,11 @@
 //! about as many items as it has.
 //!
 //! Items whose keys were not all written at once are among the orphans of the ordered index. They may be anywhere in the order, so all of
-//! them are looked at for each page; when there are too many, the caller looks at all items of the hash key.
+//! them are looked at for each page; when there are too many, the caller looks at all items of the hash key. So it does when most candidates are
+//! of earlier versions of their items, and for consistent reads (of local indexes: one partition), which have to
+//! see transactions that are committed and not applied yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +15,7 @@ use items::Value;
 use items::condition::Comparison;
 use items::key_condition::{KeyCondition, RangeCondition};
 use mutation::{Clustering, DecoratedKey};
-use replica::{Order, OrderedScan, Place};
+use replica::{Order, OrderedScan, Place, WantedOrphans};
 
 use super::Dynamo;
 use super::places::{Reading, Rows};
@@ -25,8 +27,10 @@ use crate::store::read_consistency;
 use crate::table::{ApiTable, key_bytes, key_value};
 
 /// Candidates that are asked for at first, and at most.
-const FIRST: usize = 64;
+const FIRST: usize = 16;
 const MOST: usize = 1024;
+/// Candidates that may come without an item for the page, beside as many as the page has.
+const STALE_MAX: usize = 8192;
 
 /// The terms of the items that meet a condition: the first, and the end.
 struct Terms {
@@ -120,17 +124,40 @@ fn position(order: &Order, index: &SecondaryIndex, (term, place): &(Bytes, Place
     Some(Position { range: range?, partition: place.key.clone(), clustering })
 }
 
-/// The rows of places, by partition.
-fn rows(places: impl Iterator<Item = Place>) -> Rows {
-    let mut rows: BTreeMap<DecoratedKey, Vec<Clustering>> = BTreeMap::new();
-    for Place { key, clustering } in places {
-        rows.entry(key).or_default().extend(clustering);
+/// The places of a request so far: an item has a candidate for each of its versions, and is read once.
+#[derive(Default)]
+struct Seen {
+    places: BTreeSet<(DecoratedKey, Clustering)>,
+    /// Candidates in the order of the index.
+    candidates: usize,
+}
+
+impl Seen {
+    /// The rows of places that were not seen yet, by partition and in their order.
+    fn rows(&mut self, places: impl Iterator<Item = Place>) -> Rows {
+        let mut rows: BTreeMap<DecoratedKey, Vec<Clustering>> = BTreeMap::new();
+        for Place { key, clustering } in places {
+            let Some(clustering) = clustering else { continue };
+            if self.places.insert((key.clone(), clustering.clone())) {
+                rows.entry(key).or_default().push(clustering);
+            }
+        }
+        for of_partition in rows.values_mut() {
+            of_partition.sort_by(|a, b| a.position().cmp(b.position()));
+        }
+        rows.into_iter().collect()
     }
-    for of_partition in rows.values_mut() {
-        of_partition.sort_by(|a, b| a.position().cmp(b.position()));
-        of_partition.dedup();
-    }
-    rows.into_iter().collect()
+}
+
+/// The orphans that may be items of a hash key; none of an index without any.
+fn wanted_orphans(
+    order: &Order,
+    table: &ApiTable,
+    index: &SecondaryIndex,
+    condition: &KeyCondition,
+) -> Option<WantedOrphans> {
+    let query = index.query(table, &condition.hash).filter(|_| order.has_orphans())?;
+    Some(WantedOrphans { term: order.orphans(&key_bytes(&condition.hash)).into(), query })
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -142,7 +169,10 @@ impl<C: Coordinator> Dynamo<C> {
         is_reversed: bool,
         reading: &mut Reading<'_, Search<'_>>,
     ) -> Result<bool> {
-        let (table, consistent) = (reading.table, reading.consistent);
+        if reading.consistent {
+            return Ok(false);
+        }
+        let table = reading.table;
         let Search { index, condition, request, .. } = reading.sink;
         let Some((name, order)) = table.order(index) else { return Ok(false) };
         let after = start.and_then(|start| {
@@ -158,11 +188,12 @@ impl<C: Coordinator> Dynamo<C> {
             is_reversed,
             count: request.limit.clamp(1, FIRST),
             partition: partition(table, index, condition)?,
-            unordered: index.query(table, &condition.hash).filter(|_| order.has_orphans()),
+            unordered: wanted_orphans(&order, table, index, condition),
         };
+        let mut seen = Seen::default();
         loop {
             let deadline = self.store().deadline(self.executor.limits().range_timeout);
-            let (of, consistency) = (&table.table, read_consistency(consistent));
+            let (of, consistency) = (&table.table, read_consistency(false));
             let asked = Arc::new(scan.clone());
             let found = match self.executor.coordinator().scan_index(of, &asked, consistency, deadline).await
             {
@@ -172,16 +203,20 @@ impl<C: Coordinator> Dynamo<C> {
             if found.has_more_unordered {
                 return Ok(false);
             }
-            self.look_at_rows(rows(found.unordered.into_iter()), reading).await?;
+            self.look_at_rows(seen.rows(found.unordered.into_iter()), reading).await?;
             let upto = found.places.last().and_then(|last| position(&order, index, last));
             let is_last = found.places.len() < scan.count;
             scan.after = found.places.last().cloned();
-            self.look_at_rows(rows(found.places.into_iter().map(|(_, place)| place)), reading).await?;
-            if is_last || upto.is_some_and(|upto| reading.sink.nearest.is_full_upto(&upto)) {
+            seen.candidates += found.places.len();
+            self.look_at_rows(seen.rows(found.places.into_iter().map(|(_, place)| place)), reading).await?;
+            let nearest = &reading.sink.nearest;
+            if is_last || upto.is_some_and(|upto| nearest.is_full_upto(&upto)) {
                 return Ok(true);
             }
-            scan.count = (scan.count * 2).clamp(FIRST, MOST);
-            scan.unordered = None;
+            if seen.candidates > STALE_MAX + 4 * nearest.len() {
+                return Ok(false);
+            }
+            scan.count = nearest.room().clamp(FIRST, MOST);
         }
     }
 }

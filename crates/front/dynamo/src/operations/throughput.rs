@@ -115,6 +115,15 @@ impl Subject<'_> {
     }
 }
 
+/// Refuses a provisioned table with a global index that is not.
+pub(super) fn check_provisioned(details: &Details) -> Result<()> {
+    let mut indexes = details.indexes.iter().filter(|index| index.is_global && !details.on_demand);
+    match indexes.find(|index| index.read_units == 0 || index.write_units == 0) {
+        Some(index) => invalid!("{WRONG} ProvisionedThroughput must be specified for index: {}", index.name),
+        None => Ok(()),
+    }
+}
+
 /// The throughput of a table that is to be created, and of its global indexes.
 pub(super) fn created(request: &Request, details: &mut Details) -> Result<()> {
     let table = Subject {

@@ -46,6 +46,9 @@ impl<C: Coordinator> Dynamo<C> {
                     }
                 }
                 indexes::update(request, table, details)?;
+                if request.has("BillingMode") {
+                    throughput::check_provisioned(details)?;
+                }
                 throughput::updated(request, details)?;
                 if let Some(stream) = stream {
                     let (view, now) = (self.executor.coordinator().view(), self.executor.timestamp());

@@ -15,6 +15,13 @@ use crate::lookup::keyspace_of;
 use crate::sink::{ChangeType, SchemaTarget};
 use crate::where_clause::index::{Family, LOCAL, is_vector, of_texts};
 
+/// The indexes of a table that find values of a column, as messages name them; none without any.
+pub(super) fn names_of(table: &Table, column: &str) -> Option<String> {
+    let indexes = table.indexes.values().filter(|index| index.depends_on(column));
+    let names: Vec<&str> = indexes.map(|index| index.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// The longest name of an index, which is a directory.
 const NAME_LEN_MAX: usize = 255;
 /// The longest value of an option that is an analyzer, bytes.

@@ -19,7 +19,7 @@ mod user_type;
 mod vectors;
 mod view;
 
-use crate::access::needed;
+use crate::needed::needed;
 use crate::sink::{ChangeType, SchemaChange, SchemaTarget};
 use auth::Resource;
 pub use cdc::{captured_base, log_edits};
@@ -29,8 +29,11 @@ use cql::ast::Statement;
 use schema::TableId;
 pub use view::NO_MARKERS as NO_MARKERS_IN_VIEWS;
 
-use crate::error::{ExecError, Result};
+use crate::error::{ExecError, Result, invalid};
 use crate::lookup::Lookup;
+
+/// The longest name of a column, in bytes: that of a `[string]` of the protocol.
+const COLUMN_NAME_LEN_MAX: usize = u16::MAX as usize;
 
 /// The inputs of planning beside the statement.
 pub struct DdlContext<'a> {
@@ -108,6 +111,16 @@ fn check_not_system(context: &DdlContext<'_>, keyspace: &str) -> Result<()> {
         return Err(ExecError::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     Ok(())
+}
+
+fn check_column_name(name: &str) -> Result<()> {
+    match name.len() <= COLUMN_NAME_LEN_MAX {
+        true => Ok(()),
+        false => invalid!(
+            "The name of a column has {} bytes: at most {COLUMN_NAME_LEN_MAX} are allowed",
+            name.len()
+        ),
+    }
 }
 
 /// Refuses changes of the server's keyspaces that Cassandra replicates, in the words of its permissions, which nobody has there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cql::ast::{Ident, Relation, Statement, Target};
 use schema::{ColumnKind, Derivation, Table, TableBuilder};
 
-use super::table::indexes_of;
+use super::{check_column_name, index};
 use crate::error::{ExecError, Result, invalid};
 
 /// Columns by their name, with the one that they get.
@@ -32,13 +32,14 @@ pub(super) fn names<'a>(
         if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return invalid!("Cannot rename non PRIMARY KEY column {from}");
         }
+        check_column_name(to)?;
         if table.column(to).is_some() {
             return invalid!(
                 "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
                 table.full_name()
             );
         }
-        if let Some(indexes) = indexes_of(table, from) {
+        if let Some(indexes) = index::names_of(table, from) {
             return invalid!(
                 "Can't rename column {from} because it has dependent secondary indexes ({indexes})"
             );
@@ -81,6 +82,9 @@ pub(super) fn views<'v>(
 
 /// The text after WHERE with the new names.
 fn renamed_clause(text: &str, renamed: &Renamed<'_>) -> Result<String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
     let parsed =
         cql::parse(&format!("CREATE MATERIALIZED VIEW v AS SELECT * FROM t WHERE {text} PRIMARY KEY (k)"))?;
     let Statement::CreateView(mut view) = parsed.statement else {

@@ -12,7 +12,10 @@ use schema::{COLUMNS_MAX, ColumnKind, ColumnMask, Derivation, DroppedColumn, Tab
 use stdx::{HashMap, HashSet};
 use types::CqlType;
 
-use super::{DdlContext, Outcome, cdc, check_name, check_not_system, constraints, options, rename, row_ttl};
+use super::{
+    DdlContext, Outcome, cdc, check_column_name, check_name, check_not_system, constraints, index, options,
+    rename, row_ttl,
+};
 use crate::error::{ExecError, Result, config, invalid};
 use crate::expr::mask::{self, Masked};
 use crate::lookup::keyspace_of;
@@ -20,19 +23,6 @@ use crate::type_name::TypeBudget;
 
 fn table_outcome(change: ChangeType, keyspace: &str, name: &str) -> Outcome {
     Outcome::new(change, keyspace, SchemaTarget::Table(name.to_owned()))
-}
-
-/// The longest name of a column, in bytes: that of a `[string]` of the protocol.
-const COLUMN_NAME_LEN_MAX: usize = u16::MAX as usize;
-
-fn check_column_name(name: &str) -> Result<()> {
-    match name.len() <= COLUMN_NAME_LEN_MAX {
-        true => Ok(()),
-        false => invalid!(
-            "The name of a column has {} bytes: at most {COLUMN_NAME_LEN_MAX} are allowed",
-            name.len()
-        ),
-    }
 }
 
 /// Refuses masks where they are off.
@@ -410,11 +400,13 @@ fn views_of<'a>(table: &'a Table, context: &DdlContext<'a>) -> impl Iterator<Ite
     home.into_iter().flat_map(|home| home.views_of(table.id))
 }
 
-/// The indexes of a table that find values of a column, as messages name them; none without any.
-pub(super) fn indexes_of(table: &Table, column: &str) -> Option<String> {
-    let indexes = table.indexes.values().filter(|index| index.depends_on(column));
-    let names: Vec<&str> = indexes.map(|index| index.name.as_str()).collect();
-    (!names.is_empty()).then(|| names.join(", "))
+fn check_is_no_view(table: &Table) -> Result<()> {
+    match table.is_view() {
+        true => {
+            invalid!("Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead")
+        }
+        false => Ok(()),
+    }
 }
 
 pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcome> {
@@ -424,11 +416,7 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
     let Some(table) = existing(context, keyspace, name, ast.if_exists)? else {
         return Ok(Outcome::nothing());
     };
-    if table.is_view() {
-        return invalid!(
-            "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead"
-        );
-    }
+    check_is_no_view(table)?;
     cdc::check_alter(table, &ast.operation, context)?;
     let builder = table.to_builder();
     let has_views = views_of(table, context).next().is_some();
@@ -671,7 +659,7 @@ fn drop_columns(
             return invalid!("Cannot drop columns from a COMPACT STORAGE table");
         }
         row_ttl::check_drop(table, name)?;
-        if let Some(indexes) = indexes_of(table, name) {
+        if let Some(indexes) = index::names_of(table, name) {
             return invalid!(
                 "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
             );

@@ -12,7 +12,7 @@ use crate::modification::ModificationPlan;
 use crate::modification::operation::Change;
 use crate::request::Request;
 
-/// What Cassandra counts of a cell of a collection beside its path and value: timestamp, TTL and time of deletion.
+/// The bytes of a cell of a collection beside its path and value, as Cassandra counts them: timestamp, TTL and time of deletion.
 const CELL_OVERHEAD_BYTES: usize = 8 + 4 + 8;
 
 impl Guard<'_> {

@@ -942,7 +942,7 @@ pub(crate) fn is_virtual(table: &Table) -> bool {
     matches!(table.keyspace.as_str(), "system_views" | "system_virtual_schema")
 }
 
-/// Refuses what no virtual table supports.
+/// Refuses a timestamp, TTL and conditions, which no virtual table supports.
 pub(crate) fn check_virtual(using: &Using, is_conditional: bool) -> Result<()> {
     if using.timestamp.is_some() {
         return invalid!("Custom timestamp is not supported by virtual tables");

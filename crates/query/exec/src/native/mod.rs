@@ -394,6 +394,9 @@ impl<C: Coordinator> NativeFrontend<C> {
             };
             pace.step().await;
             let binds = bind(&prepared.markers, &statement.values, BoundBy::Batch)?;
+            if batch.kind == BatchType::Logged && matches!(prepared.plan, Plan::Setting(_)) {
+                return invalid!("Cannot include a virtual table statement in a logged batch");
+            }
             if !matches!(prepared.plan, Plan::Modification(_)) {
                 return invalid!(
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."

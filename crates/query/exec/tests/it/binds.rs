@@ -108,6 +108,7 @@ fn pages_without_rows() {
         let values = [ONE];
         let parameters = Parameters { values: &values, ..parameters };
         let answer = show(&node.request(|request| request.execute(&id, &metadata, &parameters)));
+        assert_eq!(answer.contains('!'), !expected.is_empty(), "EXECUTE in pages of {size}: {answer}");
         assert!(answer.contains(expected), "EXECUTE in pages of {size}: {answer}");
     }
 }

@@ -683,8 +683,10 @@ impl Coordinator for Memory {
                 let place = Place { key: held.key.clone(), clustering: Some(row.clustering.clone()) };
                 definition.terms_of(table, &held.key, row, false, |term| {
                     if term[0] == 0 {
-                        // An orphan, of whatever hash key.
-                        found.unordered.extend(scan.unordered.as_ref().map(|_| place.clone()));
+                        // An orphan, with this value of the first attribute or with none.
+                        let wanted =
+                            scan.unordered.iter().filter(|wanted| wanted.term == term || term.len() == 2);
+                        found.unordered.extend(wanted.map(|_| place.clone()));
                     } else if (&*scan.start..&*scan.end).contains(&term) && is_behind(term, &place) {
                         found.places.push((Bytes::copy_from_slice(term), place.clone()));
                     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     ENTRY_OPTION, Engine, EngineConfig, IndexQuery, ORDER_OPTION, Order, OrderedScan, Origin, Place,
-    Predicate, Read, ReadError, SyncMode, Write,
+    Predicate, Read, ReadError, SyncMode, WantedOrphans, Write,
 };
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
@@ -221,15 +221,19 @@ async fn verify(rt: &Rt, engine: &Engine, table: &Arc<Table>) -> Option<(u64, u6
                 is_reversed: rt.random_below(2) == 0,
                 count: 1 + rt.random_below(5) as usize,
                 partition: (attributes[0].0 == "p").then(|| DecoratedKey::new(Bytes::from(hash.clone()))),
-                unordered: order
-                    .has_orphans()
-                    .then(|| IndexQuery { index: "of_a".to_owned(), predicate: predicate.clone() }),
+                unordered: order.has_orphans().then(|| WantedOrphans {
+                    term: order.orphans(hash).into(),
+                    query: IndexQuery { index: "of_a".to_owned(), predicate: predicate.clone() },
+                }),
             };
             let (places, unordered) = match scanned(engine, table, scan).await {
                 Ok(found) => found,
                 Err(ReadError::IndexUnavailable(_)) => return None,
                 Err(error) => panic!("{error}"),
             };
+            // A scan has the terms of its hash key alone.
+            let is_of_hash = |term: &Bytes| order.values(term).is_some_and(|values| values[0] == *hash);
+            assert!(places.iter().all(|(term, _)| is_of_hash(term)), "index {at}, {hash:?}: {places:?}");
             for (values, key, row) in expected.iter().filter(|(values, ..)| values[0] == *hash) {
                 let is_place = |place: &Place| {
                     place.key == *key
