@@ -97,7 +97,7 @@ impl Run {
         }
         if self.places.is_empty() && *self.gather.start < *to {
             self.gather.start = to.to_vec();
-            // Most of what was read at once was skipped at once.
+            // Most of the last read was skipped in one step.
             if had * 4 > self.gather.limit {
                 self.gather.limit = PLACES_AT_FIRST;
             }
