@@ -51,9 +51,9 @@ class Endpoint:
 
 
 class DynamoDbLocal:
-    """DynamoDB Local in memory, from Maven Central."""
+    """DynamoDB Local in memory, from Maven Central; `before` are the words of the command before its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, before=(), heap="384m"):
         def make(path):
             environment.run(
                 ["mvn", "-q", "-B", "-f", os.path.join(HERE, "pom.xml"), "dependency:copy-dependencies",
@@ -65,7 +65,7 @@ class DynamoDbLocal:
         self.port = free_port()
         self.log = os.path.join(folder, "dynamodb-local.log")
         command = [
-            "java", "-Xmx384m", f"-Djava.library.path={jars}", "-cp", os.path.join(jars, "*"),
+            *before, "java", f"-Xmx{heap}", f"-Djava.library.path={jars}", "-cp", os.path.join(jars, "*"),
             "com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-port", str(self.port),
         ]  # fmt: skip
         with open(self.log, "wb") as log:
