@@ -78,7 +78,7 @@ CASES = [
         "RequestItems": {TABLE: [{"PutRequest": {"Item": one}} for one in some(r, n, 25)]}}),
     Case("TransactWriteItems of 4", "TransactWriteItems", lambda r, n: {
         "TransactItems": [{"Put": {"TableName": TABLE, "Item": item(r.randrange(n), row)}} for row in r.sample(range(RANGES), 4)]}),
-    Case("Scan of 1,000 items", "Scan", lambda r, n: {"TableName": TABLE, "Limit": 1000, "TotalSegments": 4, "Segment": r.randrange(4)}, 1000),
+    Case("Scan of 1,000 items", "Scan", lambda r, n: {"TableName": TABLE, "Limit": 1000}, 1000),
 ]  # fmt: skip
 
 
