@@ -121,6 +121,19 @@ impl Request {
         Ok(Self { members: json::read_map(json)?.clone() })
     }
 
+    /// A write or read of a transaction: names and values without this expression are not used, and not refused either.
+    ///
+    /// # Errors
+    /// As of [`Request::part`].
+    pub(crate) fn transaction_part(json: &Json, expression: &str) -> Result<Self> {
+        let mut part = Self::part(json)?;
+        if !part.has(expression) {
+            part.members.remove("ExpressionAttributeNames");
+            part.members.remove("ExpressionAttributeValues");
+        }
+        Ok(part)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         self.members.get(name).filter(|value| !value.is_null())
     }

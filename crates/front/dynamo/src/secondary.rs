@@ -124,6 +124,11 @@ pub(crate) fn check_key(
         Value::S(text) if text.is_empty() => "string",
         Value::B(bytes) if bytes.is_empty() => "binary",
         value if !fits(key, value, if is_hash { HASH_BYTES_MAX } else { RANGE_BYTES_MAX }) => {
+            if is_update {
+                return invalid!(
+                    "The update expression attempted to update the secondary index key beyond allowed size limits"
+                );
+            }
             let (what, max) = match is_hash {
                 true => ("Size of hashkey has exceeded the maximum size limit of", HASH_BYTES_MAX),
                 false => {

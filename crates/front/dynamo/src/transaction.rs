@@ -48,8 +48,10 @@ pub(crate) struct Origin<'a> {
 
 /// How a transaction ended.
 pub(crate) enum Verdict {
-    /// It is done, now or by an earlier request with the same token.
+    /// It is done.
     Committed,
+    /// An earlier request with the same token has done it.
+    Repeated,
     /// It is not: why, for each participant; none for those that were not the reason.
     Cancelled(Vec<Option<ApiError>>),
 }
@@ -85,7 +87,7 @@ impl<C: Coordinator> Store<'_, C> {
         };
         match self.begin_record(&key, &fresh).await? {
             Begun::Started => {}
-            Begun::Done => return Ok(Verdict::Committed),
+            Begun::Done => return Ok(Verdict::Repeated),
             Begun::Failed(error) => return Err(error),
         }
         let prepare = |(at, one)| self.prepare(one, (&key, attempt), move |item| decide(at, item));

@@ -84,7 +84,8 @@ impl Operand {
 /// The result of `size`; none for types that have no size.
 fn size(value: &Value) -> Option<usize> {
     match value {
-        Value::S(text) => Some(text.len()),
+        // AWS counts as Java does.
+        Value::S(text) => Some(text.encode_utf16().count()),
         Value::B(bytes) => Some(bytes.len()),
         Value::Ss(all) => Some(all.len()),
         Value::Ns(all) => Some(all.len()),

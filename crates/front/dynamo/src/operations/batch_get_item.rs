@@ -22,6 +22,8 @@ const ANSWER_BYTES: usize = 16 << 20;
 /// The keys of one table.
 struct Part<'a> {
     table: ApiTable,
+    /// As the request names it: by its name or its ARN.
+    named: &'a str,
     json: &'a Json,
     keys: Vec<(Item, RowKey)>,
     projection: Option<Projection>,
@@ -74,7 +76,7 @@ impl<C: Coordinator> Dynamo<C> {
                     }
                 }
             }
-            let name = part.table.name();
+            let name = part.named;
             text_bytes += found.bytes();
             let comma = if responses.is_empty() { "" } else { "," };
             responses += &format!("{comma}{}:{}", Json::from(name), found.list());
@@ -119,6 +121,12 @@ impl<C: Coordinator> Dynamo<C> {
                      constraint: Member must have length greater than or equal to 1"
                 );
             }
+            if keys.len() > KEYS_MAX {
+                return invalid!(
+                    "1 validation error detected: Value '[...]' at 'requestItems.{name}.member.keys' failed to satisfy constraint: \
+                     Member must have length less than or equal to {KEYS_MAX}"
+                );
+            }
             count += keys.len();
             if count > KEYS_MAX {
                 return invalid!("Too many items requested for the BatchGetItem call");
@@ -152,7 +160,7 @@ impl<C: Coordinator> Dynamo<C> {
                 }
                 read.push((item, key));
             }
-            parts.push(Part { table, json, keys: read, projection, consistent });
+            parts.push(Part { table, named: name, json, keys: read, projection, consistent });
         }
         Ok(parts)
     }

@@ -19,6 +19,8 @@ const REQUESTS_MAX: usize = 25;
 /// A write of a batch.
 struct Write<'a> {
     table: ApiTable,
+    /// The table as the request names it: by its name or its ARN.
+    named: &'a str,
     key: RowKey,
     /// The key attributes.
     key_item: Item,
@@ -63,7 +65,7 @@ impl<C: Coordinator> Dynamo<C> {
                 Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
                 Err(_) => {
                     for write in group {
-                        let list = left.entry(write.table.name()).or_insert_with(|| Json::Array(Vec::new()));
+                        let list = left.entry(write.named).or_insert_with(|| Json::Array(Vec::new()));
                         if let Some(list) = list.as_array_mut() {
                             list.push(write.json.clone());
                         }
@@ -77,10 +79,10 @@ impl<C: Coordinator> Dynamo<C> {
         let mut answer = to_json!({ "UnprocessedItems": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
             let mut consumed: Vec<(&str, f64)> = Vec::new();
-            for write in &writes {
-                match consumed.iter_mut().find(|(name, _)| *name == write.table.name()) {
+            for write in &done {
+                match consumed.iter_mut().find(|(name, _)| *name == write.named) {
                     Some((_, units)) => *units += write.units,
-                    None => consumed.push((write.table.name(), write.units)),
+                    None => consumed.push((write.named, write.units)),
                 }
             }
             let consumed = consumed.into_iter().map(|(name, units)| capacity(name, asked, units));
@@ -126,10 +128,11 @@ impl<C: Coordinator> Dynamo<C> {
         let mut writes: Vec<Write<'a>> = Vec::new();
         for (name, list) in tables {
             let list = json::read_list(list)?;
-            if list.is_empty() {
+            if !(1..=REQUESTS_MAX).contains(&list.len()) {
                 return invalid!(
-                    "1 validation error detected: Value '[]' at 'requestItems.{name}.member' failed to satisfy \
-                     constraint: Member must have length greater than or equal to 1"
+                    "1 validation error detected: Value '{{{name}=[...]}}' at 'requestItems' failed to satisfy constraint: Map value \
+                     must satisfy constraint: [Member must have length less than or equal to {REQUESTS_MAX}, Member must have length \
+                     greater than or equal to 1]"
                 );
             }
             if writes.len() + list.len() > REQUESTS_MAX {
@@ -137,7 +140,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
             let table = table::find(&schema, &table_name(name)?)?;
             for json in list {
-                let write = read_write(&table, json)?;
+                let write = read_write((&table, name), json)?;
                 let same = |known: &Write<'_>| {
                     known.table.table.id == table.table.id
                         && known.key.partition == write.key.partition
@@ -153,7 +156,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 }
 
-fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
+fn read_write<'a>((table, named): (&ApiTable, &'a str), json: &'a Json) -> Result<Write<'a>> {
     let members = json::read_map(json)?;
     let member = |name: &str, inner: &str| -> Result<Option<Item>> {
         let Some(member) = members.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
@@ -190,5 +193,5 @@ fn read_write<'a>(table: &ApiTable, json: &'a Json) -> Result<Write<'a>> {
             );
         }
     };
-    Ok(Write { table: table.clone(), key, key_item, write, json, units: write_units(bytes) })
+    Ok(Write { table: table.clone(), named, key, key_item, write, json, units: write_units(bytes) })
 }

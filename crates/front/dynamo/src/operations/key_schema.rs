@@ -143,6 +143,9 @@ fn check_keys(keys: &[(&str, &str)], definitions: &[(&str, &str)]) -> Result<()>
     {
         return invalid!("Both the Hash Key and the Range Key element in the KeySchema have the same name");
     }
+    if keys.len() > definitions.len() {
+        return invalid!("Invalid KeySchema: Some index key attribute have no definition");
+    }
     check_defined(keys, definitions)
 }
 

@@ -14,7 +14,9 @@ use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
 use super::size::read_units;
-use super::transact_write_items::{CAPACITY_FACTOR, check_twice, consumed, parts, unless_cancelled};
+use super::transact_write_items::{
+    CAPACITY_FACTOR, check_twice, consumed, is_of_empty_key, parts, unless_cancelled,
+};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
@@ -88,14 +90,18 @@ impl<C: Coordinator> Dynamo<C> {
 
     fn part_to_get(&self, part: &Json) -> Result<Result<Get>> {
         let part = Request::part(part)?;
-        let inner = Request::part(part.required("Get")?)?;
+        let inner = Request::transaction_part(part.required("Get")?, "ProjectionExpression")?;
         let name = inner.table_name()?;
         let key_item = inner.item("Key")?;
         let substitutions = inner.substitutions(&[], &["ProjectionExpression"])?;
         let projection = inner.projection(&substitutions)?;
         substitutions.check_used()?;
         let table = table::find(&self.schema(), &name)?;
-        Ok(table.key(&key_item).map(|key| Get { table, key, key_item, filter: None, projection }))
+        let key = match table.key(&key_item) {
+            Err(error) if is_of_empty_key(&error) => return Err(error),
+            key => key,
+        };
+        Ok(key.map(|key| Get { table, key, key_item, filter: None, projection }))
     }
 
     async fn read_at_once(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {
@@ -156,7 +162,7 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let origin = Origin { token: None, fingerprint: 0 };
         match self.store().transaction(origin, &participants, &look).await? {
-            Verdict::Committed => Ok(found.into_inner()),
+            Verdict::Committed | Verdict::Repeated => Ok(found.into_inner()),
             Verdict::Cancelled(reasons) => Err(ApiError::cancelled(reasons)),
         }
     }

@@ -7,7 +7,7 @@ use exec::backend::Coordinator;
 use items::{item_size, json};
 use serde_json::{Map, Value as Json};
 
-use super::size::write_units;
+use super::size::{read_units, write_units};
 use super::write::{Action, ItemWrite};
 use super::{Dynamo, capacity};
 use crate::error::{ApiError, Result, invalid};
@@ -115,10 +115,18 @@ pub(super) fn consumed<'a>(
         let mut shown = capacity(table, asked, units);
         if let Some(members) = shown.as_object_mut() {
             members.insert(kind.to_owned(), units.into());
+            if let Some(of_table) = members.get_mut("Table").and_then(Json::as_object_mut) {
+                of_table.insert(kind.to_owned(), units.into());
+            }
         }
         shown
     };
     Some(Json::Array(units.into_iter().map(shown).collect()))
+}
+
+/// Whether a key attribute of the table is empty: such a request is refused as a whole, where other keys that do not fit cancel a transaction.
+pub(super) fn is_of_empty_key(error: &ApiError) -> bool {
+    ["string", "binary"].iter().any(|what| error.message.contains(&format!("an empty {what} value. Key: ")))
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -173,6 +181,11 @@ impl<C: Coordinator> Dynamo<C> {
                  ReturnValuesOnConditionCheckFailure"
             ),
             Verdict::Cancelled(reasons) => Err(ApiError::cancelled(reasons)),
+            // It was carried out before, and is read only.
+            Verdict::Repeated => {
+                let units = writes.iter().map(|write| (write.table.name(), read_units(given(write), true)));
+                Ok(consumed(units, "ReadCapacityUnits", asked))
+            }
             Verdict::Committed => {
                 for write in writes {
                     self.metrics.wrote(write.operation(), CAPACITY_FACTOR * write_units(given(write)));
@@ -198,7 +211,10 @@ impl<C: Coordinator> Dynamo<C> {
             }
             _ => return invalid!("TransactItems can only contain one of Check, Put, Update or Delete"),
         };
-        let inner = Request::part(part.required(name)?)?;
+        let inner = match name {
+            "Put" | "Delete" => Request::transaction_part(part.required(name)?, "ConditionExpression")?,
+            _ => Request::part(part.required(name)?)?,
+        };
         let required = |expression: &str| match inner.has(expression) {
             true => Ok(()),
             false => {
@@ -226,7 +242,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
         };
         match write {
-            Err(error) if !is_found.get() => Err(error),
+            Err(error) if !is_found.get() || is_of_empty_key(&error) => Err(error),
             write => Ok(write),
         }
     }

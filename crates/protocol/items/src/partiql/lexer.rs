@@ -84,6 +84,18 @@ impl Scanner<'_> {
         }
     }
 
+    /// The rest of a comment between slashes and asterisks.
+    fn comment(&mut self) -> Result<()> {
+        let mut before = None;
+        loop {
+            match self.next() {
+                Some('/') if before == Some('*') => return Ok(()),
+                Some(char) => before = Some(char),
+                None => return malformed("Unterminated comment"),
+            }
+        }
+    }
+
     fn number(&mut self, text: &mut String) {
         self.run(text, |char| char.is_ascii_digit() || char == '.');
         if let Some(exponent) = self.rest.peek().copied().filter(|char| matches!(char, 'e' | 'E')) {
@@ -98,10 +110,21 @@ impl Scanner<'_> {
     }
 }
 
+/// Whether a path may go on behind a token.
+fn ends_operand(token: Option<&Token>) -> bool {
+    token.is_some_and(|token| match token.kind {
+        Kind::Word | Kind::Quoted => true,
+        Kind::Symbol => matches!(token.text.as_str(), "]" | ")"),
+        _ => false,
+    })
+}
+
 /// The tokens of a statement, with the end as the last.
 pub(super) fn tokens(statement: &str) -> Result<Vec<Token>> {
     let mut scanner = Scanner { rest: statement.chars().peekable(), place: (1, 1) };
     let mut out = Vec::new();
+    // Where the last token ends.
+    let mut end = scanner.place;
     loop {
         let place = scanner.place;
         let Some(first) = scanner.next() else {
@@ -120,6 +143,14 @@ pub(super) fn tokens(statement: &str) -> Result<Vec<Token>> {
                 scanner.number(&mut text);
                 Kind::Number
             }
+            // A number without digits in front; behind a name it is the step of a path.
+            '.' if !(end == place && ends_operand(out.last()))
+                && scanner.rest.peek().is_some_and(char::is_ascii_digit) =>
+            {
+                text.insert(0, '0');
+                scanner.number(&mut text);
+                Kind::Number
+            }
             char if char.is_alphabetic() || matches!(char, '_' | '$') => {
                 scanner.run(&mut text, |char| char.is_alphanumeric() || matches!(char, '_' | '$'));
                 Kind::Word
@@ -130,6 +161,11 @@ pub(super) fn tokens(statement: &str) -> Result<Vec<Token>> {
                     let pair = format!("{first}{second}");
                     if pair == "--" {
                         scanner.run(&mut String::new(), |char| char != '\n');
+                        continue;
+                    }
+                    if pair == "/*" {
+                        scanner.next();
+                        scanner.comment()?;
                         continue;
                     }
                     if PAIRS.contains(&pair.as_str()) {
@@ -145,5 +181,6 @@ pub(super) fn tokens(statement: &str) -> Result<Vec<Token>> {
         };
         let len = if scanner.place.0 == place.0 { scanner.place.1 - place.1 } else { 1 };
         out.push(Token { kind, text, place, len });
+        end = scanner.place;
     }
 }

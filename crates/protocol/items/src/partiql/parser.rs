@@ -151,6 +151,9 @@ impl Parser<'_> {
         if self.take_keyword("UPDATE") {
             return self.update();
         }
+        if self.take_keyword("FROM") {
+            return self.update_of_from();
+        }
         if self.take_keyword("DELETE") {
             return self.delete();
         }
@@ -296,6 +299,26 @@ impl Parser<'_> {
 
     fn update(&mut self) -> Result<Statement> {
         let table = self.written_table()?;
+        let update = self.changes()?;
+        let condition = self.where_clause()?;
+        let returning = self.returning()?;
+        Ok(Statement::Update { table, update, condition, returning })
+    }
+
+    /// `FROM table WHERE … SET …`: an update with its condition in front.
+    fn update_of_from(&mut self) -> Result<Statement> {
+        let table = self.written_table()?;
+        if !self.is_keyword("WHERE") {
+            return malformed("Expected WHERE");
+        }
+        let condition = self.where_clause()?;
+        let update = self.changes()?;
+        let returning = self.returning()?;
+        Ok(Statement::Update { table, update, condition, returning })
+    }
+
+    /// The clauses SET and REMOVE of an update.
+    fn changes(&mut self) -> Result<Update> {
         let mut update = Update::default();
         loop {
             if self.take_keyword("SET") {
@@ -314,10 +337,7 @@ impl Parser<'_> {
             return malformed("Expected SET or REMOVE");
         }
         let meeting = meeting(&update.paths().collect::<Vec<_>>());
-        let update = refuse(meeting, update)?;
-        let condition = self.where_clause()?;
-        let returning = self.returning()?;
-        Ok(Statement::Update { table, update, condition, returning })
+        refuse(meeting, update)
     }
 
     fn delete(&mut self) -> Result<Statement> {

@@ -18,7 +18,9 @@ mod spots;
 
 use std::sync::Arc;
 
-use cql::ast::{Direction, Ident, Select, Selection as SelectionAst, Selector, SelectorKind, Term};
+use cql::ast::{
+    ComparisonOperator, Direction, Ident, Select, Selection as SelectionAst, Selector, SelectorKind, Term,
+};
 use mutation::{ColumnSelection, Row, Seconds};
 use replica::PartitionResult;
 use schema::{Column, ColumnId, ColumnKind, HIDDEN, Table};
@@ -361,7 +363,7 @@ fn group_by(
     let key_len = table.partition_key().len();
     let primary = &table.columns()[..key_len + table.clustering().len()];
     // Columns fixed to one value by `=` may be left out.
-    let fixed = |at: usize| is_fixed(restrictions, key_len, at);
+    let fixed = |at: usize| is_fixed(restrictions, table, at);
     let mut next = 0;
     let mut function = None;
     for selector in &ast.group_by {
@@ -406,8 +408,14 @@ fn group_by(
     Ok((Some(width.max(key_len)), function))
 }
 
-/// Whether the column of the primary key at a place is restricted to one value.
-fn is_fixed(restrictions: &Restrictions, key_len: usize, at: usize) -> bool {
+/// Whether the column of the primary key at a place is restricted to one value, also by a condition that rows are only filtered by.
+fn is_fixed(restrictions: &Restrictions, table: &Table, at: usize) -> bool {
+    let key_len = table.partition_key().len();
+    let name = &table.columns()[at].name;
+    let is_equality = |test: &Test| matches!(test, Test::Compare(ComparisonOperator::Equal, _));
+    if restrictions.filters.iter().any(|filter| filter.name == *name && is_equality(&filter.test)) {
+        return true;
+    }
     if at < key_len {
         return restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
     }
@@ -521,7 +529,7 @@ fn order_by(
     for (column, descending) in wanted {
         let at = usize::from(column.position);
         // Columns fixed to one value before it may be left out.
-        while next < at && single_value(restrictions, next) {
+        while next < at && is_fixed(restrictions, table, table.partition_key().len() + next) {
             next += 1;
         }
         if at != next {
@@ -542,10 +550,6 @@ fn order_by(
         sort.clear();
     }
     Ok((reversed.unwrap_or(false), sort))
-}
-
-fn single_value(restrictions: &Restrictions, position: usize) -> bool {
-    matches!(restrictions.rows.get(position), Some(RowRestriction::Single(choice)) if choice.is_one())
 }
 
 /// Whether the computed tables of a keyspace are virtual ones in Cassandra, which are filtered without asking.

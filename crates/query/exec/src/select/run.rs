@@ -80,6 +80,14 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let left = state.map_or(limit, |state| state.left.min(limit));
     let wanted = (filters.as_slice(), left, &command);
     let mut found = Nearest::of_plan(plan, coordinator, request, env, wanted).await?;
+    if let Some(size) = request.page_size.map(u64::from).filter(|size| *size < limit)
+        && found.as_ref().is_some_and(|found| found.relevance.is_none())
+    {
+        caller.warnings.push(format!(
+            "Top-K queries do not support paging and the page size is set to {size}, which is less than LIMIT {limit}. The page \
+             size has been set to {limit} to match the LIMIT."
+        ));
+    }
     let context = found.as_mut().and_then(|found| found.relevance.take()).map(|of| env.call.of_search(of));
     let env = &Env { call: context.as_ref().unwrap_or(env.call), ..*env };
     let mut pages = Pages::new(plan, coordinator, request, env, (command, left))?;
