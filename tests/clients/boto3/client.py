@@ -240,7 +240,7 @@ def batches():
     assert sorted(item["v"] for item in found["Responses"][table.name]) == list(range(29)) and not found["UnprocessedKeys"]
     twice = {"PutRequest": {"Item": {"p": {"S": "a"}}}}
     refused("ValidationException", "contains duplicates", client.batch_write_item, RequestItems={table.name: [twice, twice]})
-    refused("ValidationException", "Too many items", client.batch_write_item,
+    refused("ValidationException", "Member must have length less than or equal to 25", client.batch_write_item,
             RequestItems={table.name: [{"PutRequest": {"Item": {"p": {"S": str(p)}}}} for p in range(26)]})  # fmt: skip
 
 

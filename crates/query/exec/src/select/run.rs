@@ -51,9 +51,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let state = position(plan, request, coordinator)?;
     let limit = limit_value(plan.limit.as_ref(), env)?;
     let per_partition = limit_value(plan.per_partition_limit.as_ref(), env)?;
-    if let Some(warning) = plan.aggregation_warning() {
-        out.warn(warning.to_owned());
-    }
+    plan.aggregation_warning().into_iter().for_each(|warning| out.warn(warning.to_owned()));
     let filters = plan.filters.iter().map(|one| one.bind(env)).collect::<Result<Vec<_>>>()?;
     let partitions = partitions(plan, request, env)?;
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
@@ -80,14 +78,7 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let left = state.map_or(limit, |state| state.left.min(limit));
     let wanted = (filters.as_slice(), left, &command);
     let mut found = Nearest::of_plan(plan, coordinator, request, env, wanted).await?;
-    if let Some(size) = request.page_size.map(u64::from).filter(|size| *size < limit)
-        && found.as_ref().is_some_and(|found| found.relevance.is_none())
-    {
-        caller.warnings.push(format!(
-            "Top-K queries do not support paging and the page size is set to {size}, which is less than LIMIT {limit}. The page \
-             size has been set to {limit} to match the LIMIT."
-        ));
-    }
+    caller.warnings.extend(found.as_ref().and_then(|found| page_warning(found, request, limit)));
     let context = found.as_mut().and_then(|found| found.relevance.take()).map(|of| env.call.of_search(of));
     let env = &Env { call: context.as_ref().unwrap_or(env.call), ..*env };
     let mut pages = Pages::new(plan, coordinator, request, env, (command, left))?;
@@ -353,6 +344,15 @@ enum Taken {
     Paused,
     /// The next row needs the results of user-defined functions.
     Calls,
+}
+
+/// The warning of a search for the nearest rows whose page is smaller than its limit: all of them come in one page.
+fn page_warning(found: &Found, request: &Request<'_>, limit: u64) -> Option<String> {
+    let size = request.page_size.map(u64::from).filter(|size| *size < limit && found.relevance.is_none())?;
+    Some(format!(
+        "Top-K queries do not support paging and the page size is set to {size}, which is less than LIMIT {limit}. The page size \
+         has been set to {limit} to match the LIMIT."
+    ))
 }
 
 /// Where in a page to go on after a pause.
