@@ -269,7 +269,9 @@ impl SelectPlan {
         }
         match &self.access {
             AccessPath::Keys(_) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
-            access if access.names_partitions() => None,
+            access if access.names_partitions() || access.names_tokens() => None,
+            // Also one that rows are only filtered by names some of it.
+            _ if self.filters.iter().any(|filter| filter.column.kind == ColumnKind::PartitionKey) => None,
             _ => Some("Aggregation query used without partition key"),
         }
     }
@@ -397,7 +399,8 @@ fn group_by(
         }
         next += 1;
     }
-    if next < key_len && !(next..key_len).all(fixed) {
+    let is_named = |at: usize| restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
+    if next < key_len && !(next..key_len).all(is_named) {
         return invalid!("Group by is not supported on only a part of the partition key");
     }
     if ast.distinct && next > key_len {

@@ -190,6 +190,11 @@ impl AccessPath {
         matches!(self.scope(), Scope::Partitions(_))
     }
 
+    /// Whether it has the partitions of a range of tokens alone.
+    pub fn names_tokens(&self) -> bool {
+        matches!(self.scope(), Scope::Range(access) if access.token.is_some())
+    }
+
     /// The restrictions of clustering columns.
     pub fn rows(&self) -> &[RowRestriction] {
         match self.scope() {
