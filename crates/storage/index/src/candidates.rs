@@ -57,15 +57,10 @@ impl Candidate {
     /// Orders candidates, the nearest first, and keeps the nearest `count` places, each of them once. Of equals the first in ring order
     /// comes first.
     pub fn keep_nearest(candidates: &mut Vec<Self>, count: usize) {
-        let in_ring = |a: &Place, b: &Place| a.key.cmp(&b.key).then_with(|| position(a).cmp(&position(b)));
         candidates
-            .sort_by(|a, b| in_ring(&a.place, &b.place).then_with(|| b.closeness.total_cmp(&a.closeness)));
+            .sort_by(|a, b| a.place.cmp_in_ring(&b.place).then_with(|| b.closeness.total_cmp(&a.closeness)));
         candidates.dedup_by(|b, a| a.place == b.place);
         candidates.sort_by(|a, b| b.closeness.total_cmp(&a.closeness));
         candidates.truncate(count);
     }
-}
-
-fn position(place: &Place) -> Option<&[u8]> {
-    place.clustering.as_ref().map(mutation::Clustering::position)
 }

@@ -67,20 +67,15 @@ impl OrderedPlaces {
 
     /// Sorts the places that were added, each of a term once, and keeps as many as the scan wants.
     pub fn finish(&mut self, scan: &OrderedScan) {
-        let in_ring = |a: &Place, b: &Place| a.key.cmp(&b.key).then_with(|| position(a).cmp(&position(b)));
         self.places.sort_by(|(a, at), (b, bt)| {
-            let order = a.cmp(b).then_with(|| in_ring(at, bt));
+            let order = a.cmp(b).then_with(|| at.cmp_in_ring(bt));
             if scan.is_reversed { order.reverse() } else { order }
         });
         self.places.dedup();
         self.places.truncate(scan.count);
-        self.unordered.sort_by(in_ring);
+        self.unordered.sort_by(Place::cmp_in_ring);
         self.unordered.dedup();
         self.has_more_unordered |= self.unordered.len() > UNORDERED_MAX;
         self.unordered.truncate(UNORDERED_MAX);
     }
-}
-
-fn position(place: &Place) -> Option<&[u8]> {
-    place.clustering.as_ref().map(mutation::Clustering::position)
 }

@@ -26,6 +26,14 @@ pub struct Place {
     pub clustering: Option<Clustering>,
 }
 
+impl Place {
+    /// The order of the ring, and of the rows of a partition; the partition as a whole is before its rows.
+    pub(crate) fn cmp_in_ring(&self, other: &Self) -> std::cmp::Ordering {
+        let [own, others] = [self, other].map(|place| place.clustering.as_ref().map(Clustering::position));
+        self.key.cmp(&other.key).then_with(|| own.cmp(&others))
+    }
+}
+
 /// Appends the place of a row, or of the partition.
 pub(crate) fn encode(key: &DecoratedKey, clustering: Option<&Clustering>, out: &mut Vec<u8>) {
     encode_key(key, out);
