@@ -1,21 +1,26 @@
-//! Which ranges of rows a cached partition knows completely.
+//! Which ranges of rows a cached partition knows completely. A range is the unit of eviction, and each has its place in the order of use.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use mutation::{Bound, Clustering, RowRange, Slices};
 
-/// The cost of a range beside its bounds: its share of tree nodes.
-const RANGE_OVERHEAD: usize = 2 * size_of::<Bound>() + 32;
-/// Ranges without a row that a partition keeps: reads of rows that are not there leave one each.
-const RANGES_MAX: usize = 1_024;
-/// Ranges that are looked at for one that may go.
-const CANDIDATES_MAX: usize = 8;
+use crate::lru::NONE;
 
-/// Ranges of rows, in order and apart, by their starts.
+/// The cost of a range beside its bounds: its share of tree nodes, and its place in the order of use, which has its start once more.
+const RANGE_OVERHEAD: usize = 3 * size_of::<Bound>() + 56;
+
+/// The end of a range, by whose start it is found, and its place in the order of use.
+#[derive(Debug)]
+struct Place {
+    end: Bound,
+    node: u32,
+}
+
+/// Ranges of rows in order, none overlapping another. They touch where one was divided, or read page by page.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    ranges: BTreeMap<Bound, Bound>,
+    ranges: BTreeMap<Bound, Place>,
     bytes: usize,
 }
 
@@ -29,84 +34,117 @@ impl Known {
         self.bytes
     }
 
-    #[cfg(test)]
+    /// How many ranges there are.
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether every row is known.
-    pub(crate) fn is_all(&self) -> bool {
-        self.ranges.len() == 1 && self.covers_range(&RowRange::all())
+    /// Whether all of `wanted` is known. `uses` gets the place of each range in which a part of it lies.
+    pub(crate) fn covers(&self, wanted: &Slices, mut uses: impl FnMut(u32)) -> bool {
+        let ranges = wanted.ranges();
+        if ranges.is_empty() {
+            // The static row and the partition's deletion, which last as long as any range.
+            self.ranges.values().next_back().inspect(|place| uses(place.node));
+            return !self.ranges.is_empty();
+        }
+        ranges.iter().all(|range| self.covers_range(range, &mut uses))
     }
 
-    /// Whether all of `wanted` is known.
-    pub(crate) fn covers(&self, wanted: &Slices) -> bool {
-        wanted.ranges().iter().all(|range| self.covers_range(range))
+    fn covers_range(&self, wanted: &RowRange, uses: &mut impl FnMut(u32)) -> bool {
+        let Some((_, first)) = self.ranges.range::<Bound, _>(..=&wanted.start).next_back() else {
+            return false;
+        };
+        if first.end <= wanted.start {
+            return false;
+        }
+        uses(first.node);
+        if wanted.end <= first.end {
+            return true;
+        }
+        let mut upto = &first.end;
+        for (start, place) in self.ranges.range::<Bound, _>(upto..) {
+            if start != upto {
+                return false;
+            }
+            uses(place.node);
+            upto = &place.end;
+            if wanted.end <= *upto {
+                return true;
+            }
+        }
+        false
     }
 
-    fn covers_range(&self, wanted: &RowRange) -> bool {
-        self.ranges.range::<Bound, _>(..=&wanted.start).next_back().is_some_and(|(_, end)| wanted.end <= *end)
-    }
-
-    /// Whether a row lies in a known range.
-    pub(crate) fn contains(&self, key: &Clustering) -> bool {
+    /// The start of the range in which a row lies, if it is known.
+    pub(crate) fn start_of(&self, key: &Clustering) -> Option<&Bound> {
         // Bounds and keys have different positions: none is equal.
         let before = self.ranges.range::<[u8], _>((Unbounded, Excluded(key.position()))).next_back();
-        before.is_some_and(|(_, end)| key.position() < end.position())
+        before.filter(|(_, place)| key.position() < place.end.position()).map(|(start, _)| start)
     }
 
-    /// The ranges.
+    /// The range that begins there.
+    pub(crate) fn range(&self, start: &Bound) -> RowRange {
+        RowRange { start: start.clone(), end: self.ranges[start].end.clone() }
+    }
+
+    /// The ranges, joined where they touch.
     pub(crate) fn slices(&self) -> Slices {
-        if self.is_all() {
-            return Slices::all();
-        }
         let ranges = self.ranges.iter();
-        Slices::new(ranges.map(|(start, end)| RowRange { start: start.clone(), end: end.clone() }).collect())
+        Slices::new(
+            ranges.map(|(start, place)| RowRange { start: start.clone(), end: place.end.clone() }).collect(),
+        )
     }
 
-    /// Adds ranges, joined with adjacent ones. Where there are too many, another one goes for each that
-    /// is added, if `has_rows` says that no row lies in it.
-    pub(crate) fn add(&mut self, more: &Slices, has_rows: impl Fn(&RowRange) -> bool) {
-        for range in more.ranges() {
-            if self.covers_range(range) {
-                continue;
+    /// The parts of `wanted` that are not known, in order.
+    pub(crate) fn gaps(&self, wanted: &Slices) -> Vec<RowRange> {
+        let mut gaps = Vec::new();
+        for range in wanted.ranges() {
+            let before = self.ranges.range::<Bound, _>(..=&range.start).next_back();
+            let mut from = before.map_or(&range.start, |(_, place)| (&place.end).max(&range.start));
+            let met = (Excluded(&range.start), Excluded(&range.end));
+            for (start, place) in self.ranges.range::<Bound, _>(met) {
+                if from < start {
+                    gaps.push(RowRange { start: from.clone(), end: start.clone() });
+                }
+                from = (&place.end).max(from);
             }
-            self.insert(range.clone());
-            if self.ranges.len() > RANGES_MAX {
-                self.forget_one(&range.end, &has_rows);
+            if *from < range.end {
+                gaps.push(RowRange { start: from.clone(), end: range.end.clone() });
             }
         }
+        gaps
     }
 
-    fn insert(&mut self, RowRange { mut start, mut end }: RowRange) {
-        loop {
-            let touched =
-                self.ranges.range::<Bound, _>(..=&end).next_back().filter(|(_, upto)| **upto >= start);
-            let Some(from) = touched.map(|(from, _)| from.clone()) else { break };
-            let upto = self.remove(&from);
-            start = start.min(from);
-            end = end.max(upto);
-        }
+    /// Adds a range that overlaps none.
+    pub(crate) fn add(&mut self, RowRange { start, end }: RowRange, node: u32) {
+        assert_ne!(node, NONE, "a range has a place in the order of use");
         self.bytes += size(&start, &end);
-        self.ranges.insert(start, end);
+        assert!(self.ranges.insert(start, Place { end, node }).is_none(), "a range is known once");
     }
 
-    fn remove(&mut self, start: &Bound) -> Bound {
-        let end = self.ranges.remove(start).expect("it was just found");
-        self.bytes -= size(start, &end);
-        end
-    }
-
-    /// Forgets one of the next ranges behind `place`, round the end to the first, that has no rows.
-    fn forget_one(&mut self, place: &Bound, has_rows: impl Fn(&RowRange) -> bool) {
-        let round = self.ranges.range::<Bound, _>(place..).chain(self.ranges.range::<Bound, _>(..place));
-        let victim = round
-            .take(CANDIDATES_MAX)
-            .find(|(start, end)| !has_rows(&RowRange { start: (*start).clone(), end: (*end).clone() }))
-            .map(|(start, _)| start.clone());
-        if let Some(start) = victim {
-            self.remove(&start);
+    /// Divides the range that begins at `start`. Each part behind the first gets a place from `node`.
+    pub(crate) fn divide(&mut self, start: &Bound, cuts: Vec<Bound>, mut node: impl FnMut(&Bound) -> u32) {
+        let mut start = start.clone();
+        for cut in cuts {
+            let place = self.ranges.get_mut(&start).expect("the range that is divided is known");
+            assert!(start < cut && cut < place.end, "a range is divided within it");
+            let end = std::mem::replace(&mut place.end, cut.clone());
+            self.bytes = self.bytes - size(&start, &end) + size(&start, &cut);
+            self.add(RowRange { start: cut.clone(), end }, node(&cut));
+            start = cut;
         }
+    }
+
+    /// Removes the range that begins at `start`; it, and its place.
+    pub(crate) fn remove(&mut self, start: &Bound) -> Option<(RowRange, u32)> {
+        let (start, Place { end, node }) = self.ranges.remove_entry(start)?;
+        self.bytes -= size(&start, &end);
+        Some((RowRange { start, end }, node))
+    }
+
+    /// The start of the first range.
+    pub(crate) fn first(&self) -> Option<&Bound> {
+        self.ranges.keys().next()
     }
 }
 
@@ -132,6 +170,14 @@ mod tests {
         RowRange { start: bound(from, Side::Before), end: bound(upto, Side::After) }
     }
 
+    /// Adds the gaps of a range. `next` is the least number that is no place yet.
+    fn add(known: &mut Known, more: RowRange, next: &mut u32) {
+        for gap in known.gaps(&Slices::new(vec![more])) {
+            known.add(gap, *next);
+            *next += 1;
+        }
+    }
+
     #[test]
     fn equals_a_set_of_rows() {
         let table = table();
@@ -141,42 +187,60 @@ mod tests {
             (state >> 33) % n
         };
         for _ in 0..200 {
-            let (mut known, mut rows) = (Known::default(), [false; 40]);
-            for _ in 0..30 {
+            let (mut known, mut rows, mut next) = (Known::default(), [false; 40], 0);
+            for _ in 0..40 {
                 let from = below(40) as usize;
                 let upto = (from + below(5) as usize).min(39);
-                known.add(&Slices::new(vec![range(&table, from as i32, upto as i32)]), |_| true);
-                rows[from..=upto].fill(true);
+                match below(4) {
+                    0 => {
+                        // The range of a row leaves.
+                        let key = Clustering::new(&table, &[Some(&(from as i32).to_be_bytes())]);
+                        if let Some(start) = known.start_of(&key).cloned() {
+                            let (range, _) = known.remove(&start).expect("it was found");
+                            for (ck, row) in rows.iter_mut().enumerate() {
+                                *row &= !range
+                                    .contains(&Clustering::new(&table, &[Some(&(ck as i32).to_be_bytes())]));
+                            }
+                        }
+                    }
+                    1 => {
+                        let key = Clustering::new(&table, &[Some(&(from as i32).to_be_bytes())]);
+                        let cut = Bound::before_row(&table, &key);
+                        let start = known.start_of(&key).cloned();
+                        if let Some(start) = start.filter(|start| *start < cut) {
+                            known.divide(&start, vec![cut], |_| {
+                                next += 1;
+                                next - 1
+                            });
+                        }
+                    }
+                    _ => {
+                        add(&mut known, range(&table, from as i32, upto as i32), &mut next);
+                        rows[from..=upto].fill(true);
+                    }
+                }
                 for (ck, row) in rows.iter().enumerate() {
                     let key = Clustering::new(&table, &[Some(&(ck as i32).to_be_bytes())]);
-                    assert_eq!(known.contains(&key), *row);
+                    assert_eq!(known.start_of(&key).is_some(), *row);
                     assert_eq!(known.slices().contains(&key), *row);
                 }
                 let (a, b) = (below(40) as i32, below(5) as i32);
-                let wanted = range(&table, a, (a + b).min(39));
-                // Rows 3 and 4 do not touch: something may lie between them, unless they were added together.
-                if known.covers(&Slices::new(vec![wanted])) {
+                let wanted = Slices::new(vec![range(&table, a, (a + b).min(39))]);
+                let mut used = Vec::new();
+                if known.covers(&wanted, |node| used.push(node)) {
+                    // Rows 3 and 4 do not touch: something may lie between them, unless they were added together.
                     assert!(rows[a as usize..=(a + b).min(39) as usize].iter().all(|row| *row));
+                    assert!(!used.is_empty() && used.len() <= b as usize * 2 + 1, "{used:?}");
+                    assert!(known.gaps(&wanted).is_empty());
+                } else {
+                    assert!(!known.gaps(&wanted).is_empty());
                 }
-                let sum = known.ranges.iter().map(|(start, end)| size(start, end)).sum::<usize>();
+                let sum = known.ranges.iter().map(|(start, place)| size(start, &place.end)).sum::<usize>();
                 assert_eq!(known.bytes(), sum);
             }
         }
         let mut known = Known::default();
-        known.add(&Slices::all(), |_| true);
-        assert!(known.is_all() && known.covers(&Slices::all()) && known.slices().is_all());
-    }
-
-    #[test]
-    fn ranges_with_rows_stay() {
-        let table = table();
-        let mut known = Known::default();
-        let first = range(&table, -5, -5);
-        known.add(&Slices::new(vec![first.clone()]), |_| true);
-        for n in 0..20_000 {
-            known.add(&Slices::new(vec![range(&table, n * 2, n * 2)]), |range| *range == first);
-        }
-        assert!(known.covers(&Slices::new(vec![first])));
-        assert!(known.len() <= RANGES_MAX, "{} ranges", known.len());
+        known.add(RowRange::all(), 0);
+        assert!(known.covers(&Slices::all(), |_| {}) && known.slices().is_all() && known.len() == 1);
     }
 }

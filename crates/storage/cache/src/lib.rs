@@ -1,8 +1,9 @@
 //! The cache of a shard's SSTables: rows, and blocks of files, under one budget.
 //!
 //! A cached partition holds the merged content of all SSTables of its table, within the clustering ranges that it
-//! knows; memtables lie beside it. A flush merges the memtable into the cached rows. Partitions and blocks leave in the
-//! order in which they were last used. The cache knows nothing of files or of the source of its content; the caller that
+//! knows; memtables lie beside it. A flush merges the memtable into the cached rows. Ranges of rows and blocks leave in the
+//! order in which they were last used: a range is one row, or some small ones that follow each other, so that of a partition
+//! of any size the rows stay that are used. The cache knows nothing of files or of the source of its content; the caller that
 //! fills it passes the epoch under which the content was read, so that late content is not accepted.
 
 mod known;
@@ -11,22 +12,27 @@ mod partition;
 mod rows;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::collections::hash_map::IntoValues;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use mutation::Bound;
 use schema::TableId;
 use stdx::HashMap;
 
-use crate::lru::{Item, Lru};
+use crate::lru::Lru;
 pub use crate::partition::CachedPartition;
-use crate::partition::{Entry, TableRows};
+use crate::partition::{Entry, Item, TableRows};
 
 /// A verified piece of a file.
 pub type Block = Rc<Vec<u8>>;
 
 /// The cost of a block beside its bytes.
 const BLOCK_OVERHEAD: usize = 96;
+/// For each range that leaves, ranges that may be passed over because a reader holds their partition. The cache is too large by this share at
+/// most while readers hold all that is old.
+const PASSED_OVER_MAX: usize = 32;
 
 /// The cache of a shard. Cheap to clone.
 #[derive(Clone)]
@@ -34,8 +40,7 @@ pub struct Cache(Rc<Inner>);
 
 struct Inner {
     bytes_max: usize,
-    /// A larger partition is not kept.
-    partition_bytes_max: usize,
+    item_bytes_max: usize,
     state: RefCell<State>,
     next_file: Cell<u64>,
     block_hits: Cell<u64>,
@@ -44,17 +49,20 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    lru: Lru,
+    lru: Lru<Item>,
     tables: HashMap<TableId, TableRows>,
     /// By file, so that a file's blocks are found without the others'.
     blocks: HashMap<u64, HashMap<u64, (Block, u32)>>,
     row_bytes: usize,
     partitions: usize,
     rows: usize,
-    /// Partitions of tables that were forgotten, whose memory is given back in steps; it is counted until then.
-    leaving: Vec<IntoValues<Bytes, Rc<RefCell<Entry>>>>,
+    /// Partitions that were forgotten, whose memory is given back in steps; it is counted until then.
+    leaving: VecDeque<Rc<RefCell<Entry>>>,
+    /// The same of whole tables.
+    leaving_tables: Vec<IntoValues<Bytes, Rc<RefCell<Entry>>>>,
     block_bytes: usize,
-    evictions: u64,
+    row_evictions: u64,
+    partition_evictions: u64,
 }
 
 /// Figures of the cache.
@@ -66,8 +74,10 @@ pub struct CacheStats {
     pub partitions: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Partitions that were evicted.
-    pub evictions: u64,
+    /// Rows that were evicted.
+    pub row_evictions: u64,
+    /// Partitions of which the last row was evicted.
+    pub partition_evictions: u64,
     /// Bytes of cached blocks.
     pub block_bytes: u64,
     /// Blocks found.
@@ -81,7 +91,7 @@ impl Cache {
     pub fn new(bytes_max: usize) -> Self {
         Self(Rc::new(Inner {
             bytes_max,
-            partition_bytes_max: (bytes_max / 8).min(1 << 20),
+            item_bytes_max: (bytes_max / 8).min(1 << 20),
             state: RefCell::default(),
             next_file: Cell::new(1),
             block_hits: Cell::new(0),
@@ -89,9 +99,9 @@ impl Cache {
         }))
     }
 
-    /// The largest partition that is kept, bytes.
-    pub fn partition_bytes_max(&self) -> usize {
-        self.0.partition_bytes_max
+    /// The largest row that is kept, and the largest static row with range deletions of a partition; bytes.
+    pub fn item_bytes_max(&self) -> usize {
+        self.0.item_bytes_max
     }
 
     /// A number for a file whose blocks are to be cached.
@@ -143,7 +153,8 @@ impl Cache {
             row_bytes: state.row_bytes as u64,
             partitions: state.partitions as u64,
             rows: state.rows as u64,
-            evictions: state.evictions,
+            row_evictions: state.row_evictions,
+            partition_evictions: state.partition_evictions,
             block_bytes: state.block_bytes as u64,
             block_hits: self.0.block_hits.get(),
             block_misses: self.0.block_misses.get(),
@@ -154,56 +165,91 @@ impl Cache {
 impl State {
     /// Evicts until the budget is kept.
     fn shrink(&mut self, bytes_max: usize) {
+        let mut passed_over = 0;
         while self.row_bytes + self.block_bytes > bytes_max {
-            let Some(item) = self.lru.pop_oldest() else { return };
-            match item {
-                Item::Block { file, block } => {
-                    let blocks = self.blocks.get_mut(&file).expect("listed blocks have a file");
-                    let (bytes, _) = blocks.remove(&block).expect("listed blocks are held");
-                    if blocks.is_empty() {
-                        self.blocks.remove(&file);
+            match self.lru.oldest() {
+                None => return,
+                Some((at, Item::Range { entry, .. })) if entry.borrow().is_read() => {
+                    passed_over += 1;
+                    if passed_over > PASSED_OVER_MAX {
+                        return;
                     }
-                    self.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
+                    self.lru.touch(at);
                 }
-                Item::Partition { table, key, entry } => {
-                    let rows = self.tables.get_mut(&table).expect("listed partitions have a table");
-                    // A later one may have its key.
-                    if rows.partitions.get(&key).is_some_and(|held| Rc::ptr_eq(held, &entry)) {
-                        rows.partitions.remove(&key);
-                    }
-                    entry.borrow().node.set(lru::NONE);
-                    self.uncount(&entry);
-                    self.evictions += 1;
+                Some(_) => {
+                    passed_over = 0;
+                    self.evict_oldest();
                 }
             }
         }
     }
 
-    /// An entry that is in no table any more leaves the order of use, unless it has left it.
-    fn forget(&mut self, entry: &Rc<RefCell<Entry>>) {
-        let node = entry.borrow().node.replace(lru::NONE);
-        if node != lru::NONE {
-            self.lru.remove(node);
-            self.uncount(entry);
+    fn evict_oldest(&mut self) {
+        match self.lru.pop_oldest() {
+            None => {}
+            Some(Item::Block { file, block }) => {
+                let blocks = self.blocks.get_mut(&file).expect("listed blocks have a file");
+                let (bytes, _) = blocks.remove(&block).expect("listed blocks are held");
+                if blocks.is_empty() {
+                    self.blocks.remove(&file);
+                }
+                self.block_bytes -= bytes.len() + BLOCK_OVERHEAD;
+            }
+            Some(Item::Range { entry, start }) => {
+                let (rows, partitions) = (self.rows, self.partitions);
+                self.drop_range(&entry, &start).expect("listed ranges are known");
+                self.row_evictions += (rows - self.rows) as u64;
+                self.partition_evictions += (partitions - self.partitions) as u64;
+            }
         }
     }
 
-    /// Counts an entry's memory as given back.
-    fn uncount(&mut self, entry: &RefCell<Entry>) {
-        let entry = entry.borrow();
-        self.row_bytes -= entry.bytes;
-        self.rows -= entry.rows;
-        self.partitions -= 1;
+    /// Drops a range of a partition, and the partition with its last one; the range's place in the order of use, which is left as it is.
+    fn drop_range(&mut self, entry: &Rc<RefCell<Entry>>, start: &Bound) -> Option<u32> {
+        let mut held = entry.borrow_mut();
+        let (dropped, node) = held.drop_range(start)?;
+        self.row_bytes = self.row_bytes.checked_add_signed(-dropped.bytes).expect("all bytes are counted");
+        self.rows -= dropped.rows;
+        if held.known.len() == 0 {
+            self.partitions -= 1;
+            let partitions = self.tables.get_mut(&held.table).map(|table| &mut table.partitions);
+            // A later one may have its key.
+            if let Some(partitions) = partitions
+                && partitions.get(&held.key).is_some_and(|other| Rc::ptr_eq(other, entry))
+            {
+                partitions.remove(&held.key);
+            }
+        }
+        Some(node)
     }
 
-    /// Gives back the memory of so many partitions of forgotten tables.
+    /// Gives back the memory of so many ranges of partitions that were forgotten.
     fn free_some(&mut self, most: usize) {
         for _ in 0..most {
-            let Some(entries) = self.leaving.last_mut() else { return };
-            match entries.next() {
-                Some(entry) => self.forget(&entry),
-                None => drop(self.leaving.pop()),
+            let next = self.leaving.pop_front().or_else(|| self.next_of_a_forgotten_table());
+            let Some(entry) = next else { return };
+            if entry.borrow().is_read() {
+                // Its turn comes when its readers are gone.
+                self.leaving.push_back(entry);
+                continue;
+            }
+            // None where it was evicted meanwhile.
+            let Some(start) = entry.borrow().known.first().cloned() else { continue };
+            let node = self.drop_range(&entry, &start).expect("it was just seen");
+            self.lru.remove(node);
+            if entry.borrow().known.len() > 0 {
+                self.leaving.push_front(entry);
             }
         }
+    }
+
+    fn next_of_a_forgotten_table(&mut self) -> Option<Rc<RefCell<Entry>>> {
+        while let Some(entries) = self.leaving_tables.last_mut() {
+            match entries.next() {
+                Some(entry) => return Some(entry),
+                None => drop(self.leaving_tables.pop()),
+            }
+        }
+        None
     }
 }

@@ -1,47 +1,32 @@
-//! The order of last use, over partitions and blocks alike: a doubly linked list in a vector.
-
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use bytes::Bytes;
-use schema::TableId;
-
-use crate::partition::Entry;
-
-/// The meaning of a place in the list.
-pub(crate) enum Item {
-    /// A cached partition, which may have left its table.
-    Partition { table: TableId, key: Bytes, entry: Rc<RefCell<Entry>> },
-    /// A block of a file.
-    Block { file: u64, block: u64 },
-}
+//! The order of last use, over ranges of rows and blocks of files alike: a doubly linked list in a vector.
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
 
-struct Node {
+/// A place in the list.
+struct Node<T> {
     newer: u32,
     older: u32,
-    item: Option<Item>,
+    item: Option<T>,
 }
 
 /// The list. Nodes are named by numbers that stay until they are removed.
-pub(crate) struct Lru {
-    nodes: Vec<Node>,
+pub(crate) struct Lru<T> {
+    nodes: Vec<Node<T>>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
 }
 
-impl Default for Lru {
+impl<T> Default for Lru<T> {
     fn default() -> Self {
         Self { nodes: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE }
     }
 }
 
-impl Lru {
+impl<T> Lru<T> {
     /// Adds an item as the newest.
-    pub(crate) fn push(&mut self, item: Item) -> u32 {
+    pub(crate) fn push(&mut self, item: T) -> u32 {
         let node = Node { newer: NONE, older: NONE, item: Some(item) };
         let at = match self.free.pop() {
             Some(at) => {
@@ -72,8 +57,14 @@ impl Lru {
         self.free.push(at);
     }
 
+    /// The oldest item.
+    pub(crate) fn oldest(&self) -> Option<(u32, &T)> {
+        let item = self.nodes.get(self.oldest as usize)?.item.as_ref();
+        Some((self.oldest, item.expect("listed nodes have an item")))
+    }
+
     /// Removes the oldest item.
-    pub(crate) fn pop_oldest(&mut self) -> Option<Item> {
+    pub(crate) fn pop_oldest(&mut self) -> Option<T> {
         let at = self.oldest;
         let item = self.nodes.get_mut(at as usize)?.item.take();
         self.unlink(at);
@@ -108,30 +99,20 @@ impl Lru {
 mod tests {
     use super::*;
 
-    fn block(block: u64) -> Item {
-        Item::Block { file: 1, block }
-    }
-
-    fn oldest(lru: &mut Lru) -> Option<u64> {
-        lru.pop_oldest().map(|item| match item {
-            Item::Block { block, .. } => block,
-            Item::Partition { .. } => panic!("a block"),
-        })
-    }
-
     #[test]
     fn oldest_first() {
-        let mut lru = Lru::default();
-        let nodes: Vec<u32> = (0..4).map(|n| lru.push(block(n))).collect();
+        let mut lru: Lru<u64> = Lru::default();
+        let nodes: Vec<u32> = (0..4u64).map(|n| lru.push(n)).collect();
         lru.touch(nodes[0]);
         lru.touch(nodes[3]);
         lru.remove(nodes[2]);
-        assert_eq!(oldest(&mut lru), Some(1));
-        let again = lru.push(block(9));
-        assert_eq!(oldest(&mut lru), Some(0));
+        assert_eq!(lru.oldest(), Some((nodes[1], &1)));
+        assert_eq!(lru.pop_oldest(), Some(1));
+        let again = lru.push(9);
+        assert_eq!(lru.pop_oldest(), Some(0));
         lru.touch(again);
-        assert_eq!(oldest(&mut lru), Some(3));
-        assert_eq!(oldest(&mut lru), Some(9));
-        assert_eq!(oldest(&mut lru), None);
+        assert_eq!(lru.pop_oldest(), Some(3));
+        assert_eq!(lru.pop_oldest(), Some(9));
+        assert_eq!(lru.pop_oldest(), None);
     }
 }

@@ -1,22 +1,18 @@
 //! Cached partitions, each with the ranges of rows that it knows completely.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use memtable::{PARTITION_OVERHEAD, Partition, WriteStats};
-use mutation::{DecoratedKey, PartitionUpdate, Slices};
+use memtable::WriteStats;
+use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Slices};
 use schema::{Table, TableId};
 
-use crate::Cache;
 use crate::known::Known;
-use crate::lru::{Item, NONE};
 use crate::partition::{CachedPartition, Entry};
+use crate::{Cache, State};
 
-/// The cost of an entry beside its partition.
-const ENTRY_OVERHEAD: usize = PARTITION_OVERHEAD + 168;
-/// Partitions of a forgotten table whose memory is given back in one step, without others waiting long.
+/// Ranges of forgotten partitions whose memory is given back in one step, without others waiting long.
 const FREED_AT_ONCE: usize = 1_000;
 /// The same, with each partition that comes in.
 const FREED_WITH_EACH: usize = 16;
@@ -24,17 +20,15 @@ const FREED_WITH_EACH: usize = 16;
 impl Cache {
     /// The partition, if it knows all of `slices`.
     pub fn partition(&self, table: TableId, key: &DecoratedKey, slices: &Slices) -> Option<CachedPartition> {
-        let mut state = self.0.state.borrow_mut();
-        let entry = state.tables.get(&table)?.partitions.get(&key.key[..])?.clone();
-        let node = {
-            let entry = entry.borrow();
-            entry.known.covers(slices).then_some(entry.node.get())
-        }?;
-        state.lru.touch(node);
-        Some(CachedPartition { entry, key: key.clone() })
+        let mut guard = self.0.state.borrow_mut();
+        let State { lru, tables, .. } = &mut *guard;
+        let entry = tables.get(&table)?.partitions.get(&key.key[..])?;
+        let covers = entry.borrow().known.covers(slices, |node| lru.touch(node));
+        covers.then(|| CachedPartition::new(entry, key))
     }
 
-    fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
+    /// Whether anything of the partition is cached.
+    pub fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
         let state = self.0.state.borrow();
         state.tables.get(&table).is_some_and(|rows| rows.partitions.contains_key(&key.key[..]))
     }
@@ -45,13 +39,21 @@ impl Cache {
         Some(state.tables.get(&table)?.partitions.get(&key.key[..])?.borrow().known.slices())
     }
 
-    /// Forgets a partition.
+    /// Whether anything of the partition is cached, and in it a row lies in a known range.
+    pub fn knows_row(&self, table: TableId, key: &DecoratedKey, row: &Clustering) -> bool {
+        let state = self.0.state.borrow();
+        let entry = state.tables.get(&table).and_then(|rows| rows.partitions.get(&key.key[..]));
+        entry.is_some_and(|entry| entry.borrow().known.start_of(row).is_some())
+    }
+
+    /// Forgets a partition. The memory of a large one is given back in steps, as other content comes in.
     pub fn forget_partition(&self, table: TableId, key: &DecoratedKey) {
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
         let Some(rows) = state.tables.get_mut(&table) else { return };
         let Some(entry) = rows.partitions.remove(&key.key[..]) else { return };
-        state.forget(&entry);
+        state.leaving.push_front(entry);
+        state.free_some(FREED_WITH_EACH);
     }
 
     /// Names the present content of a table's SSTables; content read under one epoch is accepted only in the same.
@@ -64,7 +66,8 @@ impl Cache {
         self.0.state.borrow_mut().tables.entry(table).or_default().epoch += 1;
     }
 
-    /// Accepts the SSTables' content of a partition within `known`, read under `epoch`.
+    /// Accepts the SSTables' content of a partition within `known`, read under `epoch`: its deletion and static row, the range deletions and rows
+    /// there, none larger than [`Cache::item_bytes_max`].
     pub fn insert(&self, table: &Table, epoch: u64, update: PartitionUpdate, known: Slices) {
         if self.epoch(table.id) == epoch {
             self.put(table, update, Some(known));
@@ -81,51 +84,36 @@ impl Cache {
 
     fn put(&self, table: &Table, update: PartitionUpdate, also_known: Option<Slices>) {
         let mut guard = self.0.state.borrow_mut();
-        let state = &mut *guard;
-        state.free_some(FREED_WITH_EACH);
-        let rows = state.tables.entry(table.id).or_default();
-        let entry = match rows.partitions.get(&update.key.key[..]) {
-            Some(entry) => entry.clone(),
-            None => {
-                let key = Bytes::copy_from_slice(&update.key.key);
-                let bytes = ENTRY_OVERHEAD + 2 * key.len();
-                let (partition, known, node) = (Partition::default(), Known::default(), Cell::new(NONE));
-                let entry = Rc::new(RefCell::new(Entry { partition, known, bytes, rows: 0, node }));
-                rows.partitions.insert(key.clone(), entry.clone());
-                let node = state.lru.push(Item::Partition { table: table.id, key, entry: entry.clone() });
-                entry.borrow().node.set(node);
-                state.row_bytes += bytes;
-                state.partitions += 1;
-                entry
-            }
-        };
+        guard.free_some(FREED_WITH_EACH);
         let key = update.key.key.clone();
-        let bytes = {
-            let entry = &mut *entry.borrow_mut();
-            let known_bytes = entry.known.bytes();
-            let (mut update, more) = match also_known {
-                Some(more) => (update, Some(more)),
-                None => (only_known(update, &entry.known), None),
+        let entry = guard.entry(table.id, &key);
+        let State { lru, tables, row_bytes, rows, .. } = &mut *guard;
+        let table_rows = tables.get_mut(&table.id).expect("it has the entry");
+        let is_too_large = {
+            let held = &mut *entry.borrow_mut();
+            let (bytes_before, known_before) = (held.bytes, held.known.bytes());
+            let (mut update, grown) = match also_known {
+                Some(_) => (update, Vec::new()),
+                None => only_known(update, &held.known),
             };
             let change =
-                entry.partition.apply(&mut update, table, &rows.layouts, &mut WriteStats::EMPTY.clone());
-            if let Some(more) = more {
-                entry.known.add(&more, |range| entry.partition.has_rows_within(range));
+                held.partition.apply(&mut update, table, &table_rows.layouts, &mut WriteStats::EMPTY.clone());
+            held.bytes = held.bytes.checked_add_signed(change.bytes).expect("sizes are positive");
+            held.rows += change.rows;
+            match also_known {
+                Some(more) => held.learn(&entry, table, &more, lru),
+                None => grown.iter().for_each(|start| held.divide(&entry, table, start, lru)),
             }
-            let change_bytes = change.bytes + entry.known.bytes() as isize - known_bytes as isize;
-            let bytes = usize::try_from(entry.bytes as isize + change_bytes).expect("sizes are positive");
-            state.row_bytes = state.row_bytes - entry.bytes + bytes;
-            entry.bytes = bytes;
-            entry.rows += change.rows;
-            state.rows += change.rows;
-            bytes
+            held.bytes += held.known.bytes() - known_before;
+            *row_bytes = *row_bytes + held.bytes - bytes_before;
+            *rows += change.rows;
+            held.partition.header_bytes() > self.0.item_bytes_max
         };
-        if bytes > self.0.partition_bytes_max {
-            let rows = state.tables.get_mut(&table.id).expect("just used");
-            rows.partitions.remove(&key[..]);
-            state.forget(&entry);
+        if is_too_large {
+            table_rows.partitions.remove(&key);
+            guard.leaving.push_front(entry);
         }
-        state.shrink(self.0.bytes_max);
+        guard.shrink(self.0.bytes_max);
     }
 
     /// Removes everything of a table, and does not accept content whose read has begun. The memory of a large table is given back in
@@ -136,26 +124,38 @@ impl Cache {
         let rows = state.tables.entry(table).or_default();
         rows.epoch += 1;
         let entries = std::mem::take(&mut rows.partitions);
-        state.leaving.push(entries.into_values());
+        state.leaving_tables.push(entries.into_values());
         state.free_some(FREED_AT_ONCE);
     }
 }
 
-/// The update without the rows that lie outside of the known ranges: beside them unknown ones could lie.
-fn only_known(update: PartitionUpdate, known: &Known) -> PartitionUpdate {
-    if known.is_all() {
-        return update;
+impl State {
+    /// The entry of a partition, which may be new.
+    fn entry(&mut self, table: TableId, key: &[u8]) -> Rc<RefCell<Entry>> {
+        let partitions = &mut self.tables.entry(table).or_default().partitions;
+        if let Some(entry) = partitions.get(key) {
+            return entry.clone();
+        }
+        let key = Bytes::copy_from_slice(key);
+        let entry = Rc::new(RefCell::new(Entry::new(table, key.clone())));
+        self.row_bytes += entry.borrow().bytes;
+        self.partitions += 1;
+        partitions.insert(key, entry.clone());
+        entry
     }
-    let mut kept = PartitionUpdate::new(Arc::clone(&update.table), update.key.clone());
-    kept.add_deletion(update.deletion);
-    kept.set_static_row(update.static_row().cloned());
-    kept.range_tombstones = update.range_tombstones.clone();
-    update
-        .into_rows()
-        .into_iter()
-        .filter(|row| known.contains(&row.clustering))
-        .for_each(|row| kept.add_row(row));
-    kept
+}
+
+/// The update without the rows that lie outside of the known ranges, beside which unknown ones could lie; and where the ranges begin in which rows lie.
+fn only_known(mut update: PartitionUpdate, known: &Known) -> (PartitionUpdate, Vec<Bound>) {
+    let mut grown: Vec<Bound> = Vec::new();
+    for row in update.take_rows() {
+        let Some(start) = known.start_of(&row.clustering) else { continue };
+        if grown.last() != Some(start) {
+            grown.push(start.clone());
+        }
+        update.add_row(row);
+    }
+    (update, grown)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use memtable::{Memtable, Within};
-use mutation::Slices;
+use memtable::{Memtable, Part};
+use mutation::{Clustering, DecoratedKey, Slices};
 use sstable::filter::HashedKey;
 
 use crate::engine::Inner;
@@ -23,37 +23,68 @@ pub(crate) async fn merge_into_cache(
         // It may have been cached before.
         return inner.cache.forget_table(store.id);
     }
-    let epoch = inner.cache.epoch(store.id);
+    let filling = Filling { inner, store, memtable, flushed, epoch: inner.cache.epoch(store.id) };
     let mut next = memtable.key_after(None);
     while let Some(key) = next {
-        let table = store.table();
-        if !Arc::ptr_eq(&memtable.table(), &table) {
-            // Columns were dropped since it was filled: its rows have other ids.
-            return inner.cache.forget_table(store.id);
-        }
-        let known = inner.cache.known(store.id, &key);
-        let elsewhere = || {
-            let mut is_elsewhere = false;
-            let set = store.sstables.current();
-            set.holding(&HashedKey::new(&key), |live| is_elsewhere |= !Rc::ptr_eq(live, flushed));
-            is_elsewhere
-        };
-        let bytes_max = inner.cache.partition_bytes_max();
-        match known {
-            Some(known) => match memtable.update_within(&key, &known, bytes_max) {
-                Within::Nothing => {}
-                Within::Update(update) => inner.cache.merge(&table, *update),
-                Within::TooLarge => inner.cache.forget_partition(store.id, &key),
-            },
-            None if elsewhere() => {}
-            None => {
-                if let Within::Update(update) = memtable.update_within(&key, &Slices::all(), bytes_max) {
-                    inner.cache.insert(&table, epoch, *update, Slices::all());
+        let mut after: Option<Clustering> = None;
+        let is_new = !inner.cache.has_partition(store.id, &key);
+        if !is_new || !filling.is_elsewhere(&key) {
+            loop {
+                if !Arc::ptr_eq(&memtable.table(), &store.table()) {
+                    // Columns were dropped since it was filled: its rows have other ids.
+                    return inner.cache.forget_table(store.id);
                 }
+                after = filling.bring(&key, after.as_ref(), is_new);
+                if after.is_none() {
+                    break;
+                }
+                inner.rt.maybe_yield().await;
             }
         }
         inner.rt.maybe_yield().await;
         next = memtable.key_after(Some(&key));
         assert!(next.as_ref().is_none_or(|next| *next > key), "a flush takes keys in ring order");
+    }
+}
+
+struct Filling<'a> {
+    inner: &'a Inner,
+    store: &'a Store,
+    memtable: &'a Memtable,
+    flushed: &'a Rc<LiveSstable>,
+    /// Of the SSTables with the flushed one.
+    epoch: u64,
+}
+
+impl Filling<'_> {
+    /// Whether another SSTable may hold something of a partition.
+    fn is_elsewhere(&self, key: &DecoratedKey) -> bool {
+        let mut is_elsewhere = false;
+        let set = self.store.sstables.current();
+        set.holding(&HashedKey::new(key), |live| is_elsewhere |= !Rc::ptr_eq(live, self.flushed));
+        is_elsewhere
+    }
+
+    /// Brings rows of a partition that follow a row; the last one of them, where there are more.
+    fn bring(&self, key: &DecoratedKey, after: Option<&Clustering>, is_new: bool) -> Option<Clustering> {
+        let (cache, table) = (&self.inner.cache, self.store.table());
+        let keeps = |row: &Clustering| is_new || cache.knows_row(table.id, key, row);
+        let part = match self.memtable.part(key, after, keeps, cache.item_bytes_max()) {
+            Part::Absent => return None,
+            Part::TooLarge => {
+                cache.forget_partition(table.id, key);
+                return None;
+            }
+            Part::Rows(part) => *part,
+        };
+        if part.update.rows().iter().any(|row| row.memory_size() > cache.item_bytes_max()) {
+            cache.forget_partition(table.id, key);
+            return None;
+        }
+        match is_new {
+            true => cache.insert(&table, self.epoch, part.update, Slices::new(vec![part.range])),
+            false => cache.merge(&table, part.update),
+        }
+        part.rest
     }
 }

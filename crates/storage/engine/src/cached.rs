@@ -1,7 +1,6 @@
 //! How reads meet the row cache: a partition that it knows is a source in memory; one that it does not know is read
 //! from SSTables and given to it on the way.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::{Cache, CachedPartition};
@@ -90,19 +89,28 @@ impl PopulatingInput {
     }
 }
 
-/// Gathers the rows that a read sees in a partition's SSTables, and gives them to the cache at the end, or when the reader stops
+/// Bytes of rows that are given to the cache at once.
+const GIVEN_AT_ONCE: usize = 64 << 10;
+
+/// Gathers the rows that a read sees in a partition's SSTables, and gives them to the cache some at a time, at the end, and when the reader stops
 /// early.
 pub(crate) struct Collector {
     cache: Cache,
     epoch: u64,
-    slices: Rc<Slices>,
+    /// Those of which the cache was not yet given the rows.
+    slices: Slices,
     reversed: bool,
-    /// None when it became too large, or was given away.
-    update: Option<PartitionUpdate>,
+    /// The partition's deletion and static row, which go with every part of it.
+    header: PartitionUpdate,
+    header_bytes: usize,
+    /// Of the part that was not given yet, in the order in which they were read.
     rows: Vec<Row>,
+    ranges: Vec<RangeTombstone>,
     bytes: usize,
     /// A range deletion in force, and from where.
     open: Option<(Bound, DeletionTime)>,
+    /// Everything was given, or something is too large for the cache.
+    done: bool,
 }
 
 impl Collector {
@@ -110,43 +118,56 @@ impl Collector {
         cache: &Cache,
         table: Arc<Table>,
         key: &DecoratedKey,
-        slices: Rc<Slices>,
+        slices: &Slices,
         reversed: bool,
     ) -> Self {
         Self {
             cache: cache.clone(),
             epoch: cache.epoch(table.id),
-            slices,
+            slices: slices.clone(),
             reversed,
-            update: Some(PartitionUpdate::new(table, key.clone())),
+            header: PartitionUpdate::new(table, key.clone()),
+            header_bytes: 0,
             rows: Vec::new(),
+            ranges: Vec::new(),
             bytes: 0,
             open: None,
+            done: false,
         }
     }
 
     fn take(&mut self, fragment: &Fragment) {
-        let Some(update) = &mut self.update else { return };
-        self.bytes += fragment.memory_size();
-        if self.bytes > self.cache.partition_bytes_max() {
-            self.update = None;
-            self.rows = Vec::new();
+        if self.done {
+            return;
+        }
+        let size = fragment.memory_size();
+        self.bytes += size;
+        if !matches!(fragment, Fragment::Row(_)) {
+            self.header_bytes += size;
+        }
+        if size.max(self.header_bytes) > self.cache.item_bytes_max() {
+            self.done = true;
+            (self.rows, self.ranges) = (Vec::new(), Vec::new());
             return;
         }
         match fragment {
-            Fragment::PartitionStart { deletion, .. } => update.add_deletion(*deletion),
-            Fragment::StaticRow(row) => update.add_static(row.clone()),
-            Fragment::Row(row) => self.rows.push(row.clone()),
+            Fragment::PartitionStart { deletion, .. } => self.header.add_deletion(*deletion),
+            Fragment::StaticRow(row) => self.header.add_static(row.clone()),
+            Fragment::Row(row) => {
+                self.rows.push(row.clone());
+                if self.bytes >= GIVEN_AT_ONCE {
+                    self.give_rows();
+                }
+            }
             Fragment::RangeTombstoneChange { bound, deletion } => self.change(bound, *deletion),
             Fragment::PartitionEnd => {}
         }
     }
 
     fn change(&mut self, bound: &Bound, deletion: DeletionTime) {
-        let (before, update) = (self.open.take(), self.update.as_mut().expect("asked before"));
-        if let Some((from, deletion)) = before {
+        if let Some((from, deletion)) = self.open.take() {
             let (start, end) = if self.reversed { (bound.clone(), from) } else { (from, bound.clone()) };
-            update.add_range_tombstone(RangeTombstone { start, end, deletion });
+            self.ranges.push(RangeTombstone { start, end, deletion });
         }
         if !deletion.is_live() {
             self.open = Some((bound.clone(), deletion));
@@ -155,35 +176,27 @@ impl Collector {
 
     /// Everything was seen.
     fn finish(&mut self) {
-        let known = (*self.slices).clone();
+        if self.done {
+            return;
+        }
+        assert!(self.open.is_none(), "a range deletion ends in the slices that are cached");
+        self.done = true;
+        let known = std::mem::replace(&mut self.slices, Slices::none());
         self.give(known);
     }
 
-    fn give(&mut self, known: Slices) {
-        let Some(mut update) = self.update.take() else { return };
-        assert!(self.open.is_none(), "a range deletion ends in the slices that are cached");
-        let mut rows = std::mem::take(&mut self.rows);
-        if self.reversed {
-            rows.reverse();
-        }
-        rows.into_iter().for_each(|row| update.add_row(row));
-        let table = update.table.clone();
-        self.cache.insert(&table, self.epoch, update, known);
-    }
-}
-
-impl Drop for Collector {
-    /// A reader that stops early, at a limit, leaves the rows up to its last one.
-    fn drop(&mut self) {
-        let (Some(update), Some(last)) = (&self.update, self.rows.last()) else { return };
-        let cut = if self.reversed {
-            Bound::before_row(&update.table, &last.clustering)
-        } else {
-            Bound::after_row(&update.table, &last.clustering)
+    /// Gives the rows up to the last one that was seen.
+    fn give_rows(&mut self) {
+        let Some(last) = self.rows.last().map(|row| row.clustering.clone()) else { return };
+        let table = &self.header.table;
+        let cut = match self.reversed {
+            true => Bound::before_row(table, &last),
+            false => Bound::after_row(table, &last),
         };
-        if self.open.is_some() {
-            self.change(&cut, DeletionTime::LIVE);
+        if let Some((_, deletion)) = self.open {
+            self.change(&cut, deletion);
         }
+        let rest = self.slices.after(&self.header.table, &last, self.reversed);
         let clip = |range: &RowRange| {
             let (mut start, mut end) = (range.start.clone(), range.end.clone());
             if self.reversed {
@@ -194,6 +207,29 @@ impl Drop for Collector {
             RowRange { start, end }
         };
         let known = Slices::new(self.slices.ranges().iter().map(clip).collect());
+        self.slices = rest;
         self.give(known);
+    }
+
+    fn give(&mut self, known: Slices) {
+        let mut update = self.header.clone();
+        let mut rows = std::mem::take(&mut self.rows);
+        if self.reversed {
+            rows.reverse();
+        }
+        rows.into_iter().for_each(|row| update.add_row(row));
+        self.ranges.drain(..).for_each(|range| update.add_range_tombstone(range));
+        self.bytes = 0;
+        let table = update.table.clone();
+        self.cache.insert(&table, self.epoch, update, known);
+    }
+}
+
+impl Drop for Collector {
+    /// A reader that stops early, at a limit, leaves the rows up to its last one.
+    fn drop(&mut self) {
+        if !self.done {
+            self.give_rows();
+        }
     }
 }

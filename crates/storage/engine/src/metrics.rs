@@ -29,6 +29,7 @@ impl EngineStats {
         gauge "scylla_cache_rows" "Rows in the row cache." |s| s.row_cache_rows as f64;
         gauge "scylla_cache_partitions" "Partitions in the row cache." |s| s.row_cache_partitions as f64;
         counter "scylla_cache_row_evictions" "Rows evicted from the row cache." |s| s.row_cache_evictions as f64;
+        counter "scylla_cache_partition_evictions" "Partitions evicted from the row cache with their last row." |s| s.row_cache_partition_evictions as f64;
         counter "scylla_cache_reads_hits" "Single-partition reads answered without SSTables." |s| sum(s, |t| t.cache_hits);
         counter "scylla_cache_reads_misses" "Single-partition reads that went to SSTables." |s| sum(s, |t| t.cache_misses);
         gauge "scylla_sstables_index_page_cache_bytes" "Bytes of file blocks cached in memory." |s| s.block_cache_bytes as f64;

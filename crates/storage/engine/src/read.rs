@@ -178,8 +178,7 @@ impl Inner {
         let all = Read { columns: &ColumnSelection::All, ..*wanted };
         let files: Vec<SstableInput> = sstable_inputs(store, candidates, &all, true).collect();
         let merger = Merger::new(store.table(), files.len(), wanted.reversed);
-        let slices = Rc::new(wanted.slices.clone());
-        let collector = Collector::new(&self.cache, store.table(), key, slices, wanted.reversed);
+        let collector = Collector::new(&self.cache, store.table(), key, wanted.slices, wanted.reversed);
         inputs.push(Input::Populating(Box::new(PopulatingInput::new(merger, files, collector))));
     }
 }

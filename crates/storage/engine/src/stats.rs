@@ -235,6 +235,8 @@ pub struct EngineStats {
     pub row_cache_partitions: u64,
     /// Rows evicted since start.
     pub row_cache_evictions: u64,
+    /// Partitions of which the last row was evicted.
+    pub row_cache_partition_evictions: u64,
     /// Bytes in the cache of blocks of files.
     pub block_cache_bytes: u64,
     /// Hits in it.

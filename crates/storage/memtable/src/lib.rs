@@ -13,7 +13,7 @@ mod source;
 mod write_stats;
 
 pub use cursor::{OnlyRow, PartitionCursor, Progress};
-pub use memtable::{Memtable, Within};
-pub use partition::{Change, PARTITION_OVERHEAD, Partition};
+pub use memtable::{Memtable, Part};
+pub use partition::{Change, Dropped, PARTITION_OVERHEAD, PartOfPartition, Partition};
 pub use source::MemtableSource;
 pub use write_stats::WriteStats;

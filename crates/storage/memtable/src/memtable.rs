@@ -7,21 +7,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mutation::range::RANGES_FREED_AT_ONCE;
-use mutation::{DecoratedKey, PartitionUpdate, Slices, TableLayouts};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, TableLayouts};
 use schema::Table;
 
 use crate::WriteStats;
 use crate::own::copy;
-use crate::partition::{PARTITION_OVERHEAD, Partition, Rows};
+use crate::partition::{PARTITION_OVERHEAD, PartOfPartition, Partition, Rows};
 
-/// The result of [`Memtable::update_within`].
+/// The result of [`Memtable::part`].
 #[derive(Clone, Debug)]
-pub enum Within {
+pub enum Part {
     /// Nothing of the partition is there.
-    Nothing,
-    /// All of it.
-    Update(Box<PartitionUpdate>),
-    /// It is larger than was allowed.
+    Absent,
+    /// The next rows.
+    Rows(Box<PartOfPartition>),
+    /// Its static row and range deletions take more than was allowed.
     TooLarge,
 }
 
@@ -185,14 +185,20 @@ impl Memtable {
         found.map(|(key, _)| key).filter(|key| !end.is_before(key)).cloned()
     }
 
-    /// Its content of a partition within `slices`, with all of its deletions, as one update; looks at no more of it
-    /// than about `bytes_max` bytes.
-    pub fn update_within(&self, key: &DecoratedKey, slices: &Slices, bytes_max: usize) -> Within {
+    /// A part of a partition that begins behind a row: as many rows as can be looked at in one step without other tasks waiting. Of them those
+    /// that `keeps` wants, unless the static row and the range deletions of the partition take more than `header_bytes_max`.
+    pub fn part(
+        &self,
+        key: &DecoratedKey,
+        after: Option<&Clustering>,
+        keeps: impl Fn(&Clustering) -> bool,
+        header_bytes_max: usize,
+    ) -> Part {
         match self.partition(key) {
-            None => Within::Nothing,
+            None => Part::Absent,
             Some(partition) => {
-                let update = partition.to_update(self.table(), key.clone(), slices, bytes_max);
-                update.map_or(Within::TooLarge, |update| Within::Update(Box::new(update)))
+                let part = partition.part((self.table(), key.clone()), after, keeps, header_bytes_max);
+                part.map_or(Part::TooLarge, |part| Part::Rows(Box::new(part)))
             }
         }
     }

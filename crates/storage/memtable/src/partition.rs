@@ -5,7 +5,7 @@ use std::ops::Bound::Excluded;
 use std::sync::Arc;
 
 use mutation::{
-    Clustering, DecoratedKey, DeletionTime, PartitionUpdate, RangeTombstones, Row, RowRange, Slices,
+    Bound, Clustering, DecoratedKey, DeletionTime, PartitionUpdate, RangeTombstones, Row, RowRange,
     TableLayouts,
 };
 use schema::Table;
@@ -43,6 +43,30 @@ pub struct Partition {
     pub(crate) static_row: Option<Box<Row>>,
     pub(crate) ranges: RangeTombstones,
     pub(crate) rows: Rows,
+}
+
+/// Rows that are looked at, and bytes of rows, in one step through a partition.
+const PART_ROWS_MAX: usize = 1_024;
+const PART_BYTES_MAX: usize = 64 << 10;
+
+/// A part of a partition: rows that follow each other.
+#[derive(Clone, Debug)]
+pub struct PartOfPartition {
+    /// Its rows, the partition's deletion and static row, and the range deletions that overlap `range`.
+    pub update: PartitionUpdate,
+    /// Where its rows lie.
+    pub range: RowRange,
+    /// The row behind which the next part begins; none at the end.
+    pub rest: Option<Clustering>,
+}
+
+/// The content that left a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Bytes less; below zero where the rest of a range deletion takes more than the whole did.
+    pub bytes: isize,
+    /// Rows fewer.
+    pub rows: usize,
 }
 
 /// The changes of an update.
@@ -103,36 +127,92 @@ impl Partition {
         change
     }
 
-    /// Its content within `slices`, with all of its deletions; none when that takes more than about `bytes_max` bytes.
-    pub(crate) fn to_update(
+    /// Rows behind `after`, with the deletions that may hide them. Only rows that `keeps` wants are in it. None when its
+    /// [header](Self::header_bytes) takes more than `header_bytes_max`.
+    pub(crate) fn part(
         &self,
-        table: Arc<Table>,
-        key: DecoratedKey,
-        slices: &Slices,
-        bytes_max: usize,
-    ) -> Option<PartitionUpdate> {
-        let mut bytes = self.ranges.memory_size() + self.static_row.as_deref().map_or(0, Row::memory_size);
-        if bytes > bytes_max {
+        (table, key): (Arc<Table>, DecoratedKey),
+        after: Option<&Clustering>,
+        keeps: impl Fn(&Clustering) -> bool,
+        header_bytes_max: usize,
+    ) -> Option<PartOfPartition> {
+        if self.header_bytes() > header_bytes_max {
             return None;
         }
-        let mut rows = Vec::new();
-        for row in slices.ranges().iter().flat_map(|range| self.rows.within(range)) {
-            bytes += row.memory_size();
-            if bytes > bytes_max {
-                return None;
+        let start = after.map_or_else(Bound::bottom, |row| Bound::after_row(&table, row));
+        let (mut rows, mut bytes, mut last) = (Vec::new(), 0, None);
+        for (looked_at, row) in
+            self.rows.within(&RowRange { start: start.clone(), end: Bound::top() }).enumerate()
+        {
+            if looked_at == PART_ROWS_MAX || bytes >= PART_BYTES_MAX {
+                break;
             }
-            rows.push(row.clone());
+            last = Some(&row.clustering);
+            if keeps(&row.clustering) {
+                bytes += row.memory_size();
+                rows.push(row.clone());
+            }
         }
+        let rest = last.filter(|last| {
+            let behind = RowRange { start: Bound::after_row(&table, last), end: Bound::top() };
+            self.has_rows_within(&behind)
+        });
+        let end = rest.map_or_else(Bound::top, |last| Bound::after_row(&table, last));
+        let (range, rest) = (RowRange { start, end }, rest.cloned());
         let mut update = PartitionUpdate::with_rows(table, key, rows);
         update.add_deletion(self.deletion);
         update.set_static_row(self.static_row.as_deref().cloned());
-        update.range_tombstones = self.ranges.clone();
-        Some(update)
+        self.ranges.overlapping(&range).for_each(|deletion| update.add_range_tombstone(deletion.clone()));
+        Some(PartOfPartition { update, range, rest })
+    }
+
+    /// Bytes of its static row and its range deletions.
+    pub fn header_bytes(&self) -> usize {
+        self.ranges.memory_size() + self.static_row.as_deref().map_or(0, Row::memory_size)
     }
 
     /// Whether a row of it lies in a range.
-    pub fn has_rows_within(&self, range: &RowRange) -> bool {
+    fn has_rows_within(&self, range: &RowRange) -> bool {
         self.rows.within(range).next().is_some()
+    }
+
+    /// Where to divide a range so that each part has one row or takes about `bytes_max` at most; in order.
+    pub fn cuts(&self, table: &Table, range: &RowRange, bytes_max: usize) -> Vec<Bound> {
+        let (mut cuts, mut bytes) = (Vec::new(), 0);
+        for row in self.rows.within(range) {
+            let size = row.memory_size() + ROW_OVERHEAD;
+            if bytes > 0 && bytes + size > bytes_max {
+                cuts.push(Bound::before_row(table, &row.clustering));
+                bytes = 0;
+            }
+            bytes += size;
+        }
+        cuts
+    }
+
+    /// Drops the rows and the range deletions within a range. No reader may have stopped in the partition.
+    pub fn drop_within(&mut self, range: &RowRange) -> Dropped {
+        let before = self.ranges.memory_size() as isize;
+        self.ranges.remove_within(range);
+        let mut dropped = Dropped { bytes: before - self.ranges.memory_size() as isize, rows: 0 };
+        let gone: Vec<Clustering> = self.rows.within(range).map(|row| row.clustering.clone()).collect();
+        let mut count = |row: Row| {
+            dropped.bytes += (row.memory_size() + ROW_OVERHEAD) as isize;
+            dropped.rows += 1;
+        };
+        match &mut self.rows {
+            Rows::None => {}
+            rows @ Rows::One(_) if !gone.is_empty() => {
+                let Rows::One(row) = std::mem::take(rows) else { unreachable!("just seen") };
+                count(row);
+            }
+            Rows::One(_) => {}
+            Rows::Many(ManyRows { map, readers }) => {
+                assert!(!readers.has_readers(), "rows are not dropped under a reader");
+                gone.iter().filter_map(|key| map.remove(key)).for_each(count);
+            }
+        }
+        dropped
     }
 }
 

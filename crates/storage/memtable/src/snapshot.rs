@@ -70,6 +70,13 @@ impl Snapshots {
         self.0.get_mut().is_empty()
     }
 
+    /// Whether a reader may come back.
+    pub(crate) fn has_readers(&mut self) -> bool {
+        let readers = self.0.get_mut();
+        readers.retain(|reader| reader.strong_count() > 0);
+        !readers.is_empty()
+    }
+
     /// A row is about to be written; none when there is none of this key yet.
     #[cold]
     pub(crate) fn before_write(&mut self, key: &Clustering, row: Option<&Row>) {

@@ -166,6 +166,23 @@ impl RangeTombstones {
         self.ranges.put(first, pieces);
     }
 
+    /// Removes the parts within a range of rows.
+    pub fn remove_within(&mut self, rows: &RowRange) {
+        if self.is_empty() || rows.is_empty() {
+            return;
+        }
+        let (first, met) = self.ranges.take(&rows.start, &rows.end);
+        let outside = met.iter().flat_map(|range| {
+            let before = RangeTombstone { end: range.end.clone().min(rows.start.clone()), ..range.clone() };
+            let behind = RangeTombstone { start: range.start.clone().max(rows.end.clone()), ..range.clone() };
+            [before, behind].into_iter().filter(|part| part.start < part.end)
+        });
+        let outside: Vec<RangeTombstone> = outside.collect();
+        self.bytes += outside.iter().map(size).sum::<usize>();
+        self.bytes -= met.iter().map(size).sum::<usize>();
+        self.ranges.put(first, outside);
+    }
+
     /// Those that overlap a range of rows, in order.
     pub fn overlapping<'a>(&'a self, rows: &'a RowRange) -> impl Iterator<Item = &'a RangeTombstone> {
         let walk = self.ranges.walk(Some(rows.start.position()), false);

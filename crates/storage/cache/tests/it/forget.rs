@@ -46,7 +46,7 @@ fn a_large_table_is_forgotten_in_steps() {
     fill(&cache, &large, 0..400);
     assert!((0..400).all(|number| has(&cache, &large, number)) && has(&cache, &other, 9));
     let stats = cache.stats();
-    assert_eq!((stats.partitions, stats.rows, stats.evictions), (410, 410, 0));
+    assert_eq!((stats.partitions, stats.rows, stats.partition_evictions), (410, 410, 0));
     assert_eq!(stats.row_bytes / 410, one);
 }
 
@@ -58,7 +58,7 @@ fn a_full_cache_evicts_what_is_forgotten() {
         .build_known();
     let cache = Cache::new(2 << 20);
     fill(&cache, &table, 0..2_200);
-    assert_eq!(cache.stats().evictions, 0);
+    assert_eq!(cache.stats().partition_evictions, 0);
     cache.forget_table(table.id);
     fill(&cache, &table, 0..10);
     // Blocks of a file need all of the room: those that leave give it up first, whichever they are.
@@ -67,7 +67,7 @@ fn a_full_cache_evicts_what_is_forgotten() {
         cache.insert_block(file, block, &cache::Block::new(vec![0; 100 << 10]));
     }
     assert!((0..10).all(|number| has(&cache, &table, number)), "younger ones stay");
-    assert!(cache.stats().evictions > 500);
+    assert!(cache.stats().partition_evictions > 500);
     fill(&cache, &table, 10..400);
     let stats = cache.stats();
     assert_eq!((stats.partitions, stats.rows), (400, 400));

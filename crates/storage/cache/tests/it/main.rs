@@ -1,4 +1,5 @@
 //! The cache through its public interface.
 
 mod cost;
+mod evict;
 mod forget;

@@ -26,6 +26,7 @@ mod ordered;
 mod pruned;
 mod received;
 mod rewriting;
+mod row_cache;
 mod same_id;
 mod shards;
 mod shortage;

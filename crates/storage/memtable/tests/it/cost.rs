@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use memtable::{Memtable, PartitionCursor, Within};
+use memtable::{Memtable, Part, PartitionCursor};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, FragmentBuffer,
     PartitionUpdate, RangeTombstone, Row, RowRange, Side, Slices,
@@ -146,24 +146,25 @@ fn the_begin_of_a_read_does_not_cost_all_ranges() {
     }
 }
 
-/// A flush asks so for each partition that it brings into the row cache: of one that is too large it looks at that size alone.
+/// A flush takes the rows that it brings into the row cache in such parts: a part of a large partition costs no more than one of a smaller one.
 #[test]
-fn an_update_within_a_size_costs_that_size() {
+fn a_part_costs_its_own_size() {
     let table = table();
     let best = |rows: i32| {
         let memtable = with_rows(&table, rows);
         let times = (0..50).map(|_| {
             let begun = Instant::now();
-            let within = memtable.update_within(&key(), &Slices::all(), 16 << 10);
+            let part = memtable.part(&key(), None, |_| true, 1 << 20);
             let took = begun.elapsed();
-            assert!(matches!(within, Within::TooLarge), "{within:?}");
+            let Part::Rows(part) = part else { panic!("{part:?}") };
+            assert!(part.rest.is_some() && part.update.rows().len() < 1_100, "{part:?}");
             took
         });
         times.min().expect("there are some")
     };
-    let (few, many) = (best(300), best(30_000));
-    println!("16 KiB of 300 rows in {few:?}, of 30,000 in {many:?}");
-    assert!(many < few * 4, "16 KiB of 300 rows in {few:?}, of 30,000 in {many:?}");
+    let (few, many) = (best(1_500), best(30_000));
+    println!("a part of 1,500 rows in {few:?}, of 30,000 in {many:?}");
+    assert!(many < few * 4, "a part of 1,500 rows in {few:?}, of 30,000 in {many:?}");
 }
 
 /// A memtable with so many rows in a partition.
