@@ -1,5 +1,6 @@
 //! Several nodes in one process: started one after the other, stopped in the opposite order.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -50,7 +51,7 @@ pub fn run(mut configs: Vec<Config>) -> Result<(), String> {
     let mut cluster = Cluster { members: Vec::new(), happened, happenings };
     let result = match cluster.start(configs) {
         Ok(Some(reports)) => {
-            println!("{}", ready_line(&reports, begun.elapsed()));
+            let _ = writeln!(std::io::stdout(), "{}", ready_line(&reports, begun.elapsed()));
             node::print_example(&reports[0]);
             cluster.wait()
         }

@@ -124,7 +124,8 @@ pub fn run(mut config: Config, left_out: &LeftOut, is_dev: bool) -> Result<(), S
         ..rt_uring::Config::default()
     };
     let ready = Arc::new(move |report: &ReadyReport| {
-        println!("{}", ready_line(report));
+        // The reader of the output may be gone: the node serves without it.
+        let _ = writeln!(std::io::stdout(), "{}", ready_line(report));
         if is_dev {
             print_example(report);
         }

@@ -347,8 +347,8 @@ fn expr(value: &Expr, table: &Table) -> String {
             format!("{}({}{part})", format!("{:?}", meta.what).to_lowercase(), name(&meta.column, table))
         }
         Kind::Field(inner, at) => format!("{}.{at}", expr(inner, table)),
-        Kind::Element(inner, key) => format!("{}[{}]", expr(inner, table), expr(key, table)),
-        Kind::Slice(inner, from, to) => {
+        Kind::Element(inner, key, _) => format!("{}[{}]", expr(inner, table), expr(key, table)),
+        Kind::Slice(inner, from, to, _) => {
             let end = |end: &Option<Box<Expr>>| end.as_ref().map_or_else(String::new, |end| expr(end, table));
             format!("{}[{}..{}]", expr(inner, table), end(from), end(to))
         }

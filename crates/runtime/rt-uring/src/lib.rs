@@ -23,6 +23,7 @@ pub use config::{Config, FileBackend, StartError};
 pub use machine::available_memory;
 pub use stop::{StopHandle, on_stop_signal};
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -118,7 +119,9 @@ fn run_guarded<T: Send + 'static>(
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            eprintln!(
+            // Nobody may read it any more, which is no reason to live on without the shard.
+            let _ = writeln!(
+                std::io::stderr(),
                 "fatal: shard {shard}{node} panicked: {text}; the process ends and can be started again"
             );
             std::process::abort();

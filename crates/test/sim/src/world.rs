@@ -321,10 +321,10 @@ impl World {
                 ) => return Outcome::Refused,
                 ("TransactionInProgressException", 400) => (Outcome::Unknown, true),
                 ("RequestLimitExceeded", 400) => (Outcome::Unknown, self.excuses.errors),
-                // Not carried out in time, or replicas are down.
-                ("InternalServerError", 500) | ("ServiceUnavailable", 503) => {
-                    (Outcome::Unknown, self.excuses.errors)
-                }
+                // Not carried out in time, as requests that compete over slow links may not be.
+                ("InternalServerError", 500) => (Outcome::Unknown, self.excuses.errors || self.is_wide),
+                // Replicas are down.
+                ("ServiceUnavailable", 503) => (Outcome::Unknown, self.excuses.errors),
                 _ => (Outcome::Unknown, false),
             },
             ApiFailure::Connection(_) => (Outcome::Unknown, self.excuses.connections || self.down),

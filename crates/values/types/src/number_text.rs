@@ -3,15 +3,23 @@
 /// A double as Java's `Double.toString`.
 pub(crate) fn format_double(value: f64) -> String {
     java_form(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
-        format!("{:e}", value.abs())
+        shortest(format!("{:e}", value.abs()), || format!("{:.1e}", value.abs()))
     })
 }
 
 /// A float as Java's `Float.toString`.
 pub(crate) fn format_float(value: f32) -> String {
     java_form(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
-        format!("{:e}", value.abs())
+        shortest(format!("{:e}", value.abs()), || format!("{:.1e}", value.abs()))
     })
+}
+
+/// Where one digit is enough to tell a number from others, Java takes two, the nearest: of the smallest numbers there are.
+fn shortest(shortest: String, of_two: impl Fn() -> String) -> String {
+    match shortest.as_bytes().get(1) {
+        Some(b'e') => of_two().replacen(".0e", "e", 1),
+        _ => shortest,
+    }
 }
 
 /// Java shows numbers from 10^-3 to 10^7 plainly, others with an exponent, and always one digit behind the point.

@@ -48,8 +48,10 @@ pub fn map_parts(kind: Kind, map: &mut dyn FnMut(Expr) -> Expr) -> Kind {
     let mut boxed = |part: Box<Expr>| Box::new(map(*part));
     match kind {
         Kind::Field(inner, at) => Kind::Field(boxed(inner), at),
-        Kind::Element(inner, key) => Kind::Element(boxed(inner), boxed(key)),
-        Kind::Slice(inner, from, to) => Kind::Slice(boxed(inner), from.map(&mut boxed), to.map(&mut boxed)),
+        Kind::Element(inner, key, name) => Kind::Element(boxed(inner), boxed(key), name),
+        Kind::Slice(inner, from, to, name) => {
+            Kind::Slice(boxed(inner), from.map(&mut boxed), to.map(&mut boxed), name)
+        }
         Kind::Meta(mut meta) => {
             meta.part = match meta.part {
                 CellPart::Element(key) => CellPart::Element(boxed(key)),

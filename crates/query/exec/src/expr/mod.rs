@@ -75,9 +75,9 @@ pub enum Kind {
     /// A field of a tuple or user type.
     Field(Box<Expr>, usize),
     /// An element of a map or set by key.
-    Element(Box<Expr>, Box<Expr>),
+    Element(Box<Expr>, Box<Expr>, Rc<str>),
     /// The part of a set or map between two keys, both included.
-    Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>),
+    Slice(Box<Expr>, Option<Box<Expr>>, Option<Box<Expr>>, Rc<str>),
     /// The lesser or the greater of two values, null when one of them is: an end of BETWEEN.
     Extreme {
         /// Whether it is the greater one.
@@ -183,11 +183,17 @@ impl Expr {
                 let field = Fields::new(&value).nth(*at).transpose()?.flatten();
                 Ok(field.map(|field| value.slice_ref(field)))
             }
-            Kind::Element(inner, key) => element_of(inner, key, env),
-            Kind::Slice(inner, from, to) => {
+            Kind::Element(inner, key, name) => match key_of(inner, key, name, env)? {
+                Some(key) => element_of(inner, &key, env),
+                None => Ok(None),
+            },
+            Kind::Slice(inner, from, to, name) => {
                 let Some(value) = inner.eval_option(env)? else { return Ok(None) };
                 let end = |expr: &Option<Box<Expr>>| match expr {
-                    Some(expr) => expr.eval_option(env),
+                    Some(expr) => match expr.eval(env)? {
+                        Value::Null => invalid!("Invalid null value for slice selection on {name}"),
+                        value => Ok(value.into_bytes()),
+                    },
                     None => Ok(None),
                 };
                 let slice =
@@ -261,8 +267,8 @@ impl Expr {
                 }
             },
             Kind::Field(inner, _) => inner.any(test),
-            Kind::Element(inner, key) => inner.any(test) || key.any(test),
-            Kind::Slice(inner, from, to) => {
+            Kind::Element(inner, key, _) => inner.any(test) || key.any(test),
+            Kind::Slice(inner, from, to, _) => {
                 inner.any(test)
                     || from.as_ref().is_some_and(|e| e.any(test))
                     || to.as_ref().is_some_and(|e| e.any(test))
@@ -286,22 +292,32 @@ impl Expr {
 }
 
 /// The element of a collection: of an unfrozen set or map without putting its value together.
-fn element_of(inner: &Expr, key: &Expr, env: &Env<'_>) -> Result<Option<Bytes>> {
+fn element_of(inner: &Expr, key: &[u8], env: &Env<'_>) -> Result<Option<Bytes>> {
     if let Kind::Column(column) = &inner.kind
         && inner.ty.is_multi_cell()
         && !matches!(inner.ty, CqlType::List { .. })
     {
-        let (Some(row), Some(key)) = (env.row, key.eval_option(env)?) else { return Ok(None) };
-        let found = row.element(column, &key);
+        let Some(row) = env.row else { return Ok(None) };
+        let found = row.element(column, key);
         return Ok(found.map(|element| match &inner.ty {
             CqlType::Set { .. } => element.path.clone(),
             _ => element.cell.value.clone(),
         }));
     }
-    let (Some(value), Some(key)) = (inner.eval_option(env)?, key.eval_option(env)?) else {
-        return Ok(None);
-    };
-    select_element(&inner.ty, &value, &key)
+    match inner.eval_option(env)? {
+        Some(value) => select_element(&inner.ty, &value, key),
+        None => Ok(None),
+    }
+}
+
+/// The key of an element. A set or map needs one; a list has no element without (as in ScyllaDB; Cassandra selects no elements of lists).
+fn key_of(inner: &Expr, key: &Expr, name: &str, env: &Env<'_>) -> Result<Option<Bytes>> {
+    match key.eval(env)? {
+        Value::Set(key) => Ok(Some(key)),
+        _ if matches!(inner.ty, CqlType::List { .. }) => Ok(None),
+        Value::Null => invalid!("Invalid null value for element selection on {name}"),
+        Value::Unset => invalid!("Invalid unset value for element selection on {name}"),
+    }
 }
 
 /// The element of a serialised collection with a key or at a place: the value of a map or list, the element of a set itself.
@@ -416,10 +432,10 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
             Ok(elements::build_map(key, entries).into())
         }
         CqlType::Vector { element: element_type, .. } => {
+            let takes_empty = matches!(**element_type, CqlType::Ascii | CqlType::Text | CqlType::Blob);
             let element = |expr: &Expr| match eval(expr)? {
-                Value::Set(bytes) => Ok(bytes),
-                Value::Null => invalid!("null is not supported inside vectors"),
-                Value::Unset => invalid!("null is not supported inside vectors"),
+                Value::Set(bytes) if takes_empty || !bytes.is_empty() => Ok(bytes),
+                _ => invalid!("null is not supported inside vectors"),
             };
             let parts = parts.iter().map(element).collect::<Result<Vec<_>>>()?;
             Ok(elements::build_vector(element_type, parts).into())
@@ -435,9 +451,14 @@ fn build(ty: &CqlType, parts: &[Expr], env: &Env<'_>) -> Result<Bytes> {
                 .collect::<Result<Vec<_>>>()?;
             Ok(elements::build_tuple(parts).into())
         }
-        // A field that is not set is null, as in Cassandra.
-        CqlType::Udt { .. } => {
-            let parts = parts.iter().map(|part| Ok(eval(part)?.into_bytes()));
+        // A field that is not set is null in a column that has a cell for each field, as in Cassandra.
+        CqlType::Udt { ty: of, frozen } => {
+            let parts = parts.iter().zip(&of.fields).map(|(part, (field, _))| match eval(part)? {
+                Value::Unset if *frozen => {
+                    invalid!("Invalid unset value for field '{field}' of user defined type {}", of.name)
+                }
+                value => Ok(value.into_bytes()),
+            });
             Ok(elements::build_tuple(parts.collect::<Result<Vec<_>>>()?).into())
         }
         _ => panic!("values of {ty} are not made of parts"),

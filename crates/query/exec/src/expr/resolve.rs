@@ -482,7 +482,7 @@ impl<'a> Resolver<'a> {
         };
         let receiver = Receiver::new(key_name(&expr.ty, &text(inner)), &key_type);
         let key = self.term(key, &receiver)?;
-        Ok(Expr { ty, kind: Kind::Element(Box::new(expr), Box::new(key)) })
+        Ok(Expr { ty, kind: Kind::Element(Box::new(expr), Box::new(key), text(inner).into()) })
     }
 
     fn slice(&mut self, inner: &Selector, from: Option<&Term>, to: Option<&Term>) -> Result<Expr> {
@@ -492,7 +492,7 @@ impl<'a> Resolver<'a> {
         let mut end =
             |term: Option<&Term>| term.map(|term| self.term(term, &receiver).map(Box::new)).transpose();
         let (from, to) = (end(from)?, end(to)?);
-        Ok(Expr { ty: expr.ty.clone(), kind: Kind::Slice(Box::new(expr), from, to) })
+        Ok(Expr { ty: expr.ty.clone(), kind: Kind::Slice(Box::new(expr), from, to, text(inner).into()) })
     }
 
     fn cast(&mut self, inner: &Selector, ty: cql::ast::NativeType, whole: &Selector) -> Result<Expr> {
@@ -604,7 +604,8 @@ impl<'a> Resolver<'a> {
         ty: &CqlType,
         receiver: &Receiver<'_>,
     ) -> Result<Vec<Expr>> {
-        let element = Receiver::new(format!("value({})", receiver.name), ty);
+        let name = if self.columns { "[selection]".to_owned() } else { format!("value({})", receiver.name) };
+        let element = Receiver::new(name, ty);
         let mut exprs = Vec::with_capacity(parts.len());
         for part in parts {
             self.no_marker_inside(what, part, receiver)?;
@@ -635,9 +636,9 @@ impl<'a> Resolver<'a> {
         invalid!("Unexpected receiver type '{}'; only list and vector are expected", ty.cql_name())
     }
 
-    /// Collections that are stored an element a cell take no markers inside, as in Cassandra.
+    /// Collections that are stored an element a cell take no markers inside, as in Cassandra; those of a selection do.
     fn no_marker_inside(&self, what: &str, part: &Selector, receiver: &Receiver<'_>) -> Result<()> {
-        if what != "vector" && matches!(part.kind, SelectorKind::Marker(_)) {
+        if what != "vector" && !self.columns && matches!(part.kind, SelectorKind::Marker(_)) {
             return invalid!(
                 "Invalid {what} literal for {}: bind variables are not supported inside collection literals",
                 receiver.name

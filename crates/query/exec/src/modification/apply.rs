@@ -18,7 +18,7 @@ use super::operation::{Change, Operation};
 use crate::error::{Result, invalid};
 use crate::expr::bind::{Binds, Bound};
 use crate::expr::row::ColumnRef;
-use crate::expr::{Env, Expr, Value, collect_elements};
+use crate::expr::{Env, Value, collect_elements};
 
 /// The common part of all cells of a statement.
 #[derive(Clone, Copy, Debug)]
@@ -413,7 +413,7 @@ fn changed_cells<'r>(
         },
         Change::SetIndex(index, expr) => {
             let list = lists.of(operation.column.id, existing, stamp);
-            let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
+            let at = index_value(index.eval(env)?)?;
             if list.len() == 0 {
                 return invalid!("Attempted to set an element on a list which is null");
             }
@@ -427,25 +427,24 @@ fn changed_cells<'r>(
         }
         Change::DeleteIndex(index) => {
             let list = lists.of(operation.column.id, existing, stamp);
-            let Some(at) = index_value(index, env)? else { return Ok(Vec::new()) };
-            if list.len() == 0 {
-                return invalid!("Attempted to delete an element from a list which is null");
-            }
-            match list.get(at) {
-                Some(held) => Ok(vec![cell(held.path.clone(), Value::Null)]),
-                None => invalid!("List index {at} out of bound, list has size {}", list.len()),
-            }
+            let place = deleted_place(index.eval(env)?, list)?;
+            Ok(place.map(|path| cell(path, Value::Null)).into_iter().collect())
         }
         Change::SetKey(key, expr) => {
-            let Some(key) = key_value(key, env, "map key")? else { return Ok(Vec::new()) };
+            let key = key_value(key.eval(env)?, "map key")?;
             match expr.eval(env)? {
                 Value::Unset => Ok(Vec::new()),
                 value => Ok(vec![cell(key, value)]),
             }
         }
         Change::DeleteKey(key) => {
-            let what = if matches!(ty, CqlType::Map { .. }) { "map key" } else { "set element" };
-            Ok(key_value(key, env, what)?.map(|key| cell(key, Value::Null)).into_iter().collect())
+            let is_map = matches!(ty, CqlType::Map { .. });
+            match key.eval(env)? {
+                // Nothing is deleted, as in Cassandra.
+                Value::Unset if !is_map => Ok(Vec::new()),
+                value if is_map => Ok(vec![cell(key_value(value, "map key")?, Value::Null)]),
+                value => Ok(vec![cell(key_value(value, "set element")?, Value::Null)]),
+            }
         }
         Change::SetField(at, expr) => match expr.eval(env)? {
             Value::Unset => Ok(Vec::new()),
@@ -456,20 +455,35 @@ fn changed_cells<'r>(
     }
 }
 
-fn index_value(index: &Expr, env: &Env<'_>) -> Result<Option<i32>> {
-    match index.eval(env)? {
+/// The path of the element of a list that is deleted; none where its place is not set, as in Cassandra.
+fn deleted_place(index: Value, list: &LiveList<'_>) -> Result<Option<Bytes>> {
+    if index == Value::Unset {
+        return Ok(None);
+    }
+    let at = index_value(index)?;
+    if list.len() == 0 {
+        return invalid!("Attempted to delete an element from a list which is null");
+    }
+    match list.get(at) {
+        Some(held) => Ok(Some(held.path.clone())),
+        None => invalid!("List index {at} out of bound, list has size {}", list.len()),
+    }
+}
+
+fn index_value(index: Value) -> Result<i32> {
+    match index {
         Value::Unset => invalid!("Invalid unset value for list index"),
         Value::Null => invalid!("Invalid null value for list index"),
         Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes) {
-            Ok(bytes) => Ok(Some(i32::from_be_bytes(bytes))),
+            Ok(bytes) => Ok(i32::from_be_bytes(bytes)),
             Err(_) => invalid!("Invalid empty value for list index"),
         },
     }
 }
 
-fn key_value(key: &Expr, env: &Env<'_>, what: &str) -> Result<Option<Bytes>> {
-    match key.eval(env)? {
-        Value::Set(key) => Ok(Some(key)),
+fn key_value(key: Value, what: &str) -> Result<Bytes> {
+    match key {
+        Value::Set(key) => Ok(key),
         Value::Null => invalid!("Invalid null {what}"),
         Value::Unset => invalid!("Invalid unset {what}"),
     }

@@ -86,7 +86,7 @@ fn listed(ast: &ListRoles, context: &RoleContext<'_>) -> Result<BTreeSet<String>
 }
 
 fn datacenters(role: &Role, context: &RoleContext<'_>) -> String {
-    if context.limits.restricts_datacenters || !role.can_login {
+    if context.limits.restricts_datacenters {
         return roles::datacenters(role);
     }
     "ALL".to_owned()

@@ -100,6 +100,11 @@ impl<'a, C: Coordinator> Nearest<'a, C> {
         (filters, limit, command): (&'a [BoundFilter<'a>], u64, &'a ReadCommand),
     ) -> Result<Found> {
         let order = plan.nearest.as_ref().expect("only called for such an order");
+        if limit == u64::MAX {
+            return invalid!(
+                "Top-K queries must have a limit specified and the limit must be less than the query page size"
+            );
+        }
         if limit > LIMIT_MAX {
             let what = if order.is_of_texts() { "BM25" } else { "ANN OF" };
             return invalid!(

@@ -313,7 +313,6 @@ fn columns_read(named: &[(String, Expr)], aggregates: &[AggregateCall]) -> (BTre
     };
     let inputs = aggregates.iter().flat_map(|aggregate| &aggregate.inputs);
     named.iter().map(|(_, expr)| expr).chain(inputs).for_each(|expr| expr.columns(&mut visit));
-    regulars |= aggregates.iter().any(|aggregate| matches!(aggregate.kind, Aggregate::CountRows));
     (columns, statics, regulars)
 }
 

@@ -112,3 +112,73 @@ fn pages_without_rows() {
         assert!(answer.contains(expected), "EXECUTE in pages of {size}: {answer}");
     }
 }
+
+/// Null, unset and empty values where a value has to be, with the texts of Cassandra 5.0.6.
+#[test]
+fn values_that_are_none() {
+    let node = node();
+    node.run("CREATE TYPE ks.u (a int, b int)");
+    node.run(
+        "CREATE TABLE ks.c (k int PRIMARY KEY, m map<int, int>, st set<int>, l list<int>, ve vector<float, 2>, vt vector<text, 2>, \
+         u u, fu frozen<u>)",
+    );
+    node.run("INSERT INTO ks.c (k, m, st, l) VALUES (1, {1: 2}, {1, 2, 3}, [1, 2])");
+    let two = Value::Set(&[0, 0, 0, 2]);
+    let empty = Value::Set(&[]);
+    let cases: &[(&str, &[Value<'_>], &str)] = &[
+        (
+            "INSERT INTO ks.c (k, ve) VALUES (1, [?, ?])",
+            &[ONE, empty],
+            "! Invalid: null is not supported inside vectors",
+        ),
+        (
+            "INSERT INTO ks.c (k, ve) VALUES (1, [?, ?])",
+            &[ONE, Value::Null],
+            "! Invalid: null is not supported inside vectors",
+        ),
+        ("INSERT INTO ks.c (k, vt) VALUES (1, [?, ?])", &[ONE, empty], "void"),
+        (
+            "INSERT INTO ks.c (k, fu) VALUES (1, {a: ?, b: ?})",
+            &[ONE, Value::Unset],
+            "! Invalid: Invalid unset value for field 'b' of user defined type u",
+        ),
+        ("INSERT INTO ks.c (k, u) VALUES (1, {a: ?, b: ?})", &[ONE, Value::Unset], "void"),
+        ("SELECT m[?] FROM ks.c WHERE k = 1", &[ONE], "  2"),
+        (
+            "SELECT m[?] FROM ks.c WHERE k = 1",
+            &[Value::Null],
+            "! Invalid: Invalid null value for element selection on m",
+        ),
+        (
+            "SELECT m[?] FROM ks.c WHERE k = 1",
+            &[Value::Unset],
+            "! Invalid: Invalid unset value for element selection on m",
+        ),
+        (
+            "SELECT st[?..?] FROM ks.c WHERE k = 1",
+            &[Value::Null, two],
+            "! Invalid: Invalid null value for slice selection on st",
+        ),
+        ("SELECT st[?..?] FROM ks.c WHERE k = 1", &[Value::Unset, ONE], "  0x000000010000000400000001"),
+        (
+            "SELECT (list<int>)[?, ?] FROM ks.c WHERE k = 1",
+            &[ONE, two],
+            "  0x00000002000000040000000100000004",
+        ),
+        ("DELETE l[?] FROM ks.c WHERE k = 1", &[Value::Unset], "void"),
+        ("DELETE st[?] FROM ks.c WHERE k = 1", &[Value::Unset], "void"),
+        ("DELETE m[?] FROM ks.c WHERE k = 1", &[Value::Unset], "! Invalid: Invalid unset map key"),
+        (
+            "UPDATE ks.c SET l[?] = 3 WHERE k = 1",
+            &[Value::Unset],
+            "! Invalid: Invalid unset value for list index",
+        ),
+    ];
+    for (text, values, expected) in cases {
+        let (id, metadata) = prepared(&node, text);
+        let parameters = Parameters::new(Consistency::One, values);
+        let answer = show(&node.request(|request| request.execute(&id, &metadata, &parameters)));
+        assert!(answer.contains(expected), "{text} with {values:?}: {answer}");
+    }
+    assert_eq!(node.rows("SELECT l FROM ks.c WHERE k = 1").len(), 1);
+}

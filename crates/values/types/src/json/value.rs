@@ -237,21 +237,24 @@ impl Parser<'_> {
             Some('t') => '\t',
             Some('u') => {
                 let first = self.hex4()?;
-                let paired = (0xd800..0xdc00).contains(&first) && self.eat("\\u");
-                let code = match paired {
-                    true => {
-                        let second = self.hex4()?;
-                        let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400);
-                        0x10000
-                            + ((first - 0xd800) << 10)
-                            + low.ok_or_else(|| self.error("a low surrogate"))?
-                    }
-                    false => first,
-                };
-                char::from_u32(code).ok_or_else(|| self.error("a pair of surrogates"))?
+                // Half of a pair has no character: a question mark, as Java writes it.
+                self.low_surrogate(first)?.or(char::from_u32(first)).unwrap_or('?')
             }
             _ => return Err(self.error("an escape")),
         })
+    }
+
+    /// The character of a pair of which the first half was read; none, with nothing read, where there is no pair.
+    fn low_surrogate(&mut self, first: u32) -> Result<Option<char>, TypeError> {
+        let before = self.at;
+        if !(0xd800..0xdc00).contains(&first) || !self.eat("\\u") {
+            return Ok(None);
+        }
+        let low = self.hex4()?.checked_sub(0xdc00).filter(|low| *low < 0x400);
+        if low.is_none() {
+            self.at = before;
+        }
+        Ok(low.and_then(|low| char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)))
     }
 
     fn hex4(&mut self) -> Result<u32, TypeError> {

@@ -183,24 +183,17 @@ fn literals_have_a_limit_of_digits_and_cost_little() {
 
 #[test]
 fn the_type_of_a_fraction_is_double_where_it_is_exact() {
-    let double = [
-        "0.0",
-        "-0.0",
-        "1.5",
-        "1e3",
-        "100000.0",
-        "0.1",
-        "1e-300",
-        "1.7976931348623157e308",
-        "00012.500",
-        "5e-324",
-    ];
+    let double =
+        ["0.0", "-0.0", "1.5", "1e3", "100000.0", "0.1", "1e-300", "1.7976931348623157e308", "00012.500"];
     for text in double {
         assert_eq!(ConstantKind::Float.preferred_type(text), CqlType::Double, "{text}");
         let written: Decimal = text.parse().unwrap();
         let read: Decimal = format!("{:?}", text.parse::<f64>().unwrap()).parse().unwrap();
         assert!(written.cmp_value(&read).is_eq(), "{text}");
     }
+    // Java writes the least double with two digits.
+    assert_eq!(ConstantKind::Float.preferred_type("4.9e-324"), CqlType::Double);
+    assert_eq!(ConstantKind::Float.preferred_type("5e-324"), CqlType::Decimal);
     for text in ["0.10000000000000000001", "1e309", "1e-400", "123456789.123456789123", "3e-324"] {
         assert_eq!(ConstantKind::Float.preferred_type(text), CqlType::Decimal, "{text}");
     }

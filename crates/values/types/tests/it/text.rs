@@ -126,25 +126,52 @@ fn json_and_its_refusals() {
 
 #[test]
 fn json_syntax() {
-    for bad in [
-        "",
-        "{",
-        "[1,]",
-        "{\"a\" 1}",
-        "01",
-        "1.",
-        "\"\\x\"",
-        "\"\u{1}\"",
-        "tru",
-        "1 2",
-        "\"\\ud800\"",
-        "{a: 1}",
-    ] {
+    for bad in ["", "{", "[1,]", "{\"a\" 1}", "01", "1.", "\"\\x\"", "\"\u{1}\"", "tru", "1 2", "{a: 1}"] {
         assert!(json::parse(bad).is_err(), "{bad}");
     }
     assert!(json::parse(&"[".repeat(100_000)).is_err());
     let nested = format!("{}{}", "[".repeat(400), "]".repeat(400));
     assert!(json::parse(&nested).is_ok());
+    // Half of a pair is a question mark, as Java's encoder writes it.
+    for (text, read) in [
+        ("\\ud800", "?"),
+        ("\\ud83d\\ude00", "😀"),
+        ("\\ud83d\\u0041", "?A"),
+        ("\\ude00\\ud83d", "??"),
+        ("\\ud83d\\n", "?\n"),
+    ] {
+        let value = json::parse(&format!("\"{text}\"")).unwrap();
+        assert_eq!(CqlType::Text.from_json(&value).unwrap().as_deref(), Some(read.as_bytes()), "{text}");
+    }
     let error = json::parse("{\"a\":\n  x}").unwrap_err().to_string();
     assert_eq!(error, "Error decoding JSON string: expected a value at line 2, column 3");
+}
+
+#[test]
+fn addresses_as_java_reads_them() {
+    let read = |text: &str| CqlType::Inet.from_string(text).map(|bytes| CqlType::Inet.to_text(&bytes));
+    for (text, address) in [
+        ("01.2.3.004", "1.2.3.4"),
+        ("1.2.258", "1.2.1.2"),
+        ("10.1", "10.0.0.1"),
+        ("16909060", "1.2.3.4"),
+        ("4294967295", "255.255.255.255"),
+        ("fe80::1%1", "fe80:0:0:0:0:0:0:1"),
+    ] {
+        assert_eq!(read(text).unwrap(), address, "{text}");
+    }
+    for bad in [
+        "256.1.1.1",
+        "1.2.3.256",
+        "1.2.65536",
+        "1.2.3.4.5",
+        "1..2",
+        "1.2.3.",
+        "4294967296",
+        "+1.2.3.4",
+        "fe80::1%",
+        "1.2.3.4%1",
+    ] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
 }
