@@ -552,6 +552,29 @@ def refusals_by_name():
             SSESpecification={"Enabled": True})  # fmt: skip
 
 
+def system_tables():
+    """System tables by ScyllaDB's names for them."""
+    table, prefix = new_table("N"), ".scylla.alternator."
+    local = resource.Table(prefix + "system.local").scan()["Items"]
+    assert len(local) == 1 and local[0]["key"] == "local" and local[0]["data_center"], local
+    clients = resource.Table(prefix + "system.clients").scan(ProjectionExpression="address")
+    assert all(set(item) <= {"address"} for item in clients["Items"]), clients
+    config = resource.Table(prefix + "system.config").query(
+        KeyConditionExpression=Key("name").eq("alternator_allow_system_table_write"))["Items"]  # fmt: skip
+    assert [item["value"] for item in config] == ["false"], config
+    columns = resource.Table(prefix + "system_schema.columns")
+    pages = client.get_paginator("scan").paginate(TableName=columns.name, PaginationConfig={"PageSize": 100})
+    found = [item for page in pages for item in page["Items"] if item["table_name"]["S"] == table.name]
+    assert [item["column_name"]["S"] for item in found] == [":attrs", "c", "p"], found
+    keyspace = resource.Table(prefix + "system_schema.keyspaces").scan(
+        FilterExpression=Attr("keyspace_name").eq("alternator_" + table.name))["Items"]  # fmt: skip
+    assert [item["durable_writes"] for item in keyspace] == [True], keyspace
+    refused("ResourceNotFoundException", "Requested resource not found", columns.get_item, Key={"keyspace_name": "system"})
+    refused("ResourceNotFoundException", "Internal table: system.nothing not found", resource.Table(prefix + "system.nothing").scan)
+    refused("ResourceNotFoundException", "alternator_allow_system_table_write", resource.Table(prefix + "system.config").put_item,
+            Item={"name": "alternator_timeout", "value": "1s"})  # fmt: skip
+
+
 def metrics():
     def read():
         """The metrics of the API without their shards, of all shards together."""
@@ -674,6 +697,7 @@ check("indexes", indexes)
 check("limits", limits)
 check("sizes", sizes)
 check("refusals by name", refusals_by_name)
+check("system tables", system_tables)
 check("metrics", metrics)
 check("web pages", web_pages)
 check("raw connections", raw_connections)

@@ -120,7 +120,7 @@ impl<C: Coordinator> Dynamo<C> {
                 let (shown, units) = self.write_statement(&of).await?;
                 let (mut items, mut answer) = (Texts::default(), Map::new());
                 shown.iter().for_each(|item| items.push(item));
-                add_capacity(&mut answer, &of.write.table, asked, units);
+                add_capacity(&mut answer, of.write.table.name(), asked, units);
                 Ok(Reply::of_list("Items", &items, answer))
             }
         }
@@ -168,7 +168,7 @@ impl<C: Coordinator> Dynamo<C> {
         }
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
-        add_read_capacity(&mut answer, &table, request.index(), (asked, units));
+        add_read_capacity(&mut answer, table.name(), request.index(), (asked, units));
         Ok(Reply::of_list("Items", &items, answer))
     }
 

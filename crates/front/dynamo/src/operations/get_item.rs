@@ -27,7 +27,7 @@ impl<C: Coordinator> Dynamo<C> {
         let mut answer = Map::new();
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
-        add_capacity(&mut answer, &table, capacity, units);
+        add_capacity(&mut answer, table.name(), capacity, units);
         let Some(item) = item else { return Ok(Json::Object(answer).into()) };
         let mut text = String::new();
         match projection {

@@ -44,6 +44,7 @@ mod secondary_indexes;
 mod size;
 pub(crate) mod statement;
 mod stream_specification;
+mod system_tables;
 mod tags;
 mod throughput;
 mod time_to_live;
@@ -525,6 +526,9 @@ impl<C: Coordinator> Dynamo<C> {
         host: &str,
         role: Option<&str>,
     ) -> Result<Reply> {
+        if let Some(table) = self.system_table(operation, request)? {
+            return Box::pin(self.carry_out_on_system(&table, (operation, request), role)).await;
+        }
         match operation {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
@@ -628,7 +632,7 @@ impl<C: Coordinator> Dynamo<C> {
         (shown, asked): (Option<&Option<Item>>, Capacity),
     ) -> Result<Reply> {
         let mut answer = Map::new();
-        add_capacity(&mut answer, &write.table, asked, decided.units());
+        add_capacity(&mut answer, write.table.name(), asked, decided.units());
         if request.item_collections()? {
             self.add_item_collection(&mut answer, &write.table, &write.key_item).await;
         }
@@ -694,17 +698,17 @@ fn described(operation: &str, request: Option<&Request>) -> String {
 }
 
 /// Adds the capacity that a request consumed, where it was asked for.
-fn add_capacity(answer: &mut Map<String, Json>, table: &ApiTable, asked: Capacity, units: f64) {
+fn add_capacity(answer: &mut Map<String, Json>, table: &str, asked: Capacity, units: f64) {
     if asked == Capacity::None {
         return;
     }
-    answer.insert("ConsumedCapacity".to_owned(), capacity(table.name(), asked, units));
+    answer.insert("ConsumedCapacity".to_owned(), capacity(table, asked, units));
 }
 
 /// Adds the capacity that a read of a table or of one of its indexes consumed.
 fn add_read_capacity(
     answer: &mut Map<String, Json>,
-    table: &ApiTable,
+    table: &str,
     index: Option<&SecondaryIndex>,
     (asked, units): (Capacity, f64),
 ) {

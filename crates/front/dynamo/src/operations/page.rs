@@ -186,16 +186,21 @@ impl PageRequest {
 
     /// Refuses filters on attributes of the key, which a Query has conditions for.
     pub(super) fn check_filter(&self, table: &ApiTable, request: &Request) -> Result<()> {
-        let mut roots = Vec::new();
-        if let Some(filter) = &self.filter {
-            filter.roots(&mut roots);
-        }
         let keys: Vec<&str> = match &self.index {
             Some(index) => index.keys().map(|key| key.name.as_str()).collect(),
             None => table.keys().map(|key| key.name).collect(),
         };
+        self.check_filter_of(&keys, request)
+    }
+
+    /// The same where these are the attributes of the key.
+    pub(super) fn check_filter_of(&self, keys: &[&str], request: &Request) -> Result<()> {
+        let mut roots = Vec::new();
+        if let Some(filter) = &self.filter {
+            filter.roots(&mut roots);
+        }
         let what = if request.has("FilterExpression") { "Filter Expression" } else { "QueryFilter" };
-        match keys.into_iter().find(|key| roots.contains(key)) {
+        match keys.iter().find(|key| roots.contains(key)) {
             Some(key) => {
                 invalid!("{what} can only contain non-primary key attributes: Primary key attribute: {key}")
             }
@@ -266,19 +271,33 @@ impl Page {
             }
             return is_full;
         }
-        let item = request.visible(table, item);
+        // More was read than the index has, for the filter.
+        let narrowed = |item: &Item| match &request.index {
+            Some(index) if request.fetches && !request.asks_for_all => {
+                Some(index.project(table, item.clone()))
+            }
+            _ => None,
+        };
+        let keys = |item: &Item| request.keys(table, item);
+        self.take_visible(request, request.visible(table, item), (keys, narrowed))
+    }
+
+    /// Adds an item as it is read; whether the page ends with it. `keys` gives its keys, `narrowed` the part of it that is shown where
+    /// nothing is projected, if that is not all.
+    pub(super) fn take_visible(
+        &mut self,
+        request: &PageRequest,
+        item: Item,
+        (keys, narrowed): (impl FnOnce(&Item) -> Item, impl FnOnce(&Item) -> Option<Item>),
+    ) -> bool {
         self.scanned += 1;
         self.bytes += item_size(&item);
         if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
-                match (&request.projection, &request.index) {
-                    (Some(projection), _) => self.items.push(&projection.apply(&item)),
-                    // More was read than the index has, for the filter.
-                    (None, Some(index)) if request.fetches && !request.asks_for_all => {
-                        self.items.push(&index.project(table, item.clone()));
-                    }
-                    (None, _) => self.items.push(&item),
+                match &request.projection {
+                    Some(projection) => self.items.push(&projection.apply(&item)),
+                    None => self.items.push(narrowed(&item).as_ref().unwrap_or(&item)),
                 }
             }
         }
@@ -286,7 +305,7 @@ impl Page {
             || self.bytes >= PAGE_BYTES
             || self.items.bytes() >= PAGE_TEXT_BYTES;
         if is_full {
-            self.last = Some(request.keys(table, &item));
+            self.last = Some(keys(&item));
         }
         is_full
     }
@@ -297,7 +316,7 @@ impl Page {
     }
 
     /// The answer to a Query or Scan.
-    pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Reply {
+    pub(super) fn answer(self, table: &str, request: &PageRequest) -> Reply {
         let units = self.units(request);
         let mut answer = Map::new();
         answer.insert("Count".to_owned(), to_json!(self.count));

@@ -86,14 +86,7 @@ impl ItemWrite {
     /// An update.
     pub(super) fn update(request: &Request, find: impl FnOnce() -> Result<ApiTable>) -> Result<Self> {
         let key_item = request.item("Key")?;
-        request.check_mixed(
-            &["AttributeUpdates", "Expected", "ConditionalOperator"],
-            &["UpdateExpression", "ConditionExpression"],
-        )?;
-        let substitutions = request.substitutions(&["UpdateExpression", "ConditionExpression"], &[])?;
-        let update = update(request, &substitutions)?;
-        let condition = request.condition(&substitutions)?;
-        substitutions.check_used()?;
+        let (update, condition) = update_request(request)?;
         let shows_old = request.returns_old_on_failure()?;
         let table = find()?;
         let key = table.key(&key_item)?;
@@ -240,8 +233,21 @@ impl ItemWrite {
     }
 }
 
+/// The update of a request and its condition.
+pub(super) fn update_request(request: &Request) -> Result<(Update, Option<Condition>)> {
+    request.check_mixed(
+        &["AttributeUpdates", "Expected", "ConditionalOperator"],
+        &["UpdateExpression", "ConditionExpression"],
+    )?;
+    let substitutions = request.substitutions(&["UpdateExpression", "ConditionExpression"], &[])?;
+    let update = update(request, &substitutions)?;
+    let condition = request.condition(&substitutions)?;
+    substitutions.check_used()?;
+    Ok((update, condition))
+}
+
 /// The condition of a put, a deletion or a check, and whether the item is shown when it fails.
-fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
+pub(super) fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
     request.check_mixed(&["Expected", "ConditionalOperator"], &["ConditionExpression"])?;
     let substitutions = request.substitutions(&["ConditionExpression"], &[])?;
     let condition = request.condition(&substitutions)?;
