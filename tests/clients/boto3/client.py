@@ -552,6 +552,48 @@ def refusals_by_name():
             SSESpecification={"Enabled": True})  # fmt: skip
 
 
+def consumed_capacity():
+    """The units of tables and indexes."""
+    name = "t_" + uuid.uuid4().hex[:12]
+    attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("p", "c", "a", "b")]
+    keys = lambda *names: [{"AttributeName": one, "KeyType": kind} for one, kind in zip(names, ("HASH", "RANGE"))]  # noqa: E731
+    client.create_table(
+        TableName=name, AttributeDefinitions=attributes, KeySchema=keys("p", "c"), BillingMode="PAY_PER_REQUEST",
+        GlobalSecondaryIndexes=[{"IndexName": "by_a", "KeySchema": keys("a"), "Projection": {"ProjectionType": "KEYS_ONLY"}}],
+        LocalSecondaryIndexes=[{"IndexName": "loc", "KeySchema": keys("p", "b"), "Projection": {"ProjectionType": "KEYS_ONLY"}}],
+    )  # fmt: skip
+    table = resource.Table(name)
+    arn = client.describe_table(TableName=name)["Table"]["TableArn"]
+
+    def parts(answer):
+        """The units of an answer: all, of the table, of local and of global indexes."""
+        shown = answer["ConsumedCapacity"]
+        shown = shown[0] if isinstance(shown, list) else shown
+        of = lambda kind: {one: units["CapacityUnits"] for one, units in shown.get(kind, {}).items()}  # noqa: E731
+        return shown["CapacityUnits"], shown["Table"]["CapacityUnits"], of("LocalSecondaryIndexes"), of("GlobalSecondaryIndexes")
+
+    def put(**item):
+        return parts(table.put_item(Item={"p": "k", "c": "1", **item}, ReturnConsumedCapacity="INDEXES"))
+
+    assert put() == (1.0, 1.0, {}, {})
+    assert put(a="1") == (2.0, 1.0, {}, {"by_a": 1.0})
+    assert put(a="1", x="y") == (1.0, 1.0, {}, {}), "nothing changes in the index"
+    assert put(a="2", b="1") == (4.0, 1.0, {"loc": 1.0}, {"by_a": 2.0})
+    assert put(a="2", b="1", x="y" * 3000) == (3.0, 3.0, {}, {})
+    put_again = {"Put": {"TableName": arn, "Item": {"p": {"S": "k"}, "c": {"S": "1"}, "a": {"S": "3"}}}}
+    answer = client.transact_write_items(TransactItems=[put_again], ReturnConsumedCapacity="INDEXES")
+    assert parts(answer) == (12.0, 6.0, {"loc": 2.0}, {"by_a": 4.0}), answer
+    assert answer["ConsumedCapacity"][0]["TableName"] == arn and answer["ConsumedCapacity"][0]["WriteCapacityUnits"] == 12.0
+    put(a="3", b="1", x="y" * 5000)
+    read = {"ReturnConsumedCapacity": "INDEXES"}
+    of_index = {"IndexName": "loc", "KeyConditionExpression": Key("p").eq("k")}
+    assert parts(table.query(**of_index, **read)) == (0.5, 0.0, {"loc": 0.5}, {})
+    assert parts(table.query(**of_index, Select="ALL_ATTRIBUTES", **read)) == (1.5, 1.0, {"loc": 0.5}, {})
+    assert parts(table.scan(IndexName="by_a", **read)) == (0.5, 0.0, {}, {"by_a": 0.5})
+    deleted = table.delete_item(Key={"p": "k", "c": "1"}, ReturnConsumedCapacity="TOTAL")["ConsumedCapacity"]
+    assert deleted == {"TableName": name, "CapacityUnits": 7.0}, deleted
+
+
 def system_tables():
     """System tables by ScyllaDB's names for them."""
     table, prefix = new_table("N"), ".scylla.alternator."
@@ -697,6 +739,7 @@ check("indexes", indexes)
 check("limits", limits)
 check("sizes", sizes)
 check("refusals by name", refusals_by_name)
+check("consumed capacity", consumed_capacity)
 check("system tables", system_tables)
 check("metrics", metrics)
 check("web pages", web_pages)

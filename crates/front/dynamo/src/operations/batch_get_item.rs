@@ -5,8 +5,9 @@ use futures_util::future::join_all;
 use items::{Item, Projection, Substitutions, item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::{Dynamo, capacity};
 use crate::error::{Result, invalid};
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request, table_name};
@@ -88,7 +89,7 @@ impl<C: Coordinator> Dynamo<C> {
                 left.insert(name.to_owned(), rest);
             }
             self.metrics.read(units);
-            consumed.push(capacity(name, asked, units));
+            consumed.push(Consumed::of_table(units).json(name, asked, None));
         }
         if let (Some(error), false) = (failed, has_read) {
             return Err(error);

@@ -2,12 +2,14 @@
 
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
-use items::{Item, item_size, json};
-use mutation::PartitionUpdate;
+use items::{Item, json};
+use mutation::{PartitionUpdate, Timestamp};
+use replica::ReadPage;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::size::{check_item, write_units};
-use super::{Dynamo, capacity};
+use super::Dynamo;
+use super::consumed::Consumed;
+use super::size::check_item;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey, RowWrite};
@@ -26,10 +28,18 @@ struct Write<'a> {
     key_item: Item,
     write: RowWrite,
     json: &'a Json,
-    units: f64,
 }
 
 impl Write<'_> {
+    /// The units that it consumes where this is the item before.
+    fn consumed(&self, before: Option<&Item>) -> Consumed {
+        let after = match &self.write {
+            RowWrite::Put(item) => Some(item),
+            _ => None,
+        };
+        Consumed::of_write(&self.table, before, after)
+    }
+
     /// The operation of one item that makes such a write; it counts the units.
     fn operation(&self) -> &'static str {
         if matches!(self.write, RowWrite::Delete) { "DeleteItem" } else { "PutItem" }
@@ -57,11 +67,11 @@ impl<C: Coordinator> Dynamo<C> {
         let results = join_all(groups.iter().map(|group| self.write_group(group))).await;
         let failed = results.iter().filter(|result| result.is_err()).count();
         let mut left: Map<String, Json> = Map::new();
-        let mut done: Vec<&Write<'_>> = Vec::with_capacity(writes.len());
+        let mut done: Vec<(&Write<'_>, Consumed)> = Vec::with_capacity(writes.len());
         let all_failed = failed == groups.len();
         for (group, result) in groups.iter().zip(results) {
             match result {
-                Ok(()) => done.extend(group),
+                Ok(consumed) => done.extend(group.iter().copied().zip(consumed)),
                 Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
                 Err(_) => {
                     for write in group {
@@ -73,31 +83,31 @@ impl<C: Coordinator> Dynamo<C> {
                 }
             }
         }
-        for write in &done {
-            self.metrics.wrote(write.operation(), write.units);
+        for (write, consumed) in &done {
+            self.count_write(write.operation(), consumed, 1.0);
         }
         let mut answer = to_json!({ "UnprocessedItems": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
-            let mut consumed: Vec<(&str, f64)> = Vec::new();
-            for write in &done {
+            let mut consumed: Vec<(&str, Consumed)> = Vec::new();
+            for (write, of) in &done {
                 match consumed.iter_mut().find(|(name, _)| *name == write.named) {
-                    Some((_, units)) => *units += write.units,
-                    None => consumed.push((write.named, write.units)),
+                    Some((_, sum)) => sum.add(of, 1.0),
+                    None => consumed.push((write.named, of.clone())),
                 }
             }
-            let consumed = consumed.into_iter().map(|(name, units)| capacity(name, asked, units));
+            let consumed = consumed.into_iter().map(|(name, of)| of.json(name, asked, None));
             members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
         if let (true, Some(members)) = (shows_collections, answer.as_object_mut()) {
-            let done = done.iter().map(|write| (&write.table, &write.key_item));
+            let done = done.iter().map(|(write, _)| (&write.table, &write.key_item));
             self.add_item_collections(members, done).await;
         }
         Ok(answer)
     }
 
-    /// Makes the writes of one partition.
-    async fn write_group(&self, group: &[&Write<'_>]) -> Result<()> {
-        let Some(first) = group.first() else { return Ok(()) };
+    /// Makes the writes of one partition; the units that each consumed. Where nothing is read, there was nothing before.
+    async fn write_group(&self, group: &[&Write<'_>]) -> Result<Vec<Consumed>> {
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
         let store = self.store();
         let now = store.now();
         let update = |timestamp| {
@@ -109,11 +119,21 @@ impl<C: Coordinator> Dynamo<C> {
             update
         };
         if store.writes_blindly(&first.table) {
-            return store.write(vec![update(self.executor.timestamp())]).await;
+            store.write(vec![update(self.executor.timestamp())]).await?;
+            return Ok(group.iter().map(|write| write.consumed(None)).collect());
         }
         let rows = group.iter().map(|write| &write.key.clustering);
         let command = first.table.read_rows(&first.key.partition, rows, now);
-        store.agree_on(&first.table, &command, &mut |_, ballot| Ok::<_, ApiError>(Some(update(ballot)))).await
+        let mut consumed = Vec::new();
+        let mut decide = |page: &ReadPage, ballot: Timestamp| {
+            let before = |write: &&Write<'_>| {
+                Ok(write.consumed(first.table.state_of(page, &write.key, now)?.item.as_ref()))
+            };
+            consumed = group.iter().map(before).collect::<Result<Vec<_>>>()?;
+            Ok::<_, ApiError>(Some(update(ballot)))
+        };
+        store.agree_on(&first.table, &command, &mut decide).await?;
+        Ok(consumed)
     }
 
     fn parts_to_write<'a>(&self, request: &'a Request) -> Result<Vec<Write<'a>>> {
@@ -171,16 +191,14 @@ fn read_write<'a>((table, named): (&ApiTable, &'a str), json: &'a Json) -> Resul
             ),
         }
     };
-    let (key, key_item, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?)
-    {
+    let (key, key_item, write) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
         (Some(item), None) => {
             check_item(&item, "Item size has exceeded the maximum allowed size")?;
-            let bytes = item_size(&item);
             let key = table.key_of_item(&item)?;
             vectors::check(table, None, &item)?;
-            (key, table.key_attributes(&item), RowWrite::Put(item), bytes)
+            (key, table.key_attributes(&item), RowWrite::Put(item))
         }
-        (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete, 0),
+        (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete),
         (None, None) => {
             return invalid!(
                 "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
@@ -193,5 +211,5 @@ fn read_write<'a>((table, named): (&ApiTable, &'a str), json: &'a Json) -> Resul
             );
         }
     };
-    Ok(Write { table: table.clone(), named, key, key_item, write, json, units: write_units(bytes) })
+    Ok(Write { table: table.clone(), named, key, key_item, write, json })
 }

@@ -84,6 +84,7 @@ impl<C: Coordinator> Dynamo<C> {
             return Err(of_statement(at, ApiError::validation(text)));
         };
         let key = table.key(&key_item)?;
-        Ok(Get { table, key, key_item, filter, projection: select.projection })
+        let named = table.name().to_owned();
+        Ok(Get { table, named, key, key_item, filter, projection: select.projection })
     }
 }

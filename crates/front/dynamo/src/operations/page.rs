@@ -8,8 +8,9 @@ use replica::{Limits, ReadCommand};
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::{Dynamo, add_read_capacity};
 use crate::error::{ApiError, Result, invalid};
 use crate::index_definition::{Projected, SecondaryIndex};
 use crate::reply::{Reply, Texts};
@@ -159,7 +160,8 @@ impl PageRequest {
                 );
             }
         }
-        self.fetches = self.asks_for_all || !projected.is_empty() || !filtered.is_empty();
+        let asks_for_more = self.asks_for_all || !projected.is_empty() || !filtered.is_empty();
+        self.fetches = asks_for_more && index.projected != Projected::All;
         self.index = Some(index);
         Ok(self)
     }
@@ -242,6 +244,37 @@ pub(super) fn start_of_scan(key: &Item, table: &ApiTable, index: Option<&Seconda
     start_of(key, table, index.filter(|_| !is_of_table))
 }
 
+/// The bytes that were read for a page, and the units of those that were fetched.
+#[derive(Default)]
+pub(super) struct ReadBytes {
+    /// Of the items.
+    pub(super) items: usize,
+    /// Of the parts of them that the index shows, where more of them was fetched from the table.
+    projected: usize,
+    /// The units of the items that were fetched, each by itself.
+    fetched_units: f64,
+}
+
+impl ReadBytes {
+    /// Adds those of another page.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.items += other.items;
+        self.projected += other.projected;
+        self.fetched_units += other.fetched_units;
+    }
+
+    /// The units of capacity that they cost: of the table, or of the index that is read and the items that are fetched for it.
+    pub(super) fn consumed(&self, request: &PageRequest) -> Consumed {
+        let Some(index) = &request.index else {
+            return Consumed::of_table(read_units(self.items, request.consistent));
+        };
+        let bytes = if request.fetches { self.projected } else { self.items };
+        let mut consumed = Consumed::of_table(self.fetched_units);
+        consumed.add_to_index(index, read_units(bytes, request.consistent));
+        consumed
+    }
+}
+
 /// Items that were read, as far as a page goes.
 #[derive(Default)]
 pub(super) struct Page {
@@ -251,8 +284,8 @@ pub(super) struct Page {
     pub(super) count: usize,
     /// The items that were read.
     pub(super) scanned: usize,
-    /// Bytes of the items that were read.
-    pub(super) bytes: usize,
+    /// The bytes that were read.
+    pub(super) read: ReadBytes,
     /// The key behind which the next page begins; none behind the last.
     pub(super) last: Option<Item>,
     /// Rows that were read and that the index does not have.
@@ -278,6 +311,10 @@ impl Page {
             }
             _ => None,
         };
+        if let Some(index) = request.index.as_ref().filter(|_| request.fetches) {
+            self.read.projected += index.size(table, &item);
+            self.read.fetched_units += read_units(item_size(&item), request.consistent);
+        }
         let keys = |item: &Item| request.keys(table, item);
         self.take_visible(request, request.visible(table, item), (keys, narrowed))
     }
@@ -291,7 +328,7 @@ impl Page {
         (keys, narrowed): (impl FnOnce(&Item) -> Item, impl FnOnce(&Item) -> Option<Item>),
     ) -> bool {
         self.scanned += 1;
-        self.bytes += item_size(&item);
+        self.read.items += item_size(&item);
         if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
@@ -302,7 +339,7 @@ impl Page {
             }
         }
         let is_full = self.scanned >= request.limit
-            || self.bytes >= PAGE_BYTES
+            || self.read.items >= PAGE_BYTES
             || self.items.bytes() >= PAGE_TEXT_BYTES;
         if is_full {
             self.last = Some(keys(&item));
@@ -310,21 +347,16 @@ impl Page {
         is_full
     }
 
-    /// The units of capacity that it consumed.
-    fn units(&self, request: &PageRequest) -> f64 {
-        read_units(self.bytes, request.consistent)
-    }
-
     /// The answer to a Query or Scan.
     pub(super) fn answer(self, table: &str, request: &PageRequest) -> Reply {
-        let units = self.units(request);
+        let consumed = self.read.consumed(request);
         let mut answer = Map::new();
         answer.insert("Count".to_owned(), to_json!(self.count));
         answer.insert("ScannedCount".to_owned(), to_json!(self.scanned));
         if let Some(last) = self.last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        add_read_capacity(&mut answer, table, request.index(), (request.capacity, units));
+        consumed.show(&mut answer, table, request.capacity);
         match request.counts {
             true => Json::Object(answer).into(),
             false => Reply::of_list("Items", &self.items, answer),
@@ -335,7 +367,7 @@ impl Page {
 impl<C: Coordinator> Dynamo<C> {
     /// Counts the work of a Query or Scan: the units that it consumed, and the work of its filter.
     pub(super) fn count_page(&self, page: &Page, request: &PageRequest) {
-        self.metrics.read(page.units(request));
+        self.metrics.read(page.read.consumed(request).total());
         if request.filter.is_some() {
             self.metrics.count(|figures| {
                 figures.filtered_rows_read += page.scanned as u64;

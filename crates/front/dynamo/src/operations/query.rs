@@ -113,7 +113,7 @@ impl<C: Coordinator> Dynamo<C> {
         let start = start_key(request)?;
         let found = self.query_page(&table, &condition, start, reversed, &page).await?;
         self.count_page(&found, &page);
-        Ok(found.answer(table.name(), &page))
+        Ok(found.answer(request.named_table(), &page))
     }
 
     /// The items of a key condition behind `start`.

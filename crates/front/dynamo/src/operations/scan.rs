@@ -79,7 +79,7 @@ impl<C: Coordinator> Dynamo<C> {
         let start = start_key(request)?;
         let found = self.scan_page(&table, segments, start, &page).await?;
         self.count_page(&found, &page);
-        Ok(found.answer(table.name(), &page))
+        Ok(found.answer(request.named_table(), &page))
     }
 
     /// The items of a segment of so many behind `start`.

@@ -24,13 +24,14 @@ use schema::{Column, Schema, Table};
 use serde_json::{Map, Value as Json};
 use types::{CqlType, quote_identifier};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::page::{Page, PageRequest, start_key};
 use super::query::query_request;
 use super::query_ordered::next_prefix;
 use super::scan::{scan_request, segment_range, wrong_segment};
 use super::size::write_units;
 use super::write::{condition, update_request};
-use super::{Dynamo, add_capacity};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::system_table;
 use crate::reply::Reply;
@@ -445,7 +446,7 @@ impl<C: Coordinator> Dynamo<C> {
         let parameters = Parameters::new(read_consistency(false));
         self.run_cql(&text, &values, parameters, (role, &mut Rows::default())).await?;
         let mut answer = Map::new();
-        add_capacity(&mut answer, name, capacity, write_units(0));
+        Consumed::of_table(write_units(0)).show(&mut answer, name, capacity);
         Ok(Json::Object(answer).into())
     }
 }
