@@ -70,6 +70,9 @@ def tables():
                         ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4})  # fmt: skip
     units = client.describe_table(TableName=table.name)["Table"]["ProvisionedThroughput"]
     assert (units["ReadCapacityUnits"], units["WriteCapacityUnits"]) == (3, 4)
+    refused("ValidationException", "will not change. The requested value equals the current value. Current ReadCapacityUnits "
+            "provisioned for the table: 3.", client.update_table, TableName=table.name,
+            ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4})  # fmt: skip
     client.tag_resource(ResourceArn=described["TableArn"], Tags=[{"Key": "a", "Value": "b"}])
     assert client.list_tags_of_resource(ResourceArn=described["TableArn"])["Tags"] == [{"Key": "a", "Value": "b"}]
     table.delete()
@@ -159,6 +162,8 @@ def updates():
                                 AttributeUpdates={"n": {"Action": "ADD", "Value": {"N": "4"}}},
                                 Expected={"n": {"Exists": False}})  # fmt: skip
     assert legacy["Attributes"] == {"p": {"S": "q"}, "n": {"N": "4"}}
+    refused("ValidationException", "Type mismatch for attribute to update", client.update_item, TableName=table.name,
+            Key={"p": {"S": "q"}}, AttributeUpdates={"n": {"Action": "ADD", "Value": {"SS": ["a"]}}})  # fmt: skip
 
 
 def counters_do_not_lose_updates():
@@ -200,6 +205,9 @@ def queries():
     assert (counted["Count"], counted["ScannedCount"]) == (50, 100) and "Items" not in counted
     projected = table.query(KeyConditionExpression=everything & Key("c").eq(1), ProjectionExpression="c")
     assert projected["Items"] == [{"c": 1}]
+    refused("ValidationException", "Syntax error", client.query, TableName="not_there", KeyConditionExpression="p = ")
+    refused("ValidationException", "contains duplicates", client.batch_get_item,
+            RequestItems={"not_there": {"Keys": [{"p": {"S": "a"}}] * 2}})  # fmt: skip
     refused("ValidationException", "missed key schema element: p", table.query, KeyConditionExpression=Key("c").eq(1))
     text = new_table("S")
     for c in ("a", "ab", "abc", "b", "ab\U0010ffff"):

@@ -144,8 +144,8 @@ impl<C: Coordinator> Dynamo<C> {
                  have length greater than or equal to 1"
             );
         }
-        let schema = self.schema();
-        let mut writes: Vec<Write<'a>> = Vec::new();
+        let mut given: Vec<(&'a str, Vec<Given<'a>>)> = Vec::with_capacity(tables.len());
+        let mut count = 0;
         for (name, list) in tables {
             let list = json::read_list(list)?;
             if !(1..=REQUESTS_MAX).contains(&list.len()) {
@@ -155,12 +155,19 @@ impl<C: Coordinator> Dynamo<C> {
                      greater than or equal to 1]"
                 );
             }
-            if writes.len() + list.len() > REQUESTS_MAX {
+            count += list.len();
+            if count > REQUESTS_MAX {
                 return invalid!("Too many items requested for the BatchWriteItem call");
             }
+            let list = list.iter().map(|json| read_write(name, json)).collect::<Result<Vec<_>>>()?;
+            given.push((name, list));
+        }
+        let schema = self.schema();
+        let mut writes: Vec<Write<'a>> = Vec::with_capacity(count);
+        for (name, list) in given {
             let table = table::find(&schema, &table_name(name)?)?;
-            for json in list {
-                let write = read_write((&table, name), json)?;
+            for one in list {
+                let write = one.of_table(&table, name)?;
                 let same = |known: &Write<'_>| {
                     known.table.table.id == table.table.id
                         && known.key.partition == write.key.partition
@@ -176,40 +183,54 @@ impl<C: Coordinator> Dynamo<C> {
     }
 }
 
-fn read_write<'a>((table, named): (&ApiTable, &'a str), json: &'a Json) -> Result<Write<'a>> {
+/// A request of a batch, as far as it can be checked without its table.
+struct Given<'a> {
+    json: &'a Json,
+    item: Item,
+    /// Whether the item is to be put; else it is the key of one that is to be deleted.
+    is_put: bool,
+}
+
+impl<'a> Given<'a> {
+    /// The write of the table, which the request names so.
+    fn of_table(self, table: &ApiTable, named: &'a str) -> Result<Write<'a>> {
+        let Self { json, item, is_put } = self;
+        let (key, key_item, write) = if is_put {
+            let key = table.key_of_item(&item)?;
+            vectors::check(table, None, &item)?;
+            (key, table.key_attributes(&item), RowWrite::Put(item))
+        } else {
+            (table.key(&item)?, item, RowWrite::Delete)
+        };
+        Ok(Write { table: table.clone(), named, key, key_item, write, json })
+    }
+}
+
+fn read_write<'a>(named: &str, json: &'a Json) -> Result<Given<'a>> {
     let members = json::read_map(json)?;
     let member = |name: &str, inner: &str| -> Result<Option<Item>> {
         let Some(member) = members.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
         match json::read_map(member)?.get(inner) {
             Some(item) => Ok(Some(json::read_item(item)?)),
             None => invalid!(
-                "1 validation error detected: Value null at 'requestItems.{}.member.1.member.{}.{}' failed to satisfy \
+                "1 validation error detected: Value null at 'requestItems.{named}.member.1.member.{}.{}' failed to satisfy \
                  constraint: Member must not be null",
-                table.name(),
                 if name == "PutRequest" { "putRequest" } else { "deleteRequest" },
                 if inner == "Item" { "item" } else { "key" }
             ),
         }
     };
-    let (key, key_item, write) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
+    match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
         (Some(item), None) => {
             check_item(&item, "Item size has exceeded the maximum allowed size")?;
-            let key = table.key_of_item(&item)?;
-            vectors::check(table, None, &item)?;
-            (key, table.key_attributes(&item), RowWrite::Put(item))
+            Ok(Given { json, item, is_put: true })
         }
-        (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete),
+        (None, Some(item)) => Ok(Given { json, item, is_put: false }),
         (None, None) => {
-            return invalid!(
-                "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
-            );
+            invalid!("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
         }
-        (Some(_), Some(_)) => {
-            return invalid!(
-                "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported \
-                 datatypes"
-            );
-        }
-    };
-    Ok(Write { table: table.clone(), named, key, key_item, write, json })
+        (Some(_), Some(_)) => invalid!(
+            "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes"
+        ),
+    }
 }

@@ -79,8 +79,11 @@ fn behind(table: &ApiTable, range: RowRange, start: &RowKey, reversed: bool) -> 
     })
 }
 
-/// The parameters of a Query that can be checked without its table: the conditions of key attributes, and the page.
-pub(super) fn query_request(request: &Request) -> Result<(Vec<(String, RangeCondition)>, PageRequest)> {
+/// The parameters of a Query that can be checked without its table: the conditions of key attributes, the key
+/// behind which it begins, and the page.
+pub(super) fn query_request(
+    request: &Request,
+) -> Result<(Vec<(String, RangeCondition)>, Option<Item>, PageRequest)> {
     request.table_name()?;
     let expressions = ["FilterExpression", "KeyConditionExpression"];
     request.check_mixed(
@@ -99,18 +102,17 @@ pub(super) fn query_request(request: &Request) -> Result<(Vec<(String, RangeCond
         }
     };
     substitutions.check_used()?;
-    Ok((parts, page))
+    Ok((parts, start_key(request)?, page))
 }
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn query(&self, request: &Request) -> Result<Reply> {
-        let (parts, page) = query_request(request)?;
+        let (parts, start, page) = query_request(request)?;
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?, "Query")?;
         let condition = key_condition(&table, page.index(), parts)?;
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
-        let start = start_key(request)?;
         let found = self.query_page(&table, &condition, start, reversed, &page).await?;
         self.count_page(&found, &page);
         Ok(found.answer(request.named_table(), &page))

@@ -57,8 +57,8 @@ fn segment(request: &Request) -> Result<(i64, i64)> {
     }
 }
 
-/// The parameters of a Scan that can be checked without its table: the segment of so many, and the page.
-pub(super) fn scan_request(request: &Request) -> Result<((i64, i64), PageRequest)> {
+/// The parameters of a Scan that can be checked without its table: the segment of so many, the key behind which it begins, and the page.
+pub(super) fn scan_request(request: &Request) -> Result<((i64, i64), Option<Item>, PageRequest)> {
     request.table_name()?;
     let segments = segment(request)?;
     request.check_mixed(
@@ -68,15 +68,14 @@ pub(super) fn scan_request(request: &Request) -> Result<((i64, i64), PageRequest
     let substitutions = request.substitutions(&["FilterExpression"], &["ProjectionExpression"])?;
     let page = PageRequest::read(request, &substitutions, ("Scanning", "ScanFilter", "scanFilter"))?;
     substitutions.check_used()?;
-    Ok((segments, page))
+    Ok((segments, start_key(request)?, page))
 }
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn scan(&self, request: &Request) -> Result<Reply> {
-        let (segments, page) = scan_request(request)?;
+        let (segments, start, page) = scan_request(request)?;
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?, "Scan")?;
-        let start = start_key(request)?;
         let found = self.scan_page(&table, segments, start, &page).await?;
         self.count_page(&found, &page);
         Ok(found.answer(request.named_table(), &page))

@@ -26,7 +26,7 @@ use types::{CqlType, quote_identifier};
 
 use super::Dynamo;
 use super::consumed::Consumed;
-use super::page::{Page, PageRequest, start_key};
+use super::page::{Page, PageRequest};
 use super::query::query_request;
 use super::query_ordered::next_prefix;
 use super::scan::{scan_request, segment_range, wrong_segment};
@@ -330,13 +330,13 @@ impl<C: Coordinator> Dynamo<C> {
         request: &Request,
         role: Option<&str>,
     ) -> Result<(Page, PageRequest)> {
-        let (parts, page) = query_request(request)?;
+        let (parts, start, page) = query_request(request)?;
         refuse_index(request)?;
         let keys: Vec<&str> = table.keys().map(|column| column.name.as_str()).collect();
         page.check_filter_of(&keys, request)?;
         let selection = table.selection(parts)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
-        let start = start_key(request)?.map(|key| table.place_behind(&key)).transpose()?;
+        let start = start.map(|key| table.place_behind(&key)).transpose()?;
         let found = self.system_page(table, selection, (reversed, start), &page, role).await?;
         Ok((found, page))
     }
@@ -347,9 +347,9 @@ impl<C: Coordinator> Dynamo<C> {
         request: &Request,
         role: Option<&str>,
     ) -> Result<(Page, PageRequest)> {
-        let (segments, page) = scan_request(request)?;
+        let (segments, start, page) = scan_request(request)?;
         refuse_index(request)?;
-        let start = start_key(request)?.map(|key| table.place_behind(&key)).transpose()?;
+        let start = start.map(|key| table.place_behind(&key)).transpose()?;
         if let Some(start) = &start
             && !segment_range(segments.0, segments.1).contains(&start.key)
         {
