@@ -325,11 +325,12 @@ impl ApiTable {
                 "B" if value.is_empty() => "binary",
                 _ => return Ok(value),
             };
-            invalid!(
+            let text = format!(
                 "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an \
                  empty {what} value. Key: {}",
                 column.name
-            )
+            );
+            Err(ApiError::new(ErrorKind::EmptyKey, text))
         };
         let partition = part(self.hash())?;
         if partition.len() > HASH_BYTES_MAX {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 use super::Dynamo;
 use super::consumed::Consumed;
 use super::size::check_item;
-use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey, RowWrite};
 use crate::vectors;
@@ -72,7 +72,7 @@ impl<C: Coordinator> Dynamo<C> {
         for (group, result) in groups.iter().zip(results) {
             match result {
                 Ok(consumed) => done.extend(group.iter().copied().zip(consumed)),
-                Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
+                Err(error) if all_failed || error.kind.is_validation() => return Err(error),
                 Err(_) => {
                     for write in group {
                         let list = left.entry(write.named).or_insert_with(|| Json::Array(Vec::new()));

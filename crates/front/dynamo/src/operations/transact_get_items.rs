@@ -15,9 +15,7 @@ use serde_json::{Map, Value as Json};
 use super::Dynamo;
 use super::consumed::Consumed;
 use super::size::read_units;
-use super::transact_write_items::{
-    CAPACITY_FACTOR, check_twice, consumed, is_of_empty_key, parts, unless_cancelled,
-};
+use super::transact_write_items::{CAPACITY_FACTOR, check_twice, consumed, parts, unless_cancelled};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
@@ -102,7 +100,7 @@ impl<C: Coordinator> Dynamo<C> {
         substitutions.check_used()?;
         let table = table::find(&self.schema(), &name)?;
         let key = match table.key(&key_item) {
-            Err(error) if is_of_empty_key(&error) => return Err(error),
+            Err(error) if error.kind == ErrorKind::EmptyKey => return Err(error),
             key => key,
         };
         let named = inner.named_table().to_owned();

@@ -11,7 +11,7 @@ use super::Dynamo;
 use super::consumed::Consumed;
 use super::size::{read_units, write_units};
 use super::write::{Action, ItemWrite};
-use crate::error::{ApiError, Result, invalid};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::reply::ANSWER_TEXT_BYTES;
 use crate::request::{Capacity, Request, constraint, fingerprint, place};
 use crate::table::{self, RowKey};
@@ -114,11 +114,6 @@ pub(super) fn consumed<'a>(
     }
     let shown = |(table, of): (&str, Consumed)| of.json(table, asked, Some(kind));
     Some(Json::Array(tables.into_iter().map(shown).collect()))
-}
-
-/// Whether a key attribute of the table is empty: such a request is refused as a whole, where other keys that do not fit cancel a transaction.
-pub(super) fn is_of_empty_key(error: &ApiError) -> bool {
-    ["string", "binary"].iter().any(|what| error.message.contains(&format!("an empty {what} value. Key: ")))
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -243,7 +238,8 @@ impl<C: Coordinator> Dynamo<C> {
             }
         };
         match write {
-            Err(error) if !is_found.get() || is_of_empty_key(&error) => Err(error),
+            // An empty key attribute refuses the request as a whole, where other keys that do not fit cancel a transaction.
+            Err(error) if !is_found.get() || error.kind == ErrorKind::EmptyKey => Err(error),
             write => Ok(write),
         }
     }
