@@ -210,14 +210,10 @@ impl ItemWrite {
             Some(RowWrite::Put(item)) => Effect::Put(item),
             Some(RowWrite::Delete) => Effect::Delete,
             Some(RowWrite::Update(before, after)) => {
-                let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-                let mut set: Item = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
-                let gone = before.keys().filter(|name| !after.contains_key(*name));
-                let mut removed: Vec<String> = gone.cloned().collect();
-                for name in self.table.rewritten(&before, &after) {
-                    match after.get(name) {
+                let (mut set, mut removed) = (Item::new(), Vec::new());
+                for (name, value) in self.table.changes(&before, &after) {
+                    match value {
                         Some(value) => _ = set.insert(name.to_owned(), value.clone()),
-                        None if removed.iter().any(|one| one == name) => {}
                         None => removed.push(name.to_owned()),
                     }
                 }
