@@ -98,7 +98,7 @@ def normal(value):
                 return {kind: sorted(map(number, inner))}
             if kind in ("SS", "BS") and isinstance(inner, list):
                 return {kind: sorted(inner)}
-        return {name: normal(inner) for name, inner in value.items() if name != "ConsumedCapacity"}
+        return {name: normal(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [normal(inner) for inner in value]
     return value

@@ -460,7 +460,14 @@ class Generator:
         return "ExecuteStatement", request
 
     def request(self):
-        """Any request."""
+        """Any request; some ask for what they cost on each index."""
+        operation, request = self.any_request()
+        if operation in ("PutItem", "UpdateItem", "DeleteItem", "Query", "Scan") and self.chance(30):
+            request["ReturnConsumedCapacity"] = "INDEXES"
+        return operation, request
+
+    def any_request(self):
+        """A request of any kind."""
         table = self.one_of(*TABLES)
         if self.chance(25):
             return self.statement()

@@ -70,6 +70,9 @@ def tables():
                         ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4})  # fmt: skip
     units = client.describe_table(TableName=table.name)["Table"]["ProvisionedThroughput"]
     assert (units["ReadCapacityUnits"], units["WriteCapacityUnits"]) == (3, 4)
+    refused("ValidationException", "will not change. The requested value equals the current value. Current ReadCapacityUnits "
+            "provisioned for the table: 3.", client.update_table, TableName=table.name,
+            ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4})  # fmt: skip
     client.tag_resource(ResourceArn=described["TableArn"], Tags=[{"Key": "a", "Value": "b"}])
     assert client.list_tags_of_resource(ResourceArn=described["TableArn"])["Tags"] == [{"Key": "a", "Value": "b"}]
     table.delete()
@@ -159,6 +162,8 @@ def updates():
                                 AttributeUpdates={"n": {"Action": "ADD", "Value": {"N": "4"}}},
                                 Expected={"n": {"Exists": False}})  # fmt: skip
     assert legacy["Attributes"] == {"p": {"S": "q"}, "n": {"N": "4"}}
+    refused("ValidationException", "Type mismatch for attribute to update", client.update_item, TableName=table.name,
+            Key={"p": {"S": "q"}}, AttributeUpdates={"n": {"Action": "ADD", "Value": {"SS": ["a"]}}})  # fmt: skip
 
 
 def counters_do_not_lose_updates():
@@ -200,6 +205,9 @@ def queries():
     assert (counted["Count"], counted["ScannedCount"]) == (50, 100) and "Items" not in counted
     projected = table.query(KeyConditionExpression=everything & Key("c").eq(1), ProjectionExpression="c")
     assert projected["Items"] == [{"c": 1}]
+    refused("ValidationException", "Syntax error", client.query, TableName="not_there", KeyConditionExpression="p = ")
+    refused("ValidationException", "contains duplicates", client.batch_get_item,
+            RequestItems={"not_there": {"Keys": [{"p": {"S": "a"}}] * 2}})  # fmt: skip
     refused("ValidationException", "missed key schema element: p", table.query, KeyConditionExpression=Key("c").eq(1))
     text = new_table("S")
     for c in ("a", "ab", "abc", "b", "ab\U0010ffff"):
@@ -552,6 +560,71 @@ def refusals_by_name():
             SSESpecification={"Enabled": True})  # fmt: skip
 
 
+def consumed_capacity():
+    """The units of tables and indexes."""
+    name = "t_" + uuid.uuid4().hex[:12]
+    attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("p", "c", "a", "b")]
+    keys = lambda *names: [{"AttributeName": one, "KeyType": kind} for one, kind in zip(names, ("HASH", "RANGE"))]  # noqa: E731
+    client.create_table(
+        TableName=name, AttributeDefinitions=attributes, KeySchema=keys("p", "c"), BillingMode="PAY_PER_REQUEST",
+        GlobalSecondaryIndexes=[{"IndexName": "by_a", "KeySchema": keys("a"), "Projection": {"ProjectionType": "KEYS_ONLY"}}],
+        LocalSecondaryIndexes=[{"IndexName": "loc", "KeySchema": keys("p", "b"), "Projection": {"ProjectionType": "KEYS_ONLY"}}],
+    )  # fmt: skip
+    table = resource.Table(name)
+    arn = client.describe_table(TableName=name)["Table"]["TableArn"]
+
+    def parts(answer):
+        """The units of an answer: all, of the table, of local and of global indexes."""
+        shown = answer["ConsumedCapacity"]
+        shown = shown[0] if isinstance(shown, list) else shown
+        of = lambda kind: {one: units["CapacityUnits"] for one, units in shown.get(kind, {}).items()}  # noqa: E731
+        return shown["CapacityUnits"], shown["Table"]["CapacityUnits"], of("LocalSecondaryIndexes"), of("GlobalSecondaryIndexes")
+
+    def put(**item):
+        return parts(table.put_item(Item={"p": "k", "c": "1", **item}, ReturnConsumedCapacity="INDEXES"))
+
+    assert put() == (1.0, 1.0, {}, {})
+    assert put(a="1") == (2.0, 1.0, {}, {"by_a": 1.0})
+    assert put(a="1", x="y") == (1.0, 1.0, {}, {}), "nothing changes in the index"
+    assert put(a="2", b="1") == (4.0, 1.0, {"loc": 1.0}, {"by_a": 2.0})
+    assert put(a="2", b="1", x="y" * 3000) == (3.0, 3.0, {}, {})
+    put_again = {"Put": {"TableName": arn, "Item": {"p": {"S": "k"}, "c": {"S": "1"}, "a": {"S": "3"}}}}
+    answer = client.transact_write_items(TransactItems=[put_again], ReturnConsumedCapacity="INDEXES")
+    assert parts(answer) == (12.0, 6.0, {"loc": 2.0}, {"by_a": 4.0}), answer
+    assert answer["ConsumedCapacity"][0]["TableName"] == arn and answer["ConsumedCapacity"][0]["WriteCapacityUnits"] == 12.0
+    put(a="3", b="1", x="y" * 5000)
+    read = {"ReturnConsumedCapacity": "INDEXES"}
+    of_index = {"IndexName": "loc", "KeyConditionExpression": Key("p").eq("k")}
+    assert parts(table.query(**of_index, **read)) == (0.5, 0.0, {"loc": 0.5}, {})
+    assert parts(table.query(**of_index, Select="ALL_ATTRIBUTES", **read)) == (1.5, 1.0, {"loc": 0.5}, {})
+    assert parts(table.scan(IndexName="by_a", **read)) == (0.5, 0.0, {}, {"by_a": 0.5})
+    deleted = table.delete_item(Key={"p": "k", "c": "1"}, ReturnConsumedCapacity="TOTAL")["ConsumedCapacity"]
+    assert deleted == {"TableName": name, "CapacityUnits": 7.0}, deleted
+
+
+def system_tables():
+    """System tables by ScyllaDB's names for them."""
+    table, prefix = new_table("N"), ".scylla.alternator."
+    local = resource.Table(prefix + "system.local").scan()["Items"]
+    assert len(local) == 1 and local[0]["key"] == "local" and local[0]["data_center"], local
+    clients = resource.Table(prefix + "system.clients").scan(ProjectionExpression="address")
+    assert all(set(item) <= {"address"} for item in clients["Items"]), clients
+    config = resource.Table(prefix + "system.config").query(
+        KeyConditionExpression=Key("name").eq("alternator_allow_system_table_write"))["Items"]  # fmt: skip
+    assert [item["value"] for item in config] == ["false"], config
+    columns = resource.Table(prefix + "system_schema.columns")
+    pages = client.get_paginator("scan").paginate(TableName=columns.name, PaginationConfig={"PageSize": 100})
+    found = [item for page in pages for item in page["Items"] if item["table_name"]["S"] == table.name]
+    assert [item["column_name"]["S"] for item in found] == [":attrs", "c", "p"], found
+    keyspace = resource.Table(prefix + "system_schema.keyspaces").scan(
+        FilterExpression=Attr("keyspace_name").eq("alternator_" + table.name))["Items"]  # fmt: skip
+    assert [item["durable_writes"] for item in keyspace] == [True], keyspace
+    refused("ResourceNotFoundException", "Requested resource not found", columns.get_item, Key={"keyspace_name": "system"})
+    refused("ResourceNotFoundException", "Internal table: system.nothing not found", resource.Table(prefix + "system.nothing").scan)
+    refused("ResourceNotFoundException", "alternator_allow_system_table_write", resource.Table(prefix + "system.config").put_item,
+            Item={"name": "alternator_timeout", "value": "1s"})  # fmt: skip
+
+
 def metrics():
     def read():
         """The metrics of the API without their shards, of all shards together."""
@@ -674,6 +747,8 @@ check("indexes", indexes)
 check("limits", limits)
 check("sizes", sizes)
 check("refusals by name", refusals_by_name)
+check("consumed capacity", consumed_capacity)
+check("system tables", system_tables)
 check("metrics", metrics)
 check("web pages", web_pages)
 check("raw connections", raw_connections)

@@ -216,12 +216,42 @@ def grants():
         owner.delete_table(TableName=name)
 
 
+def system_tables():
+    """System tables as items: what a role may read by CQL, and settings that superusers change."""
+    owner, reader = dynamodb("cassandra", secret("cassandra")), dynamodb("reader", secret("reader"))
+    prefix = ".scylla.alternator."
+    assert reader.scan(TableName=prefix + "system.local")["Items"][0]["key"] == {"S": "local"}
+    refused("AccessDeniedException", "SELECT", reader.scan, TableName=prefix + "system_auth.roles")
+    roles = owner.query(TableName=prefix + "system_auth.roles", KeyConditionExpression="#r = :r",
+                        ExpressionAttributeNames={"#r": "role"}, ExpressionAttributeValues={":r": {"S": "reader"}})["Items"]  # fmt: skip
+    assert [item["can_login"] for item in roles] == [{"BOOL": True}], roles
+    change = {"TableName": prefix + "system.config", "Key": {"name": {"S": "alternator_warn_authorization"}},
+              "UpdateExpression": "SET #v = :v", "ExpressionAttributeNames": {"#v": "value"},
+              "ExpressionAttributeValues": {":v": {"S": "true"}}}  # fmt: skip
+    refused("ResourceNotFoundException", "alternator_allow_system_table_write", owner.update_item, **change)
+    root.execute("UPDATE system.config SET value = 'true' WHERE name = 'alternator_allow_system_table_write'")
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            owner.update_item(**change)
+            break
+        except owner.exceptions.ResourceNotFoundException:
+            assert time.monotonic() < deadline, "the option does not come into effect"
+            time.sleep(0.1)
+    shown = root.execute("SELECT value FROM system.config WHERE name = 'alternator_warn_authorization'").one()
+    assert shown.value == "true", shown
+    refused("AccessDeniedException", "", reader.update_item, **change)
+    for name in ("alternator_warn_authorization", "alternator_allow_system_table_write"):
+        root.execute(f"UPDATE system.config SET value = 'false' WHERE name = '{name}'")
+
+
 check("logins", logins)
 check("permissions", permissions)
 check("masks of columns", masks)
 check("signatures", signatures)
 check("presigned requests", presigned)
 check("grants of the DynamoDB API", grants)
+check("system tables of the DynamoDB API", system_tables)
 for statement in ("DROP KEYSPACE logins", "DROP ROLE reader", "DROP ROLE nobody", "DROP ROLE locked"):
     root.execute(statement)
 for cluster in clusters:

@@ -11,6 +11,8 @@ use crate::reply::push_member;
 #[expect(missing_docs, reason = "the API's names")]
 pub enum ErrorKind {
     Validation,
+    /// A `Validation` of a key attribute of the table that is empty.
+    EmptyKey,
     AccessDenied,
     IncompleteSignature,
     InvalidSignature,
@@ -51,7 +53,7 @@ impl ErrorKind {
     /// `__type` of the body.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Validation => "com.amazonaws.dynamodb.v20120810#ValidationException",
+            Self::Validation | Self::EmptyKey => "com.amazonaws.dynamodb.v20120810#ValidationException",
             Self::AccessDenied => "com.amazon.coral.service#AccessDeniedException",
             Self::IncompleteSignature => "com.amazon.coral.service#IncompleteSignatureException",
             Self::InvalidSignature => "com.amazon.coral.service#InvalidSignatureException",
@@ -97,6 +99,11 @@ impl ErrorKind {
             Self::InternalServer => "com.amazonaws.dynamodb.v20120810#InternalServerError",
             Self::ServiceUnavailable => "com.amazonaws.dynamodb.v20120810#ServiceUnavailable",
         }
+    }
+
+    /// Whether it is a `ValidationException`.
+    pub fn is_validation(self) -> bool {
+        matches!(self, Self::Validation | Self::EmptyKey)
     }
 
     /// The type without its namespace.
@@ -178,7 +185,7 @@ impl ApiError {
             ErrorKind::ResourceNotFound => "ResourceNotFound",
             ErrorKind::AccessDenied => "AccessDenied",
             ErrorKind::RequestLimitExceeded => "RequestLimitExceeded",
-            ErrorKind::Validation | ErrorKind::Serialization => "ValidationError",
+            ErrorKind::Validation | ErrorKind::EmptyKey | ErrorKind::Serialization => "ValidationError",
             _ => "InternalServerError",
         }
     }
@@ -215,6 +222,7 @@ impl ApiError {
             ErrorKind::DuplicateItem,
             ErrorKind::TransactionConflict,
             ErrorKind::Validation,
+            ErrorKind::EmptyKey,
         ];
         reasons.contains(&self.kind)
     }

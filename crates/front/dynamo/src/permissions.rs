@@ -5,7 +5,7 @@ use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
 
-use crate::names::table_of_backup;
+use crate::names::{system_table, table_of_backup};
 use crate::operations::statement;
 use crate::request::{Request, table_name};
 use crate::streams::definition::parts_of_arn;
@@ -19,6 +19,16 @@ use Permission::{Alter, Create, Drop, Modify, Select};
 pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permission, Resource)>> {
     let one = |permission: Permission, member: &str| one(request, permission, member);
     let text = |member: &str| request.get(member).and_then(Json::as_str);
+    // Reads and writes of items reach system tables, too.
+    let item = |permission: Permission| {
+        let name = text("TableName").and_then(|name| table_name(name).ok());
+        match name.as_deref().and_then(system_table) {
+            Some((keyspace, name)) => {
+                vec![(permission, Resource::Table { keyspace: keyspace.to_owned(), name: name.to_owned() })]
+            }
+            None => one(permission, "TableName"),
+        }
+    };
     let batch = |permission: Permission| {
         let tables = request.get("RequestItems").and_then(|tables| json::read_map(tables).ok());
         tables.into_iter().flat_map(|tables| tables.keys()).filter_map(|name| of(permission, name)).collect()
@@ -41,8 +51,9 @@ pub(crate) fn needed(operation: &str, request: &Request) -> Option<Vec<(Permissi
         "ExecuteStatement" => statement(request).into_iter().collect(),
         "BatchExecuteStatement" => statements("Statements"),
         "ExecuteTransaction" => statements("TransactStatements"),
-        "GetItem" | "Query" | "Scan" | "SearchVectors" => one(Select, "TableName"),
-        "PutItem" | "UpdateItem" | "DeleteItem" => one(Modify, "TableName"),
+        "Query" | "Scan" => item(Select),
+        "GetItem" | "SearchVectors" => one(Select, "TableName"),
+        "PutItem" | "UpdateItem" | "DeleteItem" => item(Modify),
         "UpdateTable" | "UpdateTimeToLive" => one(Alter, "TableName"),
         "DeleteTable" => one(Drop, "TableName"),
         "TagResource" | "UntagResource" => one(Alter, "ResourceArn"),
@@ -178,6 +189,11 @@ mod tests {
         assert_eq!(read("GetShardIterator", "StreamArn", arn), "SELECT data/alternator_abc/abc");
         let iterator = format!("{arn}|1|5.0.6.7.8");
         assert_eq!(read("GetRecords", "ShardIterator", &iterator), "SELECT data/alternator_abc/abc");
+        let system = r#"{"TableName":".scylla.alternator.system.clients"}"#;
+        assert_eq!(shown("Scan", system), "SELECT data/system/clients");
+        assert_eq!(shown("UpdateItem", system), "MODIFY data/system/clients");
+        let clients = ".scylla.alternator.system.clients";
+        assert_eq!(shown("GetItem", system), format!("SELECT data/alternator_{clients}/{clients}"));
         assert_eq!(shown("CreateTable", table), "CREATE data");
         assert_eq!(shown("ListTables", "{}"), "");
         assert_eq!(shown("Query", r#"{"TableName":7}"#), "");

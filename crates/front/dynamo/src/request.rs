@@ -192,6 +192,11 @@ impl Request {
         table_name(json::read_string(name)?)
     }
 
+    /// The table as the request names it: by its name or its ARN.
+    pub(crate) fn named_table(&self) -> &str {
+        self.get("TableName").and_then(Json::as_str).unwrap_or_default()
+    }
+
     pub(crate) fn capacity(&self) -> Result<Capacity> {
         Ok(match self.one_of("ReturnConsumedCapacity", &["INDEXES", "TOTAL", "NONE"])? {
             Some("TOTAL") => Capacity::Total,

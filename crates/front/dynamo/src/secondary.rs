@@ -71,6 +71,12 @@ impl SecondaryIndex {
         }
     }
 
+    /// The size of the part of an item that it shows.
+    pub(crate) fn size(&self, table: &ApiTable, item: &Item) -> usize {
+        let shown = item.iter().filter(|(name, _)| self.shows(table, name));
+        shown.map(|(name, value)| name.len() + value.size()).sum()
+    }
+
     /// The keys of an item: its own and those of the table.
     pub(crate) fn key_attributes(&self, table: &ApiTable, item: &Item) -> Item {
         let mut keys = table.key_attributes(item);

@@ -11,6 +11,8 @@ pub struct ApiSettings {
     pub enforces_authorization: bool,
     /// Whether the log names the requests that are not signed by such a role, or would not be allowed, also where they are carried out.
     pub warns_authorization: bool,
+    /// Whether settings may be written as items of the system tables that show them.
+    pub writes_system_tables: bool,
     /// The answer of DescribeEndpoints.
     pub described_endpoint: DescribedEndpoint,
     /// How long a read or write of the cluster may take where no service level says; none for the executor's timeouts.
@@ -39,6 +41,7 @@ impl Default for ApiSettings {
         Self {
             enforces_authorization: false,
             warns_authorization: false,
+            writes_system_tables: false,
             described_endpoint: DescribedEndpoint::Host,
             timeout: None,
             compression: Compression::default(),

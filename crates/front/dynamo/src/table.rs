@@ -325,11 +325,12 @@ impl ApiTable {
                 "B" if value.is_empty() => "binary",
                 _ => return Ok(value),
             };
-            invalid!(
+            let text = format!(
                 "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an \
                  empty {what} value. Key: {}",
                 column.name
-            )
+            );
+            Err(ApiError::new(ErrorKind::EmptyKey, text))
         };
         let partition = part(self.hash())?;
         if partition.len() > HASH_BYTES_MAX {
@@ -479,8 +480,20 @@ impl ApiTable {
         ApiError::new(ErrorKind::InternalServer, text)
     }
 
+    /// The attributes that an update of an item writes, with their values: none of those that are gone. They are those that have changed, and
+    /// those of an ordered index of which one has.
+    pub(crate) fn changes<'a>(
+        &'a self,
+        old: &'a Item,
+        new: &'a Item,
+    ) -> BTreeMap<&'a str, Option<&'a Value>> {
+        let names = old.keys().chain(new.keys()).map(String::as_str);
+        let changed = names.filter(|name| old.get(*name) != new.get(*name));
+        changed.chain(self.rewritten(old, new)).map(|name| (name, new.get(name))).collect()
+    }
+
     /// The attributes that an update of an item writes anew, changed or not, so that those of an ordered index always come of one write.
-    pub(crate) fn rewritten<'a>(&'a self, old: &'a Item, new: &'a Item) -> impl Iterator<Item = &'a str> {
+    fn rewritten<'a>(&'a self, old: &'a Item, new: &'a Item) -> impl Iterator<Item = &'a str> {
         let keys = self.key_names();
         let ordered = self.indexes().iter().filter(move |index| storage_indexes::is_ordered(index, keys));
         let changed = ordered.filter(move |index| {
@@ -529,11 +542,7 @@ impl ApiTable {
                 cells.extend(item.iter().map(|(name, value)| (name.as_str(), live(name, value))));
             }
             RowWrite::Update(old, new) => {
-                let gone = old.keys().filter(|name| !new.contains_key(*name));
-                cells.extend(gone.map(|name| (name.as_str(), dead(name))));
-                let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
-                cells.extend(changed.map(|(name, value)| (name.as_str(), live(name, value))));
-                cells.extend(self.rewritten(old, new).map(|name| match new.get(name) {
+                cells.extend(self.changes(old, new).into_iter().map(|(name, value)| match value {
                     Some(value) => (name, live(name, value)),
                     None => (name, dead(name)),
                 }));

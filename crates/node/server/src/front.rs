@@ -328,6 +328,7 @@ fn alternator_settings(config: &Config) -> dynamo::ApiSettings {
     dynamo::ApiSettings {
         enforces_authorization: config.alternator_enforce_authorization,
         warns_authorization: config.alternator_warn_authorization,
+        writes_system_tables: config.alternator_allow_system_table_write,
         described_endpoint: dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints),
         timeout: Some(config.alternator_timeout).filter(|timeout| !timeout.is_zero()),
         compression: dynamo::Compression {

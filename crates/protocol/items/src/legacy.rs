@@ -241,7 +241,7 @@ pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
 /// # Errors
 /// When they are not valid.
 pub fn updates(updates: &Json) -> Result<Update> {
-    let mut out = Update::default();
+    let mut out = Update { is_legacy: true, ..Update::default() };
     for (name, fields) in json::read_map(updates)? {
         json::check_name(name)?;
         let fields = json::read_map(fields)?;

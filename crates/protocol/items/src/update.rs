@@ -40,10 +40,13 @@ pub struct Update {
     pub add: Vec<Add>,
     /// DELETE
     pub delete: Vec<Add>,
+    /// Whether it was given by `AttributeUpdates`, which refuse a value of another type in their own words.
+    pub is_legacy: bool,
 }
 
 const NO_ATTRIBUTE: &str = "The provided expression refers to an attribute that does not exist in the item";
 const WRONG_TYPE: &str = "An operand in the update expression has an incorrect data type";
+const WRONG_LEGACY_TYPE: &str = "Type mismatch for attribute to update";
 const WRONG_PATH: &str = "The document path provided in the update expression is invalid for update";
 
 /// An item has at most this many bytes, with the names of its attributes (400 KB).
@@ -97,6 +100,7 @@ impl Update {
     /// # Errors
     /// When the item does not have the attribute on which the update builds, or another type there.
     pub fn apply(&self, old: &Item) -> Result<Item> {
+        let wrong_type = if self.is_legacy { WRONG_LEGACY_TYPE } else { WRONG_TYPE };
         let mut item = old.clone();
         let mut values = Vec::with_capacity(self.set.len());
         // A value of the request may be set many times over: not more is made than an item may hold.
@@ -106,10 +110,10 @@ impl Update {
             if size > ITEM_BYTES_MAX { Err(fail(TOO_LARGE)) } else { Ok(value) }
         };
         for (path, value) in &self.set {
-            values.push((path, count(value.evaluate(old)?)?));
+            values.push((path, count(value.evaluate(old, wrong_type)?)?));
         }
         for one in &self.add {
-            values.push((&one.path, count(add(one.path.find(old), &one.value)?)?));
+            values.push((&one.path, count(add(one.path.find(old), &one.value, wrong_type)?)?));
         }
         // REMOVE refers to the item as it was: an index behind the end of a list means nothing, also where SET appends to this list.
         let mut removed: Vec<&Path> = Vec::with_capacity(self.remove.len());
@@ -120,7 +124,7 @@ impl Update {
         }
         for one in &self.delete {
             has_place(old, &one.path)?;
-            match one.path.find(old).map(|old| subtract(old, &one.value)).transpose()? {
+            match one.path.find(old).map(|old| subtract(old, &one.value, wrong_type)).transpose()? {
                 Some(Some(left)) => values.push((&one.path, left)),
                 Some(None) => removed.push(&one.path),
                 None => {}
@@ -147,30 +151,35 @@ impl Update {
 }
 
 impl SetValue {
-    fn evaluate(&self, item: &Item) -> Result<Value> {
+    /// `wrong_type` is the refusal of an operand of another type.
+    fn evaluate(&self, item: &Item, wrong_type: &str) -> Result<Value> {
         match self {
             Self::Value(value) if value.size() > ITEM_BYTES_MAX => Err(fail(TOO_LARGE)),
             Self::Value(value) => Ok((**value).clone()),
             Self::Path(path) => path.find(item).cloned().ok_or_else(|| fail(NO_ATTRIBUTE)),
-            Self::Sum(left, is_plus, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
-                (Value::N(left), Value::N(right)) => {
-                    Ok(Value::N(if *is_plus { left.add(&right)? } else { left.subtract(&right)? }))
+            Self::Sum(left, is_plus, right) => {
+                match (left.evaluate(item, wrong_type)?, right.evaluate(item, wrong_type)?) {
+                    (Value::N(left), Value::N(right)) => {
+                        Ok(Value::N(if *is_plus { left.add(&right)? } else { left.subtract(&right)? }))
+                    }
+                    _ => Err(fail(wrong_type)),
                 }
-                _ => Err(fail(WRONG_TYPE)),
-            },
+            }
             Self::IfNotExists(path, other) => match path.find(item) {
                 Some(value) => Ok(value.clone()),
-                None => other.evaluate(item),
+                None => other.evaluate(item, wrong_type),
             },
-            Self::ListAppend(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
-                (Value::L(mut left), Value::L(right)) => {
-                    left.extend(right);
-                    let list = Value::L(left);
-                    // Appended to itself over and over, a list would double each time.
-                    if list.size() > ITEM_BYTES_MAX { Err(fail(TOO_LARGE)) } else { Ok(list) }
+            Self::ListAppend(left, right) => {
+                match (left.evaluate(item, wrong_type)?, right.evaluate(item, wrong_type)?) {
+                    (Value::L(mut left), Value::L(right)) => {
+                        left.extend(right);
+                        let list = Value::L(left);
+                        // Appended to itself over and over, a list would double each time.
+                        if list.size() > ITEM_BYTES_MAX { Err(fail(TOO_LARGE)) } else { Ok(list) }
+                    }
+                    _ => Err(fail(wrong_type)),
                 }
-                _ => Err(fail(WRONG_TYPE)),
-            },
+            }
         }
     }
 }
@@ -179,19 +188,19 @@ fn union<T: Ord + Clone>(left: &BTreeSet<T>, right: &BTreeSet<T>) -> BTreeSet<T>
     left.union(right).cloned().collect()
 }
 
-fn add(old: Option<&Value>, value: &Value) -> Result<Value> {
+fn add(old: Option<&Value>, value: &Value, wrong_type: &str) -> Result<Value> {
     match (old, value) {
         (None, _) => Ok(value.clone()),
         (Some(Value::N(old)), Value::N(more)) => Ok(Value::N(old.add(more)?)),
         (Some(Value::Ss(old)), Value::Ss(more)) => Ok(Value::Ss(union(old, more))),
         (Some(Value::Ns(old)), Value::Ns(more)) => Ok(Value::Ns(union(old, more))),
         (Some(Value::Bs(old)), Value::Bs(more)) => Ok(Value::Bs(union(old, more))),
-        _ => Err(fail(WRONG_TYPE)),
+        _ => Err(fail(wrong_type)),
     }
 }
 
 /// The elements that DELETE leaves of a set; none when there are none.
-fn subtract(old: &Value, value: &Value) -> Result<Option<Value>> {
+fn subtract(old: &Value, value: &Value, wrong_type: &str) -> Result<Option<Value>> {
     fn left<T: Ord + Clone>(old: &BTreeSet<T>, less: &BTreeSet<T>) -> Option<BTreeSet<T>> {
         let left: BTreeSet<T> = old.difference(less).cloned().collect();
         (!left.is_empty()).then_some(left)
@@ -200,7 +209,7 @@ fn subtract(old: &Value, value: &Value) -> Result<Option<Value>> {
         (Value::Ss(old), Value::Ss(less)) => Ok(left(old, less).map(Value::Ss)),
         (Value::Ns(old), Value::Ns(less)) => Ok(left(old, less).map(Value::Ns)),
         (Value::Bs(old), Value::Bs(less)) => Ok(left(old, less).map(Value::Bs)),
-        _ => Err(fail(WRONG_TYPE)),
+        _ => Err(fail(wrong_type)),
     }
 }
 

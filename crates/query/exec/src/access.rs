@@ -32,18 +32,15 @@ pub(crate) struct Access {
 pub(crate) const ANONYMOUS: &str = "You have to be logged in and not anonymous to perform this request";
 
 /// Tables that everybody may read, for drivers and tools depend on them.
-fn is_readable_by_all(table: &Table) -> bool {
-    match table.keyspace.as_str() {
+fn is_readable_by_all(keyspace: &str, table: &str) -> bool {
+    match keyspace {
         "system_schema" | "system_virtual_schema" | "system_traces" => true,
         // Consumers of CDC logs look for their streams there.
         "system_distributed" => {
-            matches!(table.name.as_str(), "cdc_generation_timestamps" | "cdc_streams_descriptions_v2")
+            matches!(table, "cdc_generation_timestamps" | "cdc_streams_descriptions_v2")
         }
         "system" => {
-            matches!(
-                table.name.as_str(),
-                "local" | "peers" | "peers_v2" | "size_estimates" | "table_estimates"
-            )
+            matches!(table, "local" | "peers" | "peers_v2" | "size_estimates" | "table_estimates")
         }
         _ => false,
     }
@@ -99,6 +96,11 @@ impl Access {
         resource: &Resource,
     ) -> Result<()> {
         let Some(name) = role else { return unauthorized(ANONYMOUS) };
+        if let (Permission::Select, Resource::Table { keyspace, name }) = (permission, resource)
+            && is_readable_by_all(keyspace, name)
+        {
+            return Ok(());
+        }
         let performer = Performer { name, access: self.cache.role(schema, name), restricted: self.enabled };
         performer.ensure(permission, resource)
     }
@@ -243,7 +245,7 @@ impl Access {
         if self.cache.on_table(schema, role, table).has(permission) {
             return Ok(());
         }
-        if permission == Permission::Select && is_readable_by_all(table) {
+        if permission == Permission::Select && is_readable_by_all(&table.keyspace, &table.name) {
             return Ok(());
         }
         refused(role, permission, &Resource::table(table))

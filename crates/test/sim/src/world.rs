@@ -315,6 +315,7 @@ impl World {
             ApiFailure::Error { status, kind, .. } => match (kind.as_str(), status) {
                 (
                     "ConditionalCheckFailedException"
+                    | "DuplicateItemException"
                     | "TransactionConflictException"
                     | "TransactionCanceledException",
                     400,

@@ -9,10 +9,11 @@ use items::partiql::{Select, Statement};
 use items::{Item, item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::consumed::Consumed;
 use super::partiql::StatementWrite;
 use super::size::read_units;
 use super::transact_write_items::check_twice;
-use super::{Dynamo, capacity, statement};
+use super::{Dynamo, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts, text_of};
 use crate::request::{Capacity, Request, constraint};
@@ -25,7 +26,7 @@ const STATEMENTS_MAX: usize = 25;
 const STATEMENTS_AT_ONCE: usize = 5;
 
 /// The result of a statement: its table, the text of the item that it shows, and the units that it consumed.
-type Outcome = Result<(String, Option<String>, f64)>;
+type Outcome = Result<(String, Option<String>, Consumed)>;
 
 /// The statements of a batch that were carried out.
 #[derive(Default)]
@@ -33,7 +34,7 @@ struct CarriedOut {
     /// Texts of JSON, in the order of the statements.
     responses: Texts,
     /// The units of each table.
-    consumed: Vec<(String, f64)>,
+    consumed: Vec<(String, Consumed)>,
 }
 
 /// Carries out the statements of a batch, some of them at once. Those behind as many bytes as an answer may have are not carried out.
@@ -62,10 +63,10 @@ async fn carried_out(
     let mut out = CarriedOut::default();
     while let Some((named, outcome)) = statements.next().await {
         match outcome {
-            Ok((table, item, units)) => {
+            Ok((table, item, consumed)) => {
                 match out.consumed.iter_mut().find(|(name, _)| *name == table) {
-                    Some((_, sum)) => *sum += units,
-                    None => out.consumed.push((table.clone(), units)),
+                    Some((_, sum)) => sum.add(&consumed, 1.0),
+                    None => out.consumed.push((table.clone(), consumed)),
                 }
                 let rest = Map::from_iter([("TableName".to_owned(), table.into())]);
                 match item {
@@ -116,7 +117,7 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let mut answer = Map::new();
         if asked != Capacity::None {
-            let consumed = carried_out.consumed.iter().map(|(name, units)| capacity(name, asked, *units));
+            let consumed = carried_out.consumed.iter().map(|(name, of)| of.json(name, asked, None));
             answer.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
         Ok(Reply::of_list("Responses", &carried_out.responses, answer))
@@ -141,8 +142,8 @@ impl<C: Coordinator> Dynamo<C> {
 
     async fn written_statement(&self, write: &Result<StatementWrite>) -> Outcome {
         let write = write.as_ref().map_err(ApiError::clone)?;
-        let (item, units) = self.write_statement(write).await?;
-        Ok((write.write.table.name().to_owned(), item.as_ref().map(text_of), units))
+        let (item, consumed) = self.write_statement(write).await?;
+        Ok((write.write.table.name().to_owned(), item.as_ref().map(text_of), consumed))
     }
 
     async fn read_statement(&self, part: &Request, statement: Result<Statement>) -> Outcome {
@@ -157,7 +158,7 @@ impl<C: Coordinator> Dynamo<C> {
             Some(projection) => text_of(&projection.apply(&item)),
             None => text_of(&item),
         });
-        Ok((table, shown, units))
+        Ok((table, shown, Consumed::of_table(units)))
     }
 
     async fn read_one(&self, select: &Select, consistent: bool) -> Result<(String, Option<Item>), ApiError> {

@@ -5,8 +5,9 @@ use futures_util::future::join_all;
 use items::{Item, Projection, Substitutions, item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::{Dynamo, capacity};
 use crate::error::{Result, invalid};
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
 use crate::request::{Capacity, Request, table_name};
@@ -18,6 +19,15 @@ const KEYS_MAX: usize = 100;
 const KEYS_AT_ONCE: usize = 10;
 /// Bytes of items after which the remaining keys stay unprocessed.
 const ANSWER_BYTES: usize = 16 << 20;
+
+/// The request for one table, as far as it can be checked without the table.
+struct Asked<'a> {
+    named: &'a str,
+    json: &'a Json,
+    keys: Vec<Item>,
+    projection: Option<Projection>,
+    consistent: bool,
+}
 
 /// The keys of one table.
 struct Part<'a> {
@@ -88,7 +98,7 @@ impl<C: Coordinator> Dynamo<C> {
                 left.insert(name.to_owned(), rest);
             }
             self.metrics.read(units);
-            consumed.push(capacity(name, asked, units));
+            consumed.push(Consumed::of_table(units).json(name, asked, None));
         }
         if let (Some(error), false) = (failed, has_read) {
             return Err(error);
@@ -109,59 +119,71 @@ impl<C: Coordinator> Dynamo<C> {
                  have length greater than or equal to 1"
             );
         }
+        let mut count = 0;
+        let asked = tables.iter().map(|(name, json)| read_part(name, json, &mut count));
+        let asked = asked.collect::<Result<Vec<_>>>()?;
         let schema = self.schema();
-        let (mut parts, mut count) = (Vec::new(), 0);
-        for (name, json) in tables {
-            let fields = json::read_map(json)?;
-            let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
-            let keys = field("Keys").map(json::read_list).transpose()?.unwrap_or_default();
-            if keys.is_empty() {
-                return invalid!(
-                    "1 validation error detected: Value '[]' at 'requestItems.{name}.member.keys' failed to satisfy \
-                     constraint: Member must have length greater than or equal to 1"
-                );
-            }
-            if keys.len() > KEYS_MAX {
-                return invalid!(
-                    "1 validation error detected: Value '[...]' at 'requestItems.{name}.member.keys' failed to satisfy constraint: \
-                     Member must have length less than or equal to {KEYS_MAX}"
-                );
-            }
-            count += keys.len();
-            if count > KEYS_MAX {
-                return invalid!("Too many items requested for the BatchGetItem call");
-            }
-            let expression = field("ProjectionExpression").map(json::read_string).transpose()?;
-            let given = [("ProjectionExpression", expression.is_some())];
-            if let (Some(_), Some(_)) = (field("AttributesToGet"), expression) {
-                return invalid!(
-                    "Can not use both expression and non-expression parameters in the same request: Non-expression \
-                     parameters: {{AttributesToGet}} Expression parameters: {{ProjectionExpression}}"
-                );
-            }
-            let names = Substitutions::read(field("ExpressionAttributeNames"), None, &given, &[])?;
-            let projection = match expression {
-                Some(text) => Some(Projection::parse(text, &names)?),
-                None => field("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?,
-            };
-            names.check_used()?;
-            let consistent = field("ConsistentRead").map(json::read_bool).transpose()?.unwrap_or(false);
-            let table = table::find(&schema, &table_name(name)?)?;
-            if parts.iter().any(|part: &Part<'_>| part.table.table.id == table.table.id) {
+        let mut parts: Vec<Part<'a>> = Vec::with_capacity(asked.len());
+        for Asked { named, json, keys, projection, consistent } in asked {
+            let table = table::find(&schema, &table_name(named)?)?;
+            if parts.iter().any(|part| part.table.table.id == table.table.id) {
                 // By its name and by its ARN; the answer has one list of a table.
                 return invalid!("Table {} is named twice in the request", table.name());
             }
-            let mut read: Vec<(Item, RowKey)> = Vec::with_capacity(keys.len());
-            for key in keys {
-                let item = json::read_item(key)?;
+            let keys = keys.into_iter().map(|item| {
                 let key = table.key(&item)?;
-                if read.iter().any(|(known, _)| *known == item) {
-                    return invalid!("Provided list of item keys contains duplicates");
-                }
-                read.push((item, key));
-            }
-            parts.push(Part { table, named: name, json, keys: read, projection, consistent });
+                Ok((item, key))
+            });
+            let keys = keys.collect::<Result<Vec<_>>>()?;
+            parts.push(Part { table, named, json, keys, projection, consistent });
         }
         Ok(parts)
     }
+}
+
+/// Reads the request for one table; `count` are the keys of all until now.
+fn read_part<'a>(named: &'a str, json: &'a Json, count: &mut usize) -> Result<Asked<'a>> {
+    let fields = json::read_map(json)?;
+    let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let list = field("Keys").map(json::read_list).transpose()?.unwrap_or_default();
+    if list.is_empty() {
+        return invalid!(
+            "1 validation error detected: Value '[]' at 'requestItems.{named}.member.keys' failed to satisfy constraint: \
+             Member must have length greater than or equal to 1"
+        );
+    }
+    if list.len() > KEYS_MAX {
+        return invalid!(
+            "1 validation error detected: Value '[...]' at 'requestItems.{named}.member.keys' failed to satisfy constraint: \
+             Member must have length less than or equal to {KEYS_MAX}"
+        );
+    }
+    *count += list.len();
+    if *count > KEYS_MAX {
+        return invalid!("Too many items requested for the BatchGetItem call");
+    }
+    let expression = field("ProjectionExpression").map(json::read_string).transpose()?;
+    let given = [("ProjectionExpression", expression.is_some())];
+    if let (Some(_), Some(_)) = (field("AttributesToGet"), expression) {
+        return invalid!(
+            "Can not use both expression and non-expression parameters in the same request: Non-expression parameters: \
+             {{AttributesToGet}} Expression parameters: {{ProjectionExpression}}"
+        );
+    }
+    let names = Substitutions::read(field("ExpressionAttributeNames"), None, &given, &[])?;
+    let projection = match expression {
+        Some(text) => Some(Projection::parse(text, &names)?),
+        None => field("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?,
+    };
+    names.check_used()?;
+    let consistent = field("ConsistentRead").map(json::read_bool).transpose()?.unwrap_or(false);
+    let mut keys: Vec<Item> = Vec::with_capacity(list.len());
+    for key in list {
+        let key = json::read_item(key)?;
+        if keys.contains(&key) {
+            return invalid!("Provided list of item keys contains duplicates");
+        }
+        keys.push(key);
+    }
+    Ok(Asked { named, json, keys, projection, consistent })
 }

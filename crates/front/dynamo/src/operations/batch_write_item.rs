@@ -2,13 +2,15 @@
 
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
-use items::{Item, item_size, json};
-use mutation::PartitionUpdate;
+use items::{Item, json};
+use mutation::{PartitionUpdate, Timestamp};
+use replica::ReadPage;
 use serde_json::{Map, Value as Json, json as to_json};
 
-use super::size::{check_item, write_units};
-use super::{Dynamo, capacity};
-use crate::error::{ApiError, ErrorKind, Result, invalid};
+use super::Dynamo;
+use super::consumed::Consumed;
+use super::size::check_item;
+use crate::error::{ApiError, Result, invalid};
 use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey, RowWrite};
 use crate::vectors;
@@ -26,10 +28,18 @@ struct Write<'a> {
     key_item: Item,
     write: RowWrite,
     json: &'a Json,
-    units: f64,
 }
 
 impl Write<'_> {
+    /// The units that it consumes where this is the item before.
+    fn consumed(&self, before: Option<&Item>) -> Consumed {
+        let after = match &self.write {
+            RowWrite::Put(item) => Some(item),
+            _ => None,
+        };
+        Consumed::of_write(&self.table, before, after)
+    }
+
     /// The operation of one item that makes such a write; it counts the units.
     fn operation(&self) -> &'static str {
         if matches!(self.write, RowWrite::Delete) { "DeleteItem" } else { "PutItem" }
@@ -57,12 +67,12 @@ impl<C: Coordinator> Dynamo<C> {
         let results = join_all(groups.iter().map(|group| self.write_group(group))).await;
         let failed = results.iter().filter(|result| result.is_err()).count();
         let mut left: Map<String, Json> = Map::new();
-        let mut done: Vec<&Write<'_>> = Vec::with_capacity(writes.len());
+        let mut done: Vec<(&Write<'_>, Consumed)> = Vec::with_capacity(writes.len());
         let all_failed = failed == groups.len();
         for (group, result) in groups.iter().zip(results) {
             match result {
-                Ok(()) => done.extend(group),
-                Err(error) if all_failed || error.kind == ErrorKind::Validation => return Err(error),
+                Ok(consumed) => done.extend(group.iter().copied().zip(consumed)),
+                Err(error) if all_failed || error.kind.is_validation() => return Err(error),
                 Err(_) => {
                     for write in group {
                         let list = left.entry(write.named).or_insert_with(|| Json::Array(Vec::new()));
@@ -73,31 +83,31 @@ impl<C: Coordinator> Dynamo<C> {
                 }
             }
         }
-        for write in &done {
-            self.metrics.wrote(write.operation(), write.units);
+        for (write, consumed) in &done {
+            self.count_write(write.operation(), consumed, 1.0);
         }
         let mut answer = to_json!({ "UnprocessedItems": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {
-            let mut consumed: Vec<(&str, f64)> = Vec::new();
-            for write in &done {
+            let mut consumed: Vec<(&str, Consumed)> = Vec::new();
+            for (write, of) in &done {
                 match consumed.iter_mut().find(|(name, _)| *name == write.named) {
-                    Some((_, units)) => *units += write.units,
-                    None => consumed.push((write.named, write.units)),
+                    Some((_, sum)) => sum.add(of, 1.0),
+                    None => consumed.push((write.named, of.clone())),
                 }
             }
-            let consumed = consumed.into_iter().map(|(name, units)| capacity(name, asked, units));
+            let consumed = consumed.into_iter().map(|(name, of)| of.json(name, asked, None));
             members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
         if let (true, Some(members)) = (shows_collections, answer.as_object_mut()) {
-            let done = done.iter().map(|write| (&write.table, &write.key_item));
+            let done = done.iter().map(|(write, _)| (&write.table, &write.key_item));
             self.add_item_collections(members, done).await;
         }
         Ok(answer)
     }
 
-    /// Makes the writes of one partition.
-    async fn write_group(&self, group: &[&Write<'_>]) -> Result<()> {
-        let Some(first) = group.first() else { return Ok(()) };
+    /// Makes the writes of one partition; the units that each consumed. Where nothing is read, there was nothing before.
+    async fn write_group(&self, group: &[&Write<'_>]) -> Result<Vec<Consumed>> {
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
         let store = self.store();
         let now = store.now();
         let update = |timestamp| {
@@ -109,11 +119,21 @@ impl<C: Coordinator> Dynamo<C> {
             update
         };
         if store.writes_blindly(&first.table) {
-            return store.write(vec![update(self.executor.timestamp())]).await;
+            store.write(vec![update(self.executor.timestamp())]).await?;
+            return Ok(group.iter().map(|write| write.consumed(None)).collect());
         }
         let rows = group.iter().map(|write| &write.key.clustering);
         let command = first.table.read_rows(&first.key.partition, rows, now);
-        store.agree_on(&first.table, &command, &mut |_, ballot| Ok::<_, ApiError>(Some(update(ballot)))).await
+        let mut consumed = Vec::new();
+        let mut decide = |page: &ReadPage, ballot: Timestamp| {
+            let before = |write: &&Write<'_>| {
+                Ok(write.consumed(first.table.state_of(page, &write.key, now)?.item.as_ref()))
+            };
+            consumed = group.iter().map(before).collect::<Result<Vec<_>>>()?;
+            Ok::<_, ApiError>(Some(update(ballot)))
+        };
+        store.agree_on(&first.table, &command, &mut decide).await?;
+        Ok(consumed)
     }
 
     fn parts_to_write<'a>(&self, request: &'a Request) -> Result<Vec<Write<'a>>> {
@@ -124,8 +144,8 @@ impl<C: Coordinator> Dynamo<C> {
                  have length greater than or equal to 1"
             );
         }
-        let schema = self.schema();
-        let mut writes: Vec<Write<'a>> = Vec::new();
+        let mut given: Vec<(&'a str, Vec<Given<'a>>)> = Vec::with_capacity(tables.len());
+        let mut count = 0;
         for (name, list) in tables {
             let list = json::read_list(list)?;
             if !(1..=REQUESTS_MAX).contains(&list.len()) {
@@ -135,12 +155,19 @@ impl<C: Coordinator> Dynamo<C> {
                      greater than or equal to 1]"
                 );
             }
-            if writes.len() + list.len() > REQUESTS_MAX {
+            count += list.len();
+            if count > REQUESTS_MAX {
                 return invalid!("Too many items requested for the BatchWriteItem call");
             }
+            let list = list.iter().map(|json| read_write(name, json)).collect::<Result<Vec<_>>>()?;
+            given.push((name, list));
+        }
+        let schema = self.schema();
+        let mut writes: Vec<Write<'a>> = Vec::with_capacity(count);
+        for (name, list) in given {
             let table = table::find(&schema, &table_name(name)?)?;
-            for json in list {
-                let write = read_write((&table, name), json)?;
+            for one in list {
+                let write = one.of_table(&table, name)?;
                 let same = |known: &Write<'_>| {
                     known.table.table.id == table.table.id
                         && known.key.partition == write.key.partition
@@ -156,42 +183,54 @@ impl<C: Coordinator> Dynamo<C> {
     }
 }
 
-fn read_write<'a>((table, named): (&ApiTable, &'a str), json: &'a Json) -> Result<Write<'a>> {
+/// A request of a batch, as far as it can be checked without its table.
+struct Given<'a> {
+    json: &'a Json,
+    item: Item,
+    /// Whether the item is to be put; else it is the key of one that is to be deleted.
+    is_put: bool,
+}
+
+impl<'a> Given<'a> {
+    /// The write of the table, which the request names so.
+    fn of_table(self, table: &ApiTable, named: &'a str) -> Result<Write<'a>> {
+        let Self { json, item, is_put } = self;
+        let (key, key_item, write) = if is_put {
+            let key = table.key_of_item(&item)?;
+            vectors::check(table, None, &item)?;
+            (key, table.key_attributes(&item), RowWrite::Put(item))
+        } else {
+            (table.key(&item)?, item, RowWrite::Delete)
+        };
+        Ok(Write { table: table.clone(), named, key, key_item, write, json })
+    }
+}
+
+fn read_write<'a>(named: &str, json: &'a Json) -> Result<Given<'a>> {
     let members = json::read_map(json)?;
     let member = |name: &str, inner: &str| -> Result<Option<Item>> {
         let Some(member) = members.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
         match json::read_map(member)?.get(inner) {
             Some(item) => Ok(Some(json::read_item(item)?)),
             None => invalid!(
-                "1 validation error detected: Value null at 'requestItems.{}.member.1.member.{}.{}' failed to satisfy \
+                "1 validation error detected: Value null at 'requestItems.{named}.member.1.member.{}.{}' failed to satisfy \
                  constraint: Member must not be null",
-                table.name(),
                 if name == "PutRequest" { "putRequest" } else { "deleteRequest" },
                 if inner == "Item" { "item" } else { "key" }
             ),
         }
     };
-    let (key, key_item, write, bytes) = match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?)
-    {
+    match (member("PutRequest", "Item")?, member("DeleteRequest", "Key")?) {
         (Some(item), None) => {
             check_item(&item, "Item size has exceeded the maximum allowed size")?;
-            let bytes = item_size(&item);
-            let key = table.key_of_item(&item)?;
-            vectors::check(table, None, &item)?;
-            (key, table.key_attributes(&item), RowWrite::Put(item), bytes)
+            Ok(Given { json, item, is_put: true })
         }
-        (None, Some(key)) => (table.key(&key)?, key, RowWrite::Delete, 0),
+        (None, Some(item)) => Ok(Given { json, item, is_put: false }),
         (None, None) => {
-            return invalid!(
-                "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
-            );
+            invalid!("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
         }
-        (Some(_), Some(_)) => {
-            return invalid!(
-                "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported \
-                 datatypes"
-            );
-        }
-    };
-    Ok(Write { table: table.clone(), named, key, key_item, write, json, units: write_units(bytes) })
+        (Some(_), Some(_)) => invalid!(
+            "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes"
+        ),
+    }
 }

@@ -16,6 +16,7 @@ use super::stream_specification::{self, Specification};
 use super::{Dynamo, indexes, secondary_indexes, tags, throughput, vector_indexes};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::ATTRIBUTES;
+use crate::names::SYSTEM_PREFIX;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
 use crate::table::{self, ApiTable, Details, Restore, column_type, keyspace_name};
@@ -122,6 +123,9 @@ impl<C: Coordinator> Dynamo<C> {
         let name = request.table_name()?;
         if name.len() > TABLE_NAME_MAX {
             return invalid!("TableName: Torc allows names of at most {TABLE_NAME_MAX} characters");
+        }
+        if name.starts_with(SYSTEM_PREFIX) {
+            return invalid!("Prefix {SYSTEM_PREFIX} is reserved for accessing internal tables");
         }
         let (keys, definitions) = key_schema(request)?;
         refuse_unsupported(request)?;

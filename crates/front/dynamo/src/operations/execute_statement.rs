@@ -7,10 +7,9 @@ use items::{Item, json};
 use serde_json::{Map, Value as Json, json as to_json};
 use stdx::base64;
 
-use super::page::{PAGE_BYTES, PAGE_TEXT_BYTES, Page, PageRequest, start_of, start_of_scan};
+use super::page::{PAGE_BYTES, PAGE_TEXT_BYTES, Page, PageRequest, ReadBytes, start_of, start_of_scan};
 use super::query::keys;
-use super::size::read_units;
-use super::{Dynamo, add_capacity, add_read_capacity, statement};
+use super::{Dynamo, statement};
 use crate::error::{Result, invalid};
 use crate::reply::{Reply, Texts};
 use crate::request::{Capacity, Request};
@@ -117,10 +116,10 @@ impl<C: Coordinator> Dynamo<C> {
             Statement::Exists(_) => invalid!("EXISTS is supported in ExecuteTransaction alone"),
             statement => {
                 let of = self.statement_write(statement, shows_old)?;
-                let (shown, units) = self.write_statement(&of).await?;
+                let (shown, consumed) = self.write_statement(&of).await?;
                 let (mut items, mut answer) = (Texts::default(), Map::new());
                 shown.iter().for_each(|item| items.push(item));
-                add_capacity(&mut answer, &of.write.table, asked, units);
+                consumed.show(&mut answer, of.write.table.name(), asked);
                 Ok(Reply::of_list("Items", &items, answer))
             }
         }
@@ -143,11 +142,11 @@ impl<C: Coordinator> Dynamo<C> {
             Access::Queries(queries) => queries.into_iter().map(Some).collect(),
             Access::Scan => vec![None],
         };
-        let (mut items, mut bytes, mut last) = (Texts::default(), 0, None);
+        let (mut items, mut read, mut last) = (Texts::default(), ReadBytes::default(), None);
         while let Some(query) = queries.get(next.query) {
             let page = self.part(&table, query.as_ref(), next.key.take(), reversed, &request).await?;
             items.append(page.items);
-            bytes += page.bytes;
+            read.add(&page.read);
             request.limit -= page.scanned;
             if let Some(key) = page.last {
                 last = Some(key.clone());
@@ -155,7 +154,7 @@ impl<C: Coordinator> Dynamo<C> {
                 break;
             }
             next.query += 1;
-            if request.limit == 0 || bytes >= PAGE_BYTES || items.bytes() >= PAGE_TEXT_BYTES {
+            if request.limit == 0 || read.items >= PAGE_BYTES || items.bytes() >= PAGE_TEXT_BYTES {
                 break;
             }
         }
@@ -166,9 +165,9 @@ impl<C: Coordinator> Dynamo<C> {
         if let Some(last) = last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        let units = read_units(bytes, consistent);
-        self.metrics.read(units);
-        add_read_capacity(&mut answer, &table, request.index(), (asked, units));
+        let consumed = read.consumed(&request);
+        self.metrics.read(consumed.total());
+        consumed.show(&mut answer, table.name(), asked);
         Ok(Reply::of_list("Items", &items, answer))
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::transact_get_items::Get;
 use super::transact_write_items::{ITEMS_MAX, token, unless_cancelled};
 use super::{Dynamo, statement};
-use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::error::{ApiError, Result, invalid};
 use crate::reply::Reply;
 use crate::request::{Request, constraint, fingerprint};
 use crate::table;
@@ -16,13 +16,11 @@ use crate::transaction::Origin;
 
 /// An error of the request that says which statement it is of.
 fn of_statement(at: usize, error: ApiError) -> ApiError {
-    match error.kind {
-        ErrorKind::Validation => {
-            let message = format!("Validation failed in TransactStatements[{at}]: {}", error.message);
-            ApiError { message, ..error }
-        }
-        _ => error,
+    if !error.kind.is_validation() {
+        return error;
     }
+    let message = format!("Validation failed in TransactStatements[{at}]: {}", error.message);
+    ApiError { message, ..error }
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -59,7 +57,7 @@ impl<C: Coordinator> Dynamo<C> {
                     return Err(of_statement(at, ApiError::validation(text)));
                 }
                 Err(error) if is_exists => return Err(of_statement(at, error)),
-                Err(error) if error.kind != ErrorKind::Validation => return Err(error),
+                Err(error) if !error.kind.is_validation() => return Err(error),
                 other => other.map(|of| of.write),
             };
             writes.push(write);
@@ -84,6 +82,7 @@ impl<C: Coordinator> Dynamo<C> {
             return Err(of_statement(at, ApiError::validation(text)));
         };
         let key = table.key(&key_item)?;
-        Ok(Get { table, key, key_item, filter, projection: select.projection })
+        let named = table.name().to_owned();
+        Ok(Get { table, named, key, key_item, filter, projection: select.projection })
     }
 }

@@ -4,8 +4,9 @@ use exec::backend::Coordinator;
 use items::{item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::{Dynamo, add_capacity};
 use crate::error::Result;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -27,7 +28,7 @@ impl<C: Coordinator> Dynamo<C> {
         let mut answer = Map::new();
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
-        add_capacity(&mut answer, &table, capacity, units);
+        Consumed::of_table(units).show(&mut answer, request.named_table(), capacity);
         let Some(item) = item else { return Ok(Json::Object(answer).into()) };
         let mut text = String::new();
         match projection {

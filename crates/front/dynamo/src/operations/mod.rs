@@ -5,6 +5,7 @@ mod batch_execute_statement;
 mod batch_get_item;
 mod batch_write_item;
 mod capacity_units;
+mod consumed;
 mod continuous_backups;
 mod create_backup;
 mod create_table;
@@ -44,6 +45,7 @@ mod secondary_indexes;
 mod size;
 pub(crate) mod statement;
 mod stream_specification;
+mod system_tables;
 mod tags;
 mod throughput;
 mod time_to_live;
@@ -73,7 +75,7 @@ use hyper::http::request::Parts;
 use items::{Item, item_size};
 use rt::{Injected, Rt};
 use schema::{Role, Schema};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde_json::{Map, Value as Json};
 
 pub use limits::DescribedEndpoint;
 
@@ -82,7 +84,6 @@ use crate::audit;
 use crate::backup::{SnapshotStore, Worker};
 use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::index_definition::SecondaryIndex;
 use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
@@ -96,6 +97,7 @@ use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
 use crate::transfer::Transfers;
+use consumed::Consumed;
 use names::{OPERATIONS, UNSUPPORTED};
 use size::write_units;
 use write::{Decided, ItemWrite};
@@ -525,6 +527,9 @@ impl<C: Coordinator> Dynamo<C> {
         host: &str,
         role: Option<&str>,
     ) -> Result<Reply> {
+        if let Some(table) = self.system_table(operation, request)? {
+            return Box::pin(self.carry_out_on_system(&table, (operation, request), role)).await;
+        }
         match operation {
             "BatchExecuteStatement" => Box::pin(self.batch_execute_statement(request)).await,
             "BatchGetItem" => Box::pin(self.batch_get_item(request)).await,
@@ -608,7 +613,12 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let done = store.modify(&write.table, &write.key, reads, &mut decide).await;
         match &done {
-            Ok(()) => self.metrics.wrote(write.operation(), decided.units()),
+            Ok(()) => {
+                let consumed =
+                    Consumed::of_write(&write.table, decided.before.as_ref(), decided.after.as_ref());
+                self.count_write(write.operation(), &consumed, 1.0);
+                decided.consumed = consumed;
+            }
             // A write whose condition does not hold consumes units of the item that it has looked at.
             Err(error) if error.is_failed_condition() => {
                 self.metrics.wrote(write.operation(), write_units(bytes));
@@ -617,6 +627,14 @@ impl<C: Coordinator> Dynamo<C> {
         }
         done?;
         Ok(decided)
+    }
+
+    /// Counts the units of a write of one item, so many times.
+    fn count_write(&self, operation: &'static str, consumed: &Consumed, times: f64) {
+        self.metrics.wrote(operation, times * consumed.of_the_table());
+        if consumed.of_indexes() > 0.0 {
+            self.metrics.wrote("Index", times * consumed.of_indexes());
+        }
     }
 
     /// The answer to a write of one item; `shown` are the attributes that were asked for.
@@ -628,7 +646,7 @@ impl<C: Coordinator> Dynamo<C> {
         (shown, asked): (Option<&Option<Item>>, Capacity),
     ) -> Result<Reply> {
         let mut answer = Map::new();
-        add_capacity(&mut answer, &write.table, asked, decided.units());
+        decided.consumed.show(&mut answer, request.named_table(), asked);
         if request.item_collections()? {
             self.add_item_collection(&mut answer, &write.table, &write.key_item).await;
         }
@@ -691,36 +709,4 @@ fn described(operation: &str, request: Option<&Request>) -> String {
         true => format!("DynamoDB {operation}"),
         false => format!("DynamoDB {operation} on {}", tables.into_iter().collect::<Vec<_>>().join(", ")),
     }
-}
-
-/// Adds the capacity that a request consumed, where it was asked for.
-fn add_capacity(answer: &mut Map<String, Json>, table: &ApiTable, asked: Capacity, units: f64) {
-    if asked == Capacity::None {
-        return;
-    }
-    answer.insert("ConsumedCapacity".to_owned(), capacity(table.name(), asked, units));
-}
-
-/// Adds the capacity that a read of a table or of one of its indexes consumed.
-fn add_read_capacity(
-    answer: &mut Map<String, Json>,
-    table: &ApiTable,
-    index: Option<&SecondaryIndex>,
-    (asked, units): (Capacity, f64),
-) {
-    add_capacity(answer, table, asked, units);
-    let members = answer.get_mut("ConsumedCapacity").and_then(Json::as_object_mut);
-    if let (Some(index), Some(members), Capacity::Indexes) = (index, members, asked) {
-        let kind = if index.is_global { "GlobalSecondaryIndexes" } else { "LocalSecondaryIndexes" };
-        members.insert("Table".to_owned(), to_json!({ "CapacityUnits": 0.0 }));
-        members.insert(kind.to_owned(), to_json!({ (&index.name): { "CapacityUnits": units } }));
-    }
-}
-
-fn capacity(table: &str, asked: Capacity, units: f64) -> Json {
-    let mut out = to_json!({ "TableName": table, "CapacityUnits": units });
-    if let (Capacity::Indexes, Some(members)) = (asked, out.as_object_mut()) {
-        members.insert("Table".to_owned(), to_json!({ "CapacityUnits": units }));
-    }
-    out
 }

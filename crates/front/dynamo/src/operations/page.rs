@@ -8,8 +8,9 @@ use replica::{Limits, ReadCommand};
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::{Dynamo, add_read_capacity};
 use crate::error::{ApiError, Result, invalid};
 use crate::index_definition::{Projected, SecondaryIndex};
 use crate::reply::{Reply, Texts};
@@ -159,7 +160,8 @@ impl PageRequest {
                 );
             }
         }
-        self.fetches = self.asks_for_all || !projected.is_empty() || !filtered.is_empty();
+        let asks_for_more = self.asks_for_all || !projected.is_empty() || !filtered.is_empty();
+        self.fetches = asks_for_more && index.projected != Projected::All;
         self.index = Some(index);
         Ok(self)
     }
@@ -186,16 +188,21 @@ impl PageRequest {
 
     /// Refuses filters on attributes of the key, which a Query has conditions for.
     pub(super) fn check_filter(&self, table: &ApiTable, request: &Request) -> Result<()> {
-        let mut roots = Vec::new();
-        if let Some(filter) = &self.filter {
-            filter.roots(&mut roots);
-        }
         let keys: Vec<&str> = match &self.index {
             Some(index) => index.keys().map(|key| key.name.as_str()).collect(),
             None => table.keys().map(|key| key.name).collect(),
         };
+        self.check_filter_of(&keys, request)
+    }
+
+    /// The same where these are the attributes of the key.
+    pub(super) fn check_filter_of(&self, keys: &[&str], request: &Request) -> Result<()> {
+        let mut roots = Vec::new();
+        if let Some(filter) = &self.filter {
+            filter.roots(&mut roots);
+        }
         let what = if request.has("FilterExpression") { "Filter Expression" } else { "QueryFilter" };
-        match keys.into_iter().find(|key| roots.contains(key)) {
+        match keys.iter().find(|key| roots.contains(key)) {
             Some(key) => {
                 invalid!("{what} can only contain non-primary key attributes: Primary key attribute: {key}")
             }
@@ -237,6 +244,37 @@ pub(super) fn start_of_scan(key: &Item, table: &ApiTable, index: Option<&Seconda
     start_of(key, table, index.filter(|_| !is_of_table))
 }
 
+/// The bytes that were read for a page, and the units of those that were fetched.
+#[derive(Default)]
+pub(super) struct ReadBytes {
+    /// Of the items.
+    pub(super) items: usize,
+    /// Of the parts of them that the index shows, where more of them was fetched from the table.
+    projected: usize,
+    /// The units of the items that were fetched, each by itself.
+    fetched_units: f64,
+}
+
+impl ReadBytes {
+    /// Adds those of another page.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.items += other.items;
+        self.projected += other.projected;
+        self.fetched_units += other.fetched_units;
+    }
+
+    /// The units of capacity that they cost: of the table, or of the index that is read and the items that are fetched for it.
+    pub(super) fn consumed(&self, request: &PageRequest) -> Consumed {
+        let Some(index) = &request.index else {
+            return Consumed::of_table(read_units(self.items, request.consistent));
+        };
+        let bytes = if request.fetches { self.projected } else { self.items };
+        let mut consumed = Consumed::of_table(self.fetched_units);
+        consumed.add_to_index(index, read_units(bytes, request.consistent));
+        consumed
+    }
+}
+
 /// Items that were read, as far as a page goes.
 #[derive(Default)]
 pub(super) struct Page {
@@ -246,8 +284,8 @@ pub(super) struct Page {
     pub(super) count: usize,
     /// The items that were read.
     pub(super) scanned: usize,
-    /// Bytes of the items that were read.
-    pub(super) bytes: usize,
+    /// The bytes that were read.
+    pub(super) read: ReadBytes,
     /// The key behind which the next page begins; none behind the last.
     pub(super) last: Option<Item>,
     /// Rows that were read and that the index does not have.
@@ -266,46 +304,59 @@ impl Page {
             }
             return is_full;
         }
-        let item = request.visible(table, item);
+        // More was read than the index has, for the filter.
+        let narrowed = |item: &Item| match &request.index {
+            Some(index) if request.fetches && !request.asks_for_all => {
+                Some(index.project(table, item.clone()))
+            }
+            _ => None,
+        };
+        if let Some(index) = request.index.as_ref().filter(|_| request.fetches) {
+            self.read.projected += index.size(table, &item);
+            self.read.fetched_units += read_units(item_size(&item), request.consistent);
+        }
+        let keys = |item: &Item| request.keys(table, item);
+        self.take_visible(request, request.visible(table, item), (keys, narrowed))
+    }
+
+    /// Adds an item as it is read; whether the page ends with it. `keys` gives its keys, `narrowed` the part of it that is shown where
+    /// nothing is projected, if that is not all.
+    pub(super) fn take_visible(
+        &mut self,
+        request: &PageRequest,
+        item: Item,
+        (keys, narrowed): (impl FnOnce(&Item) -> Item, impl FnOnce(&Item) -> Option<Item>),
+    ) -> bool {
         self.scanned += 1;
-        self.bytes += item_size(&item);
+        self.read.items += item_size(&item);
         if request.filter.as_ref().is_none_or(|filter| filter.holds(&item)) {
             self.count += 1;
             if !request.counts {
-                match (&request.projection, &request.index) {
-                    (Some(projection), _) => self.items.push(&projection.apply(&item)),
-                    // More was read than the index has, for the filter.
-                    (None, Some(index)) if request.fetches && !request.asks_for_all => {
-                        self.items.push(&index.project(table, item.clone()));
-                    }
-                    (None, _) => self.items.push(&item),
+                match &request.projection {
+                    Some(projection) => self.items.push(&projection.apply(&item)),
+                    None => self.items.push(narrowed(&item).as_ref().unwrap_or(&item)),
                 }
             }
         }
         let is_full = self.scanned >= request.limit
-            || self.bytes >= PAGE_BYTES
+            || self.read.items >= PAGE_BYTES
             || self.items.bytes() >= PAGE_TEXT_BYTES;
         if is_full {
-            self.last = Some(request.keys(table, &item));
+            self.last = Some(keys(&item));
         }
         is_full
     }
 
-    /// The units of capacity that it consumed.
-    fn units(&self, request: &PageRequest) -> f64 {
-        read_units(self.bytes, request.consistent)
-    }
-
     /// The answer to a Query or Scan.
-    pub(super) fn answer(self, table: &ApiTable, request: &PageRequest) -> Reply {
-        let units = self.units(request);
+    pub(super) fn answer(self, table: &str, request: &PageRequest) -> Reply {
+        let consumed = self.read.consumed(request);
         let mut answer = Map::new();
         answer.insert("Count".to_owned(), to_json!(self.count));
         answer.insert("ScannedCount".to_owned(), to_json!(self.scanned));
         if let Some(last) = self.last {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
-        add_read_capacity(&mut answer, table, request.index(), (request.capacity, units));
+        consumed.show(&mut answer, table, request.capacity);
         match request.counts {
             true => Json::Object(answer).into(),
             false => Reply::of_list("Items", &self.items, answer),
@@ -316,7 +367,7 @@ impl Page {
 impl<C: Coordinator> Dynamo<C> {
     /// Counts the work of a Query or Scan: the units that it consumed, and the work of its filter.
     pub(super) fn count_page(&self, page: &Page, request: &PageRequest) {
-        self.metrics.read(page.units(request));
+        self.metrics.read(page.read.consumed(request).total());
         if request.filter.is_some() {
             self.metrics.count(|figures| {
                 figures.filtered_rows_read += page.scanned as u64;

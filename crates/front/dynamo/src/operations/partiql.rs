@@ -5,6 +5,7 @@ use items::partiql::{Returning, Select, Statement, item_key};
 use items::{Condition, Item, Path};
 
 use super::Dynamo;
+use super::consumed::Consumed;
 use super::write::{Action, ItemWrite};
 use crate::error::{Result, invalid};
 use crate::table::{self, ApiTable};
@@ -83,7 +84,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// Carries out the write of a statement; its result, and the units that it consumed.
-    pub(super) async fn write_statement(&self, of: &StatementWrite) -> Result<(Option<Item>, f64)> {
+    pub(super) async fn write_statement(&self, of: &StatementWrite) -> Result<(Option<Item>, Consumed)> {
         let looks = of.returning.is_some();
         let decided = self.write_item(&of.write, looks).await?;
         let touched = |item: &Option<Item>| match (&of.write.action, item) {
@@ -92,7 +93,6 @@ impl<C: Coordinator> Dynamo<C> {
             }
             _ => None,
         };
-        let units = decided.units();
         let shown = match of.returning {
             None => None,
             Some(Returning::ModifiedOld) => touched(&decided.before),
@@ -100,6 +100,6 @@ impl<C: Coordinator> Dynamo<C> {
             Some(Returning::AllOld) => decided.before,
             Some(Returning::AllNew) => decided.after,
         };
-        Ok((shown, units))
+        Ok((shown, decided.consumed))
     }
 }

@@ -79,35 +79,43 @@ fn behind(table: &ApiTable, range: RowRange, start: &RowKey, reversed: bool) -> 
     })
 }
 
+/// The parameters of a Query that can be checked without its table: the conditions of key attributes, the key
+/// behind which it begins, and the page.
+pub(super) fn query_request(
+    request: &Request,
+) -> Result<(Vec<(String, RangeCondition)>, Option<Item>, PageRequest)> {
+    request.table_name()?;
+    let expressions = ["FilterExpression", "KeyConditionExpression"];
+    request.check_mixed(
+        &["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"],
+        &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
+    )?;
+    let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
+    let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
+    let parts = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
+        (Some(text), _) => KeyCondition::parts(text, &substitutions)?,
+        (None, Some(conditions)) => items::legacy::key_conditions(conditions)?,
+        (None, None) => {
+            return invalid!(
+                "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
+            );
+        }
+    };
+    substitutions.check_used()?;
+    Ok((parts, start_key(request)?, page))
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn query(&self, request: &Request) -> Result<Reply> {
-        request.table_name()?;
-        let expressions = ["FilterExpression", "KeyConditionExpression"];
-        request.check_mixed(
-            &["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"],
-            &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
-        )?;
-        let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
-        let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
+        let (parts, start, page) = query_request(request)?;
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?, "Query")?;
-        let parts = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
-            (Some(text), _) => KeyCondition::parts(text, &substitutions)?,
-            (None, Some(conditions)) => items::legacy::key_conditions(conditions)?,
-            (None, None) => {
-                return invalid!(
-                    "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
-                );
-            }
-        };
         let condition = key_condition(&table, page.index(), parts)?;
-        substitutions.check_used()?;
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
-        let start = start_key(request)?;
         let found = self.query_page(&table, &condition, start, reversed, &page).await?;
         self.count_page(&found, &page);
-        Ok(found.answer(&table, &page))
+        Ok(found.answer(request.named_table(), &page))
     }
 
     /// The items of a key condition behind `start`.

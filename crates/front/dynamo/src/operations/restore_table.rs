@@ -18,6 +18,8 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::request::{Request, target_name};
 use crate::table::{Restore, keyspace_name};
 
+/// The kinds of throughput of an index.
+const THROUGHPUTS: [&str; 3] = ["ProvisionedThroughput", "OnDemandThroughput", "WarmThroughput"];
 const WRONG: &str = "One or more parameter values were invalid:";
 
 /// The indexes of a backup that a restoration has: those of its override, which the backup must have.
@@ -26,6 +28,10 @@ fn indexes(request: &Request, backup: &Json, parameter: &str, is_provisioned: bo
         let mut index = index.clone();
         if let Some(members) = index.as_object_mut() {
             members.remove("WarmThroughput");
+            // CreateTable refuses an override that gives it to a table on demand.
+            if !is_provisioned {
+                members.remove("ProvisionedThroughput");
+            }
             // An override that gives it to a provisioned table is refused.
             if is_provisioned {
                 members.remove("OnDemandThroughput");
@@ -57,7 +63,7 @@ fn indexes(request: &Request, backup: &Json, parameter: &str, is_provisioned: bo
         };
         let mut known = known.clone();
         if let Some(members) = known.as_object_mut() {
-            members.extend(picked(index, &["ProvisionedThroughput", "OnDemandThroughput", "WarmThroughput"]));
+            members.extend(picked(index, &THROUGHPUTS));
         }
         out.push(known);
     }
@@ -112,10 +118,10 @@ fn creation(request: &Request, backup: &Json, target: &str) -> Result<Request> {
             used.extend(keys(&index).map(str::to_owned));
             let mut members = picked(&index, &["IndexName", "KeySchema", "Projection"]);
             if parameter == "GlobalSecondaryIndexes" {
-                members.extend(picked(&index, &["OnDemandThroughput", "WarmThroughput"]));
-            }
-            if is_provisioned && parameter == "GlobalSecondaryIndexes" {
-                members.insert("ProvisionedThroughput".to_owned(), index_throughput(&index, &throughput));
+                members.extend(picked(&index, &THROUGHPUTS));
+                if is_provisioned {
+                    members.insert("ProvisionedThroughput".to_owned(), index_throughput(&index, &throughput));
+                }
             }
             made.push(Json::Object(members));
         }

@@ -16,7 +16,7 @@ use crate::table::ApiTable;
 const SEGMENTS_MAX: i64 = 1_000_000;
 
 /// The tokens of a segment.
-fn segment_range(segment: i64, segments: i64) -> PartitionRange {
+pub(super) fn segment_range(segment: i64, segments: i64) -> PartitionRange {
     let token = |at: i64| {
         // From 0 to 2^64, and from there to the least token.
         let place = (at as i128) * (1i128 << 64) / i128::from(segments);
@@ -27,6 +27,14 @@ fn segment_range(segment: i64, segments: i64) -> PartitionRange {
         false => RingPosition::BeforeToken(token(segment + 1)),
     };
     PartitionRange { start: RingPosition::BeforeToken(token(segment)), end }
+}
+
+/// The refusal of a starting key that is of another segment.
+pub(super) fn wrong_segment<T>((segment, total): (i64, i64)) -> Result<T> {
+    invalid!(
+        "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct \
+         Segment. TotalSegments: {total} Segment: {segment}"
+    )
 }
 
 /// `Segment` of `TotalSegments`.
@@ -49,23 +57,28 @@ fn segment(request: &Request) -> Result<(i64, i64)> {
     }
 }
 
+/// The parameters of a Scan that can be checked without its table: the segment of so many, the key behind which it begins, and the page.
+pub(super) fn scan_request(request: &Request) -> Result<((i64, i64), Option<Item>, PageRequest)> {
+    request.table_name()?;
+    let segments = segment(request)?;
+    request.check_mixed(
+        &["AttributesToGet", "ScanFilter", "ConditionalOperator"],
+        &["ProjectionExpression", "FilterExpression"],
+    )?;
+    let substitutions = request.substitutions(&["FilterExpression"], &["ProjectionExpression"])?;
+    let page = PageRequest::read(request, &substitutions, ("Scanning", "ScanFilter", "scanFilter"))?;
+    substitutions.check_used()?;
+    Ok((segments, start_key(request)?, page))
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn scan(&self, request: &Request) -> Result<Reply> {
-        request.table_name()?;
-        let (segment, total) = segment(request)?;
-        request.check_mixed(
-            &["AttributesToGet", "ScanFilter", "ConditionalOperator"],
-            &["ProjectionExpression", "FilterExpression"],
-        )?;
-        let substitutions = request.substitutions(&["FilterExpression"], &["ProjectionExpression"])?;
-        let page = PageRequest::read(request, &substitutions, ("Scanning", "ScanFilter", "scanFilter"))?;
-        substitutions.check_used()?;
+        let (segments, start, page) = scan_request(request)?;
         let table = self.table(request)?;
         let page = page.of_index(&table, request.string("IndexName")?, "Scan")?;
-        let start = start_key(request)?;
-        let found = self.scan_page(&table, (segment, total), start, &page).await?;
+        let found = self.scan_page(&table, segments, start, &page).await?;
         self.count_page(&found, &page);
-        Ok(found.answer(&table, &page))
+        Ok(found.answer(request.named_table(), &page))
     }
 
     /// The items of a segment of so many behind `start`.
@@ -85,12 +98,7 @@ impl<C: Coordinator> Dynamo<C> {
                 clustering: table.range().map(|_| start.clustering),
                 rows_in_partition: 0,
             }),
-            Some(_) => {
-                return invalid!(
-                    "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with \
-                     correct Segment. TotalSegments: {total} Segment: {segment}"
-                );
-            }
+            Some(_) => return wrong_segment((segment, total)),
         };
         let partitions = Partitions::Range(range);
         let command = ReadCommand {

@@ -101,15 +101,15 @@ fn throughput(json: &Json, name: &str, on_demand: bool) -> Result<()> {
 }
 
 /// Whether an update of a global index gives it provisioned units; the other kinds of throughput are looked at elsewhere.
-fn updates_units(action: &Json, name: &str, on_demand: bool) -> Result<bool> {
+fn updates_units(request: &Request, action: &Json, name: &str, on_demand: bool) -> Result<bool> {
     let is_given = action.get("ProvisionedThroughput").is_some_and(|value| !value.is_null());
     match (on_demand, is_given) {
-        (true, true) => invalid!(
+        (true, true) if request.has("BillingMode") => invalid!(
             "{WRONG} Neither ReadCapacityUnits nor WriteCapacityUnits can be specified for index: {name} when BillingMode is \
              PAY_PER_REQUEST"
         ),
         (_, false) if super::throughput::is_given_to(action)? => Ok(false),
-        (true, false) => invalid!(
+        (true, _) => invalid!(
             "{WRONG} The only Updates for index: {name} when TableThroughputMode is PAY_PER_REQUEST can be to \
              OnDemandThroughput, WarmThroughput"
         ),
@@ -280,9 +280,12 @@ pub(super) fn update(request: &Request, table: &ApiTable, details: &mut Details)
             }
             _ => {
                 let at = found.ok_or_else(missing)?;
-                let gives_units = updates_units(action, name, details.on_demand)?;
+                let gives_units = updates_units(request, action, name, details.on_demand)?;
                 if let Some(index) = details.indexes.get_mut(at).filter(|_| gives_units) {
-                    *index = with_units(index.clone(), action, &place("update"))?;
+                    let changed = with_units(index.clone(), action, &place("update"))?;
+                    let units = |index: &SecondaryIndex| [index.read_units, index.write_units];
+                    super::throughput::check_units_change(Some(name), units(index), units(&changed))?;
+                    *index = changed;
                 }
             }
         }

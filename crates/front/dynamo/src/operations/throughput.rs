@@ -115,6 +115,22 @@ impl Subject<'_> {
     }
 }
 
+/// Refuses provisioned units for reads and writes, of an index or the table, that are the present ones.
+pub(super) fn check_units_change(index: Option<&str>, was: [i64; 2], units: [i64; 2]) -> Result<()> {
+    if was != units {
+        return Ok(());
+    }
+    let of = index.map_or_else(|| "the table".to_owned(), |name| format!("index {name}"));
+    let subject = if index.is_some() { format!("the {of}") } else { of.clone() };
+    let [reads, writes] = was;
+    invalid!(
+        "The provisioned throughput for {subject} will not change. The requested value equals the current value. Current \
+         ReadCapacityUnits provisioned for {of}: {reads}. Requested ReadCapacityUnits: {reads}. Current WriteCapacityUnits \
+         provisioned for {of}: {writes}. Requested WriteCapacityUnits: {writes}. Refer to the Amazon DynamoDB Developer Guide \
+         for current limits and how to request higher limits."
+    )
+}
+
 /// Refuses a provisioned table with a global index that is not.
 pub(super) fn check_provisioned(details: &Details) -> Result<()> {
     let mut indexes = details.indexes.iter().filter(|index| index.is_global && !details.on_demand);

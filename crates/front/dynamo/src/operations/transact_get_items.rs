@@ -13,10 +13,9 @@ use mutation::Timestamp;
 use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::read_units;
-use super::transact_write_items::{
-    CAPACITY_FACTOR, check_twice, consumed, is_of_empty_key, parts, unless_cancelled,
-};
+use super::transact_write_items::{CAPACITY_FACTOR, check_twice, consumed, parts, unless_cancelled};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::intent::Effect;
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
@@ -35,6 +34,8 @@ const BYTES_MAX: usize = 4 << 20;
 /// A requested item.
 pub(super) struct Get {
     pub(super) table: ApiTable,
+    /// The table as the request names it.
+    pub(super) named: String,
     pub(super) key: RowKey,
     pub(super) key_item: Item,
     /// An item that does not meet it is not shown.
@@ -80,8 +81,9 @@ impl<C: Coordinator> Dynamo<C> {
         let units = gets
             .iter()
             .zip(&items)
-            .map(|(get, item)| (get.table.name(), read_units(item.as_ref().map_or(0, item_size), true)));
+            .map(|(get, item)| (get.named.as_str(), read_units(item.as_ref().map_or(0, item_size), true)));
         self.metrics.read(units.clone().map(|(_, units)| CAPACITY_FACTOR * units).sum());
+        let units = units.map(|(named, units)| (named, Consumed::of_table(units)));
         if let Some(consumed) = consumed(units, "ReadCapacityUnits", asked) {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
         }
@@ -98,10 +100,11 @@ impl<C: Coordinator> Dynamo<C> {
         substitutions.check_used()?;
         let table = table::find(&self.schema(), &name)?;
         let key = match table.key(&key_item) {
-            Err(error) if is_of_empty_key(&error) => return Err(error),
+            Err(error) if error.kind == ErrorKind::EmptyKey => return Err(error),
             key => key,
         };
-        Ok(key.map(|key| Get { table, key, key_item, filter: None, projection }))
+        let named = inner.named_table().to_owned();
+        Ok(key.map(|key| Get { table, named, key, key_item, filter: None, projection }))
     }
 
     async fn read_at_once(&self, gets: &[Get]) -> Result<Vec<Option<Item>>> {

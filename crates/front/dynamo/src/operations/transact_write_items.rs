@@ -7,10 +7,11 @@ use exec::backend::Coordinator;
 use items::{item_size, json};
 use serde_json::{Map, Value as Json};
 
+use super::Dynamo;
+use super::consumed::Consumed;
 use super::size::{read_units, write_units};
 use super::write::{Action, ItemWrite};
-use super::{Dynamo, capacity};
-use crate::error::{ApiError, Result, invalid};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::reply::ANSWER_TEXT_BYTES;
 use crate::request::{Capacity, Request, constraint, fingerprint, place};
 use crate::table::{self, RowKey};
@@ -100,33 +101,19 @@ pub(super) fn check_twice<'a>(keys: impl Iterator<Item = (&'a str, &'a RowKey)>)
 
 /// The capacity that the parts of a transaction consumed, by table: twice that of a request alone.
 pub(super) fn consumed<'a>(
-    parts: impl Iterator<Item = (&'a str, f64)>,
+    parts: impl Iterator<Item = (&'a str, Consumed)>,
     kind: &str,
     asked: Capacity,
 ) -> Option<Json> {
     if asked == Capacity::None {
         return None;
     }
-    let mut units: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut tables: BTreeMap<&str, Consumed> = BTreeMap::new();
     for (table, one) in parts {
-        *units.entry(table).or_default() += CAPACITY_FACTOR * one;
+        tables.entry(table).or_default().add(&one, CAPACITY_FACTOR);
     }
-    let shown = |(table, units): (&str, f64)| {
-        let mut shown = capacity(table, asked, units);
-        if let Some(members) = shown.as_object_mut() {
-            members.insert(kind.to_owned(), units.into());
-            if let Some(of_table) = members.get_mut("Table").and_then(Json::as_object_mut) {
-                of_table.insert(kind.to_owned(), units.into());
-            }
-        }
-        shown
-    };
-    Some(Json::Array(units.into_iter().map(shown).collect()))
-}
-
-/// Whether a key attribute of the table is empty: such a request is refused as a whole, where other keys that do not fit cancel a transaction.
-pub(super) fn is_of_empty_key(error: &ApiError) -> bool {
-    ["string", "binary"].iter().any(|what| error.message.contains(&format!("an empty {what} value. Key: ")))
+    let shown = |(table, of): (&str, Consumed)| of.json(table, asked, Some(kind));
+    Some(Json::Array(tables.into_iter().map(shown).collect()))
 }
 
 impl<C: Coordinator> Dynamo<C> {
@@ -171,9 +158,16 @@ impl<C: Coordinator> Dynamo<C> {
             .map(|write| Participant { table: &write.table, key: &write.key, key_item: &write.key_item })
             .collect();
         let shown = ShownItems::new(writes.len());
-        let decide = |at: usize, old: Option<&items::Item>| match writes.get(at) {
-            Some(write) => write.effect(old).map_err(|error| shown.count(at, error)),
-            None => Err(ApiError::validation("a participant of no write")),
+        // A part that another coordinator has decided counts by its request.
+        let fallback = |write: &ItemWrite| Consumed::of_table(write_units(given(write)));
+        let costs = RefCell::new(writes.iter().map(fallback).collect::<Vec<_>>());
+        let decide = |at: usize, old: Option<&items::Item>| {
+            let write = writes.get(at).ok_or_else(|| ApiError::validation("a participant of no write"))?;
+            let (effect, cost) = write.effect(old).map_err(|error| shown.count(at, error))?;
+            if let Some(place) = costs.borrow_mut().get_mut(at) {
+                *place = cost;
+            }
+            Ok(effect)
         };
         match self.store().transaction(origin, &participants, &decide).await? {
             Verdict::Cancelled(_) if shown.are_too_many.get() => invalid!(
@@ -183,15 +177,17 @@ impl<C: Coordinator> Dynamo<C> {
             Verdict::Cancelled(reasons) => Err(ApiError::cancelled(reasons)),
             // It was carried out before, and is read only.
             Verdict::Repeated => {
-                let units = writes.iter().map(|write| (write.table.name(), read_units(given(write), true)));
+                let units = |write: &ItemWrite| Consumed::of_table(read_units(given(write), true));
+                let units = writes.iter().map(|write| (write.named.as_str(), units(write)));
                 Ok(consumed(units, "ReadCapacityUnits", asked))
             }
             Verdict::Committed => {
-                for write in writes {
-                    self.metrics.wrote(write.operation(), CAPACITY_FACTOR * write_units(given(write)));
-                }
-                let units = writes.iter().map(|write| (write.table.name(), write_units(given(write))));
-                Ok(consumed(units, "WriteCapacityUnits", asked))
+                let units = writes.iter().zip(costs.into_inner());
+                let units = units.inspect(|(write, cost)| {
+                    self.count_write(write.operation(), cost, CAPACITY_FACTOR);
+                });
+                let units: Vec<_> = units.map(|(write, cost)| (write.named.as_str(), cost)).collect();
+                Ok(consumed(units.into_iter(), "WriteCapacityUnits", asked))
             }
         }
     }
@@ -242,7 +238,8 @@ impl<C: Coordinator> Dynamo<C> {
             }
         };
         match write {
-            Err(error) if !is_found.get() || is_of_empty_key(&error) => Err(error),
+            // An empty key attribute refuses the request as a whole, where other keys that do not fit cancel a transaction.
+            Err(error) if !is_found.get() || error.kind == ErrorKind::EmptyKey => Err(error),
             write => Ok(write),
         }
     }

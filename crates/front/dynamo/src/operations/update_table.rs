@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::create_table::{billing, refuse_unsupported, table_class};
 use super::describe_table::description;
+use super::throughput::check_units_change;
 use super::{Dynamo, indexes, stream_specification, throughput};
 use crate::error::{Result, invalid};
 use crate::request::Request;
@@ -32,12 +33,22 @@ impl<C: Coordinator> Dynamo<C> {
                  DeletionProtectionEnabled, OnDemandThroughput, WarmThroughput or TableClass is required"
             );
         }
+        if request.string("BillingMode")? == Some("PROVISIONED") && !request.has("ProvisionedThroughput") {
+            return invalid!(
+                "One or more parameter values were invalid: ProvisionedThroughput must be specified when BillingMode is \
+                 PROVISIONED"
+            );
+        }
         throughput::check_alone(request)?;
         let find = |schema: &schema::Schema| table::find_active(schema, &name);
         let table = self
             .change_table(find, |table, details| {
                 if request.has("BillingMode") || request.has("ProvisionedThroughput") {
+                    let was = [details.read_units, details.write_units];
                     billing(request, details, self.now_seconds())?;
+                    if request.has("ProvisionedThroughput") {
+                        check_units_change(None, was, [details.read_units, details.write_units])?;
+                    }
                     if details.on_demand {
                         (details.read_units, details.write_units) = (0, 0);
                         for index in &mut details.indexes {

@@ -1,9 +1,10 @@
 //! A write of one item: the common part of PutItem, UpdateItem, DeleteItem and the parts of a transaction.
 
 use items::update::SetValue;
-use items::{Condition, Item, Path, Substitutions, Update, item_size};
+use items::{Condition, Item, Path, Substitutions, Update};
 
-use super::size::{check_item, write_units};
+use super::consumed::Consumed;
+use super::size::check_item;
 use crate::error::{ApiError, Result};
 use crate::intent::Effect;
 use crate::reply::text_of;
@@ -24,6 +25,8 @@ pub(super) enum Action {
 /// A write of one item.
 pub(super) struct ItemWrite {
     pub(super) table: ApiTable,
+    /// The table as the request names it: by its name or its ARN.
+    pub(super) named: String,
     pub(super) key: RowKey,
     /// The key attributes.
     pub(super) key_item: Item,
@@ -39,14 +42,8 @@ pub(super) struct ItemWrite {
 pub(super) struct Decided {
     pub(super) before: Option<Item>,
     pub(super) after: Option<Item>,
-}
-
-impl Decided {
-    /// The larger of both items counts.
-    pub(super) fn units(&self) -> f64 {
-        let size = |item: &Option<Item>| item.as_ref().map_or(0, item_size);
-        write_units(size(&self.before).max(size(&self.after)))
-    }
+    /// The units that the write consumed, once it is made.
+    pub(super) consumed: Consumed,
 }
 
 /// The update that a request asks for; without one the item is only made to exist.
@@ -67,7 +64,8 @@ impl ItemWrite {
         let key = table.key_of_item(&item)?;
         vectors::check(&table, None, &item)?;
         let key_item = table.key_attributes(&item);
-        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: false })
+        let (action, named) = (Action::Put(item), request.named_table().to_owned());
+        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: false })
     }
 
     /// A deletion, or a mere check of a condition.
@@ -80,34 +78,21 @@ impl ItemWrite {
         let (condition, shows_old) = condition(request)?;
         let table = find()?;
         let key = table.key(&key_item)?;
-        Ok(Self { table, key, key_item, action, condition, shows_old, inserts: false })
+        let named = request.named_table().to_owned();
+        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: false })
     }
 
     /// An update.
     pub(super) fn update(request: &Request, find: impl FnOnce() -> Result<ApiTable>) -> Result<Self> {
         let key_item = request.item("Key")?;
-        request.check_mixed(
-            &["AttributeUpdates", "Expected", "ConditionalOperator"],
-            &["UpdateExpression", "ConditionExpression"],
-        )?;
-        let substitutions = request.substitutions(&["UpdateExpression", "ConditionExpression"], &[])?;
-        let update = update(request, &substitutions)?;
-        let condition = request.condition(&substitutions)?;
-        substitutions.check_used()?;
+        let (update, condition) = update_request(request)?;
         let shows_old = request.returns_old_on_failure()?;
         let table = find()?;
         let key = table.key(&key_item)?;
         update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
         secondary::check_paths(&table, update.paths())?;
-        Ok(Self {
-            table,
-            key,
-            key_item,
-            action: Action::Update(update),
-            condition,
-            shows_old,
-            inserts: false,
-        })
+        let (action, named) = (Action::Update(update), request.named_table().to_owned());
+        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: false })
     }
 
     /// The write of a statement: its table, the item's key, the action and its condition.
@@ -122,7 +107,8 @@ impl ItemWrite {
             update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
             secondary::check_paths(&table, update.paths())?;
         }
-        Ok(Self { table, key, key_item, action, condition, shows_old, inserts: false })
+        let named = table.name().to_owned();
+        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: false })
     }
 
     /// The write of an item that is not there yet.
@@ -133,7 +119,8 @@ impl ItemWrite {
         let key_item = table.key_attributes(&item);
         let exists = Condition::Exists(Path::top(table.hash().name));
         let condition = Some(Condition::Not(Box::new(exists)));
-        Ok(Self { table, key, key_item, action: Action::Put(item), condition, shows_old, inserts: true })
+        let (action, named) = (Action::Put(item), table.name().to_owned());
+        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: true })
     }
 
     /// The operation of one item that makes such a write; it counts the units.
@@ -181,7 +168,7 @@ impl ItemWrite {
                 makes.then_some(new)
             }
         };
-        Ok(Decided { before: old.cloned(), after })
+        Ok(Decided { before: old.cloned(), after, consumed: Consumed::default() })
     }
 
     /// The row of a decision that was made by a look at the item.
@@ -215,33 +202,44 @@ impl ItemWrite {
         }
     }
 
-    /// The effect of this write in a transaction.
-    pub(super) fn effect(&self, old: Option<&Item>) -> Result<Effect> {
+    /// The effect of this write in a transaction, and the units that it consumes.
+    pub(super) fn effect(&self, old: Option<&Item>) -> Result<(Effect, Consumed)> {
         let decided = self.decide(old)?;
-        Ok(match self.row_write(&decided) {
+        let consumed = Consumed::of_write(&self.table, decided.before.as_ref(), decided.after.as_ref());
+        let effect = match self.row_write(&decided) {
             Some(RowWrite::Put(item)) => Effect::Put(item),
             Some(RowWrite::Delete) => Effect::Delete,
             Some(RowWrite::Update(before, after)) => {
-                let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-                let mut set: Item = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
-                let gone = before.keys().filter(|name| !after.contains_key(*name));
-                let mut removed: Vec<String> = gone.cloned().collect();
-                for name in self.table.rewritten(&before, &after) {
-                    match after.get(name) {
+                let (mut set, mut removed) = (Item::new(), Vec::new());
+                for (name, value) in self.table.changes(&before, &after) {
+                    match value {
                         Some(value) => _ = set.insert(name.to_owned(), value.clone()),
-                        None if removed.iter().any(|one| one == name) => {}
                         None => removed.push(name.to_owned()),
                     }
                 }
                 Effect::Update(set, removed)
             }
             _ => Effect::Nothing,
-        })
+        };
+        Ok((effect, consumed))
     }
 }
 
+/// The update of a request and its condition.
+pub(super) fn update_request(request: &Request) -> Result<(Update, Option<Condition>)> {
+    request.check_mixed(
+        &["AttributeUpdates", "Expected", "ConditionalOperator"],
+        &["UpdateExpression", "ConditionExpression"],
+    )?;
+    let substitutions = request.substitutions(&["UpdateExpression", "ConditionExpression"], &[])?;
+    let update = update(request, &substitutions)?;
+    let condition = request.condition(&substitutions)?;
+    substitutions.check_used()?;
+    Ok((update, condition))
+}
+
 /// The condition of a put, a deletion or a check, and whether the item is shown when it fails.
-fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
+pub(super) fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
     request.check_mixed(&["Expected", "ConditionalOperator"], &["ConditionExpression"])?;
     let substitutions = request.substitutions(&["ConditionExpression"], &[])?;
     let condition = request.condition(&substitutions)?;

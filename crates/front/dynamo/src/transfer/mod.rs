@@ -46,8 +46,7 @@ impl Failure {
 
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
-        let code =
-            if error.kind == ErrorKind::Validation { "ValidationException" } else { "InternalServerError" };
+        let code = if error.kind.is_validation() { "ValidationException" } else { "InternalServerError" };
         Self::new(code, error.message)
     }
 }

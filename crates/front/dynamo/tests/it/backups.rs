@@ -242,3 +242,35 @@ fn every_node_has_its_part() {
         assert_eq!(one.look().await + two.look().await, 0, "its record is gone");
     });
 }
+
+#[test]
+fn an_index_on_demand_is_given_no_provisioned_throughput() {
+    on_a_node(|rt| async move {
+        let node = Node::new(&rt, Memory::new());
+        let units = json!({ "ReadCapacityUnits": 2, "WriteCapacityUnits": 3 });
+        let index = json!({ "IndexName": "by_a", "KeySchema": [{ "AttributeName": "a", "KeyType": "HASH" }],
+                            "Projection": { "ProjectionType": "ALL" }, "ProvisionedThroughput": units });
+        let attribute = |name: &str| json!({ "AttributeName": name, "AttributeType": "S" });
+        let table = json!({ "TableName": "books", "KeySchema": [{ "AttributeName": "p", "KeyType": "HASH" }],
+                            "AttributeDefinitions": [attribute("p"), attribute("a")],
+                            "ProvisionedThroughput": units, "GlobalSecondaryIndexes": [index] });
+        node.done("CreateTable", table).await;
+        let backup = node.done("CreateBackup", json!({ "TableName": "books", "BackupName": "daily" })).await;
+        let arn = backup["BackupDetails"]["BackupArn"].clone();
+        node.look().await;
+        let restored = |index: Json| {
+            json!({
+                "BackupArn": arn, "TargetTableName": "again", "BillingModeOverride": "PAY_PER_REQUEST",
+                "GlobalSecondaryIndexOverride": [index]
+            })
+        };
+        let (status, refused) = node.ask("RestoreTableFromBackup", restored(index.clone())).await;
+        assert_eq!(status, 400, "{refused}");
+        let text = refused["message"].as_str().expect("a text");
+        assert!(text.contains("ProvisionedThroughput should not be specified for index: by_a"), "{text}");
+        let mut without = index;
+        without.as_object_mut().expect("an object").shift_remove("ProvisionedThroughput");
+        node.done("RestoreTableFromBackup", restored(without)).await;
+        assert_eq!(node.restored().await, "CREATING");
+    });
+}

@@ -14,6 +14,7 @@ mod node;
 mod row_ttl;
 mod sizes;
 mod streams;
+mod system_tables;
 mod transactions;
 mod transfers;
 mod vectors;

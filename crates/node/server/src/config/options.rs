@@ -216,6 +216,7 @@ options! {
     alternator_export_directory: Option<PathBuf> = None, "Directory in which exports and imports of the DynamoDB API have their files, an absolute path; S3Bucket names a folder in it. Without it exports and imports are refused. Roles with SELECT on a table may write it there, those with CREATE may read all of it.";
     alternator_enforce_authorization: bool = false, live "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
     alternator_warn_authorization: bool = false, live "Requests of the DynamoDB API that alternator_enforce_authorization refuses, or would refuse, are named in the log and counted.";
+    alternator_allow_system_table_write: bool = false, live "PutItem and UpdateItem of the DynamoDB API may change settings by .scylla.alternator.system.config, as UPDATE system.config does; where an authorizer asks for permissions, a superuser's.";
     #[alias("alternator_timeout_in_ms", "ms")]
     alternator_timeout: Duration = Duration::ZERO, live "How long a read or write of the DynamoDB API may take; 0 for read_request_timeout, range_request_timeout and write_request_timeout.";
     alternator_response_compression_threshold_in_bytes: u32 = 4096, live "Answers of the DynamoDB API of fewer bytes are not compressed.";

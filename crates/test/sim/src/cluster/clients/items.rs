@@ -41,12 +41,17 @@ pub(crate) struct Unanswered {
 
 impl Unanswered {
     /// The connection is of further use.
-    fn keeps_connection(&self) -> bool {
+    pub(crate) fn keeps_connection(&self) -> bool {
         matches!(self.failure, ApiFailure::Error { .. })
     }
 
+    /// A condition did not hold, or there is an item already that was to be inserted.
+    pub(crate) fn is_of_condition(&self) -> bool {
+        ["ConditionalCheckFailedException", "DuplicateItemException"].contains(&self.failure.kind())
+    }
+
     /// The body of the refusal of a condition, or of a transaction.
-    fn refusal(&self) -> Option<&Json> {
+    pub(crate) fn refusal(&self) -> Option<&Json> {
         match &self.failure {
             ApiFailure::Error { body, .. } if self.outcome == Outcome::Refused => Some(body),
             _ => None,
@@ -113,7 +118,9 @@ impl ItemClient {
                     let key = self.items.borrow_mut().number(&mut self.rng);
                     read_number(&self.world, &self.items, api, key).await
                 }
-                2..=7 => self.write_number(api).await,
+                2..=5 => self.write_number(api).await,
+                6 => self.statement(api).await,
+                7 => self.batch(api).await,
                 8 => {
                     let keys = self.items.borrow_mut().some_lists(&mut self.rng, 1);
                     read_list(&self.world, &self.items, api, keys[0]).await
@@ -131,12 +138,12 @@ impl ItemClient {
         }
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.world.borrow().now()
     }
 
     /// A violation that a client sees at once.
-    fn fail(&self, checker: &str, text: impl std::fmt::Display) {
+    pub(crate) fn fail(&self, checker: &str, text: impl std::fmt::Display) {
         self.world.borrow_mut().fail(format!("checker {checker}: {text}"));
     }
 
@@ -173,13 +180,13 @@ impl ItemClient {
         }
     }
 
-    fn end_number(&self, begun: Begun, output: ItemOutput) {
+    pub(crate) fn end_number(&self, begun: Begun, output: ItemOutput) {
         let now = self.now();
         self.items.borrow_mut().end(begun, output, now);
     }
 
     /// A condition on a number was refused, which shows the item.
-    fn refuse_number(&self, begun: Begun, input: &ItemInput, item: Option<&Json>) {
+    pub(crate) fn refuse_number(&self, begun: Begun, input: &ItemInput, item: Option<&Json>) {
         match draw::shown_number(item) {
             Ok(found) if is_refused_rightly(input, found) => {
                 self.end_number(begun, ItemOutput::Refused(found));

@@ -137,6 +137,58 @@ pub(crate) fn write_number(rng: &mut Rng, number_key: u64, input: &ItemInput) ->
     Some(WriteRequest::new(name, part(values, members)))
 }
 
+/// A PartiQL statement about a number.
+pub(crate) struct StatementRequest {
+    pub(crate) input: ItemInput,
+    pub(crate) body: Json,
+    /// Whether it is refused where there is no item, also when it expects nothing.
+    pub(crate) needs_item: bool,
+}
+
+/// A statement of a client that expects a number to be `expected`, with a value that nobody else writes.
+pub(crate) fn statement(
+    rng: &mut Rng,
+    number_key: u64,
+    (expected, value): (Option<i64>, i64),
+) -> StatementRequest {
+    let item = ItemKey::Number(number_key).text();
+    let write = |expected, change, shown| ItemInput::Write { expected, change, shown };
+    let (input, text, needs_item) = match rng.below(5) {
+        0 => (ItemInput::Read, format!("SELECT * FROM {TABLE} WHERE k = '{item}'"), false),
+        1 => {
+            let group = value / VALUE_STEP % GROUPS;
+            let text = format!("INSERT INTO {TABLE} VALUE {{'k': '{item}', 'v': {value}, 'g': {group}}}");
+            (write(Some(None), ItemChange::Set(value), ItemShown::Nothing), text, false)
+        }
+        2 => {
+            let text = format!("DELETE FROM {TABLE} WHERE k = '{item}' RETURNING ALL OLD *");
+            (write(None, ItemChange::Delete, ItemShown::Before), text, false)
+        }
+        _ => {
+            let condition = expected.map(|old| format!(" AND v = {old}")).unwrap_or_default();
+            let text =
+                format!("UPDATE {TABLE} SET v = {value} WHERE k = '{item}'{condition} RETURNING ALL OLD *");
+            (write(expected.map(Some), ItemChange::Set(value), ItemShown::Before), text, true)
+        }
+    };
+    let mut body = json!({ "Statement": text, "ReturnValuesOnConditionCheckFailure": "ALL_OLD" });
+    if input == ItemInput::Read {
+        body = json!({ "Statement": text, "ConsistentRead": true });
+    }
+    StatementRequest { input, body, needs_item }
+}
+
+/// A change of an item as a part of a BatchWriteItem.
+pub(crate) fn batched(item: ItemKey, change: ItemChange) -> Json {
+    match change {
+        ItemChange::Set(value) | ItemChange::Add(value) => {
+            let whole = json!({ "k": { "S": item.text() }, "v": number(value), "g": group(value) });
+            json!({ "PutRequest": { "Item": whole } })
+        }
+        ItemChange::Delete => json!({ "DeleteRequest": { "Key": key(item) } }),
+    }
+}
+
 /// The members of a request that make a change.
 fn change_members(
     rng: &mut Rng,
@@ -234,6 +286,24 @@ mod tests {
         assert_eq!(shown_number(Some(&item)), Ok(Some(7)));
         assert_eq!((shown_list(None), shown_number(None)), (Ok(Vec::new()), Ok(None)));
         assert!(shown_list(Some(&json!({ "l": { "L": [{ "S": "3" }] } }))).is_err());
+    }
+
+    #[test]
+    fn statements_are_those_of_the_meaning() {
+        let mut rng = Rng::new(1, 1);
+        for expected in (0..100).map(|nth| (nth % 2 == 0).then_some(5)) {
+            let StatementRequest { input, body, needs_item } = statement(&mut rng, 1, (expected, 100));
+            let text = body["Statement"].as_str().expect("a text");
+            let ItemInput::Write { expected: condition, change, shown } = input else {
+                assert!(text.starts_with("SELECT") && !needs_item, "{text}");
+                continue;
+            };
+            assert_eq!(text.starts_with("DELETE"), change == ItemChange::Delete, "{text}");
+            assert_eq!(text.starts_with("INSERT"), condition == Some(None), "{text}");
+            assert_eq!(text.starts_with("UPDATE"), needs_item, "{text}");
+            assert_eq!(text.contains("AND v = 5"), condition == Some(Some(5)), "{text}");
+            assert_eq!(text.contains("RETURNING"), shown == ItemShown::Before, "{text}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod ddl;
 pub(crate) mod indexed;
 pub(crate) mod items;
 pub(crate) mod items_draw;
+mod items_statements;
 pub(crate) mod lwt;
 pub(crate) mod lwt_draw;
 pub(crate) mod replicating;
