@@ -61,18 +61,27 @@ impl<C: Coordinator> Store<'_, C> {
         }
         match (isolation, reads) {
             (Isolation::Always, _) | (Isolation::OnlyRmw, true) => self.agree(table, key, decide).await,
-            (Isolation::ForbidRmw, true) => {
-                invalid!(
-                    "Read-modify-write operations are disabled by 'forbid_rmw' write isolation policy. Set the tag \
-                     system:write_isolation or the option alternator_write_isolation to allow them"
-                )
-            }
+            (Isolation::ForbidRmw, true) => self.check_may_read_before_write(table),
             (Isolation::UnsafeRmw, true) => {
                 let old = self.get(table, key, true).await?;
                 self.write_decided(table, key, decide(old.as_ref())?).await
             }
             (_, false) => self.write_decided(table, key, decide(None)?).await,
         }
+    }
+
+    /// Refuses a write that reads before it where the table's isolation forbids these.
+    ///
+    /// # Errors
+    /// A validation error.
+    pub(crate) fn check_may_read_before_write(&self, table: &ApiTable) -> Result<()> {
+        if self.isolation(table) == Isolation::ForbidRmw {
+            return invalid!(
+                "Read-modify-write operations are disabled by 'forbid_rmw' write isolation policy. Set the tag \
+                 system:write_isolation or the option alternator_write_isolation to allow them"
+            );
+        }
+        Ok(())
     }
 
     async fn write_decided(&self, table: &ApiTable, key: &RowKey, write: Option<RowWrite>) -> Result<()> {

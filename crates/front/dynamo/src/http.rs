@@ -368,10 +368,8 @@ fn of_no_operation<C: Coordinator>(service: &Service<C>, head: &Parts) -> Option
             let query = head.uri.query().unwrap_or_default();
             Some(("application/json", service.dynamo.local_nodes(query)))
         }
-        // A preflight, whose answer is its headers.
-        (&Method::OPTIONS, "/") if service.dynamo.settings().enforces_authorization => {
-            Some(("text/plain", String::new()))
-        }
+        // A preflight, whose answer is its headers; and load balancers that ask whether the node is there.
+        (&Method::OPTIONS | &Method::HEAD, "/") => Some(("text/plain", String::new())),
         _ => None,
     }
 }

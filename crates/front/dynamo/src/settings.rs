@@ -17,6 +17,8 @@ pub struct ApiSettings {
     pub described_endpoint: DescribedEndpoint,
     /// How long a read or write of the cluster may take where no service level says; none for the executor's timeouts.
     pub timeout: Option<Duration>,
+    /// How many writes a BatchWriteItem may have.
+    pub batch_writes_max: usize,
     /// How answers are compressed.
     pub compression: Compression,
 }
@@ -44,6 +46,7 @@ impl Default for ApiSettings {
             writes_system_tables: false,
             described_endpoint: DescribedEndpoint::Host,
             timeout: None,
+            batch_writes_max: 100,
             compression: Compression::default(),
         }
     }

@@ -331,6 +331,7 @@ fn alternator_settings(config: &Config) -> dynamo::ApiSettings {
         writes_system_tables: config.alternator_allow_system_table_write,
         described_endpoint: dynamo::DescribedEndpoint::from_option(&config.alternator_describe_endpoints),
         timeout: Some(config.alternator_timeout).filter(|timeout| !timeout.is_zero()),
+        batch_writes_max: usize::try_from(config.alternator_max_items_in_batch_write).unwrap_or(usize::MAX),
         compression: dynamo::Compression {
             bytes_min: usize::try_from(threshold).unwrap_or(usize::MAX),
             level: config.alternator_response_gzip_compression_level.into(),

@@ -15,9 +15,6 @@ use crate::request::{Capacity, Request, table_name};
 use crate::table::{self, ApiTable, RowKey, RowWrite};
 use crate::vectors;
 
-/// Requests of a batch.
-const REQUESTS_MAX: usize = 25;
-
 /// A write of a batch.
 struct Write<'a> {
     table: ApiTable,
@@ -145,18 +142,18 @@ impl<C: Coordinator> Dynamo<C> {
             );
         }
         let mut given: Vec<(&'a str, Vec<Given<'a>>)> = Vec::with_capacity(tables.len());
-        let mut count = 0;
+        let (mut count, most) = (0, self.settings().batch_writes_max);
         for (name, list) in tables {
             let list = json::read_list(list)?;
-            if !(1..=REQUESTS_MAX).contains(&list.len()) {
+            if !(1..=most).contains(&list.len()) {
                 return invalid!(
                     "1 validation error detected: Value '{{{name}=[...]}}' at 'requestItems' failed to satisfy constraint: Map value \
-                     must satisfy constraint: [Member must have length less than or equal to {REQUESTS_MAX}, Member must have length \
+                     must satisfy constraint: [Member must have length less than or equal to {most}, Member must have length \
                      greater than or equal to 1]"
                 );
             }
             count += list.len();
-            if count > REQUESTS_MAX {
+            if count > most {
                 return invalid!("Too many items requested for the BatchWriteItem call");
             }
             let list = list.iter().map(|json| read_write(name, json)).collect::<Result<Vec<_>>>()?;

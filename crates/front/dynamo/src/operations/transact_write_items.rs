@@ -146,6 +146,9 @@ impl<C: Coordinator> Dynamo<C> {
         asked: Capacity,
     ) -> Result<Option<Json>> {
         check_twice(writes.iter().map(|write| (write.table.name(), &write.key)))?;
+        // Each part of a transaction depends on the item: another transaction may hold it.
+        let store = self.store();
+        writes.iter().try_for_each(|write| store.check_may_read_before_write(&write.table))?;
         let given = |write: &ItemWrite| match &write.action {
             Action::Put(item) => item_size(item),
             _ => item_size(&write.key_item),

@@ -219,6 +219,7 @@ options! {
     alternator_allow_system_table_write: bool = false, live "PutItem and UpdateItem of the DynamoDB API may change settings by .scylla.alternator.system.config, as UPDATE system.config does; where an authorizer asks for permissions, a superuser's.";
     #[alias("alternator_timeout_in_ms", "ms")]
     alternator_timeout: Duration = Duration::ZERO, live "How long a read or write of the DynamoDB API may take; 0 for read_request_timeout, range_request_timeout and write_request_timeout.";
+    alternator_max_items_in_batch_write: u32 = 100, live "Writes that a BatchWriteItem of the DynamoDB API may have, as in ScyllaDB; 25 for the limit of AWS.";
     alternator_response_compression_threshold_in_bytes: u32 = 4096, live "Answers of the DynamoDB API of fewer bytes are not compressed.";
     alternator_response_gzip_compression_level: u16 = 6, live "How answers of the DynamoDB API are compressed for clients that accept it: from 1, fast, to 9, small; 0 not at all.";
     max_open_files: u64 = 0, "Files and sockets that the node may have open; 0 for the limit of the process. Half of them are for files.";
@@ -627,6 +628,12 @@ impl Config {
         within("shards", self.shards.into(), 0, 1024)?;
         let level = self.alternator_response_gzip_compression_level;
         within("alternator_response_gzip_compression_level", level.into(), 0, 9)?;
+        within(
+            "alternator_max_items_in_batch_write",
+            self.alternator_max_items_in_batch_write.into(),
+            1,
+            1000,
+        )?;
         within("concurrent_compactors", self.concurrent_compactors.into(), 1, 128)?;
         within("native_transport_port", self.native_transport_port.into(), 1, 65535)?;
         within("tombstone_failure_threshold", self.tombstone_failure_threshold, 1, u64::MAX)?;
