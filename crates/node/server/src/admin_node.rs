@@ -498,7 +498,15 @@ impl Node for View {
 
     fn setting(&self, name: &str) -> Option<Setting> {
         let option = Config::option(name).ok()?;
-        let value = self.boot.settings.current().value_of(option.name)?;
+        let mut value = self.boot.settings.current().value_of(option.name)?;
+        let in_use = match option.name {
+            "commitlog_directory" => Some(&self.boot.directories.commitlog),
+            "hints_directory" => Some(&self.boot.directories.hints),
+            _ => None,
+        };
+        if let Some(directory) = in_use {
+            value = directory.to_string_lossy().into_owned();
+        }
         let unit = option.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, unit)| *unit);
         if let Some(number) = unit.and_then(|unit| crate::config::in_unit(&value, unit)) {
             return Some(Setting { value: number.to_string(), kind: SettingKind::Integer });
