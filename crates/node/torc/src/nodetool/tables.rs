@@ -136,13 +136,13 @@ fn keyspace_figures(tables: &[&Value]) -> Value {
 /// A table's figures under Cassandra's names.
 fn table_figures(table: &Value) -> Value {
     let of = |name: &str| table[name].as_u64().unwrap_or(0);
-    let (disk, uncompressed) = (of("disk_bytes"), of("uncompressed_bytes"));
-    let ratio = if uncompressed == 0 { -1.0 } else { disk as f64 / uncompressed as f64 };
+    let (data, uncompressed) = (of("data_bytes"), of("uncompressed_bytes"));
+    let ratio = if uncompressed == 0 { -1.0 } else { data as f64 / uncompressed as f64 };
     let positives = of("bloom_false_positives") + of("bloom_true_positives");
     json!({
         "sstable_count": of("sstables"),
         "sstables_in_each_level": table["sstables_per_level"],
-        "space_used_live": disk,
+        "space_used_live": of("disk_bytes"),
         "space_used_total": of("total_disk_bytes"),
         "space_used_by_snapshots_total": of("snapshot_bytes"),
         "off_heap_memory_used_total": of("memtable_bytes") + of("metadata_bytes"),
