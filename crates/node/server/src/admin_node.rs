@@ -22,7 +22,9 @@ use coordinator::{
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
-use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, Snapshots, TableOperation};
+use replica::{
+    Imported, ReplicaError, SnapshotContent, SnapshotError, SnapshotNotes, Snapshots, TableOperation,
+};
 use rt::mesh::Port;
 use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
@@ -421,9 +423,15 @@ impl Node for View {
         name: String,
         content: SnapshotContent,
     ) -> LocalBoxFuture<Result<(), SnapshotError>> {
-        let (snapshots, rt) = (self.snapshots.clone(), self.rt.clone());
+        let (snapshots, rt, schema) = (self.snapshots.clone(), self.rt.clone(), self.schema());
+        let at_millis = rt.wall_micros().div_euclid(1_000);
         // Without its client it would leave a part.
-        let taking = async move { snapshots.take(&tables, &name, content).await };
+        let taking = async move {
+            let definition = |table: &Table| exec::describe::definition(&schema, table);
+            let created_at = exec::describe::instant(at_millis);
+            let notes = SnapshotNotes { definition: &definition, created_at: &created_at };
+            snapshots.take(&tables, &name, content, notes).await
+        };
         Box::pin(async move { rt.uncancelled(Group::Maintenance, taking).await })
     }
 
