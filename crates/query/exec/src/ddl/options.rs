@@ -231,8 +231,11 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "per_partition_rate_limit" => options.per_partition_rate_limit = rate_limit(property)?,
         "synchronous_updates" => options.synchronous_updates = boolean(property)?,
         "in_memory" | "scylla_encryption_options" | "large_data_guardrails_enabled" => absent(property)?,
+        // ScyllaDB's DESCRIBE shows an empty map.
         "tablets" => {
-            return config("tablet options cannot be used when tablets are disabled for the keyspace");
+            if !map(property)?.is_empty() {
+                return config("tablet options cannot be used when tablets are disabled for the keyspace");
+            }
         }
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which ScyllaDB takes, and shows in its dumps.
