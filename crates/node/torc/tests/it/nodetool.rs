@@ -566,7 +566,7 @@ fn snapshots_come_and_go() {
     let schema = std::fs::read_to_string(parts[0].join("schema.cql")).unwrap();
     assert!(schema.starts_with("CREATE TABLE IF NOT EXISTS ks.t (\n    k int"), "{schema}");
     assert!(schema.contains(") WITH ID = "), "{schema}");
-    let manifest: Value =
+    let manifest: serde_json::Value =
         serde_json::from_slice(&std::fs::read(parts[0].join("manifest.json")).unwrap()).unwrap();
     for file in manifest["files"].as_array().unwrap() {
         assert!(parts[0].join(file.as_str().unwrap()).exists(), "{manifest}");
