@@ -16,7 +16,7 @@ pub(super) async fn answer(
     call: &Call,
     segments: &[&str],
 ) -> Option<Result<Answer, Answer>> {
-    if call.method != "GET" {
+    if call.method != "GET" || segments.first() == Some(&"task_manager") {
         return change(node, call, segments).await;
     }
     if let Some(asked) = table_metrics::answer(node, segments).await {
@@ -42,6 +42,8 @@ pub(super) async fn answer(
             json!([node.setting("data_file_directories")?.value])
         }
         ["storage_service", "commitlog"] => json!(node.setting("commitlog_directory")?.value),
+        // Caches are not saved.
+        ["storage_service", "saved_caches", "location"] => json!(""),
         ["storage_service", "drain"] => json!("Drained 0/0 ColumnFamilies"),
         // /torc/topology shows the streams of a topology change.
         ["stream_manager"] => json!([]),
@@ -71,6 +73,19 @@ async fn change(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<R
         ("POST", ["storage_service", "exclude_node"]) => {
             Err(bad("nodes are not excluded: remove one that will not come back with remove_node"))
         }
+        (_, ["task_manager", ..]) => Err(bad(
+            "there is no task manager: /compaction_manager, /storage_service/repair_async and /torc/topology show the work under way",
+        )),
+        (_, ["storage_service", "tablets", ..]) => Err(bad(
+            "there are no tablets: tables lie with their keyspaces, and nodetool repair repairs them",
+        )),
+        (_, ["storage_service", "backup" | "restore"]) => Err(bad(
+            "SSTables are not sent to object storage: copy the files of a snapshot, and load them by /torc/import",
+        )),
+        (_, ["storage_service", "truncate", ..]) => Err(bad("a table is truncated on all nodes at once: use the statement TRUNCATE of CQL")),
+        (_, ["raft", ..]) => Err(bad(
+            "the cluster's log is no Raft group of ScyllaDB's: compare /storage_proxy/schema_versions to see that all nodes have a schema",
+        )),
         // Permissions are not cached.
         ("POST", ["authorization_cache", "reset"]) => Ok(Answer::done()),
         _ => return None,
