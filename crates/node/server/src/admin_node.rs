@@ -504,6 +504,11 @@ impl Node for View {
         self.shard.coordinator().cancel_view_check(id)
     }
 
+    fn read_barrier(&self, timeout: Duration) -> LocalBoxFuture<Result<(), String>> {
+        let (group, deadline) = (self.membership.group().clone(), self.rt.now() + timeout);
+        Box::pin(async move { group.barrier(deadline).await.map(drop).map_err(|error| error.to_string()) })
+    }
+
     fn setting(&self, name: &str) -> Option<Setting> {
         let option = Config::option(name).ok()?;
         let mut value = self.boot.settings.current().value_of(option.name)?;

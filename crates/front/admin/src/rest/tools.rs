@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{figures, ring, table_metrics, tables};
-use crate::names::bad;
+use crate::names::{bad, given};
 use crate::{Answer, Call, Node};
+
+/// How long a read barrier waits when the request does not say.
+const BARRIER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The answer to such a request; none when it is for something else.
 pub(super) async fn answer(
@@ -82,14 +86,31 @@ async fn change(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<R
         (_, ["storage_service", "backup" | "restore"]) => Err(bad(
             "SSTables are not sent to object storage: copy the files of a snapshot, and load them by /torc/import",
         )),
-        (_, ["storage_service", "truncate", ..]) => Err(bad("a table is truncated on all nodes at once: use the statement TRUNCATE of CQL")),
+        (_, ["storage_service", "truncate", ..]) => {
+            Err(bad("a table is truncated on all nodes at once: use the statement TRUNCATE of CQL"))
+        }
+        ("POST", ["raft", "read_barrier"]) => read_barrier(node, call).await,
         (_, ["raft", ..]) => Err(bad(
-            "the cluster's log is no Raft group of ScyllaDB's: compare /storage_proxy/schema_versions to see that all nodes have a schema",
+            "the cluster's log is no Raft group of ScyllaDB's: only /raft/read_barrier means something here",
         )),
         // Permissions are not cached.
         ("POST", ["authorization_cache", "reset"]) => Ok(Answer::done()),
         _ => return None,
     })
+}
+
+/// Returns when the node has applied all that the cluster's log had: one log there is, so that the group is not asked for.
+async fn read_barrier(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    let timeout = match given(call, "timeout") {
+        None => BARRIER_TIMEOUT,
+        Some(text) => {
+            let seconds = text.parse::<u32>().ok().filter(|seconds| *seconds > 0);
+            let seconds =
+                seconds.ok_or_else(|| bad(format!("timeout is a number of seconds, not {text}")))?;
+            Duration::from_secs(seconds.into())
+        }
+    };
+    node.read_barrier(timeout).await.map(|()| Answer::done()).map_err(|error| Answer::error(500, error))
 }
 
 async fn compact_all(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {

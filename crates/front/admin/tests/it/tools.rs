@@ -151,13 +151,20 @@ fn the_ranges_of_a_keyspace_have_their_replicas() {
 }
 
 #[test]
+fn a_read_barrier_waits_for_the_log() {
+    assert_eq!(ask(false, "POST", "/raft/read_barrier?group_id=7&timeout=5").status, 200);
+    assert_eq!(ask(false, "POST", "/raft/read_barrier").status, 200);
+    assert_eq!(ask(false, "POST", "/raft/read_barrier?timeout=soon").status, 400);
+}
+
+#[test]
 fn what_is_organized_in_another_way_is_refused_with_the_reason() {
     for (method, path) in [
         ("GET", "/task_manager/user_ttl"),
         ("POST", "/storage_service/tablets/repair"),
         ("POST", "/storage_service/backup?endpoint=s3"),
         ("POST", "/storage_service/truncate/ks?cf=t"),
-        ("POST", "/raft/read_barrier"),
+        ("POST", "/raft/trigger_snapshot/1"),
     ] {
         let answer = ask(false, method, path);
         assert!(answer.status == 400 && answer.body.contains(": "), "{path}: {}", answer.body);
