@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_yaml_ng::Value;
 
 use super::foreign::{LeftOut, Standing, standing};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, OptionValue};
 
 /// The begin of the names of the option that the warning's must not exceed.
 const BATCH_FAIL: &str = "batch_size_fail_threshold";
@@ -86,6 +86,16 @@ impl Config {
             {
                 self.set_value(name, value, left_out)?;
             }
+        }
+        // ScyllaDB's list of datacenters.
+        if let ("hinted_handoff_enabled", Value::String(text)) = (name, value)
+            && OptionValue::parse(text).map(|_: bool| ()).is_err()
+        {
+            return Err(ConfigError::Value {
+                name: name.to_owned(),
+                value: text.clone(),
+                expected: "expected true or false: hints are stored for all datacenters or none".to_owned(),
+            });
         }
         // The default, as ScyllaDB's file gives it.
         if name.starts_with("commitlog_total_space") && value.as_i64() == Some(-1) {
@@ -330,6 +340,22 @@ backup_io_throughput_mb_per_sec: 0
         assert_eq!(left_out.not_built, ["enforce_rack_list", "maintenance_socket"]);
         let of_no_use = ["fd_max_interval_ms", "shutdown_announce_in_ms", "group0_raft_op_timeout_in_ms"];
         assert_eq!(left_out.of_no_use[..3], of_no_use);
+    }
+
+    #[test]
+    fn refusals_of_scylladbs_values_name_the_way_to_the_same_end() {
+        for (text, said) in [
+            ("endpoint_snitch: Ec2Snitch", "give datacenter and rack"),
+            ("hinted_handoff_enabled: dc1,dc2", "for all datacenters or none"),
+            ("authenticator: com.scylladb.auth.TransitionalAuthenticator", "use PasswordAuthenticator"),
+            ("authorizer: com.scylladb.auth.TransitionalAuthorizer", "and CassandraAuthorizer then"),
+        ] {
+            let error = super::super::checked(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        for fine in ["audit: ''", "audit: none", "hinted_handoff_enabled: 'true'"] {
+            super::super::checked(fine).unwrap();
+        }
     }
 
     #[test]
