@@ -33,7 +33,7 @@ pub enum SnapshotError {
     },
 }
 
-/// What a snapshot says of itself beside its SSTables.
+/// The description of a snapshot, which lies beside its SSTables.
 #[derive(Clone, Copy)]
 pub struct SnapshotNotes<'a> {
     /// The statements that make a table anew.

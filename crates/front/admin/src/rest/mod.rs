@@ -1,6 +1,7 @@
 //! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; resources without a path there stand
 //! under `/torc`.
 
+mod averages;
 mod cidr;
 mod detector;
 mod figures;

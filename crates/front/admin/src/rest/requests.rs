@@ -6,7 +6,7 @@ use coordinator::RequestFigures;
 use rt::metrics::Latencies;
 use serde_json::{Value, json};
 
-use super::table_metrics::{counted, moments};
+use super::averages::{counted, moments};
 use crate::{Node, ShardFigures};
 
 /// ScyllaDB's names of timeouts, each with the option.

@@ -6,6 +6,7 @@ use engine::TableStats;
 use schema::Table;
 use serde_json::{Value, json};
 
+use super::averages::{meter, moments};
 use super::stored;
 use crate::{Answer, Node};
 
@@ -70,7 +71,7 @@ pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Res
     })
 }
 
-/// What an option of a table's definition is.
+/// An option of a table's definition.
 fn option_of(node: &Rc<dyn Node>, name: &str, of: fn(&Table) -> Value) -> Result<Value, Answer> {
     stored::table(node, name).map(|table| of(&table))
 }
@@ -138,26 +139,6 @@ async fn smallest(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
     Ok(json!(first.and_then(|(bound, _)| bound).unwrap_or(0)))
 }
 
-/// Count, sum, bounds, mean and variance of values that are known by the bounds of their buckets.
-pub(super) fn moments(buckets: impl Iterator<Item = (u64, u64)>, unit: f64) -> Value {
-    let met: Vec<(f64, f64)> = buckets
-        .filter(|(_, count)| *count > 0)
-        .map(|(bound, count)| (bound as f64 * unit, count as f64))
-        .collect();
-    let count: f64 = met.iter().map(|(_, count)| count).sum();
-    let sum: f64 = met.iter().map(|(value, count)| value * count).sum();
-    let mean = sum / count.max(1.0);
-    let squares: f64 = met.iter().map(|(value, count)| (value - mean).powi(2) * count).sum();
-    json!({
-        "count": count as u64,
-        "sum": sum as u64,
-        "min": met.first().map_or(0, |(value, _)| *value as u64),
-        "max": met.last().map_or(0, |(value, _)| *value as u64),
-        "mean": mean,
-        "variance": squares / count.max(1.0),
-    })
-}
-
 async fn scanned(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<Value, Answer> {
     let table = stored::table(node, name)?;
     let requests = node.table_histograms(table.id).await.unwrap_or_default().requests;
@@ -179,16 +160,4 @@ async fn latency(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<(u64, Va
     let micros = all as f64 * hist["mean"].as_f64().unwrap_or(0.0) / 1_000.0;
     let meter = meter(all, recent.per_second, node);
     Ok((micros as u64, json!({ "meter": meter, "hist": hist })))
-}
-
-/// A count with its rates a second: of the last minutes where they are known, and since the start.
-fn meter(count: u64, recent: f64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    json!({ "count": count, "rates": [recent, recent, recent], "mean_rate": count as f64 / seconds })
-}
-
-/// A count of which nothing is known but its rate since the start.
-pub(super) fn counted(count: u64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    meter(count, count as f64 / seconds, node)
 }

@@ -10,7 +10,7 @@ use replica::{ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use schema::{Keyspace, Replication, Schema, Table, TableId};
 use serde_json::{Value, json};
 
-use super::{ring, table_metrics};
+use super::{averages, ring};
 use crate::names::{self, bad, flag, given, list};
 use crate::{Answer, Call, Node, uuid};
 
@@ -346,7 +346,7 @@ pub(super) async fn table_figures(node: &Rc<dyn Node>, call: &Call) -> Result<Va
 fn recent(histograms: &TableHistograms) -> Value {
     let requests = &histograms.requests;
     let mean = |moments: &Value| if moments["count"] == 0 { Value::Null } else { moments["mean"].clone() };
-    let of = |figures: &stdx::RecentFigures| table_metrics::moments(figures.buckets(), 1.0);
+    let of = |figures: &stdx::RecentFigures| averages::moments(figures.buckets(), 1.0);
     let (rows, tombstones) = (of(&requests.rows), of(&requests.tombstones));
     let smallest = histograms.partition_bytes.buckets().find(|(_, count)| *count > 0);
     json!({

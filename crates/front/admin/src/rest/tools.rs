@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{figures, ring, table_metrics, tables};
+use super::{averages, figures, ring, table_metrics, tables};
 use crate::names::{bad, given};
 use crate::{Answer, Call, Node};
 
@@ -144,14 +144,14 @@ async fn cached(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Option<Value>
         _ => None,
     };
     match (cache, count) {
-        ("key" | "counter", Some(_)) => Some(table_metrics::counted(0, node)),
+        ("key" | "counter", Some(_)) => Some(averages::counted(0, node)),
         ("key" | "counter", None) => {
             let known = ["entries", "size", "capacity", "hits", "requests", "hit_rate"];
             known.contains(&figure).then(|| json!(0))
         }
         ("row", Some(count)) => {
             let count = figures::cache(node, cache, count).await?.as_u64()?;
-            Some(table_metrics::counted(count, node))
+            Some(averages::counted(count, node))
         }
         _ => None,
     }

@@ -90,17 +90,19 @@ pub(crate) fn is_class(value: &str, class: &str) -> bool {
     value.rsplit('.').next().is_some_and(|short| short.eq_ignore_ascii_case(class))
 }
 
-/// Refuses ScyllaDB's classes that let everybody in meanwhile, with the way to the same end.
-pub(super) fn check_transitional(name: &str, value: &str) -> Result<(), ConfigError> {
-    if !short(value).to_ascii_lowercase().starts_with("transitional") {
-        return Ok(());
-    }
-    let expected = "clients that cannot log in are never let in: give every client its role and password first, and use PasswordAuthenticator \
-                    and CassandraAuthorizer then";
-    Err(refused(name, value, expected))
-}
-
 impl Config {
+    /// Refuses ScyllaDB's classes that let everybody in meanwhile, with the way to the same end.
+    pub(super) fn check_transitional(&self) -> Result<(), ConfigError> {
+        let expected = "clients that cannot log in are never let in: give every client its role and password first, and use PasswordAuthenticator \
+                        and CassandraAuthorizer then";
+        for (name, value) in [("authenticator", &self.authenticator), ("authorizer", &self.authorizer)] {
+            if short(value).to_ascii_lowercase().starts_with("transitional") {
+                return Err(refused(name, value, expected));
+            }
+        }
+        Ok(())
+    }
+
     /// How clients authenticate; none when `authenticator` names no known class.
     pub(crate) fn authentication(&self) -> Option<Authentication> {
         METHODS.into_iter().find(|method| is_class(&self.authenticator, short(method.class)))
@@ -109,7 +111,6 @@ impl Config {
     /// Refuses an unknown authenticator, and one that lacks the certificates of clients.
     fn check_authenticator(&self) -> Result<(), ConfigError> {
         let name = "authenticator";
-        check_transitional(name, &self.authenticator)?;
         let Some(method) = self.authentication() else {
             let known: Vec<&str> = METHODS.iter().map(|method| short(method.class)).collect();
             return Err(refused(name, &self.authenticator, format!("expected {}", known.join(" or "))));

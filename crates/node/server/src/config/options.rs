@@ -477,7 +477,7 @@ impl Config {
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
         keyword("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
-        super::auth::check_transitional("authorizer", &self.authorizer)?;
+        self.check_transitional()?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;

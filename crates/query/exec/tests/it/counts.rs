@@ -5,7 +5,7 @@ use rt::metrics::{Value, collect};
 
 use crate::golden::Node;
 
-/// The metrics that are not 0, without what their names have in common.
+/// The metrics that are not 0, by their names without the common begin.
 fn counted(node: &Node) -> Vec<String> {
     let mut samples = Vec::new();
     collect(StatementCounts::METRICS, node.executor().statement_counts(), &[], &mut samples);
