@@ -49,5 +49,5 @@ pub use import::{Adoption, ImportFailed, Imported};
 pub use message::{ShardRequest, ShardResponse, SnapshotContent, TableOperation};
 pub use request::{Read, Scope, TombstoneLimit, Truncation, Write};
 pub use shard::{Replica, ReplicaConfig};
-pub use snapshots::{SnapshotError, Snapshots};
+pub use snapshots::{SnapshotError, SnapshotNotes, Snapshots};
 pub use trace::{TraceEvent, TraceLog};

@@ -33,6 +33,15 @@ pub enum SnapshotError {
     },
 }
 
+/// The description of a snapshot, which lies beside its SSTables.
+#[derive(Clone, Copy)]
+pub struct SnapshotNotes<'a> {
+    /// The statements that make a table anew.
+    pub definition: &'a dyn Fn(&Table) -> String,
+    /// When it is made.
+    pub created_at: &'a str,
+}
+
 /// The snapshots of a node that operators have made and removed: one request at a time, on shard 0. Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshots {
@@ -47,7 +56,7 @@ impl Snapshots {
         Self { replica: replica.clone(), data: data.into(), one: Rc::new(Semaphore::new(1)) }
     }
 
-    /// Hard-links the SSTables of these tables on all shards into snapshots of a name: of all tables, or of none. Tables that are dropped
+    /// Hard-links the SSTables of these tables on all shards into snapshots of a name, each with the definition of its table: of all tables, or of none. Tables that are dropped
     /// meanwhile are left out. Dropping the future may leave a part; a crash does.
     ///
     /// # Errors
@@ -58,6 +67,7 @@ impl Snapshots {
         tables: &[Arc<Table>],
         name: &str,
         content: SnapshotContent,
+        notes: SnapshotNotes<'_>,
     ) -> Result<(), SnapshotError> {
         let Ok(_one) = self.one.acquire(1).await else {
             let table = tables.first().map_or_else(String::new, |table| table.full_name());
@@ -71,7 +81,10 @@ impl Snapshots {
         }
         for (at, table) in tables.iter().enumerate() {
             let operation = TableOperation::Snapshot { name: name.to_owned(), content };
-            let made = self.replica.table_operation(table.id, operation).await;
+            let made = match self.replica.table_operation(table.id, operation).await {
+                Ok(()) => self.complete(table, name, notes).await,
+                failed => failed,
+            };
             match made {
                 Ok(()) => {}
                 // Some shards may have made their part before the others had dropped it.
@@ -98,6 +111,18 @@ impl Snapshots {
         let is_wanted = |record: &SnapshotRecord| wanted.contains(&place(record));
         let removed = engine::remove_snapshots(self.replica.rt().disk(), &self.data, is_wanted).await;
         removed.map_err(|error| of_disk(&error))
+    }
+
+    async fn complete(
+        &self,
+        table: &Table,
+        name: &str,
+        notes: SnapshotNotes<'_>,
+    ) -> Result<(), ReplicaError> {
+        let (disk, directory) = (self.replica.rt().disk(), self.directory(table, name));
+        let definition = (notes.definition)(table);
+        let done = engine::complete_snapshot(disk, &directory, &definition, notes.created_at).await;
+        done.map_err(|error| of_disk(&error))
     }
 
     fn directory(&self, table: &Table, name: &str) -> PathBuf {

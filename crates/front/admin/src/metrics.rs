@@ -4,7 +4,8 @@ use coordinator::{BatchlogStats, ReplicationStats, RequestFigures};
 use engine::{EngineStats, stats::TableStats};
 use rpc::RpcStats;
 use rt::GroupStats;
-use rt::metrics::{Sample, collect};
+use rt::metrics;
+use rt::metrics::{Metric, Sample, collect};
 use schema::Schema;
 
 use crate::prometheus::{escape, head, sample, write_all};
@@ -27,8 +28,16 @@ pub fn exposition(info: &NodeInfo, schema: &Schema, shards: &[ShardFigures], now
     out
 }
 
+impl ShardFigures {
+    /// The metrics of a shard as a whole.
+    const METRICS: &[Metric<Self>] = metrics! {
+        counter "scylla_reactor_cpu_busy_ms" "CPU time of a shard's tasks, milliseconds." |s| s.groups.iter().map(|(_, group)| group.run_ns).sum::<u64>() as f64 / 1e6;
+    };
+}
+
 fn collect_shard(shard: &str, figures: &ShardFigures, schema: &Schema, out: &mut Vec<Sample>) {
     let labels = [("shard", shard)];
+    collect(ShardFigures::METRICS, figures, &labels, out);
     collect(EngineStats::METRICS, &figures.engine, &labels, out);
     for (id, stats) in &figures.engine.tables {
         if let Some(table) = schema.table_by_id(*id) {

@@ -318,6 +318,14 @@ pub trait Node {
     fn cluster_state(&self) -> Option<Arc<ClusterState>> {
         None
     }
+    /// Waits until this node has applied all that the cluster's log had when it was called.
+    ///
+    /// # Errors
+    /// When no majority of the log's voters answers in this time.
+    fn read_barrier(&self, timeout: Duration) -> LocalBoxFuture<Result<(), String>> {
+        let _ = timeout;
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// A setting as it is now; none when none has this name.
     fn setting(&self, name: &str) -> Option<Setting>;
     /// Changes a setting on all shards, until the node ends.

@@ -39,10 +39,7 @@ pub(crate) fn wanted(view: &ClusterView, call: &Call, keyspace: &str) -> Result<
     if let Some((other, _)) = call.query.iter().find(|(name, _)| !OPTIONS.contains(&name.as_str())) {
         return Err(bad(format!("option {other} is not supported")));
     }
-    let parallelism = integer(call, "parallelism")?;
-    if let Some(other) = parallelism.filter(|number| !(0..=1).contains(number)) {
-        return Err(bad(format!("unsupported repair parallelism: {other}")));
-    }
+    parallelism(call)?;
     integer(call, "jobThreads")?;
     if truth(call, "trace")?.unwrap_or(false) {
         return Err(bad("unsupported trace"));
@@ -73,6 +70,17 @@ pub(crate) fn wanted(view: &ClusterView, call: &Call, keyspace: &str) -> Result<
         full: truth(call, "full")?.unwrap_or(false) || !truth(call, "incremental")?.unwrap_or(true),
         units_at_once: at_once.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX),
     })
+}
+
+/// Checks `parallelism`. ScyllaDB's own nodetool sends a word, which ScyllaDB reads as the number 0; of numbers it takes 0 and 1.
+fn parallelism(call: &Call) -> Result<(), Answer> {
+    if let Some("parallel" | "sequential" | "dc_parallel") = given(call, "parallelism") {
+        return Ok(());
+    }
+    match integer(call, "parallelism")? {
+        None | Some(0 | 1) => Ok(()),
+        Some(other) => Err(bad(format!("unsupported repair parallelism: {other}"))),
+    }
 }
 
 /// Which of the node's ranges, and the tokens in them. Ranges that are named count instead of the primary ones, as in ScyllaDB.
@@ -189,6 +197,9 @@ mod tests {
         let wanted = wanted.expect("it is understood");
         assert_eq!(wanted.options.hosts, [HostId([1; 16]), HostId([2; 16])]);
         assert_eq!((wanted.tables.len(), wanted.units_at_once, wanted.full), (2, 2, false));
+        for word in ["parallel", "sequential", "dc_parallel", "1"] {
+            asked(&format!("parallelism={word}")).expect(word);
+        }
         let wanted = asked("ignore_nodes=10.1.0.2&incremental=false").expect("it is understood");
         assert_eq!((wanted.options.ignored, wanted.full), (vec![HostId([2; 16])], true));
     }

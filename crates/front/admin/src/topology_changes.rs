@@ -34,7 +34,7 @@ pub(crate) async fn answer(
         }
         ("POST", ["storage_service", "abort_decommission"]) => Ok(TopologyRequest::AbortDecommission),
         ("POST", ["storage_service", "remove_node"]) => {
-            host(call).map(|host| TopologyRequest::Remove { host })
+            check_ignored(node, call).and_then(|()| host(call)).map(|host| TopologyRequest::Remove { host })
         }
         ("POST", ["storage_service", "force_remove_completion"]) => Ok(TopologyRequest::ForceRemoval),
         ("POST", ["storage_service", "join_ring"]) => Ok(TopologyRequest::Join),
@@ -80,6 +80,19 @@ fn tables(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<schema
     let found = names::keyspace(&schema, keyspace)?;
     let wanted = names::tables(&schema, keyspace, call.parameter("cf"))?;
     Ok(wanted.iter().filter(|table| !found.computes(&table.name)).map(|table| table.id).collect())
+}
+
+/// Checks the nodes that ScyllaDB is to leave out of a removal because they are down: here those that are down stream nothing, named or not.
+fn check_ignored(node: &Rc<dyn Node>, call: &Call) -> Result<(), Answer> {
+    let view = node.view();
+    for name in names::list(call.parameter("ignore_nodes").unwrap_or_default()) {
+        let member = names::member(&view, name)
+            .ok_or_else(|| names::bad(format!("ignore_nodes: there is no node {name} in the cluster")))?;
+        if member.alive {
+            return Err(names::bad(format!("ignore_nodes: {name} is up, and takes part in the removal")));
+        }
+    }
+    Ok(())
 }
 
 fn host(call: &Call) -> Result<HostId, Answer> {

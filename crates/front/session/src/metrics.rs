@@ -92,6 +92,7 @@ impl SessionMetrics {
             each(&[("type", "protocol")], s.protocol_errors.get() as f64);
             each(&[("type", "authentication")], s.authentication_failures.get() as f64);
         };
+        counter "scylla_query_processor_statements_prepared" "PREPARE requests." |s| s.requests(Opcode::Prepare) as f64;
         counter "scylla_transport_cql_requests_count" "CQL requests by opcode." each |s, each| {
             OPCODES.iter().for_each(|(opcode, name)| each(&[("kind", name)], s.requests(*opcode) as f64));
         };

@@ -22,7 +22,9 @@ use coordinator::{
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
-use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, Snapshots, TableOperation};
+use replica::{
+    Imported, ReplicaError, SnapshotContent, SnapshotError, SnapshotNotes, Snapshots, TableOperation,
+};
 use rt::mesh::Port;
 use rt::sync::Semaphore;
 use rt::{DiskError, Group, LocalBoxFuture, Rt, ShardId, Task};
@@ -421,9 +423,15 @@ impl Node for View {
         name: String,
         content: SnapshotContent,
     ) -> LocalBoxFuture<Result<(), SnapshotError>> {
-        let (snapshots, rt) = (self.snapshots.clone(), self.rt.clone());
+        let (snapshots, rt, schema) = (self.snapshots.clone(), self.rt.clone(), self.schema());
+        let at_millis = rt.wall_micros().div_euclid(1_000);
         // Without its client it would leave a part.
-        let taking = async move { snapshots.take(&tables, &name, content).await };
+        let taking = async move {
+            let definition = |table: &Table| exec::describe::definition(&schema, table);
+            let created_at = exec::describe::instant(at_millis);
+            let notes = SnapshotNotes { definition: &definition, created_at: &created_at };
+            snapshots.take(&tables, &name, content, notes).await
+        };
         Box::pin(async move { rt.uncancelled(Group::Maintenance, taking).await })
     }
 
@@ -496,9 +504,22 @@ impl Node for View {
         self.shard.coordinator().cancel_view_check(id)
     }
 
+    fn read_barrier(&self, timeout: Duration) -> LocalBoxFuture<Result<(), String>> {
+        let (group, deadline) = (self.membership.group().clone(), self.rt.now() + timeout);
+        Box::pin(async move { group.barrier(deadline).await.map(drop).map_err(|error| error.to_string()) })
+    }
+
     fn setting(&self, name: &str) -> Option<Setting> {
         let option = Config::option(name).ok()?;
-        let value = self.boot.settings.current().value_of(option.name)?;
+        let mut value = self.boot.settings.current().value_of(option.name)?;
+        let in_use = match option.name {
+            "commitlog_directory" => Some(&self.boot.directories.commitlog),
+            "hints_directory" => Some(&self.boot.directories.hints),
+            _ => None,
+        };
+        if let Some(directory) = in_use {
+            value = directory.to_string_lossy().into_owned();
+        }
         let unit = option.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, unit)| *unit);
         if let Some(number) = unit.and_then(|unit| crate::config::in_unit(&value, unit)) {
             return Some(Setting { value: number.to_string(), kind: SettingKind::Integer });

@@ -24,6 +24,7 @@ use wire::Opcode;
 
 use crate::Config;
 use crate::boot::Boot;
+use crate::config::OptionInfo;
 use crate::settings::LogLine;
 
 /// The version of Cassandra whose interface this is: drivers and cqlsh choose their ways by it.
@@ -169,23 +170,23 @@ pub(crate) fn options(config: &Config) -> Vec<OptionFacts> {
             json: if kind == "string" { json_text(&value) } else { value },
         }
     };
-    let bare = bare_numbers(config).into_iter().zip(bare_numbers(&Config::default()));
-    let bare = bare.map(|((name, number), (_, default))| OptionFacts {
-        name: name.to_owned(),
-        kind: "integer",
-        is_default: number == default,
-        json: number.to_string(),
-    });
+    let values: BTreeMap<&str, String> = config.show().into_iter().collect();
+    let bare = Config::OPTIONS
+        .iter()
+        .flat_map(|option| bare_numbers(option, &values[option.name], &defaults[option.name]));
     config.show().into_iter().map(one).chain(bare).collect()
 }
 
-/// Options under ScyllaDB's names, as bare numbers in the units that these names have: its tools read them from `system.config`.
-fn bare_numbers(config: &Config) -> [(&'static str, u128); 3] {
-    [
-        ("alternator_streams_time_window_s", config.alternator_streams_time_window.as_secs().into()),
-        ("alternator_timeout_in_ms", config.alternator_timeout.as_millis()),
-        ("alternator_ttl_period_in_seconds", config.alternator_ttl_period.as_secs().into()),
-    ]
+/// An option under its names with a unit, as bare numbers of it: tools of ScyllaDB read them from `system.config`. None where a number of the unit is not
+/// the value.
+fn bare_numbers(option: &OptionInfo, value: &str, default: &str) -> Vec<OptionFacts> {
+    let with_unit = option.aliases.iter().filter(|(_, unit)| !unit.is_empty());
+    let one = |(name, unit): &(&str, &str)| {
+        let number = crate::config::in_unit(value, unit)?;
+        let name = (*name).to_owned();
+        Some(OptionFacts { name, kind: "integer", is_default: value == default, json: number.to_string() })
+    };
+    with_unit.filter_map(one).collect()
 }
 
 /// A text in JSON, with its quotes.

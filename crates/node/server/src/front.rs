@@ -16,6 +16,7 @@ use coordinator::{
     Change, ChangedObject, ComputedRows, ComputedTables, Coordinator, SchemaEvent, ViewBuildStatus,
 };
 use dynamo::ApiFigures;
+use exec::StatementCounts;
 use exec::native::PreparedStatements;
 use futures_util::stream::{self, StreamExt};
 use replica::ReadCommand;
@@ -267,6 +268,7 @@ impl Front {
     pub(crate) fn collect(&self, out: &mut Vec<Sample>) {
         collect(SessionMetrics::METRICS, self.sessions.metrics(), &[], out);
         collect(PreparedStatements::METRICS, self.executor.prepared_statements(), &[], out);
+        collect(StatementCounts::METRICS, self.executor.executor().statement_counts(), &[], out);
         if self.config.has_alternator() {
             collect(ApiFigures::METRICS, &self.alternator.figures(), &[], out);
         }

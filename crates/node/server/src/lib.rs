@@ -22,6 +22,7 @@ mod front;
 mod importing;
 mod login;
 mod member;
+mod memory_metrics;
 mod node;
 mod orders;
 mod place;

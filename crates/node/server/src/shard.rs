@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use commitlog::{CommitLogConfig, SyncMode};
 use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PaxosStats};
-use engine::{Engine, EngineConfig, EngineSettings, FailurePolicy};
+use engine::{Engine, EngineConfig, EngineSettings, EngineStats, FailurePolicy};
 use hints::{HintFigures, Hints, HintsConfig, HintsStats};
 use membership::RangeStreamer;
 use repair::Repair;
@@ -21,6 +21,7 @@ use topology::HostId;
 use crate::boot::Boot;
 use crate::facts::NodeFigures;
 use crate::front::{Front, FrontEndpoint};
+use crate::memory_metrics::MemoryFigures;
 use crate::settings::Settings;
 use crate::{Config, NodeError};
 
@@ -215,11 +216,12 @@ impl RunningShard {
     pub(crate) fn figures(&self, rt: &Rt) -> admin::ShardFigures {
         let (coordinated_reads, coordinated_writes) = self.coordinator.request_figures();
         let (serial_reads, conditional_writes) = self.coordinator.cas_figures();
+        let engine = self.engine.stats();
         admin::ShardFigures {
-            engine: self.engine.stats(),
+            samples: self.samples(rt, &engine),
+            engine,
             groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
             batchlog: self.coordinator.batchlog_stats(),
-            samples: self.samples(),
             replication: self.coordinator.replication_stats(),
             coordinated_reads,
             coordinated_ranges: self.coordinator.range_figures(),
@@ -234,8 +236,13 @@ impl RunningShard {
     }
 
     /// The metrics of this moment of the parts whose figures nothing else shows.
-    fn samples(&self) -> Vec<Sample> {
+    fn samples(&self, rt: &Rt, engine: &EngineStats) -> Vec<Sample> {
         let mut out = Vec::new();
+        let memory = MemoryFigures {
+            total: self.boot.config.memory_size.0 / u64::from(rt.shard_count()),
+            allocated: engine.memtable_bytes + engine.row_cache_bytes + engine.block_cache_bytes,
+        };
+        collect(MemoryFigures::METRICS, &memory, &[], &mut out);
         collect(PortStats::METRICS, &self.replica.port_stats(), &[], &mut out);
         collect(PaxosStats::METRICS, &self.coordinator.paxos_stats(), &[], &mut out);
         collect(HintsStats::METRICS, &self.handoff.hints().stats(), &[], &mut out);

@@ -24,8 +24,11 @@ pub(crate) async fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
         rows.row([
             ("peer", node.internode.ip().into()),
             ("dc", node.location.datacenter.as_str().into()),
+            ("draining", matches!(node.phase, Phase::Leaving | Phase::Removing).into()),
+            ("excluded", false.into()),
             ("host_id", node.host.0.into()),
             ("owns", (percent as f32).into()),
+            ("rack", node.location.rack.as_str().into()),
             ("status", status.into()),
             ("tokens", i32::try_from(node.tokens.len()).unwrap_or(i32::MAX).into()),
             ("up", view.is_alive(index).into()),
@@ -33,6 +36,9 @@ pub(crate) async fn cluster_status(rows: &mut RowBuilder, view: &ClusterView) {
     })
     .await;
 }
+
+/// ScyllaDB's name in the place of a table's, where all tables of a keyspace are placed alike.
+const EVERY_TABLE: &str = "<ALL>";
 
 /// A row for each token range of each replicated keyspace and each of its replicas.
 pub(crate) async fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &ClusterView) {
@@ -42,6 +48,7 @@ pub(crate) async fn token_ring(rows: &mut RowBuilder, schema: &Schema, view: &Cl
             for node in replicas.iter().map(|replica| view.node(*replica)) {
                 rows.row([
                     ("keyspace_name", keyspace.name.as_str().into()),
+                    ("table_name", EVERY_TABLE.into()),
                     ("start_token", range.after.to_string().into()),
                     ("endpoint", node.internode.ip().into()),
                     ("dc", node.location.datacenter.as_str().into()),
@@ -75,6 +82,8 @@ mod tests {
         let up: Vec<u8> = shown.iter().map(|row| cell(row, "up").unwrap()[0]).collect();
         assert_eq!(up, [1, 0]);
         assert_eq!(cell(&shown[0], "tokens"), Some(&2i32.to_be_bytes()[..]));
+        let draining: Vec<u8> = shown.iter().map(|row| cell(row, "draining").unwrap()[0]).collect();
+        assert_eq!(draining, [0, 1]);
         assert_eq!(cell(&shown[0], "load"), None);
     }
 }

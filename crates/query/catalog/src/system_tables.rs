@@ -194,6 +194,7 @@ fn client_of_shard(rows: &mut RowBuilder, client: &ClientFacts) {
         ("address", client.address.into()),
         ("port", i32::from(client.port).into()),
         ("client_type", "cql".into()),
+        ("client_options", (&client.options).into()),
         ("connection_stage", client.stage.as_str().into()),
         ("driver_name", client.driver_name.clone().into()),
         ("driver_version", client.driver_version.clone().into()),

@@ -415,29 +415,75 @@ fn aggregate_element(aggregate: &UserAggregate) -> Element {
 /// A keyspace with its types (each after those that it uses), functions, aggregates, and tables with their dependents.
 fn whole_keyspace(keyspace: &Keyspace, schema: &Schema, internals: bool) -> Vec<Element> {
     let mut out = vec![keyspace_element(keyspace)];
-    let mut waiting: Vec<_> = keyspace.types.values().collect();
-    let mut done: Vec<&str> = Vec::new();
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        waiting.retain(|ty| {
-            let ready = keyspace.types.keys().all(|other| {
-                done.contains(&other.as_str())
-                    || !ty.fields.iter().any(|(_, field)| field.references_udt(&keyspace.name, other))
-            });
-            if ready {
-                done.push(&ty.name);
-                out.push(type_element(keyspace, ty));
-            }
-            !ready
-        });
-        assert!(waiting.len() < before, "user types do not refer to each other in a circle");
-    }
+    out.extend(types_in_order(keyspace).into_iter().map(|ty| type_element(keyspace, ty)));
     out.extend(functions(keyspace).into_iter().map(function_element));
     out.extend(aggregates(keyspace).into_iter().map(aggregate_element));
     out.extend(
         tables(keyspace).into_iter().flat_map(|table| table_elements(keyspace, table, schema, internals)),
     );
     out
+}
+
+/// The types of a keyspace, each after those that it uses.
+fn types_in_order(keyspace: &Keyspace) -> Vec<&UserType> {
+    let mut waiting: Vec<_> = keyspace.types.values().collect();
+    let mut done: Vec<&UserType> = Vec::new();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|ty| {
+            let ready = keyspace.types.keys().all(|other| {
+                done.iter().any(|ty| ty.name == *other)
+                    || !ty.fields.iter().any(|(_, field)| field.references_udt(&keyspace.name, other))
+            });
+            if ready {
+                done.push(ty);
+            }
+            !ready
+        });
+        assert!(waiting.len() < before, "user types do not refer to each other in a circle");
+    }
+    done
+}
+
+/// The statements that make a table or a view anew with its id: the types that it uses, itself, and its indexes. Each does nothing where its
+/// object is there already.
+pub fn definition(schema: &Schema, table: &Table) -> String {
+    let Some(keyspace) = schema.keyspace(&table.keyspace) else { return String::new() };
+    let base = table.derivation.as_ref().filter(|derivation| derivation.is_view());
+    let statement = match base.and_then(|derivation| schema.table_by_id(derivation.base())) {
+        Some(base) => catalog::describe::create_view(table, base, true),
+        None => table_element(keyspace, table, schema, true).statement.unwrap_or_default(),
+    };
+    let mut used: Vec<&UserType> = Vec::new();
+    for ty in types_in_order(keyspace).into_iter().rev() {
+        let fields = used.iter().flat_map(|ty| &ty.fields).map(|(_, field)| field);
+        let columns = table.columns().iter().map(|column| &column.ty);
+        if columns.chain(fields).any(|one| one.references_udt(&keyspace.name, &ty.name)) {
+            used.push(ty);
+        }
+    }
+    let types = used
+        .iter()
+        .rev()
+        .map(|ty| catalog::describe::create_type(ty, keyspace.type_descriptions.get(&ty.name)));
+    let indexes = in_listed_order(table.indexes.values(), |one| &one.name)
+        .map(|index| catalog::describe::create_index(index, table));
+    types.chain([statement]).chain(indexes).map(|statement| unless_there(&statement) + "\n").collect()
+}
+
+/// A time, in milliseconds since the epoch, as statements write it.
+pub fn instant(millis: i64) -> String {
+    CqlType::Timestamp.to_text(&millis.to_be_bytes())
+}
+
+/// The statement with `IF NOT EXISTS`; one that is a comment as it is.
+fn unless_there(statement: &str) -> String {
+    const KINDS: [&str; 5] = ["TYPE", "TABLE", "MATERIALIZED VIEW", "CUSTOM INDEX", "INDEX"];
+    let found = KINDS.iter().find_map(|kind| {
+        let rest = statement.strip_prefix(&format!("CREATE {kind} "))?;
+        Some(format!("CREATE {kind} IF NOT EXISTS {rest}"))
+    });
+    found.unwrap_or_else(|| statement.to_owned())
 }
 
 /// In the order of Cassandra's listings, which does not tell case.

@@ -39,6 +39,7 @@ use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
 use crate::setting::{ComputedChange, SettingChange, SettingPlan};
 use crate::sink::{Outcome, Sink};
+use crate::statement_counts::StatementCounts;
 use crate::trace::Trace;
 use crate::watch::Watch;
 
@@ -59,6 +60,7 @@ pub struct Executor<C> {
     last_timestamp: Cell<Timestamp>,
     watch: Watch,
     batches: BatchSizes,
+    counts: StatementCounts,
     change_settings: RefCell<Option<SettingChange>>,
     audit: RefCell<Option<Rc<dyn AuditLog>>>,
     default_service_level: Rc<ServiceLevel>,
@@ -78,6 +80,7 @@ impl<C: Coordinator> Executor<C> {
             node,
             watch: Watch::new(&limits),
             batches: BatchSizes::default(),
+            counts: StatementCounts::default(),
             change_settings: RefCell::default(),
             audit: RefCell::default(),
             access: Access::new(limits.authorizes, limits.data_masking),
@@ -198,6 +201,11 @@ impl<C: Coordinator> Executor<C> {
         self.watch.report(self.clock.now())
     }
 
+    /// The statements that were executed, by their kind.
+    pub fn statement_counts(&self) -> &StatementCounts {
+        &self.counts
+    }
+
     /// How many partitions batches of each kind had.
     pub fn batch_sizes(&self) -> BatchFigures {
         self.batches.figures(self.clock.now())
@@ -310,6 +318,7 @@ impl<C: Coordinator> Executor<C> {
             }
         };
         self.check_guardrails(plan, binds, request, sink)?;
+        self.counts.statement(plan, request);
         match plan {
             Plan::Select(plan) => {
                 self.select(self.seen(plan, request), binds, request, sink).await?;
@@ -380,12 +389,12 @@ impl<C: Coordinator> Executor<C> {
             self.access.check(plan, principal, request.keyspace, &schema)?;
         }
         let env = Env::new(binds, &self.call);
-        match plan {
+        let outcome = match plan {
             Plan::Select(plan) if request.consistency != Consistency::Any => {
                 request.take_timeout(plan.timeout.as_ref(), &env)?;
                 let plan = self.seen(plan, request);
                 let read = select::run::run_now(plan, &self.coordinator, request, &env, sink)?;
-                Ok(read.map(|_| Outcome::Rows))
+                read.map(|_| Outcome::Rows)
             }
             Plan::Modification(plan) if plan.conditions.is_empty() => {
                 let timestamp = request.timestamp.unwrap_or_else(|| self.timestamp_at(request.began_micros));
@@ -393,10 +402,14 @@ impl<C: Coordinator> Executor<C> {
                 let mut update = None;
                 plan.update_now(request, &env, timestamp, &mut update)?;
                 let is_written = update.is_some() && self.modify_now(&mut update, request, sink)?;
-                Ok(is_written.then_some(Outcome::Void))
+                is_written.then_some(Outcome::Void)
             }
-            _ => Ok(None),
+            _ => None,
+        };
+        if outcome.is_some() {
+            self.counts.statement(plan, request);
         }
+        Ok(outcome)
     }
 
     async fn change_setting(&self, plan: &SettingPlan, env: &Env<'_>) -> Result<()> {
@@ -683,7 +696,9 @@ impl<C: Coordinator> Executor<C> {
         timestamp: Timestamp,
         sink: &mut S,
     ) -> Result<Outcome> {
-        if batch::is_conditional(statements.iter().map(|(plan, _)| *plan)) {
+        let is_conditional = batch::is_conditional(statements.iter().map(|(plan, _)| *plan));
+        self.counts.batch(statements.len(), is_conditional);
+        if is_conditional {
             return Box::pin(self.conditional(statements, true, request, sink)).await;
         }
         let (mut updates, mut increments) = (Vec::with_capacity(statements.len()), Vec::new());

@@ -105,7 +105,8 @@ pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshot_rows::SnapshotRows;
 pub use snapshots::{
-    SnapshotRecord, list_snapshots, remove_snapshot, remove_snapshots, snapshot_bytes, snapshot_dir,
+    SnapshotRecord, complete_snapshot, list_snapshots, remove_snapshot, remove_snapshots, snapshot_bytes,
+    snapshot_dir,
 };
 pub use sstable::guarded::{Bounds, PartitionBounds};
 pub use sstable::named_table_dir as dropped_table_dir;

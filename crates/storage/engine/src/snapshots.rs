@@ -26,6 +26,9 @@ pub struct SnapshotRecord {
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The name, without the number of the shard, of the file in a snapshot that says when it was made.
 const CREATED: &str = "created-at.";
+/// The files that a node adds when all shards have made their parts, as Cassandra does: the definition of the table, and the list of the data files.
+const SCHEMA: &str = "schema.cql";
+const MANIFEST: &str = "manifest.json";
 /// The digits of a time and the line's end.
 const CREATED_BYTES_MAX: usize = 32;
 
@@ -41,6 +44,29 @@ pub(crate) async fn record_time(
 ) -> Result<(), DiskError> {
     disk.write_atomically(snapshot.join(format!("{CREATED}{shard}")), format!("{at_micros}\n").as_bytes())
         .await
+}
+
+/// Adds to a snapshot that all shards have made the definition of its table, and the list of its data files with the time; nothing where no shard
+/// had a file.
+///
+/// # Errors
+/// A [`DiskError`] when a file cannot be written.
+pub async fn complete_snapshot(
+    disk: &Disk,
+    snapshot: &Path,
+    definition: &str,
+    created_at: &str,
+) -> Result<(), DiskError> {
+    let Some(files) = found(disk.list(snapshot).await)? else { return Ok(()) };
+    let data = files.iter().filter(|file| file.name.ends_with(sstable::Component::Data.name()));
+    let mut names: Vec<String> = data.map(|file| format!("\"{}\"", file.name)).collect();
+    names.sort();
+    let names = if names.is_empty() { " ".to_owned() } else { format!(" {} ", names.join(", ")) };
+    let manifest = format!(
+        "{{\n  \"files\" : [{names}],\n  \"created_at\" : \"{created_at}\",\n  \"expires_at\" : null,\n  \"ephemeral\" : false\n}}"
+    );
+    disk.write_atomically(snapshot.join(SCHEMA), definition.as_bytes()).await?;
+    disk.write_atomically(snapshot.join(MANIFEST), manifest.as_bytes()).await
 }
 
 /// The time that a file of [`record_time`] holds; none for another content.
@@ -129,6 +155,9 @@ async fn measure(disk: &Disk, table: &Path, mut record: SnapshotRecord) -> Resul
         if file.name.starts_with(CREATED) {
             let at = recorded_time(disk, &snapshot.join(&file.name)).await?;
             record.created_micros = at.into_iter().chain(record.created_micros).min();
+            continue;
+        }
+        if [SCHEMA, MANIFEST].contains(&&*file.name) {
             continue;
         }
         record.disk_bytes += file.len;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use engine::{Engine, EngineConfig, list_snapshots, snapshot_dir, table_dir};
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
 use replica::{
-    Origin, Replica, ReplicaConfig, SnapshotContent, SnapshotError, Snapshots, TableOperation, Write,
+    Origin, Replica, ReplicaConfig, SnapshotContent, SnapshotError, SnapshotNotes, Snapshots, TableOperation,
+    Write,
 };
 use rt::mesh::Mesh;
 use rt::{IoBuf, OpenOptions, Rt, ShardId, ShardMain};
@@ -61,26 +62,39 @@ fn names(stored: &BTreeMap<String, u64>) -> Vec<&str> {
     stored.keys().map(String::as_str).collect()
 }
 
+const NOTES: SnapshotNotes<'static> = SnapshotNotes {
+    definition: &|table| format!("CREATE TABLE {};\n", table.full_name()),
+    created_at: "then",
+};
+
 async fn lead(rt: Rt, replica: Replica) {
     let [a, b] = tables();
     let (snapshots, both) = (Snapshots::new(&replica, PathBuf::from(DATA)), [a.clone(), b.clone()]);
     fill(&replica, &a, 0).await;
-    assert_eq!(snapshots.take(&both, "one", SnapshotContent::Written).await, Ok(()));
+    assert_eq!(snapshots.take(&both, "one", SnapshotContent::Written, NOTES).await, Ok(()));
     let one = stored(&rt).await;
     assert_eq!(names(&one), ["one a"], "a table without rows has no files to link");
+    let file = async |name: &str| {
+        let directory = snapshot_dir(&table_dir(Path::new(DATA), &a), "one");
+        let bytes = rt.disk().read_to_end(directory.join(name), 10_000).await.expect("it is there");
+        String::from_utf8(bytes).expect("it is text")
+    };
+    assert_eq!(file("schema.cql").await, "CREATE TABLE ks.a;\n");
+    let manifest = file("manifest.json").await;
+    assert!(manifest.contains("-Data.db\"") && manifest.contains("\"created_at\" : \"then\""), "{manifest}");
     // All files have other names now: no link would clash.
     fill(&replica, &a, 10).await;
     replica.table_operation(a.id, TableOperation::Compact).await.expect("the disk is well");
     fill(&replica, &b, 0).await;
     let exists = |name: &str| SnapshotError::Exists { table: "ks.a".to_owned(), name: name.to_owned() };
     for tables in [&both[..], &[b.clone(), a.clone()], &both[..1]] {
-        assert_eq!(snapshots.take(tables, "one", SnapshotContent::Written).await, Err(exists("one")));
+        assert_eq!(snapshots.take(tables, "one", SnapshotContent::Written, NOTES).await, Err(exists("one")));
         assert_eq!(stored(&rt).await, one, "it is as it was, and no table has a part of another one");
     }
     // Of two at once one is made.
     let (first, second) = futures_util::future::join(
-        snapshots.take(&both, "two", SnapshotContent::Written),
-        snapshots.take(&both, "two", SnapshotContent::Written),
+        snapshots.take(&both, "two", SnapshotContent::Written, NOTES),
+        snapshots.take(&both, "two", SnapshotContent::Written, NOTES),
     )
     .await;
     assert_eq!((first, second), (Ok(()), Err(exists("two"))));
@@ -92,11 +106,11 @@ async fn lead(rt: Rt, replica: Replica) {
     rt.disk().remove_dir_all(&file).await.expect("the disk is well");
     let blocking = rt.disk().open(&file, OpenOptions::CREATE_NEW).await.expect("the disk is well");
     blocking.write_at(0, IoBuf::copy_of(b"no directory")).await.expect("the disk is well");
-    let failed = snapshots.take(&both, "three", SnapshotContent::Written).await;
+    let failed = snapshots.take(&both, "three", SnapshotContent::Written, NOTES).await;
     assert!(matches!(&failed, Err(SnapshotError::Failed { table, .. }) if table == "ks.b"), "{failed:?}");
     rt.disk().remove(&file).await.expect("the disk is well");
     assert_eq!(names(&stored(&rt).await), ["one a", "two a"]);
-    assert_eq!(snapshots.take(&both, "three", SnapshotContent::Written).await, Ok(()));
+    assert_eq!(snapshots.take(&both, "three", SnapshotContent::Written, NOTES).await, Ok(()));
     assert_eq!(names(&stored(&rt).await), ["one a", "three a", "three b", "two a"]);
     clear(&rt, &replica, &snapshots).await;
 }

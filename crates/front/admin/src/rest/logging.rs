@@ -65,6 +65,10 @@ pub(super) async fn answer(
         ("GET", ["system", "logger", name]) => {
             known(name).map(|()| Answer::json(&json!(levels().level_of(name))))
         }
+        ("POST", ["storage_service", "logging_level"]) => match mandatory(call, "class_qualifier") {
+            Ok(name) => set(node, call, Some(name), levels()).await,
+            Err(missing) => Err(missing),
+        },
         ("POST", ["system", "logger"]) => set(node, call, None, levels()).await,
         ("POST", ["system", "logger", name]) => set(node, call, Some(name), levels()).await,
         _ => return None,

@@ -1,6 +1,7 @@
 //! REST administration, in the shape of ScyllaDB's API, so that tools made for it work; resources without a path there stand
 //! under `/torc`.
 
+mod averages;
 mod cidr;
 mod detector;
 mod figures;
@@ -8,6 +9,7 @@ mod gossip_states;
 mod hints;
 mod logging;
 mod nodes;
+mod requests;
 mod ring;
 mod samples;
 mod settings;
@@ -228,6 +230,8 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
         ["gossiper" | "failure_detector" | "storage_proxy" | "snitch", ..] => {
             cluster(node, call, segments).await?
         }
+        // SSTables are written in one version.
+        ["system", "chosen_sstable_version" | "highest_supported_sstable_version"] => json!("nb"),
         ["system", "uptime_ms"] => json!((node.now_micros() - node.info().started_micros) / 1_000),
         ["column_family", "toppartitions", name] => samples::of_table(node, call, name).await?,
         ["column_family"] => tables::tables(&node.schema()),
@@ -288,6 +292,8 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["ownership", keyspace] => ring::ownership(node, Some(keyspace))?,
         ["describe_ring", keyspace] => ring::describe(node, call, keyspace)?,
         ["natural_endpoints", keyspace] => ring::natural_endpoints(node, call, keyspace)?,
+        ["natural_endpoints", "v2", keyspace] => ring::natural_endpoints_of_parts(node, call, keyspace)?,
+        ["range_to_endpoint_map", keyspace] => ring::endpoints_of_ranges(node, call, keyspace)?,
         ["nodes", state] => ring::in_state(node, state).ok_or_else(|| unknown(call))?,
         ["load"] => json!(figures::load(node).await),
         ["load_map"] => ring::loads(node).await,
@@ -310,7 +316,11 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
         ["storage_proxy", "metrics", kind, "estimated_histogram"] => {
             figures::histogram(node, kind).await.ok_or_else(|| unknown(call))?
         }
-        ["storage_proxy", figure] => figures::read_repair(node, figure).await.ok_or_else(|| unknown(call))?,
+        ["storage_proxy", figure] if figure.starts_with("read_repair_") => {
+            figures::read_repair(node, figure).await.ok_or_else(|| unknown(call))?
+        }
+        ["storage_proxy", rest @ ..] => requests::answer(node, rest).await.ok_or_else(|| unknown(call))?,
+        ["gossiper", figure, name] => ring::of_gossip(node, figure, name).ok_or_else(|| unknown(call))??,
         ["snitch", "datacenter"] => match call.parameter("host") {
             Some(host) => json!(ring::location(node, host).datacenter),
             None => json!(info.datacenter),

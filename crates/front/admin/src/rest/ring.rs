@@ -9,7 +9,7 @@ use gossip::{Endpoint, Key, Standing, status};
 use mutation::DecoratedKey;
 use schema::{Replication, Table};
 use serde_json::{Value, json};
-use topology::{HostId, Location};
+use topology::{HostId, Location, NodeIndex, TokenRange};
 
 use super::figures;
 use crate::names::{self, given, mandatory};
@@ -135,12 +135,52 @@ pub(super) fn describe(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Resu
     Ok(json!(ranges))
 }
 
+/// The ranges of the ring, by their ends, with the addresses of their replicas: those for nodes, or for clients with `rpc`.
+pub(super) fn endpoints_of_ranges(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
+    let for_clients = names::flag(call, "rpc", false)?;
+    let view = node.view();
+    let placement = view.place(&replication(node, keyspace)?);
+    let address = |of: &ViewNode| if for_clients { of.native.ip() } else { of.internode.ip() };
+    let one = |(range, replicas): (TokenRange, &[NodeIndex])| {
+        let ends = [range.after, range.upto].map(|token| token.to_string());
+        let replicas = replicas.iter().map(|replica| address(view.node(*replica)).to_string());
+        json!({ "key": ends, "value": replicas.collect::<Vec<_>>() })
+    };
+    Ok(json!(placement.now().ranges().map(one).collect::<Vec<_>>()))
+}
+
 /// The replicas of a partition (`cf`, `key`), the first one first.
 pub(super) fn natural_endpoints(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
     let (table, text) = (mandatory(call, "cf")?, mandatory(call, "key")?);
-    let (schema, replication) = (node.schema(), replication(node, keyspace)?);
-    let key = key(names::table(&schema, keyspace, table)?, text)
-        .map_err(|error| Answer::error(400, format!("the key does not fit {keyspace}.{table}: {error}")))?;
+    let schema = node.schema();
+    let found = names::table(&schema, keyspace, table)?;
+    replicas_of(node, found, key(found, text))
+}
+
+/// The replicas of a partition whose key has each column in a `key_component` of its own.
+pub(super) fn natural_endpoints_of_parts(
+    node: &Rc<dyn Node>,
+    call: &Call,
+    keyspace: &str,
+) -> Result<Value, Answer> {
+    let table = mandatory(call, "cf")?;
+    mandatory(call, "key_component")?;
+    let schema = node.schema();
+    let found = names::table(&schema, keyspace, table)?;
+    let parts = call.query.iter().filter(|(name, _)| name == "key_component");
+    let parts: Vec<&str> = parts.map(|(_, value)| value.as_str()).collect();
+    replicas_of(node, found, key_of(found, &parts))
+}
+
+fn replicas_of(
+    node: &Rc<dyn Node>,
+    table: &Table,
+    key: Result<bytes::Bytes, String>,
+) -> Result<Value, Answer> {
+    let replication = replication(node, &table.keyspace)?;
+    let key = key.map_err(|error| {
+        Answer::error(400, format!("the key does not fit {}: {error}", table.full_name()))
+    })?;
     let view = node.view();
     let placement = view.place(&replication);
     let replicas = match replication {
@@ -152,11 +192,15 @@ pub(super) fn natural_endpoints(node: &Rc<dyn Node>, call: &Call, keyspace: &str
 
 /// A partition key from its text: several columns have colons between.
 pub(super) fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
+    match table.partition_key().len() {
+        1 => key_of(table, &[text]),
+        _ => key_of(table, &text.split(':').collect::<Vec<_>>()),
+    }
+}
+
+/// A partition key from the texts of its columns.
+fn key_of(table: &Table, parts: &[&str]) -> Result<bytes::Bytes, String> {
     let columns = table.partition_key();
-    let parts: Vec<&str> = match columns.len() {
-        1 => vec![text],
-        _ => text.split(':').collect(),
-    };
     if parts.len() != columns.len() {
         return Err(format!(
             "it has {} columns, with colons between; {} were given",
@@ -176,6 +220,28 @@ pub(super) fn key(table: &Table, text: &str) -> Result<bytes::Bytes, String> {
     Ok(DecoratedKey::compose(&values.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
+/// A figure of a node's gossip, named by its address or host id: the generation, the heartbeat, or for how many milliseconds it has been
+/// down. None for another figure.
+pub(super) fn of_gossip(node: &Rc<dyn Node>, figure: &str, name: &str) -> Option<Result<Value, Answer>> {
+    if !["downtime", "generation_number", "heart_beat_version"].contains(&figure) {
+        return None;
+    }
+    let unknown = || names::bad(format!("there is no node {name} in the cluster"));
+    let host = names::member(&node.view(), name).map(|member| member.host);
+    let peer = |host| {
+        let liveness = node.liveness()?;
+        let down = liveness.peers.get(&host).filter(|peer| matches!(peer.standing, Standing::Down(_)));
+        let since = down.map(|peer| peer.since_micros);
+        let peers = liveness.peers.into_values().map(|peer| peer.endpoint).chain([liveness.own]);
+        peers.into_iter().find(|endpoint| endpoint.host == host).map(|endpoint| (endpoint, since))
+    };
+    Some(host.and_then(peer).ok_or_else(unknown).map(|(endpoint, since)| match figure {
+        "generation_number" => json!(endpoint.generation),
+        "heart_beat_version" => json!(endpoint.heartbeat),
+        _ => json!(since.map_or(0, |since| (node.now_micros() - since).max(0) / 1_000)),
+    }))
+}
+
 /// The nodes that join, leave or move; none for another state.
 pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
     let view = node.view();
@@ -187,8 +253,8 @@ pub(super) fn in_state(node: &Rc<dyn Node>, state: &str) -> Option<Value> {
             json!(in_phase(Phase::Joining).chain(others).collect::<Vec<_>>())
         }
         "leaving" => json!(in_phase(Phase::Leaving).chain(in_phase(Phase::Removing)).collect::<Vec<_>>()),
-        // A node never changes its tokens.
-        "moving" => json!([]),
+        // A node never changes its tokens, and none is excluded.
+        "moving" | "excluded" => json!([]),
         _ => return None,
     })
 }

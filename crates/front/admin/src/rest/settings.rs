@@ -1,6 +1,7 @@
 //! The node's settings: any by its name under `/v2/config`, with the path of ScyllaDB, where one that is live is changed by POST; and some by
 //! ScyllaDB's paths.
 
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::{Value, json};
@@ -34,11 +35,49 @@ pub(super) async fn answer(
     match call.method.as_str() {
         "GET" => Some(match node.setting(name) {
             Some(setting) => Ok(Answer::json(&as_json(name, &setting))),
-            None => Err(bad(format!("No such config entry: {name}"))),
+            None => match scylladbs(node, name) {
+                Some(value) => Ok(Answer::json(&value)),
+                None => Err(bad(format!("No such config entry: {name}"))),
+            },
         }),
         "POST" => Some(change(node, name, mandatory(call, parameter)).await),
         _ => None,
     }
+}
+
+/// The options whose names begin with that of a group, which ScyllaDB shows as one object of texts.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "client_encryption_options",
+        &["enabled", "optional", "certificate", "keyfile", "truststore", "require_client_auth"],
+    ),
+    (
+        "server_encryption_options",
+        &["internode_encryption", "certificate", "keyfile", "truststore", "require_client_auth"],
+    ),
+    ("alternator_encryption_options", &["certificate", "keyfile"]),
+];
+
+/// The value of an option that only ScyllaDB has, which its manager reads of each node.
+fn scylladbs(node: &Rc<dyn Node>, name: &str) -> Option<Value> {
+    let value = match name {
+        // The default of the port of Thrift, which nothing listens on.
+        "rpc_port" => json!(9160),
+        "experimental_features" | "object_storage_endpoints" => json!([]),
+        "workdir" => {
+            let data = PathBuf::from(node.setting("data_file_directories")?.value);
+            json!(data.parent().unwrap_or(Path::new("/")).to_string_lossy())
+        }
+        group => {
+            let (group, parts) = GROUPS.iter().find(|(known, _)| *known == group)?;
+            let part = |part: &&str| {
+                let value = node.setting(&format!("{group}_{part}"))?.value;
+                (!value.is_empty()).then(|| ((*part).to_owned(), json!(value)))
+            };
+            Value::Object(parts.iter().filter_map(part).collect())
+        }
+    };
+    Some(value)
 }
 
 async fn change(node: &Rc<dyn Node>, name: &str, value: Result<&str, Answer>) -> Result<Answer, Answer> {

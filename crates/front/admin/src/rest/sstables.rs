@@ -130,7 +130,11 @@ async fn upgrade(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Re
 
 /// Imports the SSTables of a table's folder `upload`, as ScyllaDB's call does.
 async fn refresh(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Answer, Answer> {
-    for name in ["load_and_stream", "primary_replica_only", "skip_cleanup", "skip_reshape"] {
+    // They save work that is done here in one with the import.
+    for name in ["skip_cleanup", "skip_reshape"] {
+        flag(call, name, false)?;
+    }
+    for name in ["load_and_stream", "primary_replica_only"] {
         if flag(call, name, false)? {
             return Err(bad(format!(
                 "{name} is not known here: a node imports the partitions of which it is a replica; put the SSTables on each replica, and run \
@@ -169,8 +173,10 @@ async fn stop(node: &Rc<dyn Node>, call: &Call, keyspace: Option<&str>) -> Resul
         (Some(id), None) if keyspace.is_none() => StopRequest::Id(
             uuid_of(id).ok_or_else(|| bad("id is the id of a compaction, as compactionstats shows it"))?,
         ),
-        // SSTables are not reshaped here, so that none of that work runs.
-        (None, Some(name)) if name.eq_ignore_ascii_case("RESHAPE") => return Ok(json!(0)),
+        // SSTables are neither reshaped nor resharded here, so that none of that work runs.
+        (None, Some(name)) if ["RESHAPE", "RESHARD"].iter().any(|none| name.eq_ignore_ascii_case(none)) => {
+            return Ok(json!(0));
+        }
         (None, Some(name)) => {
             let kind = TaskKind::from_name(name).ok_or_else(|| {
                 let known: Vec<&str> = TaskKind::ALL.into_iter().map(TaskKind::name).collect();

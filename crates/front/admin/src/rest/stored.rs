@@ -93,13 +93,28 @@ async fn sampled(node: &Rc<dyn Node>) -> Value {
 /// The SSTables of a partition, whose key is written as its columns with colons between.
 async fn sstables(node: &Rc<dyn Node>, call: &Call, name: &str) -> Result<Value, Answer> {
     let table = table(node, name)?;
-    let key = mandatory(call, "key")?;
-    let key = ring::key(&table, key).map_err(|error| {
-        Answer::error(400, format!("the key does not fit {}: {error}", table.full_name()))
-    })?;
-    let found = node.sstables_of(table.id, key.to_vec()).await;
+    let text = mandatory(call, "key")?;
+    let key = match given(call, "format") {
+        Some("hex") => {
+            bytes_of(text).ok_or_else(|| bad(format!("{text} is no key in hexadecimal digits")))?
+        }
+        None | Some("plain") => {
+            let key = ring::key(&table, text);
+            let wrong = |error| bad(format!("the key does not fit {}: {error}", table.full_name()));
+            key.map_err(wrong)?.to_vec()
+        }
+        Some(other) => return Err(bad(format!("format is hex or plain, not {other}"))),
+    };
+    let found = node.sstables_of(table.id, key).await;
     let paths = found.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
     Ok(paths.iter().map(|path| path.to_string_lossy().into_owned()).collect())
+}
+
+/// The bytes of hexadecimal digits, one or more pairs.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let is_hex = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    if is_hex { (0..digits.len()).step_by(2).map(pair).collect() } else { None }
 }
 
 /// Whether compactions of a table begin by themselves, on all shards and by its definition.

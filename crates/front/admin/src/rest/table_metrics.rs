@@ -6,6 +6,7 @@ use engine::TableStats;
 use schema::Table;
 use serde_json::{Value, json};
 
+use super::averages::{meter, moments};
 use super::stored;
 use crate::{Answer, Node};
 
@@ -14,6 +15,9 @@ type Figure = fn(&TableStats) -> Value;
 
 /// By name. The memory of bloom filters, index summaries and compression offsets is counted together here, as that of the filters.
 const FIGURES: &[(&str, Figure)] = &[
+    ("all_memtables_live_data_size", |stats| json!(stats.memtable_bytes)),
+    ("all_memtables_off_heap_size", |stats| json!(stats.memtable_bytes)),
+    ("all_memtables_on_heap_size", |_| json!(0)),
     ("bloom_filter_disk_space_used", |stats| json!(stats.metadata_bytes)),
     ("bloom_filter_false_ratio", false_ratio),
     ("bloom_filter_off_heap_memory_used", |stats| json!(stats.metadata_bytes)),
@@ -25,6 +29,8 @@ const FIGURES: &[(&str, Figure)] = &[
     ("memtable_off_heap_size", |stats| json!(stats.memtable_bytes)),
     ("pending_flushes", |stats| json!(stats.flushes_pending)),
     ("recent_bloom_filter_false_ratio", false_ratio),
+    ("row_cache_hit", |stats| json!(stats.cache_hits)),
+    ("row_cache_miss", |stats| json!(stats.cache_misses)),
 ];
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -39,6 +45,11 @@ fn false_ratio(stats: &TableStats) -> Value {
 pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Result<Value, Answer>> {
     Some(match segments {
         ["column_family", "sstables", "per_level", name] => per_level(node, name).await,
+        ["column_family", "droppable_ratio", name] => {
+            sums(node, name).await.map(|stats| json!(stats.droppable_tombstone_ratio))
+        }
+        ["column_family", "compaction_strategy", name] => option_of(node, name, compaction_class),
+        ["column_family", "compression_parameters", name] => option_of(node, name, compression),
         ["column_family", "metrics", kind @ ("read_latency" | "write_latency"), rest @ ..] => match rest {
             [name] => latency(node, kind, name).await.map(|moments| json!(moments.0)),
             ["moving_average_histogram", name] => latency(node, kind, name).await.map(|moments| moments.1),
@@ -60,6 +71,22 @@ pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Res
     })
 }
 
+/// An option of a table's definition.
+fn option_of(node: &Rc<dyn Node>, name: &str, of: fn(&Table) -> Value) -> Result<Value, Answer> {
+    stored::table(node, name).map(|table| of(&table))
+}
+
+/// The class of compaction without its package.
+fn compaction_class(table: &Table) -> Value {
+    let class = table.options.compaction.get("class").map_or("", String::as_str);
+    json!(class.rsplit('.').next())
+}
+
+fn compression(table: &Table) -> Value {
+    let pair = |(name, value): (&String, &String)| json!({ "key": name, "value": value });
+    table.options.compression.iter().map(pair).collect()
+}
+
 /// The figures of a table on all shards that such figures need.
 async fn sums(node: &Rc<dyn Node>, name: &str) -> Result<TableStats, Answer> {
     let table = stored::table(node, name)?;
@@ -75,6 +102,9 @@ async fn sums(node: &Rc<dyn Node>, name: &str) -> Result<TableStats, Answer> {
         all.partitions_estimate += stats.partitions_estimate;
         all.memtable_bytes += stats.memtable_bytes;
         all.flushes_pending += stats.flushes_pending;
+        all.cache_hits += stats.cache_hits;
+        all.cache_misses += stats.cache_misses;
+        all.droppable_tombstone_ratio = all.droppable_tombstone_ratio.max(stats.droppable_tombstone_ratio);
         all.reads += stats.reads;
         all.writes += stats.writes;
         all.sstables_per_level.resize(all.sstables_per_level.len().max(stats.sstables_per_level.len()), 0);
@@ -109,26 +139,6 @@ async fn smallest(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
     Ok(json!(first.and_then(|(bound, _)| bound).unwrap_or(0)))
 }
 
-/// Count, sum, bounds, mean and variance of values that are known by the bounds of their buckets.
-fn moments(buckets: impl Iterator<Item = (u64, u64)>, unit: f64) -> Value {
-    let met: Vec<(f64, f64)> = buckets
-        .filter(|(_, count)| *count > 0)
-        .map(|(bound, count)| (bound as f64 * unit, count as f64))
-        .collect();
-    let count: f64 = met.iter().map(|(_, count)| count).sum();
-    let sum: f64 = met.iter().map(|(value, count)| value * count).sum();
-    let mean = sum / count.max(1.0);
-    let squares: f64 = met.iter().map(|(value, count)| (value - mean).powi(2) * count).sum();
-    json!({
-        "count": count as u64,
-        "sum": sum as u64,
-        "min": met.first().map_or(0, |(value, _)| *value as u64),
-        "max": met.last().map_or(0, |(value, _)| *value as u64),
-        "mean": mean,
-        "variance": squares / count.max(1.0),
-    })
-}
-
 async fn scanned(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<Value, Answer> {
     let table = stored::table(node, name)?;
     let requests = node.table_histograms(table.id).await.unwrap_or_default().requests;
@@ -150,16 +160,4 @@ async fn latency(node: &Rc<dyn Node>, kind: &str, name: &str) -> Result<(u64, Va
     let micros = all as f64 * hist["mean"].as_f64().unwrap_or(0.0) / 1_000.0;
     let meter = meter(all, recent.per_second, node);
     Ok((micros as u64, json!({ "meter": meter, "hist": hist })))
-}
-
-/// A count with its rates a second: of the last minutes where they are known, and since the start.
-fn meter(count: u64, recent: f64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    json!({ "count": count, "rates": [recent, recent, recent], "mean_rate": count as f64 / seconds })
-}
-
-/// A count of which nothing is known but its rate since the start.
-pub(super) fn counted(count: u64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    meter(count, count as f64 / seconds, node)
 }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use coordinator::{ViewBuildStatus, ViewNode};
-use engine::{SnapshotRecord, TableStats};
+use engine::{SnapshotRecord, TableHistograms, TableStats};
 use replica::{ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use schema::{Keyspace, Replication, Schema, Table, TableId};
 use serde_json::{Value, json};
 
-use super::ring;
+use super::{averages, ring};
 use crate::names::{self, bad, flag, given, list};
 use crate::{Answer, Call, Node, uuid};
 
@@ -311,13 +311,14 @@ async fn snapshot_records(node: &Rc<dyn Node>) -> Result<Vec<SnapshotRecord>, An
     node.snapshots().await.map_err(|error| Answer::error(500, error.to_string()))
 }
 
-/// Every figure of each stored table of a keyspace (`keyspace`), or of all.
+/// Every figure of each stored table of a keyspace (`keyspace`), or of all; with `histograms=true` also those of the requests of the last minutes.
 pub(super) async fn table_figures(node: &Rc<dyn Node>, call: &Call) -> Result<Value, Answer> {
     let schema = node.schema();
     let wanted = call.parameter("keyspace").filter(|name| !name.is_empty());
     if let Some(name) = wanted.filter(|name| schema.keyspace(name).is_none()) {
         return Err(Answer::error(404, format!("Can't find a keyspace {name}")));
     }
+    let with_histograms = flag(call, "histograms", false)?;
     let snapshots = snapshot_records(node).await?;
     let shards = node.figures().await;
     let all: Vec<(TableId, &TableStats)> =
@@ -332,9 +333,31 @@ pub(super) async fn table_figures(node: &Rc<dyn Node>, call: &Call) -> Result<Va
         let mine =
             |record: &&SnapshotRecord| (&record.keyspace, &record.table) == (&table.keyspace, &table.name);
         let snapshot_bytes: u64 = snapshots.iter().filter(mine).map(|record| record.true_bytes).sum();
-        out.push(figures_of(table, &of, snapshot_bytes));
+        let mut figures = figures_of(table, &of, snapshot_bytes);
+        if with_histograms {
+            figures["recent"] = recent(&node.table_histograms(table.id).await.unwrap_or_default());
+        }
+        out.push(figures);
     }
     Ok(json!(out))
+}
+
+/// Means of a table's requests of the last one to two minutes, null where there was none, and the size of its smallest partition.
+fn recent(histograms: &TableHistograms) -> Value {
+    let requests = &histograms.requests;
+    let mean = |moments: &Value| if moments["count"] == 0 { Value::Null } else { moments["mean"].clone() };
+    let of = |figures: &stdx::RecentFigures| averages::moments(figures.buckets(), 1.0);
+    let (rows, tombstones) = (of(&requests.rows), of(&requests.tombstones));
+    let smallest = histograms.partition_bytes.buckets().find(|(_, count)| *count > 0);
+    json!({
+        "read_micros_mean": mean(&of(&requests.reads)),
+        "write_micros_mean": mean(&of(&requests.writes)),
+        "rows_mean": mean(&rows),
+        "rows_max": rows["max"],
+        "tombstones_mean": mean(&tombstones),
+        "tombstones_max": tombstones["max"],
+        "partition_bytes_min": smallest.and_then(|(bound, _)| bound).unwrap_or(0),
+    })
 }
 
 fn figures_of(table: &Table, of: &[&TableStats], snapshot_bytes: u64) -> Value {

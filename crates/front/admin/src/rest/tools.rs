@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{figures, ring, table_metrics, tables};
-use crate::names::bad;
+use super::{averages, figures, ring, table_metrics, tables};
+use crate::names::{bad, given};
 use crate::{Answer, Call, Node};
+
+/// How long a read barrier waits when the request does not say.
+const BARRIER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The answer to such a request; none when it is for something else.
 pub(super) async fn answer(
@@ -16,7 +20,7 @@ pub(super) async fn answer(
     call: &Call,
     segments: &[&str],
 ) -> Option<Result<Answer, Answer>> {
-    if call.method != "GET" {
+    if call.method != "GET" || segments.first() == Some(&"task_manager") {
         return change(node, call, segments).await;
     }
     if let Some(asked) = table_metrics::answer(node, segments).await {
@@ -42,6 +46,8 @@ pub(super) async fn answer(
             json!([node.setting("data_file_directories")?.value])
         }
         ["storage_service", "commitlog"] => json!(node.setting("commitlog_directory")?.value),
+        // Caches are not saved.
+        ["storage_service", "saved_caches", "location"] => json!(""),
         ["storage_service", "drain"] => json!("Drained 0/0 ColumnFamilies"),
         // /torc/topology shows the streams of a topology change.
         ["stream_manager"] => json!([]),
@@ -71,10 +77,40 @@ async fn change(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<R
         ("POST", ["storage_service", "exclude_node"]) => {
             Err(bad("nodes are not excluded: remove one that will not come back with remove_node"))
         }
+        (_, ["task_manager", ..]) => Err(bad(
+            "there is no task manager: /compaction_manager, /storage_service/repair_async and /torc/topology show the work under way",
+        )),
+        (_, ["storage_service", "tablets", ..]) => Err(bad(
+            "there are no tablets: tables lie with their keyspaces, and nodetool repair repairs them",
+        )),
+        (_, ["storage_service", "backup" | "restore"]) => Err(bad(
+            "SSTables are not sent to object storage: copy the files of a snapshot, and load them by /torc/import",
+        )),
+        (_, ["storage_service", "truncate", ..]) => {
+            Err(bad("a table is truncated on all nodes at once: use the statement TRUNCATE of CQL"))
+        }
+        ("POST", ["raft", "read_barrier"]) => read_barrier(node, call).await,
+        (_, ["raft", ..]) => Err(bad(
+            "the cluster's log is no Raft group of ScyllaDB's: only /raft/read_barrier means something here",
+        )),
         // Permissions are not cached.
         ("POST", ["authorization_cache", "reset"]) => Ok(Answer::done()),
         _ => return None,
     })
+}
+
+/// Returns when the node has applied all that the cluster's log had: one log there is, so that the group is not asked for.
+async fn read_barrier(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    let timeout = match given(call, "timeout") {
+        None => BARRIER_TIMEOUT,
+        Some(text) => {
+            let seconds = text.parse::<u32>().ok().filter(|seconds| *seconds > 0);
+            let seconds =
+                seconds.ok_or_else(|| bad(format!("timeout is a number of seconds, not {text}")))?;
+            Duration::from_secs(seconds.into())
+        }
+    };
+    node.read_barrier(timeout).await.map(|()| Answer::done()).map_err(|error| Answer::error(500, error))
 }
 
 async fn compact_all(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
@@ -108,14 +144,14 @@ async fn cached(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Option<Value>
         _ => None,
     };
     match (cache, count) {
-        ("key" | "counter", Some(_)) => Some(table_metrics::counted(0, node)),
+        ("key" | "counter", Some(_)) => Some(averages::counted(0, node)),
         ("key" | "counter", None) => {
             let known = ["entries", "size", "capacity", "hits", "requests", "hit_rate"];
             known.contains(&figure).then(|| json!(0))
         }
         ("row", Some(count)) => {
             let count = figures::cache(node, cache, count).await?.as_u64()?;
-            Some(table_metrics::counted(count, node))
+            Some(averages::counted(count, node))
         }
         _ => None,
     }

@@ -331,6 +331,9 @@ impl Node for Fake {
             "log_level" => ("info,engine=debug", SettingKind::Text),
             "data_file_directories" => ("/data", SettingKind::Text),
             "concurrent_compactors" => ("2", SettingKind::Integer),
+            "client_encryption_options_enabled" => ("true", SettingKind::Truth),
+            "client_encryption_options_keyfile" => ("", SettingKind::Text),
+            "client_encryption_options_require_client_auth" => ("optional", SettingKind::Text),
             _ => return None,
         };
         Some(Setting { value: value.to_owned(), kind })
@@ -491,6 +494,12 @@ fn settings_are_shown_and_changed_by_name() {
     assert_eq!(get("/v2/config/compaction_throughput"), json!("64MiB"));
     assert_eq!(get("/v2/config/concurrent_compactors"), json!(2));
     assert_eq!(get("/v2/config/data_file_directories"), json!(["/data"]));
+    let client = json!({ "enabled": "true", "require_client_auth": "optional" });
+    assert_eq!(get("/v2/config/client_encryption_options"), client);
+    assert_eq!(get("/v2/config/alternator_encryption_options"), json!({}));
+    assert_eq!(get("/v2/config/rpc_port"), json!(9160));
+    assert_eq!(get("/v2/config/experimental_features"), json!([]));
+    assert_eq!(get("/v2/config/workdir"), json!("/"));
     assert_eq!(refused("/v2/config/nope"), (400, "No such config entry: nope".to_owned()));
     let set = |path: &str| {
         let answer = ask(false, "POST", path);

@@ -93,6 +93,10 @@ fn paths_and_samples() {
     assert_eq!(get(&of("6")), json!([]));
     assert_eq!(refused(&of("7")).0, 500);
     assert_eq!(refused(&of("seven")).0, 400);
+    assert_eq!(get(&of("00000005&format=hex")), get(&of("5")));
+    for wrong in ["0x05&format=hex", "005&format=hex", "&format=hex", "5&format=oct"] {
+        assert_eq!(refused(&of(wrong)).0, 400, "{wrong}");
+    }
     assert_eq!(refused("/column_family/sstables/by_key/ks:t").0, 400);
 }
 
@@ -207,7 +211,9 @@ fn work_on_sstables_is_stopped() {
     let path = "/compaction_manager/stop_keyspace_compaction/ks?type=UPGRADE&tables=t";
     let (status, _, calls) = answered("POST", path);
     assert!(status == 200 && calls[0].starts_with("Kind(Upgrade, Some([") && calls.len() == 1, "{calls:?}");
-    assert_eq!(stop("type=RESHAPE"), (200, json!(0), Vec::new()), "there is no such work");
+    for none in ["RESHAPE", "reshard"] {
+        assert_eq!(stop(&format!("type={none}")), (200, json!(0), Vec::new()), "there is no such work");
+    }
     for query in ["", "type=NOTHING", "id=7", &format!("id={id}&type=SCRUB")] {
         let (status, _, calls) = stop(query);
         assert_eq!((status, calls), (400, Vec::new()), "{query}");
@@ -223,6 +229,8 @@ fn sstables_are_imported() {
     assert_eq!(calls, [r#"import t Some("/backup/t")"#]);
     let path = "/storage_service/sstables/ks?cf=t";
     assert_eq!(change("POST", path), (200, vec!["import t None".to_owned()]));
+    let sparing = format!("{path}&skip_cleanup=true&skip_reshape=true");
+    assert_eq!(change("POST", &sparing).0, 200, "they save work that is no part of an import");
     let refused = [
         format!("{path}&load_and_stream=true"),
         "/storage_service/sstables/ks".to_owned(),
@@ -232,6 +240,15 @@ fn sstables_are_imported() {
     for path in refused {
         assert_eq!(change("POST", &path), (400, Vec::new()), "{path}");
     }
+}
+
+#[test]
+fn only_nodes_that_are_down_are_left_out_of_a_removal() {
+    let path = "/storage_service/remove_node?host_id=09090909-0909-0909-0909-090909090909&ignore_nodes=";
+    let said = |ignored: &str| ask(false, "POST", &format!("{path}{ignored}")).body;
+    assert!(said("10.1.0.2").contains("10.1.0.2 is up"), "{}", said("10.1.0.2"));
+    assert!(said("10.1.0.3,10.9.9.9").contains("there is no node 10.9.9.9"));
+    assert!(said("10.1.0.3").contains("this node has no ring"), "the list is taken: {}", said("10.1.0.3"));
 }
 
 #[test]

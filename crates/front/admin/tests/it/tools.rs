@@ -105,3 +105,68 @@ fn partitions_of_several_tables() {
     assert_eq!(refused("/storage_service/toppartitions").1, "Missing mandatory parameter 'duration'");
     assert_eq!(refused("/storage_service/toppartitions?duration=5&keyspace_filters=nope").0, 400);
 }
+
+#[test]
+fn figures_of_requests_have_the_types_of_scylladbs_description() {
+    for kind in ["read", "write", "range", "cas_read", "cas_write"] {
+        for figure in ["timeouts", "unavailables"] {
+            let path = format!("/storage_proxy/metrics/{kind}/{figure}");
+            assert!(get(&path).is_u64(), "{path}");
+            assert!(get(&format!("{path}_rates"))["rates"].is_array(), "{path}");
+        }
+        let histogram = get(&format!("/storage_proxy/metrics/{kind}/histogram"));
+        let averages = get(&format!("/storage_proxy/metrics/{kind}/moving_average_histogram"));
+        assert_eq!(averages["meter"]["count"], histogram["count"], "{kind}");
+    }
+    assert_eq!(refused("/storage_proxy/metrics/read/colour").0, 404);
+    assert_eq!(refused("/storage_proxy/metrics/dream/timeouts").0, 404);
+    assert_eq!(get("/storage_proxy/total_hints"), json!(10), "five for each of two nodes");
+    assert_eq!(refused("/storage_proxy/rpc").0, 404);
+}
+
+#[test]
+fn the_gossip_of_one_node_is_shown_by_address_and_host_id() {
+    assert!(get("/gossiper/generation_number/10.1.0.2").is_u64());
+    let id = "03030303-0303-0303-0303-030303030303";
+    assert_eq!(get(&format!("/gossiper/downtime/{id}")), json!(60_000), "it is down since 1970");
+    assert_eq!(get("/gossiper/downtime/10.1.0.2"), json!(0), "it is up");
+    assert_eq!(refused("/gossiper/heart_beat_version/10.9.9.9").0, 400);
+    assert_eq!(refused("/gossiper/colour/10.1.0.2").0, 404);
+}
+
+#[test]
+fn the_ranges_of_a_keyspace_have_their_replicas() {
+    let ranges = get("/storage_service/range_to_endpoint_map/ks");
+    let described = get("/storage_service/describe_ring/ks");
+    let (ranges, described) = (ranges.as_array().unwrap(), described.as_array().unwrap());
+    assert_eq!(ranges.len(), described.len());
+    for (range, same) in ranges.iter().zip(described) {
+        assert_eq!(range["key"], json!([same["start_token"], same["end_token"]]));
+        assert_eq!(range["value"], same["endpoints"]);
+    }
+    let by_key = get("/storage_service/natural_endpoints/ks?cf=t&key=5");
+    assert_eq!(get("/storage_service/natural_endpoints/v2/ks?cf=t&key_component=5"), by_key);
+    assert_eq!(refused("/storage_service/natural_endpoints/v2/ks?cf=t").0, 400);
+    assert_eq!(get("/storage_service/nodes/excluded"), json!([]));
+}
+
+#[test]
+fn a_read_barrier_waits_for_the_log() {
+    assert_eq!(ask(false, "POST", "/raft/read_barrier?group_id=7&timeout=5").status, 200);
+    assert_eq!(ask(false, "POST", "/raft/read_barrier").status, 200);
+    assert_eq!(ask(false, "POST", "/raft/read_barrier?timeout=soon").status, 400);
+}
+
+#[test]
+fn what_is_organized_in_another_way_is_refused_with_the_reason() {
+    for (method, path) in [
+        ("GET", "/task_manager/user_ttl"),
+        ("POST", "/storage_service/tablets/repair"),
+        ("POST", "/storage_service/backup?endpoint=s3"),
+        ("POST", "/storage_service/truncate/ks?cf=t"),
+        ("POST", "/raft/trigger_snapshot/1"),
+    ] {
+        let answer = ask(false, method, path);
+        assert!(answer.status == 400 && answer.body.contains(": "), "{path}: {}", answer.body);
+    }
+}

@@ -47,7 +47,8 @@ impl Config {
 
     /// The places of ScyllaDB's option; no place when one of its words is `none`.
     fn scylla_sinks(&self) -> Result<BTreeSet<&str>, ConfigError> {
-        let words: BTreeSet<&str> = self.audit.split(',').map(str::trim).collect();
+        let words: BTreeSet<&str> =
+            self.audit.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         if let Some(wrong) = words.iter().find(|word| !["none", "table", "syslog"].contains(word)) {
             return Err(refused(
                 "audit",

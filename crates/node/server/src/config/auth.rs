@@ -91,6 +91,18 @@ pub(crate) fn is_class(value: &str, class: &str) -> bool {
 }
 
 impl Config {
+    /// Refuses ScyllaDB's classes that let everybody in meanwhile, with the way to the same end.
+    pub(super) fn check_transitional(&self) -> Result<(), ConfigError> {
+        let expected = "clients that cannot log in are never let in: give every client its role and password first, and use PasswordAuthenticator \
+                        and CassandraAuthorizer then";
+        for (name, value) in [("authenticator", &self.authenticator), ("authorizer", &self.authorizer)] {
+            if short(value).to_ascii_lowercase().starts_with("transitional") {
+                return Err(refused(name, value, expected));
+            }
+        }
+        Ok(())
+    }
+
     /// How clients authenticate; none when `authenticator` names no known class.
     pub(crate) fn authentication(&self) -> Option<Authentication> {
         METHODS.into_iter().find(|method| is_class(&self.authenticator, short(method.class)))

@@ -479,6 +479,7 @@ impl Config {
         let policies = ["stop", "stop_paranoid", "best_effort", "ignore", "die"];
         keyword("disk_failure_policy", &self.disk_failure_policy, &policies)?;
         self.check_ranges()?;
+        self.check_transitional()?;
         one_of("authorizer", &self.authorizer, &["AllowAllAuthorizer", "CassandraAuthorizer"])?;
         let authorizers = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
         one_of("network_authorizer", &self.network_authorizer, &authorizers)?;
@@ -489,11 +490,14 @@ impl Config {
         self.check_functions()?;
         self.check_audit()?;
         one_of("partitioner", &self.partitioner, &["Murmur3Partitioner"])?;
-        one_of(
-            "endpoint_snitch",
-            &self.endpoint_snitch,
-            &[super::snitch::READS_FILE, super::snitch::SIMPLE],
-        )?;
+        let snitches = [super::snitch::READS_FILE, super::snitch::SIMPLE];
+        one_of("endpoint_snitch", &self.endpoint_snitch, &snitches).map_err(|_| {
+            let expected = format!(
+                "expected {}; the node asks no cloud for its place: give datacenter and rack, or cassandra-rackdc.properties beside the file",
+                snitches.join(" or ")
+            );
+            refused("endpoint_snitch", &self.endpoint_snitch, expected)
+        })?;
         keyword(
             "server_encryption_options_internode_encryption",
             &self.server_encryption_options_internode_encryption,

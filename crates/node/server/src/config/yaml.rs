@@ -1,9 +1,11 @@
 //! Reading `torc.yaml`.
 
+use std::path::Path;
+
 use serde_yaml_ng::Value;
 
 use super::foreign::{LeftOut, Standing, standing};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, OptionValue};
 
 /// The begin of the names of the option that the warning's must not exceed.
 const BATCH_FAIL: &str = "batch_size_fail_threshold";
@@ -25,11 +27,15 @@ impl Config {
             };
         };
         let names_fail = options.keys().filter_map(Value::as_str).any(|name| name.starts_with(BATCH_FAIL));
+        if let Some(directory) = options.get("workdir").and_then(Value::as_str) {
+            self.set_workdir(Path::new(directory));
+        }
         for (name, value) in options {
             let Value::String(name) = name else {
                 return Err(ConfigError::Yaml(format!("an option's name is a word, not {name:?}")));
             };
             match value {
+                Value::String(_) | Value::Null if name == "workdir" => {}
                 Value::Mapping(group) if GROUPS.contains(&name.as_str()) => {
                     self.set_group(&name, &group, &mut left_out)?;
                 }
@@ -42,6 +48,13 @@ impl Config {
                 self.batch_size_fail_threshold.max(self.batch_size_warn_threshold);
         }
         Ok(left_out)
+    }
+
+    /// ScyllaDB's directory above the others, of which each may be given all the same.
+    fn set_workdir(&mut self, directory: &Path) {
+        self.data_file_directories = directory.join("data");
+        self.commitlog_directory = Some(directory.join("commitlog"));
+        self.hints_directory = Some(directory.join("hints"));
     }
 
     /// Options that stand below a common name have it in front of theirs.
@@ -74,6 +87,16 @@ impl Config {
                 self.set_value(name, value, left_out)?;
             }
         }
+        // ScyllaDB's list of datacenters.
+        if let ("hinted_handoff_enabled", Value::String(text)) = (name, value)
+            && OptionValue::parse(text).map(|_: bool| ()).is_err()
+        {
+            return Err(ConfigError::Value {
+                name: name.to_owned(),
+                value: text.clone(),
+                expected: "expected true or false: hints are stored for all datacenters or none".to_owned(),
+            });
+        }
         // The default, as ScyllaDB's file gives it.
         if name.starts_with("commitlog_total_space") && value.as_i64() == Some(-1) {
             return Ok(());
@@ -102,8 +125,12 @@ fn leave_out(
         value: flatten(name, value).ok().flatten().unwrap_or_default(),
         expected,
     };
-    // `false`, `disabled` and nothing ask for nothing.
-    let asks = !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("disabled");
+    let asks = match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !["", "disabled", "ignore", "none"].contains(&text.as_str()),
+        Value::Sequence(items) => !items.is_empty(),
+        _ => true,
+    };
     match standing {
         Standing::NoUse => left_out.of_no_use.push(name.to_owned()),
         Standing::NotBuilt if asks => left_out.not_built.push(name.to_owned()),
@@ -265,7 +292,8 @@ prometheus_prefix: scylla
             "user_info_encryption: {enabled: true}",
             "enable_commitlog: false",
             "prometheus_prefix: torc",
-            "workdir: /var/lib/scylla",
+            "maintenance_mode: true",
+            "native_transport_port_proxy_protocol: 9043",
             "batch_size_warn_threshold_in_kb: 128\nbatch_size_fail_threshold_in_kb: 50",
         ] {
             assert!(super::super::checked(wrong).is_err(), "{wrong}");
@@ -291,6 +319,57 @@ enable_drop_compact_storage: false
         assert_eq!(left_out.not_built, ["enable_tablets"]);
         assert!(!config.materialized_views_enabled);
         assert_eq!(config.commitlog_total_space, Config::default().commitlog_total_space);
+    }
+
+    #[test]
+    fn the_lines_of_scylladbs_present_options_are_known() {
+        let text = "
+enforce_rack_list: true
+maintenance_socket: workdir
+fd_max_interval_ms: 2000
+shutdown_announce_in_ms: 2000
+group0_raft_op_timeout_in_ms: 60000
+target_tablet_size_in_bytes: 5368709120
+internode_compression_algorithms: [LZ4, ZSTD]
+native_transport_port_proxy_protocol: 0
+error_injections_at_startup: []
+recovery_leader: ''
+backup_io_throughput_mb_per_sec: 0
+";
+        let left_out = Config::default().set_from_yaml(text).unwrap();
+        assert_eq!(left_out.not_built, ["enforce_rack_list", "maintenance_socket"]);
+        let of_no_use = ["fd_max_interval_ms", "shutdown_announce_in_ms", "group0_raft_op_timeout_in_ms"];
+        assert_eq!(left_out.of_no_use[..3], of_no_use);
+    }
+
+    #[test]
+    fn refusals_of_scylladbs_values_name_the_way_to_the_same_end() {
+        for (text, said) in [
+            ("endpoint_snitch: Ec2Snitch", "give datacenter and rack"),
+            ("hinted_handoff_enabled: dc1,dc2", "for all datacenters or none"),
+            ("authenticator: com.scylladb.auth.TransitionalAuthenticator", "use PasswordAuthenticator"),
+            ("authorizer: com.scylladb.auth.TransitionalAuthorizer", "and CassandraAuthorizer then"),
+        ] {
+            let error = super::super::checked(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        for fine in ["audit: ''", "audit: none", "hinted_handoff_enabled: 'true'"] {
+            super::super::checked(fine).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_workdir_has_the_directories_that_are_not_given() {
+        let read = |text: &str| {
+            let mut config = Config::default();
+            config.set_from_yaml(text).unwrap();
+            let names = ["data_file_directories", "commitlog_directory", "hints_directory"];
+            names.map(|name| config.value_of(name).unwrap())
+        };
+        assert_eq!(read("workdir: /w"), ["/w/data", "/w/commitlog", "/w/hints"]);
+        let some = "commitlog_directory: /c\ndata_file_directories: [/d]\nworkdir: /w";
+        assert_eq!(read(some), ["/d", "/c", "/w/hints"]);
+        assert!(super::super::checked("workdir: [/w]").is_err());
     }
 
     #[test]

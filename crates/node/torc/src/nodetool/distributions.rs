@@ -1,6 +1,6 @@
 //! Verbs about a table as the node stores it: tablehistograms, getsstables, datapaths, rangekeysample.
 
-use clap::{Arg, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
 
 use super::api::{Api, Failure, escape};
@@ -27,12 +27,20 @@ pub(super) const GETSSTABLES: Verb = Verb {
             name("keyspace", "The keyspace"),
             name("table", "The table"),
             name("key", "The partition key, several columns with colons between").allow_hyphen_values(true),
+            Arg::new("hex-format")
+                .long("hex-format")
+                .action(ArgAction::SetTrue)
+                .help("The key is written in hexadecimal digits (-hf)"),
         ]
     },
     ask: |api, arguments| {
         let name = |name: &str| arguments.get_one::<String>(name).expect("it is required");
         let table = escape(&format!("{}:{}", name("keyspace"), name("table")));
-        api.get(&format!("/column_family/sstables/by_key/{table}?key={}", escape(name("key"))))
+        let format = if arguments.get_flag("hex-format") { "hex" } else { "plain" };
+        api.get(&format!(
+            "/column_family/sstables/by_key/{table}?format={format}&key={}",
+            escape(name("key"))
+        ))
     },
     show: |answer| texts(answer).iter().map(|path| format!("{path}\n")).collect(),
 };

@@ -57,6 +57,7 @@ const VERBS: &[Verb] = &[
     topology::ABORTREBUILD,
     topology::ASSASSINATE,
     topology::BOOTSTRAP,
+    topology::CHECKANDREPAIRCDCSTREAMS,
     cidr::CIDRFILTERINGSTATS,
     topology::CLEANUP,
     snapshots::CLEARSNAPSHOT,
@@ -189,7 +190,7 @@ pub fn command() -> Command {
             .short('F')
             .long("format")
             .default_value("text")
-            .value_parser(["text", "json"])
+            .value_parser(["text", "json", "yaml"])
             .help("How the answer is printed"),
         // `-h` names the host, as it does in Cassandra's tool.
         Arg::new("help").long("help").action(ArgAction::Help).help("Print help"),
@@ -227,6 +228,7 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     let answer = (verb.ask)(&api, arguments)?;
     let out = match text("format").as_str() {
         "json" => serde_json::to_string_pretty(&answer).expect("JSON can be printed") + "\n",
+        "yaml" => serde_yaml_ng::to_string(&answer).expect("a document of JSON is one of YAML"),
         _ => (verb.show)(&answer),
     };
     put(&out);
@@ -357,6 +359,7 @@ mod tests {
             "abortdecommission",
             "abortrebuild",
             "assassinate",
+            "checkandrepaircdcstreams",
             "cleanup",
             "compact",
             "decommission",

@@ -1,21 +1,31 @@
-//! Verbs of Cassandra's tool that mean nothing here: each is refused with the reason, and the way to the same end where there is one.
+//! Verbs of Cassandra's and ScyllaDB's tools that mean nothing here: each is refused with the reason, and the way to the same end where there is one.
 
 use clap::{Arg, Command};
 
 /// Verbs by name, with the answer to them.
 const REFUSED: &[(&str, &str)] = &[
+    ("backup", OBJECT_STORAGE),
     (
         "checktokenmetadata",
         "tokens are in the cluster's log, and gossip does not carry them: there is nothing to compare. See nodetool ring",
+    ),
+    (
+        "cluster",
+        "each node does its own: run nodetool repair -pr, or nodetool cleanup, on every node. Tables are also repaired by themselves (auto_repair_enabled)",
     ),
     ("disablefullquerylog", FULL_QUERY_LOG),
     ("disablegossip", GOSSIP),
     ("disablehintsfordc", HINTS_OF_DC),
     ("disableoldprotocolversions", OLD_PROTOCOLS),
+    (
+        "dropquarantinedsstables",
+        "damaged SSTables are not quarantined in the table: their files are in its directory under snapshots/damaged-*, for you to remove",
+    ),
     ("enablefullquerylog", FULL_QUERY_LOG),
     ("enablegossip", GOSSIP),
     ("enablehintsfordc", HINTS_OF_DC),
     ("enableoldprotocolversions", OLD_PROTOCOLS),
+    ("excludenode", "a node that is down for good is removed by nodetool removenode, or replaced"),
     (
         "forcecompact",
         "gc_grace_seconds cannot be passed over for some partitions; lower it with ALTER TABLE, then use nodetool compact",
@@ -60,6 +70,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("replaybatchlog", BATCHLOG),
     ("resetfullquerylog", FULL_QUERY_LOG),
     ("resetlocalschema", SCHEMA),
+    ("restore", OBJECT_STORAGE),
     ("setauthcacheconfig", AUTH_CACHES),
     ("setbatchlogreplaythrottle", BATCHLOG),
     ("setcachecapacity", "the cache's size is the option cache_size of torc.yaml, used from the next start"),
@@ -80,6 +91,11 @@ const REFUSED: &[(&str, &str)] = &[
         "sjk",
         "there is no Java process; use the metrics, nodetool tpstats, or a profiler of the operating system",
     ),
+    ("sstableinfo", "torc sstable describes SSTables, in the directories that nodetool datapaths prints"),
+    (
+        "tasks",
+        "there is no task manager; nodetool compactionstats, nodetool repair_admin and nodetool netstats show the work under way",
+    ),
 ];
 
 const AUTH_CACHES: &str =
@@ -93,6 +109,7 @@ const GOSSIP: &str =
 const HINTS_OF_DC: &str =
     "hints are stored for all datacenters or none: nodetool disablehandoff, nodetool enablehandoff";
 const INTER_DC: &str = "one limit holds for all streams, within datacenters and between them: nodetool getstreamthroughput, nodetool setstreamthroughput";
+const OBJECT_STORAGE: &str = "SSTables are not sent to object storage; copy the files of nodetool snapshot, and load them by nodetool import";
 const OLD_PROTOCOLS: &str = "versions 3 to 5 of the native protocol are always spoken";
 const REWRITE: &str = "files of all supported formats are read as they are, and compaction writes the current one; nodetool upgradesstables -a rewrites all of a table";
 const SCHEMA: &str =
@@ -124,6 +141,10 @@ mod tests {
     /// All verbs of the tool of Cassandra 5.0.6 but `help`.
     const CASSANDRAS: &str = include_str!("../../testdata/nodetool/verbs-of-cassandra.list");
 
+    /// Verbs of ScyllaDB's tool alone that are refused.
+    const SCYLLADBS: [&str; 7] =
+        ["backup", "cluster", "dropquarantinedsstables", "excludenode", "restore", "sstableinfo", "tasks"];
+
     #[test]
     fn every_verb_of_cassandra_has_an_answer() {
         assert!(REFUSED.is_sorted_by_key(|(name, _)| name));
@@ -132,7 +153,8 @@ mod tests {
             assert_ne!(has, reason(verb).is_some(), "{verb} is known or refused");
         }
         for (name, why) in REFUSED {
-            assert!(CASSANDRAS.lines().any(|verb| verb == *name), "{name} is a verb of Cassandra");
+            let is_known = CASSANDRAS.lines().chain(SCYLLADBS).any(|verb| verb == *name);
+            assert!(is_known, "{name} is a verb of Cassandra or ScyllaDB");
             assert!(!why.ends_with('.') && why.len() > 20, "{name}: {why}");
         }
         let matches = command().try_get_matches_from(["nodetool", "sjk", "-n", "ks", "t", "--x"]).unwrap();

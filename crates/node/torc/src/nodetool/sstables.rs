@@ -115,8 +115,25 @@ pub(super) const IMPORT: Verb = Verb {
 pub(super) const REFRESH: Verb = Verb {
     name: "refresh",
     about: "Load newly placed SSTables to the system without restart",
-    arguments: one_table,
-    ask: |api, arguments| Ok(json!({ "directories": [import(api, arguments, "", "upload")?] })),
+    arguments: || {
+        let understood = |name: &'static str| flag(name).help(UNDERSTOOD).hide(true);
+        let mut arguments = one_table();
+        arguments.extend([
+            flag("load-and-stream").help("Refused: each replica imports its own files (-las)").hide(true),
+            understood("skip-cleanup"),
+            understood("skip-reshape"),
+        ]);
+        arguments
+    },
+    ask: |api, arguments| {
+        if arguments.get_flag("load-and-stream") {
+            return Err(
+                "--load-and-stream is not known here: a node imports the partitions of which it is a replica; put the SSTables on each replica, and run nodetool repair afterwards"
+                    .to_owned().into(),
+            );
+        }
+        Ok(json!({ "directories": [import(api, arguments, "", "upload")?] }))
+    },
     show: show_imported,
 };
 

@@ -95,7 +95,7 @@ fn maintain(api: &Api, arguments: &ArgMatches, path: &str, query: &str) -> Resul
 
 fn ask_tables(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     let names = given(arguments, "tables");
-    let all = api.get("/torc/tables")?;
+    let all = api.get("/torc/tables?histograms=true")?;
     let all: Vec<&Value> = all.as_array().into_iter().flatten().collect();
     let is = |table: &Value, name: &str| {
         let keyspace = text(&table["keyspace"]);
@@ -125,9 +125,20 @@ fn ask_tables(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
 fn keyspace_figures(tables: &[&Value]) -> Value {
     let sum = |name: &str| tables.iter().filter_map(|table| table[name].as_u64()).sum::<u64>();
     let one = |table: &&Value| (text(&table["table"]), table_figures(table));
+    // The mean over the requests of all tables, as far as their recent ones tell.
+    let mean = |count: &str, recent: &str| {
+        let one = |table: &&Value| {
+            let count = table[count].as_f64().filter(|count| *count > 0.0)?;
+            Some((count, count * table["recent"][recent].as_f64()? / 1e3))
+        };
+        let (requests, sum) = tables.iter().filter_map(one).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+        (requests > 0.0).then(|| sum / requests)
+    };
     json!({
         "read_count": sum("reads"),
+        "read_latency": mean("reads", "read_micros_mean"),
         "write_count": sum("writes"),
+        "write_latency": mean("writes", "write_micros_mean"),
         "pending_flushes": sum("pending_flushes"),
         "tables": tables.iter().map(one).collect::<serde_json::Map<String, Value>>(),
     })
@@ -136,13 +147,15 @@ fn keyspace_figures(tables: &[&Value]) -> Value {
 /// A table's figures under Cassandra's names.
 fn table_figures(table: &Value) -> Value {
     let of = |name: &str| table[name].as_u64().unwrap_or(0);
-    let (disk, uncompressed) = (of("disk_bytes"), of("uncompressed_bytes"));
-    let ratio = if uncompressed == 0 { -1.0 } else { disk as f64 / uncompressed as f64 };
+    let (data, uncompressed) = (of("data_bytes"), of("uncompressed_bytes"));
+    let ratio = if uncompressed == 0 { -1.0 } else { data as f64 / uncompressed as f64 };
+    let recent = &table["recent"];
+    let millis = |name: &str| recent[name].as_f64().map(|micros| micros / 1e3);
     let positives = of("bloom_false_positives") + of("bloom_true_positives");
     json!({
         "sstable_count": of("sstables"),
         "sstables_in_each_level": table["sstables_per_level"],
-        "space_used_live": disk,
+        "space_used_live": of("disk_bytes"),
         "space_used_total": of("total_disk_bytes"),
         "space_used_by_snapshots_total": of("snapshot_bytes"),
         "off_heap_memory_used_total": of("memtable_bytes") + of("metadata_bytes"),
@@ -152,13 +165,23 @@ fn table_figures(table: &Value) -> Value {
         "memtable_data_size": of("memtable_bytes"),
         "memtable_switch_count": of("memtable_switches"),
         "local_read_count": of("reads"),
+        "local_read_latency_ms": millis("read_micros_mean"),
         "local_write_count": of("writes"),
+        "local_write_latency_ms": millis("write_micros_mean"),
         "local_read_write_ratio": share(of("reads"), of("writes")),
+        "pending_flushes": of("pending_flushes"),
         "pending_compactions": of("compactions_pending"),
         "bloom_filter_false_positives": of("bloom_false_positives"),
         "bloom_filter_false_ratio": share(of("bloom_false_positives"), positives),
+        "bloom_filter_space_used": of("metadata_bytes"),
+        "bloom_filter_off_heap_memory_used": of("metadata_bytes"),
+        "compacted_partition_minimum_bytes": recent["partition_bytes_min"].as_u64().unwrap_or(0),
         "compacted_partition_maximum_bytes": of("partition_bytes_max"),
         "compacted_partition_mean_bytes": of("partition_bytes_sum").checked_div(of("partitions_estimate")).unwrap_or(0),
+        "average_live_cells_per_slice_last_five_minutes": recent["rows_mean"],
+        "maximum_live_cells_per_slice_last_five_minutes": recent["rows_max"].as_u64().unwrap_or(0),
+        "average_tombstones_per_slice_last_five_minutes": recent["tombstones_mean"],
+        "maximum_tombstones_per_slice_last_five_minutes": recent["tombstones_max"].as_u64().unwrap_or(0),
         "percent_repaired": (10_000.0 * share(of("repaired_bytes"), of("data_bytes"))).round() / 100.0,
         "bytes_repaired": of("repaired_bytes"),
         "bytes_unrepaired": of("data_bytes").saturating_sub(of("repaired_bytes")),
@@ -176,6 +199,10 @@ enum Form {
     Bytes,
     /// Five decimals.
     Ratio,
+    /// Three decimals and the unit; NaN where there was no request.
+    Millis,
+    /// As it is; NaN where there was no request.
+    Mean,
 }
 
 const FIGURES: &[(&str, &str, Form)] = &[
@@ -189,18 +216,49 @@ const FIGURES: &[(&str, &str, Form)] = &[
     ("Memtable data size", "memtable_data_size", Form::Bytes),
     ("Memtable switch count", "memtable_switch_count", Form::Plain),
     ("Local read count", "local_read_count", Form::Plain),
+    ("Local read latency", "local_read_latency_ms", Form::Millis),
     ("Local write count", "local_write_count", Form::Plain),
+    ("Local write latency", "local_write_latency_ms", Form::Millis),
     ("Local read/write ratio", "local_read_write_ratio", Form::Ratio),
+    ("Pending flushes", "pending_flushes", Form::Plain),
     ("Pending compactions", "pending_compactions", Form::Plain),
     ("Percent repaired", "percent_repaired", Form::Plain),
     ("Bytes repaired", "bytes_repaired", Form::Bytes),
     ("Bytes unrepaired", "bytes_unrepaired", Form::Bytes),
     ("Bloom filter false positives", "bloom_filter_false_positives", Form::Plain),
     ("Bloom filter false ratio", "bloom_filter_false_ratio", Form::Ratio),
+    ("Bloom filter space used", "bloom_filter_space_used", Form::Bytes),
+    ("Bloom filter off heap memory used", "bloom_filter_off_heap_memory_used", Form::Bytes),
+    ("Compacted partition minimum bytes", "compacted_partition_minimum_bytes", Form::Plain),
     ("Compacted partition maximum bytes", "compacted_partition_maximum_bytes", Form::Plain),
     ("Compacted partition mean bytes", "compacted_partition_mean_bytes", Form::Plain),
+    (
+        "Average live cells per slice (last five minutes)",
+        "average_live_cells_per_slice_last_five_minutes",
+        Form::Mean,
+    ),
+    (
+        "Maximum live cells per slice (last five minutes)",
+        "maximum_live_cells_per_slice_last_five_minutes",
+        Form::Plain,
+    ),
+    (
+        "Average tombstones per slice (last five minutes)",
+        "average_tombstones_per_slice_last_five_minutes",
+        Form::Mean,
+    ),
+    (
+        "Maximum tombstones per slice (last five minutes)",
+        "maximum_tombstones_per_slice_last_five_minutes",
+        Form::Plain,
+    ),
     ("Droppable tombstone ratio", "droppable_tombstone_ratio", Form::Ratio),
 ];
+
+/// A mean as it is, as Java prints it where there is none.
+fn mean(value: &Value) -> String {
+    if value.is_null() { "NaN".to_owned() } else { text(value) }
+}
 
 fn show_tables(answer: &Value) -> String {
     let human = answer["human_readable"] == true;
@@ -209,9 +267,11 @@ fn show_tables(answer: &Value) -> String {
     for (name, keyspace) in answer.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
         let of = |name: &str| text(&keyspace[name]);
         out.push_str(&format!(
-            "Keyspace: {name}\n\tRead Count: {}\n\tWrite Count: {}\n\tPending Flushes: {}\n",
+            "Keyspace: {name}\n\tRead Count: {}\n\tRead Latency: {} ms\n\tWrite Count: {}\n\tWrite Latency: {} ms\n\tPending Flushes: {}\n",
             of("read_count"),
+            mean(&keyspace["read_latency"]),
             of("write_count"),
+            mean(&keyspace["write_latency"]),
             of("pending_flushes")
         ));
         for (table, figures) in keyspace["tables"].as_object().into_iter().flatten() {
@@ -228,6 +288,9 @@ fn show_tables(answer: &Value) -> String {
                 let number = figures[key].as_f64().unwrap_or(f64::NAN);
                 let shown = match form {
                     Form::Ratio => format!("{number:.5}"),
+                    Form::Millis if number.is_nan() => "NaN ms".to_owned(),
+                    Form::Millis => format!("{number:.3} ms"),
+                    Form::Mean => mean(&figures[key]),
                     Form::Bytes if human => size(number),
                     Form::Bytes | Form::Plain => text(&figures[key]),
                 };

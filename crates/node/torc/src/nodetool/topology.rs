@@ -57,9 +57,13 @@ pub(super) const REMOVENODE: Verb = Verb {
     about: "Show status of current node removal, force completion of pending removal or remove provided ID",
     arguments: || {
         let what = Arg::new("remove_operation").value_name("status|force|ID").required(true);
-        vec![what.help(
-            "Show status of current node removal, force completion of pending removal, or remove provided ID",
-        )]
+        let ignored = Arg::new("ignore-dead-nodes").long("ignore-dead-nodes").value_name("IDS");
+        vec![
+            what.help(
+                "Show status of current node removal, force completion of pending removal, or remove provided ID",
+            ),
+            ignored.help("Other nodes that are down, with commas between; they are left out in any case"),
+        ]
     },
     ask: |api, arguments| {
         let what = arguments.get_one::<String>("remove_operation").expect("clap asks for it");
@@ -70,7 +74,11 @@ pub(super) const REMOVENODE: Verb = Verb {
                 api.post("/storage_service/force_remove_completion")?;
                 Ok(status)
             }
-            host => api.post(&format!("/storage_service/remove_node?host_id={}", escape(host))),
+            host => {
+                let ignored = arguments.get_one::<String>("ignore-dead-nodes").map_or("", String::as_str);
+                let (host, ignored) = (escape(host), escape(ignored));
+                api.post(&format!("/storage_service/remove_node?host_id={host}&ignore_nodes={ignored}"))
+            }
         }
     },
     show: |answer| match answer {
@@ -84,11 +92,16 @@ pub(super) const REBUILD: Verb = Verb {
     about: "Rebuild data by streaming from other nodes (similarly to bootstrap)",
     arguments: || {
         let source = Arg::new("src-dc-name").value_name("SOURCE_DC");
-        vec![source.help("Name of DC from which to select sources for streaming; any by default")]
+        let force = Arg::new("force").long("force").action(ArgAction::SetTrue);
+        vec![
+            source.help("Name of DC from which to select sources for streaming; any by default"),
+            force.help("Understood for ScyllaDB's sake; it needs a SOURCE_DC, as there"),
+        ]
     },
-    ask: |api, arguments| match arguments.get_one::<String>("src-dc-name") {
-        Some(name) => api.post(&format!("/storage_service/rebuild?source_dc={}", escape(name))),
-        None => api.post("/storage_service/rebuild"),
+    ask: |api, arguments| {
+        let name = arguments.get_one::<String>("src-dc-name").map_or("", String::as_str);
+        let (name, force) = (escape(name), arguments.get_flag("force"));
+        api.post(&format!("/storage_service/rebuild?source_dc={name}&force={force}"))
     },
     show: silent,
 };
@@ -104,6 +117,14 @@ pub(super) const CLEANUP: Verb = Verb {
             api.post(&format!("/storage_service/keyspace_cleanup/{keyspace}?cf={tables}"))
         }
     },
+    show: silent,
+};
+
+pub(super) const CHECKANDREPAIRCDCSTREAMS: Verb = Verb {
+    name: "checkandrepaircdcstreams",
+    about: "Checks that CDC streams reflect current cluster topology and regenerates them if not; they always do",
+    arguments: Vec::new,
+    ask: |api, _| api.post("/storage_service/cdc_streams_check_and_repair"),
     show: silent,
 };
 

@@ -561,6 +561,16 @@ fn snapshots_come_and_go() {
         taken,
         "Requested creating snapshot(s) for [ks] with snapshot name [one] and options {skipFlush=false}\nSnapshot directory: one\n"
     );
+    let tables = std::fs::read_dir(dir.path().join("data/ks")).unwrap();
+    let parts: Vec<_> = tables.map(|table| table.unwrap().path().join("snapshots/one")).collect();
+    let schema = std::fs::read_to_string(parts[0].join("schema.cql")).unwrap();
+    assert!(schema.starts_with("CREATE TABLE IF NOT EXISTS ks.t (\n    k int"), "{schema}");
+    assert!(schema.contains(") WITH ID = "), "{schema}");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(parts[0].join("manifest.json")).unwrap()).unwrap();
+    for file in manifest["files"].as_array().unwrap() {
+        assert!(parts[0].join(file.as_str().unwrap()).exists(), "{manifest}");
+    }
     let again = asked.try_say(&["snapshot", "-t", "one", "ks"]).unwrap_err();
     assert!(again.contains("one"), "{again}");
     let list = asked.json(&["listsnapshots"]);

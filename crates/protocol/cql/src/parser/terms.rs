@@ -206,9 +206,14 @@ impl Parser<'_> {
 
     /// The constant that a term is; else an error at its token that names the property it is given for.
     pub(super) fn constant_of(&self, term: Term, at: Token, key: Option<&Constant>) -> Result<Constant> {
+        let is_text = |term: &Term| matches!(term.kind, TermKind::Constant(Constant::String(_)));
         let suffix = match term.kind {
             TermKind::Constant(constant) => return Ok(constant),
             TermKind::Marker(_) => " (bind variables are not supported in DDL queries)",
+            // ScyllaDB's replication by racks.
+            TermKind::List(ref racks) if !racks.is_empty() && racks.iter().all(is_text) => {
+                " (racks cannot be listed: write the number of replicas, which are spread over the racks)"
+            }
             _ => "",
         };
         let text = match key {

@@ -231,9 +231,7 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         "per_partition_rate_limit" => options.per_partition_rate_limit = rate_limit(property)?,
         "synchronous_updates" => options.synchronous_updates = boolean(property)?,
         "in_memory" | "scylla_encryption_options" | "large_data_guardrails_enabled" => absent(property)?,
-        "tablets" => {
-            return config("tablet options cannot be used when tablets are disabled for the keyspace");
-        }
+        "tablets" => check_tablets(property)?,
         "extensions" => extensions(property, &mut options.extensions)?,
         // Options of old versions, which ScyllaDB takes, and shows in its dumps.
         "read_repair_chance" | "dclocal_read_repair_chance" => {
@@ -243,6 +241,14 @@ fn apply_one(options: &mut TableOptions, property: &Property) -> Result<()> {
         other => return syntax(format!("Unknown property '{other}'")),
     }
     Ok(())
+}
+
+/// Refuses options of tablets but for none of them, as ScyllaDB's DESCRIBE shows them.
+fn check_tablets(property: &Property) -> Result<()> {
+    match map(property)?.is_empty() {
+        true => Ok(()),
+        false => config("tablet options cannot be used when tablets are disabled for the keyspace"),
+    }
 }
 
 /// Refuses options that only a materialized view may have.

@@ -4,6 +4,7 @@ mod analyzers;
 mod binds;
 mod cdc;
 mod constraints;
+mod counts;
 mod fragments;
 mod fulltext;
 mod functions;

@@ -352,3 +352,34 @@ fn options_of_views_survive_the_log_and_describe_or_are_refused() {
         }
     }
 }
+
+#[test]
+fn the_definition_of_a_table_makes_it_anew_with_its_types_and_indexes() {
+    let node = node();
+    node.run("CREATE TYPE ks.inner (f int)");
+    node.run("CREATE TYPE ks.outer (f frozen<inner>)");
+    node.run("CREATE TYPE ks.other (f int)");
+    node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v frozen<outer>, w int)");
+    node.run("CREATE INDEX by_w ON ks.t (w)");
+    node.run("CREATE MATERIALIZED VIEW ks.m AS SELECT k, w FROM ks.t WHERE w IS NOT NULL AND k IS NOT NULL PRIMARY KEY (w, k)");
+    let schema = node.cluster().schema();
+    let definition = |name: &str| exec::describe::definition(&schema, schema.table("ks", name).unwrap());
+    let text = definition("t");
+    let begins: Vec<&str> = text.lines().filter(|line| line.starts_with("CREATE")).collect();
+    let expected = [
+        "CREATE TYPE IF NOT EXISTS ks.inner (",
+        "CREATE TYPE IF NOT EXISTS ks.outer (",
+        "CREATE TABLE IF NOT EXISTS ks.t (",
+        "CREATE INDEX IF NOT EXISTS by_w ON ks.t (w);",
+    ];
+    assert_eq!(begins, expected);
+    assert!(definition("m").starts_with("CREATE MATERIALIZED VIEW IF NOT EXISTS ks.m AS"));
+    let id = schema.table("ks", "t").unwrap().id;
+    let again = Node::new();
+    again.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    // By the blank line or the line end that ends a statement.
+    for statement in text.split_inclusive(";\n") {
+        again.run(statement.trim_end());
+    }
+    assert_eq!(again.cluster().schema().table("ks", "t").unwrap().id, id);
+}
