@@ -47,5 +47,5 @@ fn ipv4(text: &str) -> Option<Ipv4Addr> {
         return None;
     }
     let high = first.iter().fold(0, |address, byte| address << 8 | u64::from(*byte)) << bits;
-    Some(Ipv4Addr::from(u32::try_from(high | u64::from(*last)).expect("32 bits")))
+    u32::try_from(high | u64::from(*last)).ok().map(Ipv4Addr::from)
 }
