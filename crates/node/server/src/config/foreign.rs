@@ -90,6 +90,7 @@ const ENCRYPTION: &str = "files are not encrypted; encrypt their file system";
 const ADDRESS: &str = "interfaces are not looked up; give the address with listen_address or rpc_address";
 
 const STANDINGS: &[(&str, Standing)] = &[
+    ("auto_snapshot_ttl", NotBuilt),
     ("azure_hosts", NotBuilt),
     ("cdc_enabled", Only(&["false"])),
     ("commitlog_compression", NotBuilt),
@@ -152,6 +153,7 @@ const STANDINGS: &[(&str, Standing)] = &[
     ("rf_rack_valid_keyspaces", NotBuilt),
     ("rpc_interface", Refused(ADDRESS)),
     ("sasi_indexes_enabled", NotBuilt),
+    ("saslauthd_socket_path", NotBuilt),
     ("scripted_user_defined_functions_enabled", NotBuilt),
     ("server_encryption_options_optional", Only(&["false"])),
     ("snapshot_before_compaction", NotBuilt),
@@ -387,6 +389,8 @@ const NO_USE: &[&str] = &[
     "replica_filtering_protection",
     "report_unconfirmed_repaired_data_mismatches",
     "request_scheduler",
+    "request_scheduler_id",
+    "request_scheduler_options",
     "request_timeout_on_shutdown",
     "reversed_reads_auto_bypass_cache",
     "ring_delay_ms",
@@ -457,7 +461,7 @@ const NO_USE: &[&str] = &[
     "unspooled_dirty_soft_limit",
     "use_deterministic_table_id",
     "use_offheap_merkle_trees",
-    "user_defined_function_contiguous_allocation_limit",
+    "user_defined_function_contiguous_allocation_limit_bytes",
     "user_defined_functions_threads_enabled",
     "user_task_ttl",
     "uuid_sstable_identifiers_enabled",

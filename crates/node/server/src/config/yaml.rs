@@ -127,6 +127,7 @@ fn leave_out(
     };
     let asks = match value {
         Value::Null | Value::Bool(false) => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
         Value::String(text) => !["", "disabled", "ignore", "none"].contains(&text.as_str()),
         Value::Sequence(items) => !items.is_empty(),
         _ => true,
