@@ -157,7 +157,6 @@ mod tests {
         assert_eq!(none.scylla_audit().expect("it is checked"), None);
         for (options, why) in [
             (&[("audit", "tabel")][..], "expected none, table, syslog, or table,syslog"),
-            (&[("audit", "")], "expected none, table, syslog, or table,syslog"),
             (&[("audit_categories", "DML,X")], "audit_categories"),
             (&[("audit_tables", "t")], "each as keyspace.table"),
             (&[("audit", "syslog"), ("audit_unix_socket_path", "x")], "audit_unix_socket_path"),
