@@ -198,7 +198,7 @@ async fn receive(
             }
         },
         Err(refusal) => {
-            // The side that connects knows whether it has reached itself, and says so otherwise.
+            // The side that connects knows whether it has reached itself, and logs it otherwise.
             if refusal.code != HelloRefusal::SAME_HOST {
                 refused(&refusal.message);
             }

@@ -62,8 +62,9 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, class: Class) -> Result<Pi
         failed(error)
     })?;
     let agreed = agreed(shard, peer, &answer).inspect_err(|error| {
-        // The address of a dead node that this one replaces may be its own.
-        if *error != RpcError::SameHost(config.listen) {
+        // The address of a dead node that this one replaces may be its own. A removal is logged once, by its listener.
+        let is_own = *error == RpcError::SameHost(config.listen);
+        if !is_own && !matches!(error, RpcError::Removed(_)) {
             shard.warn(Some(address), "no internode connection to", &error.to_string());
         }
     })?;

@@ -184,7 +184,7 @@ async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) ->
             rt.stop_requested().await;
             tracing::info!("stopping");
             if membership.was_removed() {
-                // Nobody reads what it would acknowledge from here on.
+                // A write that it acknowledged from here on would be lost.
                 join_all(follower.port().ask_each(CloseClients {})).await;
             }
             changes.stop().await;

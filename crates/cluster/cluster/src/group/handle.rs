@@ -156,7 +156,7 @@ impl Group {
         self.inner.removed.reader()
     }
 
-    /// Asks every member, and who is at `addresses`, whether this node was removed; whether one has said so before the deadline. Each is
+    /// Asks every member, and the nodes at `addresses`, whether this node was removed; whether one has said so before the deadline. Each is
     /// asked until it answers.
     pub async fn ask_whether_removed(&self, addresses: &[SocketAddr], deadline: Instant) -> bool {
         let own = &self.inner.config;

@@ -24,8 +24,8 @@ use crate::state::{ClusterState, Command, Outcome, Refused};
 use crate::store::{self, SchemaStore};
 
 pub(super) const FOLDER: &str = "raft";
-/// A file that is there when another node has said that this one was removed: it never serves its data again, whoever can be
-/// reached at its next start.
+/// A file that is there when another node has said that this one was removed: it never serves its data again, also where no
+/// other node can be reached at its next start.
 const REMOVED_MARK: &str = "removed";
 /// The schema of a node that has a log now.
 const OLD_SCHEMA: &str = "schema.json.before-raft";

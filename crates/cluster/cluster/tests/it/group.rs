@@ -272,7 +272,7 @@ fn a_removed_node_leaves_and_is_notified() {
     assert!(!is_in(gone));
 }
 
-/// It was away while it was removed. The first peer that it reaches, also while a majority is down, tells it so.
+/// It was away while it was removed. The first peer that it reaches refuses it, also while a majority is down.
 #[test]
 fn a_node_that_was_removed_while_it_was_away_learns_it_at_once() {
     for away in ["paused", "cut off", "down"] {

@@ -157,7 +157,7 @@ impl RangeStreamer {
         self.coordinator.schema().keyspace(&table.keyspace).is_some_and(|keyspace| is_expendable(keyspace))
     }
 
-    /// Why a table's range was not fetched; where replicas are missing, with the nodes that are down and what an operator can do.
+    /// Why a table's range was not fetched; where replicas are missing, with the nodes that are down and the operator's ways out.
     fn interrupted(&self, table: &Table, error: &RequestError) -> MembershipError {
         let mut text = format!("fetching {} was interrupted: {error}", table.full_name());
         if matches!(error, RequestError::Unavailable { .. }) {
