@@ -27,7 +27,7 @@ local VERBS = {
 }
 local OUTCOMES = {
   [0] = "accepted", [1] = "another cluster's name", [2] = "no common version", [3] = "the same host id",
-  [4] = "too many connections", [5] = "not ready", [6] = "malformed", [7] = "plain text",
+  [4] = "too many connections", [5] = "not ready", [6] = "malformed", [7] = "plain text", [8] = "removed",
 }
 local REFUSALS = {
   [1] = "unknown verb", [2] = "overloaded", [3] = "expired", [4] = "answer too large", [5] = "answer dropped",

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::group::{Group, GroupConfig, Opened, ProposeError};
+use cluster::group::{Group, GroupConfig, GroupError, Opened, ProposeError};
 use cluster::liveness::{Liveness, LivenessConfig, LivenessDriver, Notice, OwnEndpoint};
 use cluster::state::{ChangeStep, ClusterState, Command, Member, MemberStatus, Outcome, Refused};
 use coordinator::{ClusterView, Coordinator, Phase, Replicated, ViewNode};
@@ -233,17 +233,21 @@ impl Membership {
 
     /// A removed node must not serve its data: others own it now.
     async fn stop_when_removed(&self) {
-        let mut ended = self.group.ended();
-        while ended.get().is_none() {
-            if ended.changed().await.is_err() {
+        let (mut heard, mut states) = (self.group.removal(), self.group.subscribe());
+        while !self.group.was_removed() {
+            let (heard, state) = (pin!(heard.changed()), pin!(states.changed()));
+            let (Either::Left((alive, _)) | Either::Right((alive, _))) = select(heard, state).await;
+            if alive.is_err() {
                 return;
             }
         }
-        if !self.leaves.get() && self.group.applied().state.member(self.own.host).is_none() {
+        if !self.leaves.get() {
             tracing::error!(
                 "this node was removed from its cluster and stops; clear its data directory to let it bootstrap again"
             );
+            // Its clients go first, before the disk is waited for.
             self.rt.request_stop();
+            self.group.remember_removal().await;
         }
     }
 
@@ -368,20 +372,38 @@ impl Membership {
     /// Removes this node from the log. The answer may not reach it; when the proposal fails, the others remove the node once it is down.
     pub async fn remove_itself(&self) {
         let (host, deadline) = (self.own.host, self.rt.now() + REMOVAL_TIMEOUT);
-        if let Err(error) = self.group.propose(Command::RemoveMember { host }, deadline).await {
+        let proposed = self.group.propose(Command::RemoveMember { host }, deadline).await;
+        if let Err(error) = proposed
+            && !self.group.was_removed()
+        {
             tracing::info!(
                 "this node is taken out of the cluster's log by the others when it is down: {error}"
             );
         }
     }
 
-    /// A node that comes back catches up with the log before it serves, if a majority answers.
+    /// A node that comes back catches up with the log before it serves, if a majority answers. If none does, each node that can be reached
+    /// has said before that this one was not removed.
     ///
     /// # Errors
     /// [`MembershipError::Cluster`] when this node's part of the group has ended, as when it was removed. An
     /// unreachable majority is no error.
     pub async fn catch_up(&self, deadline: Instant) -> Result<(), MembershipError> {
-        match self.group.barrier(deadline).await {
+        let asked = pin!(self.group.ask_whether_removed(&self.own.seeds, deadline));
+        let caught_up = match select(pin!(self.group.barrier(deadline)), asked).await {
+            Either::Left((Err(ProposeError::NoLeader), asked)) => {
+                asked.await;
+                Err(ProposeError::NoLeader)
+            }
+            Either::Left((caught_up, _)) => caught_up,
+            Either::Right((false, caught_up)) => caught_up.await,
+            Either::Right((true, _)) => Err(ProposeError::NoLeader),
+        };
+        if self.was_removed() {
+            self.group.remember_removal().await;
+            return Err(MembershipError::Cluster(GroupError::Removed.to_string()));
+        }
+        match caught_up {
             Ok(_) => Ok(()),
             Err(ProposeError::Stopped(why)) => Err(MembershipError::Cluster(why)),
             Err(_) => {
@@ -391,6 +413,11 @@ impl Membership {
                 Ok(())
             }
         }
+    }
+
+    /// Whether this node was removed from its cluster, and did not leave it itself.
+    pub fn was_removed(&self) -> bool {
+        !self.leaves.get() && self.group.was_removed()
     }
 
     /// Whether this node's disk is current, as far as the nodes know that have answered since the start.

@@ -125,7 +125,7 @@ fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange)
     let pending_nodes = placed.iter().flat_map(|(_, copies)| copies.pending_nodes());
     let waiting =
         pending_nodes.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
-    let mut names: Vec<String> = waiting.map(|node| node.native.ip().to_string()).collect();
+    let mut names: Vec<String> = waiting.map(|node| node.internode.ip().to_string()).collect();
     names.sort();
     names.dedup();
     names
@@ -136,7 +136,7 @@ fn comes_before(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChan
     let own = HostId(node.info().host_id);
     let waits = state.member(own)?.status == MemberStatus::Joining && change.joins != Some(own);
     let who = change.joins.or(change.leaves).filter(|_| waits)?;
-    Some(state.member(who)?.info.native.ip().to_string())
+    Some(state.member(who)?.info.internode.ip().to_string())
 }
 
 /// How the removal of a dead node stands, in Cassandra's words.

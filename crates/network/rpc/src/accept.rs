@@ -9,6 +9,7 @@ use std::time::Duration;
 use rt::sync::Notify;
 use rt::{DetachedStream, ListenOptions, Listener, NetError, ShardId, Stream};
 use tls::Accepted;
+use topology::HostId;
 
 use crate::connections::Connections;
 use crate::greet::read_hello;
@@ -184,6 +185,10 @@ async fn receive(
         let may = secure::check(config.secure.as_ref(), near, encrypted);
         may.map(|()| agreed).map_err(|why| HelloRefusal::new(HelloRefusal::PLAINTEXT, why))
     });
+    let judged = judged.and_then(|agreed| match shard.was_removed(hello.host) {
+        true => Err(HelloRefusal::new(HelloRefusal::REMOVED, removed(hello.host))),
+        false => Ok(agreed),
+    });
     match judged {
         Ok(agreed) => match stream.detach() {
             Ok(stream) => Some((target, Greeted { stream, address, hello, agreed })),
@@ -193,7 +198,10 @@ async fn receive(
             }
         },
         Err(refusal) => {
-            refused(&refusal.message);
+            // The side that connects knows whether it has reached itself, and logs it otherwise.
+            if refusal.code != HelloRefusal::SAME_HOST {
+                refused(&refusal.message);
+            }
             let answer = answer(shard, Err(refusal), target);
             let farewell = async {
                 stream.write_all(&answer.encode()).await?;
@@ -209,6 +217,12 @@ async fn receive(
     }
 }
 
+fn removed(host: HostId) -> String {
+    format!(
+        "host {host} was removed from the cluster and its data is out of date; clear its data directory, and it joins as a new node"
+    )
+}
+
 fn answer(shard: &Shard, outcome: Result<Agreement, HelloRefusal>, target: ShardId) -> HelloAnswer {
     let shard_count = shard.rt.shard_count();
     HelloAnswer { outcome, host: shard.config.host, shard_count, shard: target.0 }
@@ -219,6 +233,10 @@ pub(crate) fn own(connections: &Rc<Connections>, greeted: Greeted) -> HandoverRe
     let Greeted { stream, address, hello, agreed } = greeted;
     let shard = &connections.shard;
     let Some(stream) = attach(shard, stream, address) else { return HandoverReply::Failed };
+    if shard.was_removed(hello.host) {
+        // A moment ago; the next hello has the refusal.
+        return HandoverReply::Failed;
+    }
     connections.peers.is_there(hello.host);
     let inbound = Inbound::new(shard, hello.host, address, hello.class);
     let id = connections.next_inbound();

@@ -2,12 +2,14 @@
 //! served here or elsewhere, and the ports to the node's other shards.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rt::sync::Notify;
 use rt::{Port, Rt};
 use stdx::HashMap;
+use topology::HostId;
 
 use crate::RpcConfig;
 use crate::acceptor::Acceptor;
@@ -82,6 +84,18 @@ impl Connections {
         }
     }
 
+    /// Refuses these hosts from now on, which were removed from the cluster, and ends their connections to this shard.
+    pub(crate) fn refuse_removed(&self, removed: &Arc<BTreeSet<HostId>>) {
+        // Sets between shards may pass each other, and a removal is for good.
+        if removed.len() < self.shard.removed.borrow().len() {
+            return;
+        }
+        *self.shard.removed.borrow_mut() = Arc::clone(removed);
+        for connection in self.inbound.borrow().values().filter(|one| removed.contains(&one.from)) {
+            connection.cut();
+        }
+    }
+
     /// Ends everything at once. Handlers go too: they may hold this shard alive.
     pub(crate) fn end(&self) {
         self.shard.stopped.set(true);
@@ -99,7 +113,7 @@ impl Connections {
         }
         self.serving.end_forwarded();
         self.shard.tasks.clear();
-        drop(self.shard.on_lost.take());
+        drop((self.shard.on_lost.take(), self.shard.on_removed.take()));
         self.serving.clear_handlers();
     }
 }

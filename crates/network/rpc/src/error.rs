@@ -70,6 +70,9 @@ pub enum RpcError {
     /// The peer has this node's host id: it is this node, or runs on a copy of its data. The request has not left.
     #[error("{0} has this node's own host id")]
     SameHost(SocketAddr),
+    /// The peer knows that this node was removed from the cluster. The request has not left.
+    #[error("{0}")]
+    Removed(String),
     /// This node is stopping.
     #[error("this node is stopping")]
     Stopped,

@@ -62,7 +62,11 @@ pub(crate) async fn greet(shard: &Shard, peer: &Peer, class: Class) -> Result<Pi
         failed(error)
     })?;
     let agreed = agreed(shard, peer, &answer).inspect_err(|error| {
-        shard.warn(Some(address), "no internode connection to", &error.to_string());
+        // The address of a dead node that this one replaces may be its own. A removal is logged once, by its listener.
+        let is_own = *error == RpcError::SameHost(config.listen);
+        if !is_own && !matches!(error, RpcError::Removed(_)) {
+            shard.warn(Some(address), "no internode connection to", &error.to_string());
+        }
     })?;
     peer.shard_count.set(answer.shard_count);
     Ok(Pipe::new(stream, shard, agreed.packing))
@@ -78,6 +82,10 @@ fn agreed(shard: &Shard, peer: &Peer, answer: &HelloAnswer) -> Result<Agreement,
             return Err(match refusal.code {
                 HelloRefusal::TOO_MANY | HelloRefusal::NOT_READY => RpcError::Connect(message),
                 HelloRefusal::SAME_HOST => RpcError::SameHost(address),
+                HelloRefusal::REMOVED => {
+                    shard.learned_of_removal(address);
+                    RpcError::Removed(message)
+                }
                 _ => RpcError::Mismatch(message),
             });
         }

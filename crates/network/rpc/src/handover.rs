@@ -1,9 +1,12 @@
 //! Messages between the shards of a node about connections, calls and requests, and the ends of the mesh that carry them.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rt::{DetachedStream, Endpoint, Instant, Mesh};
+use topology::HostId;
 
 use crate::forwarding::{FORWARDED_MAX, ForwardedRequest, SharedCallMessage};
 use crate::hello::{Agreement, Hello};
@@ -38,6 +41,8 @@ pub(crate) enum Handover {
     Evict(u64),
     /// Own this connection from now on.
     Own(Box<Greeted>),
+    /// Refuse these hosts, which were removed from the cluster.
+    Removed(Arc<BTreeSet<HostId>>),
     /// To shard 0: a connection of this address has ended.
     Closed(IpAddr),
 }

@@ -125,6 +125,8 @@ impl HelloRefusal {
     pub const MALFORMED: u8 = 6;
     /// The connection should have been encrypted.
     pub const PLAINTEXT: u8 = 7;
+    /// The node that connects was removed from the cluster, for good.
+    pub const REMOVED: u8 = 8;
 
     /// A refusal.
     pub fn new(code: u8, message: impl Into<String>) -> HelloRefusal {

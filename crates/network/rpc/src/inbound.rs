@@ -53,6 +53,8 @@ pub(crate) struct Inbound {
     pub(crate) served: RefCell<ServedSet>,
     pub(crate) waker: RefCell<Option<Waker>>,
     pub(crate) closed: Cell<bool>,
+    /// The connection is to end.
+    pub(crate) cut: Cell<bool>,
 }
 
 impl Inbound {
@@ -73,6 +75,7 @@ impl Inbound {
             served: RefCell::default(),
             waker: RefCell::default(),
             closed: Cell::new(false),
+            cut: Cell::new(false),
         })
     }
 
@@ -130,6 +133,12 @@ impl Inbound {
         if let Some(verb) = Verb::from_number(verb) {
             self.shard.counters.dropped(verb, Dropped::ExpiredServing);
         }
+    }
+
+    /// Has the connection end; requests that are being served end by themselves.
+    pub(crate) fn cut(&self) {
+        self.cut.set(true);
+        self.wake();
     }
 
     /// The shard stops: requests that are being served end where they wait; which they were.

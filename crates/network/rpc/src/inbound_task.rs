@@ -112,6 +112,9 @@ impl InboundTask {
             Some(known) => known.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
+        if self.inbound.cut.get() {
+            return Poll::Ready(End::Gone);
+        }
         let now = self.inbound.shard.rt.now();
         if let Poll::Ready(end) = self.poll_io(cx, now) {
             return Poll::Ready(end);

@@ -1,5 +1,6 @@
 //! [`Messenger`]: one shard's end of the protocol, as the rest of the node sees it.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
@@ -52,6 +53,29 @@ impl Messenger {
         *self.shard().on_lost.borrow_mut() = Some(Rc::new(listener));
     }
 
+    /// Has `listener` called with the address of a peer that refuses this node because it was removed from the cluster: that is for
+    /// good, and the node must serve nobody any more.
+    pub fn on_removed(&self, listener: impl Fn(SocketAddr) + 'static) {
+        *self.shard().on_removed.borrow_mut() = Some(Rc::new(listener));
+    }
+
+    /// Refuses connections of these hosts on all shards of the node, which were removed from the cluster, and closes those that
+    /// they have: so they learn of it. On shard 0.
+    pub fn refuse_removed(&self, removed: BTreeSet<HostId>) {
+        let (shard, removed) = (self.shard(), Arc::new(removed));
+        assert_eq!(shard.rt.shard(), ShardId(0), "shard 0 knows who was removed");
+        if shard.stopped.get() || *shard.removed.borrow() == removed {
+            return;
+        }
+        self.connections.refuse_removed(&removed);
+        for other in (1..shard.rt.shard_count()).map(ShardId) {
+            let (port, removed) = (self.connections.handover.clone(), Arc::clone(&removed));
+            Tasks::spawn(shard, Class::Urgent.group(), async move {
+                port.call(other, Handover::Removed(removed)).await;
+            });
+        }
+    }
+
     /// The end of the shard of `rt`, ready to own connections. To be made on every shard; shard 0 then calls
     /// [`Messenger::listen`].
     pub fn new(rt: &Rt, config: Arc<RpcConfig>, endpoint: HandoverEndpoint) -> Messenger {
@@ -71,6 +95,10 @@ impl Messenger {
                     (Some(connections), Handover::Own(greeted)) => accept::own(&connections, *greeted),
                     (Some(connections), Handover::Closed(address)) => {
                         connections.acceptor.closed(address);
+                        HandoverReply::Done
+                    }
+                    (Some(connections), Handover::Removed(removed)) => {
+                        connections.refuse_removed(&removed);
                         HandoverReply::Done
                     }
                     (None, _) => HandoverReply::Failed,

@@ -2,6 +2,7 @@
 //! Which connections there are is not known here.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -12,6 +13,7 @@ use std::task::Poll;
 use rt::sync::{Notify, Semaphore};
 use rt::{Group, Instant, Rt, Task};
 use stdx::{HashMap, LogLimit};
+use topology::HostId;
 
 use crate::peer_stats::PeersCounters;
 use crate::queue::Budget;
@@ -59,8 +61,8 @@ impl Tasks {
     }
 }
 
-/// Gets the address of a peer to which a connection was lost.
-type LostListener = Rc<dyn Fn(SocketAddr)>;
+/// Gets the address of a peer.
+type PeerListener = Rc<dyn Fn(SocketAddr)>;
 
 /// The part of one shard's state that each of its connections uses.
 pub(crate) struct Shard {
@@ -76,7 +78,11 @@ pub(crate) struct Shard {
     log_limit: RefCell<LogLimit>,
     pub(crate) stopped: Cell<bool>,
     /// Called with the address of a peer to which a connection broke or could not be made.
-    pub(crate) on_lost: RefCell<Option<LostListener>>,
+    pub(crate) on_lost: RefCell<Option<PeerListener>>,
+    /// Called with the address of a peer that knows that this node was removed from the cluster.
+    pub(crate) on_removed: RefCell<Option<PeerListener>>,
+    /// Hosts that were removed from the cluster: they are refused.
+    pub(crate) removed: RefCell<Arc<BTreeSet<HostId>>>,
     pub(crate) tasks: Tasks,
     pub(crate) ended: Notify,
 }
@@ -94,9 +100,24 @@ impl Shard {
             config,
             stopped: Cell::new(false),
             on_lost: RefCell::default(),
+            on_removed: RefCell::default(),
+            removed: RefCell::default(),
             tasks: Tasks::default(),
             ended: Notify::new(),
         })
+    }
+
+    /// Whether a host was removed from the cluster.
+    pub(crate) fn was_removed(&self, host: HostId) -> bool {
+        self.removed.borrow().contains(&host)
+    }
+
+    /// A peer has refused this node as a removed one.
+    pub(crate) fn learned_of_removal(&self, address: SocketAddr) {
+        let listener = self.on_removed.borrow().clone();
+        if let Some(listener) = listener {
+            listener(address);
+        }
     }
 
     /// Says why a connection was refused or closed: at most some lines a second, however many there are.

@@ -25,7 +25,7 @@ use crate::audit::SyslogHook;
 use crate::boot::{Boot, Directories};
 use crate::directory::{Directory, ResolveHook};
 use crate::member::{self, Shards};
-use crate::orders::{Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
+use crate::orders::{CloseClients, Connect, Follower, Listen, Open, Order, Quiesce, Replay, Report, Stop};
 use crate::security::Security;
 use crate::settings::{LogLevelHook, LogTailHook, ProcessHooks, Settings};
 use crate::shard::{ShardSetup, engine_config};
@@ -183,6 +183,10 @@ async fn serve(rt: &Rt, begun: &Begun, follower: &Follower, ready: ReadyHook) ->
             ready(&ReadyReport::new(rt, &boot.config, &admin));
             rt.stop_requested().await;
             tracing::info!("stopping");
+            if membership.was_removed() {
+                // A write that it acknowledged from here on would be lost.
+                join_all(follower.port().ask_each(CloseClients {})).await;
+            }
             changes.stop().await;
             membership.set_ready(false);
             admin.stop().await;

@@ -28,6 +28,8 @@ use crate::state::{ClusterState, CommandId, MemberStatus, Proposal, yield_if_lar
 pub const VOTERS_MAX: usize = 7;
 /// A follower is given a vote when it lacks at most so many entries.
 const LAG_MAX: u64 = 32;
+/// A tick that is so late shows that the process was paused, maybe for so long that the node was removed meanwhile.
+const PAUSED_MIN: Duration = Duration::from_secs(3);
 /// A node that knows no leader asks the others whether it was removed after this many ticks, and again after as many.
 const ORPHAN_TICKS: u32 = 50;
 /// For so many ticks learners answer every heartbeat before one of them is given a vote.
@@ -136,7 +138,11 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), GroupError> {
         let mut next = self.next_tick();
         while !self.inner.stop.get() {
-            if self.inner.rt.now() >= next {
+            let now = self.inner.rt.now();
+            if now >= next {
+                if now >= next + PAUSED_MIN {
+                    self.ask_whether_removed();
+                }
                 // One, however late: a disk that was slow is no silence of the leader.
                 self.tick();
                 next = self.next_tick();
@@ -434,6 +440,7 @@ impl Driver {
         self.inner.leader.set(leader);
         if *self.inner.membership.borrow() != *self.node.membership() {
             self.inner.membership.replace(self.node.membership().clone());
+            self.inner.publish_peers();
         }
     }
 
@@ -676,7 +683,8 @@ impl Driver {
         }
     }
 
-    /// A node without a leader for long may have been removed: nobody sends to it any more. A few are asked each time.
+    /// A node without a leader for long, or one that was paused, may have been removed: nobody sends to it any more. A few are asked
+    /// each time.
     fn ask_whether_removed(&self) {
         let own = self.inner.config.host;
         let mut hosts: Vec<HostId> = self.state.members.keys().copied().filter(|host| *host != own).collect();
@@ -685,13 +693,8 @@ impl Driver {
             let inner = Rc::clone(&self.inner);
             let deadline = inner.rt.now() + inner.config.tick * 20;
             let ask = async move {
-                let body = inner.sign(&Forward::Removed(own).encode());
-                let target = Target::Host { host, shard: 0 };
-                let answer = inner.messenger.call(target, Verb::RaftForward, body, deadline).await;
-                if answer.is_ok_and(|answer| wire::decode_number(&answer).is_ok_and(|number| number == 1)) {
-                    inner.stop.set(true);
-                    inner.end(&GroupError::Removed.to_string());
-                    inner.wake.notify_one();
+                if inner.ask_whether_removed(Target::Host { host, shard: 0 }, deadline).await == Some(true) {
+                    inner.end_removed();
                 }
             };
             self.inner.rt.spawn(Tasks::Maintenance, ask).detach();

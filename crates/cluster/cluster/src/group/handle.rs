@@ -146,6 +146,38 @@ impl Group {
         self.inner.ended.reader()
     }
 
+    /// Whether this node was removed from the cluster, as far as it knows: by the log, or because another node has refused it.
+    pub fn was_removed(&self) -> bool {
+        *self.inner.removed.get() || self.inner.state().was_removed(self.inner.config.host)
+    }
+
+    /// Follows whether another node has said that this one was removed.
+    pub fn removal(&self) -> WatchReader<bool> {
+        self.inner.removed.reader()
+    }
+
+    /// Asks every member, and the nodes at `addresses`, whether this node was removed; whether one has said so before the deadline. Each is
+    /// asked until it answers.
+    pub async fn ask_whether_removed(&self, addresses: &[SocketAddr], deadline: Instant) -> bool {
+        let own = &self.inner.config;
+        let hosts: Vec<HostId> = self.inner.state().members.keys().copied().collect();
+        let hosts = hosts.into_iter().filter(|host| *host != own.host);
+        let addresses = addresses.iter().filter(|address| **address != own.info.internode);
+        let targets = hosts.map(|host| Target::Host { host, shard: 0 });
+        let targets = targets.chain(addresses.map(|address| Target::Address(*address)));
+        let ask = async |target| {
+            while self.inner.rt.now() < deadline && !self.was_removed() {
+                match self.inner.ask_whether_removed(target, deadline).await {
+                    Some(true) => self.inner.end_removed(),
+                    Some(false) => return,
+                    None => self.pause(deadline).await,
+                }
+            }
+        };
+        futures_util::future::join_all(targets.map(ask)).await;
+        self.was_removed()
+    }
+
     /// The state of this node.
     pub fn status(&self) -> Option<GroupStatus> {
         let log = self.inner.status.get()?;

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raft::Status;
-use rpc::{Incoming, Messenger, Near, PeerInfo, Peers, Refusal};
+use rpc::{Incoming, Messenger, Near, PeerInfo, Peers, Refusal, RpcError, Target, Verb};
 use rt::sync::{Notify, Watch, oneshot};
-use rt::{DiskError, Rt, ShardId};
+use rt::{DiskError, Instant, Rt, ShardId};
 use schema::{Schema, TableId};
 use topology::HostId;
 
+use super::error::GroupError;
 use super::heard::HeardAddresses;
 use super::receiving::Receiving;
-use super::wire::{self, JoinPeer};
+use super::wire::{self, Forward, JoinPeer};
 use crate::DroppedTable;
 use crate::rollback::{Members, RollbackGuard};
 use crate::state::{ClusterState, CommandId, MemberInfo, Outcome};
@@ -136,6 +137,8 @@ pub(crate) struct Inner {
     /// Why the driver has ended.
     pub(crate) ended: Watch<Option<Rc<str>>>,
     pub(crate) stop: Cell<bool>,
+    /// Another node knows that this one was removed from the cluster.
+    pub(crate) removed: Watch<bool>,
     /// Addresses of hosts from other sources than the state.
     pub(crate) heard: RefCell<HeardAddresses>,
     /// Hosts that this node has learned of, because it joins or because it was away when they joined, until the state has their addresses.
@@ -167,6 +170,7 @@ impl Inner {
             leader: Cell::new(None),
             ended: Watch::new(None),
             stop: Cell::new(false),
+            removed: Watch::new(false),
             heard: RefCell::default(),
             greeted: RefCell::default(),
             drops: RefCell::default(),
@@ -198,6 +202,24 @@ impl Inner {
         let first = self.ended.get().is_none();
         if first {
             self.ended.set(Some(Rc::from(why)));
+        }
+    }
+
+    /// This node was removed from the cluster: its part ends.
+    pub(crate) fn end_removed(&self) {
+        self.removed.set(true);
+        self.stop.set(true);
+        self.end(&GroupError::Removed.to_string());
+        self.wake.notify_one();
+    }
+
+    /// Asks a node whether this one was removed from the cluster; none when it did not answer. One that knows it refuses the connection.
+    pub(crate) async fn ask_whether_removed(&self, target: Target, deadline: Instant) -> Option<bool> {
+        let body = self.sign(&Forward::Removed(self.config.host).encode());
+        match self.messenger.call(target, Verb::RaftForward, body, deadline).await {
+            Ok(answer) => wire::decode_number(&answer).ok().map(|number| number == 1),
+            Err(RpcError::Removed(_)) => Some(true),
+            Err(_) => None,
         }
     }
 
@@ -263,5 +285,10 @@ impl Inner {
             peers.insert(*host, PeerInfo { address, shard_count: info.shard_count.max(1), near });
         }
         self.messenger.set_peers(Arc::new(Peers::new(peers)));
+        // One that still has a vote is listened to: without it there may be no majority to take the vote away.
+        let all_known = self.membership.borrow().voters.iter().all(|voter| state.host_of(*voter).is_some());
+        if all_known {
+            self.messenger.refuse_removed(state.removed().collect());
+        }
     }
 }

@@ -20,10 +20,13 @@ use super::serve::{self, JoinResponder, JoinState};
 use super::wire::{self, JoinAnswer, JoinRequest, code};
 use crate::dropped::DropLog;
 use crate::rollback::RollbackGuard;
-use crate::state::{ClusterState, Command, Outcome};
+use crate::state::{ClusterState, Command, Outcome, Refused};
 use crate::store::{self, SchemaStore};
 
 pub(super) const FOLDER: &str = "raft";
+/// A file that is there when another node has said that this one was removed: it never serves its data again, also where no
+/// other node can be reached at its next start.
+const REMOVED_MARK: &str = "removed";
 /// The schema of a node that has a log now.
 const OLD_SCHEMA: &str = "schema.json.before-raft";
 /// How long a seed is given to let a node in.
@@ -73,6 +76,9 @@ impl Group {
     pub async fn open(rt: &Rt, messenger: &Messenger, config: GroupConfig) -> Result<Opened, GroupError> {
         assert_eq!(rt.shard(), ShardId(0), "the cluster's log lives on shard 0");
         let directory = config.directory.join(FOLDER);
+        if rt.disk().exists(&config.directory.join(REMOVED_MARK)).await? {
+            return Err(GroupError::Removed);
+        }
         let responder = JoinResponder::open(messenger);
         let blank = |config: GroupConfig| {
             let (rt, messenger, responder) = (rt.clone(), messenger.clone(), responder.clone());
@@ -102,8 +108,21 @@ impl Group {
             group.inner.publish_peers();
             guard.check(messenger, &group.inner.witnesses()).await?;
         }
+        if group.was_removed() {
+            group.remember_removal().await;
+            return Err(GroupError::Removed);
+        }
         run(&group, driver, &responder);
         Ok(Opened::Member(group))
+    }
+
+    /// Remembers on disk that this node was removed from the cluster.
+    pub async fn remember_removal(&self) {
+        let Inner { rt, config, .. } = &*self.inner;
+        let path = config.directory.join(REMOVED_MARK);
+        if let Err(error) = rt.disk().write_atomically(&path, b"").await {
+            tracing::warn!("that this node was removed cannot be stored at {}: {error}", path.display());
+        }
     }
 
     /// Replicas are chosen by where nodes stand and by their tokens: one that owns tokens cannot stand elsewhere from one moment to
@@ -264,7 +283,9 @@ impl Blank {
                 Err(RpcError::Refused(Refusal { code: code::JOIN_REFUSED, message })) => {
                     return Err(JoinError::Refused { seed: *seed, reason: message });
                 }
-                Err(RpcError::Mismatch(reason)) => return Err(JoinError::Refused { seed: *seed, reason }),
+                Err(RpcError::Mismatch(reason) | RpcError::Removed(reason)) => {
+                    return Err(JoinError::Refused { seed: *seed, reason });
+                }
                 Err(RpcError::Refused(Refusal { code: code::BLANK, .. })) => {}
                 // Of two that may both found a cluster, the one with the lower address does.
                 Err(RpcError::Refused(Refusal { code: code::BLANK_FOUNDER, .. })) if own < *seed => {}
@@ -337,6 +358,8 @@ async fn begin(
     let applied = Applied { index: 0, state: Arc::new(state) };
     let inner = Inner::new(rt, messenger, config, applied);
     inner.drops.replace(drops.tables().to_vec());
+    let weak = Rc::downgrade(&inner);
+    messenger.on_removed(move |_| weak.upgrade().iter().for_each(|inner| inner.end_removed()));
     let driver = Driver::new(&inner, log, drops, stored).await?;
     let group = Group { inner, tasks: Rc::default() };
     Ok((group, driver))
@@ -367,10 +390,18 @@ fn run(group: &Group, driver: Driver, responder: &JoinResponder) {
     }
     let announcer = group.clone();
     let announce = async move {
+        let mut told = false;
         loop {
             let command = Command::UpdateMember { host, info: info.clone() };
             let deadline = announcer.inner.rt.now() + ANNOUNCE_TIMEOUT;
             match announcer.propose(command, deadline).await {
+                // The other one may have moved, too, and be about to say so.
+                Ok(Outcome::Refused(why @ Refused::AddressTaken { .. })) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!("the cluster does not accept this node's address yet: {why}");
+                    }
+                    announcer.inner.rt.sleep(ANNOUNCE_TIMEOUT).await;
+                }
                 Ok(Outcome::Refused(why)) => {
                     return tracing::error!("the cluster does not accept this node's description: {why}");
                 }

@@ -170,7 +170,12 @@ pub enum Refused {
         host: HostId,
     },
     /// Another member has the address.
-    #[error("{address} is the address of host {}; remove that host first, or use another address", text::uuid(&host.0))]
+    #[error(
+        "{address} is the address of host {0}: to take the place of that host, start with replace_address_first_boot: {1}; if it is dead and is not to be \
+         replaced, remove it first (nodetool removenode {0}); or use another address",
+        text::uuid(&host.0),
+        address.ip()
+    )]
     AddressTaken {
         /// The address.
         address: SocketAddr,

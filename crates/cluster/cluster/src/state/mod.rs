@@ -207,6 +207,11 @@ impl ClusterState {
         self.members.iter().find(|(_, member)| member.number == number).map(|(host, _)| *host)
     }
 
+    /// The hosts that were removed from the cluster, as many as are remembered.
+    pub fn removed(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.removed.iter().copied()
+    }
+
     /// Whether a host was removed from the cluster.
     pub fn was_removed(&self, host: HostId) -> bool {
         self.removed.contains(&host)

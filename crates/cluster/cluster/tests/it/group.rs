@@ -272,6 +272,45 @@ fn a_removed_node_leaves_and_is_notified() {
     assert!(!is_in(gone));
 }
 
+/// It was away while it was removed. The first peer that it reaches refuses it, also while a majority is down.
+#[test]
+fn a_node_that_was_removed_while_it_was_away_learns_it_at_once() {
+    for away in ["paused", "cut off", "down"] {
+        let cluster = Cluster::new(18, 3);
+        let gone = (0..3).find(|node| *node != cluster.leader()).unwrap();
+        let others: Vec<usize> = (0..3).filter(|node| *node != gone).collect();
+        let node = cluster.nodes[gone];
+        owns(&cluster, others[0]);
+        cluster.sim.run_for(SECOND);
+        match away {
+            "paused" => cluster.sim.pause(node),
+            "cut off" => others.iter().for_each(|other| cluster.sim.partition(node, cluster.nodes[*other])),
+            _ => cluster.kill(gone),
+        }
+        let command = Command::RemoveMember { host: host(gone) };
+        let removed = cluster
+            .on(others[0], |rt, group| async move { group.propose(command, rt.now() + 10 * SECOND).await });
+        assert!(matches!(removed, Ok(Outcome::Done { .. })), "{removed:?}");
+        cluster.until("two are left", || {
+            others.iter().all(|other| group(*other).status().unwrap().membership.all().len() == 2)
+        });
+        cluster.sim.run_for(30 * SECOND);
+        cluster.crash(others[1]);
+        match away {
+            "paused" => cluster.sim.resume(node),
+            "cut off" => cluster.sim.heal_all(),
+            _ => cluster.sim.start(node),
+        }
+        let back = cluster.sim.now();
+        cluster.until("it has learnt it", || !cluster.sim.is_running(node));
+        let took = cluster.sim.now() - back;
+        let limit = Duration::from_millis(if away == "paused" { 300 } else { 8_000 });
+        assert!(took <= limit, "{away}: {took:?}");
+        let exits = cluster.sim.exits(node);
+        assert!(exits.last().unwrap().contains("was removed from the cluster"), "{exits:?}");
+    }
+}
+
 /// Has a node's place go through these steps, proposed at another one.
 fn set_status(cluster: &Cluster, at: usize, node: usize, steps: &[MemberStatus]) {
     for status in steps.iter().copied() {

@@ -69,7 +69,7 @@ fn named(state: &ClusterState, host: HostId) -> String {
 }
 
 /// Whether the loss of a keyspace's replicas is harmless: traces of requests, which expire after a day.
-fn is_expendable(keyspace: &schema::Keyspace) -> bool {
+pub(crate) fn is_expendable(keyspace: &schema::Keyspace) -> bool {
     keyspace.system && keyspace.name == "system_traces"
 }
 
@@ -149,7 +149,8 @@ pub(crate) enum Removal {
     AtOnce,
 }
 
-/// Whether a node may be removed, being down.
+/// Whether a node may be removed: one that is down, or one that has not joined yet, whose change may be stalled for ever by nodes that
+/// are dead. That one learns of it, and stops.
 pub(crate) fn remove(
     state: &ClusterState,
     own: HostId,
@@ -160,7 +161,7 @@ pub(crate) fn remove(
     if host == own {
         return Err("Cannot remove self".to_owned());
     }
-    if alive && member.status != MemberStatus::Removing {
+    if alive && !matches!(member.status, MemberStatus::Removing | MemberStatus::Joining) {
         let address = member.info.native.ip();
         return Err(format!(
             "Node /{address} is alive and owns this ID. Use decommission command to remove it from the ring"
@@ -348,7 +349,9 @@ mod tests {
         assert!(alive.starts_with("Node /10.0.0.2 is alive and owns this ID."), "{alive}");
         assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::Fetch));
         become_(&mut three, 2, MemberStatus::Joining);
-        assert_eq!(remove(&three, host(1), host(2), false), Ok(Removal::AtOnce));
+        for alive in [false, true] {
+            assert_eq!(remove(&three, host(1), host(2), alive), Ok(Removal::AtOnce), "it owns nothing yet");
+        }
         assert_eq!(being_removed(&three), None);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 
-use coordinator::PullStats;
+use coordinator::{PullStats, RequestError};
 use engine::OwnedRanges;
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt};
@@ -12,6 +12,7 @@ use rt::Rt;
 use schema::{Replication, Table, TableId};
 use topology::TokenRange;
 
+use super::allowed::is_expendable;
 use super::fetch_reason::{FetchReason, FetchedRanges, had_from};
 use super::streamer::{FetchFigures, RangeStreamer};
 use crate::{MembershipError, RetainedRanges};
@@ -123,10 +124,13 @@ impl RangeStreamer {
         let mut stats = PullStats::default();
         let pulls = stream::iter(pieces).map(|(table, range)| async move {
             let have = had_from(had, table.id, *range);
-            let pulled = self.coordinator.pull_rest(table, *range, reason.from(), have).await;
-            pulled.map_err(|error| {
-                MembershipError::Cluster(format!("fetching {} was interrupted: {error}", table.full_name()))
-            })
+            match self.coordinator.pull_rest(table, *range, reason.from(), have).await {
+                // Traces expire after a day: no topology change waits for them.
+                Err(RequestError::Unavailable { .. }) if self.is_expendable(table) => {
+                    Ok(PullStats::default())
+                }
+                pulled => pulled.map_err(|error| self.interrupted(table, &error)),
+            }
         });
         let mut pulls = pin!(pulls.buffer_unordered(PIECES_AT_ONCE));
         while let Some(pulled) = pulls.next().await {
@@ -147,5 +151,26 @@ impl RangeStreamer {
             }
         }
         Ok(stats)
+    }
+
+    fn is_expendable(&self, table: &Table) -> bool {
+        self.coordinator.schema().keyspace(&table.keyspace).is_some_and(|keyspace| is_expendable(keyspace))
+    }
+
+    /// Why a table's range was not fetched; where replicas are missing, with the nodes that are down and the operator's ways out.
+    fn interrupted(&self, table: &Table, error: &RequestError) -> MembershipError {
+        let mut text = format!("fetching {} was interrupted: {error}", table.full_name());
+        if matches!(error, RequestError::Unavailable { .. }) {
+            let view = self.coordinator.view();
+            let down = view.nodes().iter().filter(|node| !node.alive);
+            let down: Vec<String> =
+                down.map(|node| format!("{} (host {})", node.internode, node.host)).collect();
+            text.push_str(&format!(
+                ". Nodes that are down: {}. Start them; or give this topology change up with `nodetool removenode HOST_ID` of the node \
+                 that joins, then remove or replace the dead nodes (`removenode force` ends a removal without the missing rows)",
+                down.join(", ")
+            ));
+        }
+        MembershipError::Cluster(text)
     }
 }

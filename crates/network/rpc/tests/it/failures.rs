@@ -1,5 +1,7 @@
 //! Peers that die, return, fall silent, or are not the ones that were meant.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,4 +246,32 @@ fn begun_requests_are_finished_when_the_caller_is_gone() {
     assert_eq!(messenger(1, 0).stats().verb(Verb::Truncate).served, 1);
     sim.run_for(Duration::from_secs(61));
     assert_eq!((slow_handlers(), messenger(1, 0).stats().serving), ((0, 2), 0));
+}
+
+#[test]
+fn a_removed_node_is_refused_on_every_shard_and_learns_of_it() {
+    let sim = Cluster::new(45, &[1, 3]).start();
+    let learned = Rc::new(Cell::new(None));
+    let heard = Rc::clone(&learned);
+    messenger(0, 0).on_removed(move |address| heard.set(Some(address)));
+    assert!(echo(&sim, SECOND).is_ok());
+    messenger(1, 0).refuse_removed([host(2)].into());
+    sim.run_for(Duration::from_millis(20));
+    assert!(echo(&sim, SECOND).is_ok(), "another node was removed");
+    messenger(1, 0).refuse_removed([host(2), host(0)].into());
+    sim.run_for(Duration::from_millis(20));
+    assert_eq!(messenger(0, 0).stats().connections_out, [0; 3], "its connections are closed");
+    for shard in 0..3 {
+        let body = Bytes::from_static(b"still there?");
+        let asked = begin(&sim, 0, 0, move |rt, messenger| async move {
+            messenger.call(to(1, shard), Verb::Read, body, rt.now() + SECOND).await
+        });
+        let answer = join(&sim, asked);
+        assert!(matches!(&answer, Err(RpcError::Removed(why)) if why.contains("was removed")), "{answer:?}");
+    }
+    assert_eq!(learned.get(), Some(address(1)));
+    // A smaller set is older.
+    messenger(1, 0).refuse_removed(std::collections::BTreeSet::new());
+    sim.run_for(SECOND);
+    assert!(matches!(echo(&sim, SECOND), Err(RpcError::Removed(_))));
 }
