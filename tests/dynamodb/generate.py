@@ -460,9 +460,9 @@ class Generator:
         return "ExecuteStatement", request
 
     def request(self):
-        """Any request; some ask for what they cost on each index."""
+        """Any request; some writes ask for what they cost on each index."""
         operation, request = self.any_request()
-        if operation in ("PutItem", "UpdateItem", "DeleteItem", "Query", "Scan") and self.chance(30):
+        if operation in ("PutItem", "UpdateItem", "DeleteItem") and self.chance(30):
             request["ReturnConsumedCapacity"] = "INDEXES"
         return operation, request
 

@@ -87,9 +87,11 @@ pub(super) fn query_request(
     request.table_name()?;
     let expressions = ["FilterExpression", "KeyConditionExpression"];
     request.check_mixed(
-        &["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"],
+        &["AttributesToGet", "QueryFilter", "ConditionalOperator"],
         &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
     )?;
+    // Filters and projections had expressions before keys had: older clients use both.
+    request.check_mixed(&["KeyConditions"], &["KeyConditionExpression"])?;
     let substitutions = request.substitutions(&expressions, &["ProjectionExpression"])?;
     let page = PageRequest::read(request, &substitutions, ("Querying", "QueryFilter", "queryFilter"))?;
     let parts = match (request.string("KeyConditionExpression")?, request.get("KeyConditions")) {
