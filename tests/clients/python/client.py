@@ -718,9 +718,12 @@ def test_virtual_tables():
     # Two statements may go to two nodes, whose addresses differ; the rest is alike.
     settings = dict(rows("SELECT name, value FROM system_views.settings"))
     options = {name: (kind, value) for name, kind, value in rows("SELECT name, type, value FROM system.config")}
-    # Some are there by ScyllaDB's names, too.
-    other_names = {"alternator_streams_time_window_s", "alternator_timeout_in_ms", "alternator_ttl_period_in_seconds"}
-    equal(set(options), set(settings) | other_names)
+    assert set(settings) <= set(options), set(settings) - set(options)
+    # Those with a unit are there by the names that have it, too, which are ScyllaDB's.
+    by_unit = set(options) - set(settings)
+    assert {options[name][0] for name in by_unit} == {"integer"}, by_unit
+    equal(options["read_request_timeout_in_ms"], ("integer", "5000"))
+    assert {"alternator_streams_time_window_s", "alternator_ttl_period_in_seconds"} <= by_unit, by_unit
     equal(options["num_tokens"], ("integer", settings["num_tokens"]))
     equal(options["auto_snapshot"], ("bool", settings["auto_snapshot"]))
     equal(options["cluster_name"], ("string", f'"{settings["cluster_name"]}"'))
