@@ -220,6 +220,8 @@ def system_tables():
     """System tables as items: what a role may read by CQL, and settings that superusers change."""
     owner, reader = dynamodb("cassandra", secret("cassandra")), dynamodb("reader", secret("reader"))
     prefix = ".scylla.alternator."
+    # Settings are those of one node.
+    node = next(host for host in root.cluster.metadata.all_hosts() if host.address == HOST)
     assert reader.scan(TableName=prefix + "system.local")["Items"][0]["key"] == {"S": "local"}
     refused("AccessDeniedException", "SELECT", reader.scan, TableName=prefix + "system_auth.roles")
     roles = owner.query(TableName=prefix + "system_auth.roles", KeyConditionExpression="#r = :r",
@@ -229,7 +231,7 @@ def system_tables():
               "UpdateExpression": "SET #v = :v", "ExpressionAttributeNames": {"#v": "value"},
               "ExpressionAttributeValues": {":v": {"S": "true"}}}  # fmt: skip
     refused("ResourceNotFoundException", "alternator_allow_system_table_write", owner.update_item, **change)
-    root.execute("UPDATE system.config SET value = 'true' WHERE name = 'alternator_allow_system_table_write'")
+    root.execute("UPDATE system.config SET value = 'true' WHERE name = 'alternator_allow_system_table_write'", host=node)
     deadline = time.monotonic() + 10
     while True:
         try:
@@ -238,11 +240,11 @@ def system_tables():
         except owner.exceptions.ResourceNotFoundException:
             assert time.monotonic() < deadline, "the option does not come into effect"
             time.sleep(0.1)
-    shown = root.execute("SELECT value FROM system.config WHERE name = 'alternator_warn_authorization'").one()
+    shown = root.execute("SELECT value FROM system.config WHERE name = 'alternator_warn_authorization'", host=node).one()
     assert shown.value == "true", shown
     refused("AccessDeniedException", "", reader.update_item, **change)
     for name in ("alternator_warn_authorization", "alternator_allow_system_table_write"):
-        root.execute(f"UPDATE system.config SET value = 'false' WHERE name = '{name}'")
+        root.execute(f"UPDATE system.config SET value = 'false' WHERE name = '{name}'", host=node)
 
 
 check("logins", logins)
