@@ -30,20 +30,25 @@ impl Cache {
     /// Whether anything of the partition is cached.
     pub fn has_partition(&self, table: TableId, key: &DecoratedKey) -> bool {
         let state = self.0.state.borrow();
-        state.tables.get(&table).is_some_and(|rows| rows.partitions.contains_key(&key.key[..]))
+        state.found(table, key).is_some()
     }
 
     /// Which rows of the partition are known; none when nothing of it is cached.
     pub fn known(&self, table: TableId, key: &DecoratedKey) -> Option<Slices> {
         let state = self.0.state.borrow();
-        Some(state.tables.get(&table)?.partitions.get(&key.key[..])?.borrow().known.slices())
+        Some(state.found(table, key)?.borrow().known.slices())
     }
 
-    /// Whether anything of the partition is cached, and in it a row lies in a known range.
-    pub fn knows_row(&self, table: TableId, key: &DecoratedKey, row: &Clustering) -> bool {
+    /// Gives `visit` the function that says whether a row of the partition lies in a known range. The cache is not to be used meanwhile.
+    pub fn with_known<T>(
+        &self,
+        table: TableId,
+        key: &DecoratedKey,
+        visit: impl FnOnce(&dyn Fn(&Clustering) -> bool) -> T,
+    ) -> T {
         let state = self.0.state.borrow();
-        let entry = state.tables.get(&table).and_then(|rows| rows.partitions.get(&key.key[..]));
-        entry.is_some_and(|entry| entry.borrow().known.start_of(row).is_some())
+        let entry = state.found(table, key).map(|entry| entry.borrow());
+        visit(&|row| entry.as_ref().is_some_and(|entry| entry.known.start_of(row).is_some()))
     }
 
     /// Forgets a partition. The memory of a large one is given back in steps, as other content comes in.
@@ -130,6 +135,11 @@ impl Cache {
 }
 
 impl State {
+    /// The entry of a partition, if anything of it is cached.
+    fn found(&self, table: TableId, key: &DecoratedKey) -> Option<&Rc<RefCell<Entry>>> {
+        self.tables.get(&table)?.partitions.get(&key.key[..])
+    }
+
     /// The entry of a partition, which may be new.
     fn entry(&mut self, table: TableId, key: &[u8]) -> Rc<RefCell<Entry>> {
         let partitions = &mut self.tables.entry(table).or_default().partitions;

@@ -68,8 +68,14 @@ impl Filling<'_> {
     /// Brings rows of a partition that follow a row; the last one of them, where there are more.
     fn bring(&self, key: &DecoratedKey, after: Option<&Clustering>, is_new: bool) -> Option<Clustering> {
         let (cache, table) = (&self.inner.cache, self.store.table());
-        let keeps = |row: &Clustering| is_new || cache.knows_row(table.id, key, row);
-        let part = match self.memtable.part(key, after, keeps, cache.item_bytes_max()) {
+        let bytes_max = cache.item_bytes_max();
+        let part = match is_new {
+            true => self.memtable.part(key, after, |_| true, bytes_max),
+            false => {
+                cache.with_known(table.id, key, |knows| self.memtable.part(key, after, knows, bytes_max))
+            }
+        };
+        let part = match part {
             Part::Absent => return None,
             Part::TooLarge => {
                 cache.forget_partition(table.id, key);
@@ -77,7 +83,7 @@ impl Filling<'_> {
             }
             Part::Rows(part) => *part,
         };
-        if part.update.rows().iter().any(|row| row.memory_size() > cache.item_bytes_max()) {
+        if part.update.rows().iter().any(|row| row.memory_size() > bytes_max) {
             cache.forget_partition(table.id, key);
             return None;
         }

@@ -26,14 +26,18 @@ pub(super) fn moments(buckets: impl Iterator<Item = (u64, u64)>, unit: f64) -> V
     })
 }
 
+/// How often a second something happened since the start.
+fn mean_rate(count: u64, node: &Rc<dyn Node>) -> f64 {
+    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
+    count as f64 / seconds
+}
+
 /// A count with its rates a second: of the last minutes where they are known, and since the start.
 pub(super) fn meter(count: u64, recent: f64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    json!({ "count": count, "rates": [recent, recent, recent], "mean_rate": count as f64 / seconds })
+    json!({ "count": count, "rates": [recent, recent, recent], "mean_rate": mean_rate(count, node) })
 }
 
 /// A count of which nothing is known but its rate since the start.
 pub(super) fn counted(count: u64, node: &Rc<dyn Node>) -> Value {
-    let seconds = (node.now_micros() - node.info().started_micros).max(1) as f64 / 1e6;
-    meter(count, count as f64 / seconds, node)
+    meter(count, mean_rate(count, node), node)
 }
