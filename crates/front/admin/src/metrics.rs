@@ -3,9 +3,9 @@
 use coordinator::{BatchlogStats, ReplicationStats, RequestFigures};
 use engine::{EngineStats, stats::TableStats};
 use rpc::RpcStats;
-use rt::GroupStats;
 use rt::metrics;
 use rt::metrics::{Metric, Sample, collect};
+use rt::{GroupStats, IoStats};
 use schema::Schema;
 
 use crate::prometheus::{escape, head, sample, write_all};
@@ -47,6 +47,9 @@ fn collect_shard(shard: &str, figures: &ShardFigures, schema: &Schema, out: &mut
     }
     for (name, stats) in &figures.groups {
         collect(GroupStats::METRICS, stats, &[("shard", shard), ("group", name)], out);
+    }
+    for (name, stats) in &figures.io {
+        collect(IoStats::METRICS, stats, &[("shard", shard), ("class", name)], out);
     }
     for (metrics, requests) in [
         (RequestFigures::READ_METRICS, &figures.coordinated_reads),

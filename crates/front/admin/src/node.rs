@@ -18,7 +18,7 @@ use repair::Repair;
 use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, TableOperation};
 use rpc::RpcStats;
 use rt::metrics::Sample;
-use rt::{DiskError, GroupStats, LocalBoxFuture};
+use rt::{DiskError, GroupStats, IoStats, LocalBoxFuture};
 use schema::{Cidr, Schema, Table, TableId};
 use topology::HostId;
 
@@ -103,6 +103,8 @@ pub struct ShardFigures {
     pub engine: EngineStats,
     /// Scheduling groups by name.
     pub groups: Vec<(String, GroupStats)>,
+    /// What each has asked of the disk.
+    pub io: Vec<(String, IoStats)>,
     /// Logged batches.
     pub batchlog: BatchlogStats,
     /// The metrics of the parts whose figures nothing but metrics shows.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use commitlog::{CommitLogConfig, SyncMode};
 use coordinator::{Coordinator, Handoff, NodeRequest, NodeResponse, PaxosStats};
-use engine::{Engine, EngineConfig, EngineSettings, EngineStats, FailurePolicy};
+use engine::{Engine, EngineConfig, EngineSettings, EngineStats, FailurePolicy, ShareSettings};
 use hints::{HintFigures, Hints, HintsConfig, HintsStats};
 use membership::RangeStreamer;
 use repair::Repair;
@@ -221,6 +221,7 @@ impl RunningShard {
             samples: self.samples(rt, &engine),
             engine,
             groups: Group::ALL.map(|group| (group.name().to_owned(), rt.group_stats(group))).into(),
+            io: Group::ALL.map(|group| (group.name().to_owned(), rt.disk().queue().stats(group))).into(),
             batchlog: self.coordinator.batchlog_stats(),
             replication: self.coordinator.replication_stats(),
             coordinated_reads,
@@ -375,6 +376,11 @@ fn engine_settings(config: &Config, shards: u64) -> EngineSettings {
     EngineSettings {
         // A limit that leaves a shard less than a byte is a limit all the same.
         compaction_bytes_per_second: config.compaction_throughput.0.div_ceil(shards),
+        shares: ShareSettings {
+            compaction_static: config.compaction_static_shares,
+            compaction_max: config.compaction_max_shares,
+            flush_static: config.memtable_flush_static_shares,
+        },
         compactors_max: usize::from(config.concurrent_compactors).max(1),
         auto_snapshot: config.auto_snapshot,
         incremental_backups: config.incremental_backups,

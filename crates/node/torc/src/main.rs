@@ -2,6 +2,7 @@
 
 mod command;
 mod dev;
+mod disk_speed;
 mod feed;
 mod local_cluster;
 mod log;

@@ -121,6 +121,8 @@ pub fn run(mut config: Config, left_out: &LeftOut, is_dev: bool) -> Result<(), S
         files: files(&config),
         handle_signals: true,
         blocked_reactor_notify: Some(config.blocked_reactor_notify).filter(|threshold| !threshold.is_zero()),
+        disk_speed: crate::disk_speed::of(&config, is_dev)?,
+        io_latency_goal: config.io_latency_goal,
         ..rt_uring::Config::default()
     };
     let ready = Arc::new(move |report: &ReadyReport| {

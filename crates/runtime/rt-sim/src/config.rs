@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rt::IoCapacity;
+
 /// A simulation. The defaults are a healthy data centre: everything takes a little time, nothing fails.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -103,6 +105,8 @@ pub struct ClockConfig {
 pub struct DiskConfig {
     /// Size, bytes.
     pub capacity: u64,
+    /// The speed by which the I/O schedulers of its node share it, and how much of its time operations in flight may take; none for no limit.
+    pub speed: Option<(IoCapacity, Duration)>,
     /// Least time of an operation.
     pub latency_min: Duration,
     /// Most time of an operation.
@@ -130,6 +134,7 @@ impl Default for DiskConfig {
     fn default() -> Self {
         DiskConfig {
             capacity: 1 << 40,
+            speed: None,
             latency_min: Duration::from_micros(20),
             latency_max: Duration::from_micros(200),
             slow_per_million: 0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rt::driver::Clock;
 use rt::executor::Executor;
-use rt::{Disk, Group, Instant, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
+use rt::{Disk, Group, Instant, IoQueue, LocalBoxFuture, Net, Rt, RtParts, ShardId, ShardMain};
 
 use crate::begun::Begun;
 use crate::clock::NodeClock;
@@ -805,6 +805,9 @@ impl Sim {
     fn assemble(&self, info: &NodeInfo, shard: u16, clock: &Rc<NodeClock>, disk: &Rc<NodeDisk>) -> Rt {
         let clock = Rc::clone(clock) as Rc<dyn Clock>;
         let node = u64::from(info.id.0);
+        let speed = disk.config().speed;
+        let goal = speed.map_or(Duration::ZERO, |(_, goal)| goal);
+        let queue = IoQueue::new(Rc::clone(&clock), speed.map(|(speed, _)| speed), info.shards, goal);
         let stream = SHARD_STREAMS + (node << 40 | info.starts << 16 | u64::from(shard));
         let net = SimNet { network: Rc::clone(&self.0.network), node, ip: info.ip };
         Rt::new(RtParts {
@@ -816,7 +819,7 @@ impl Sim {
                 rng: RefCell::new(Rng::new(self.0.world.seed, stream)),
                 world: Rc::clone(&self.0.world),
             }),
-            disk: Disk::new(Rc::new(SimDisk(Rc::clone(disk)))),
+            disk: Disk::new(Rc::new(SimDisk(Rc::clone(disk))), queue),
             net: Net::new(Rc::new(net)),
         })
     }

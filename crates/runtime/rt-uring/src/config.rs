@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use rt::IoCapacity;
+
 use crate::StopHandle;
 
 /// How file operations reach the kernel.
@@ -41,6 +43,10 @@ pub struct Config {
     /// The stall detector: a task that occupies its shard for longer than this is logged, with a backtrace, and counted; none for
     /// no detector.
     pub blocked_reactor_notify: Option<Duration>,
+    /// How fast the disk is, where that is known: reads and writes beyond it wait by the shares of their scheduling groups.
+    pub disk_speed: Option<IoCapacity>,
+    /// How much of the disk's time the reads and writes in flight may take.
+    pub io_latency_goal: Duration,
     /// Distinguishes the threads of several nodes in one process; empty for one alone.
     pub name: String,
 }
@@ -55,6 +61,8 @@ impl Default for Config {
             handle_signals: false,
             stop: None,
             blocked_reactor_notify: None,
+            disk_speed: None,
+            io_latency_goal: Duration::from_millis(1),
             name: String::new(),
         }
     }

@@ -8,6 +8,7 @@ mod blocking;
 mod clock;
 mod config;
 mod disk;
+mod disk_speed;
 mod machine;
 mod mapped;
 mod memory;
@@ -20,6 +21,7 @@ mod stop;
 mod timer;
 
 pub use config::{Config, FileBackend, StartError};
+pub use disk_speed::measure_disk;
 pub use machine::available_memory;
 pub use stop::{StopHandle, on_stop_signal};
 

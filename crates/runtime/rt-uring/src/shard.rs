@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rt::driver::Clock;
 use rt::executor::{Executor, Stall, TurnHook};
-use rt::{Disk, Group, Net, Rt, RtParts, ShardId, ShardMain};
+use rt::{Disk, Group, IoQueue, Net, Rt, RtParts, ShardId, ShardMain};
 use stdx::LogLimit;
 use tokio::runtime::{Builder, Handle, LocalOptions};
 use tokio::task::coop::unconstrained;
@@ -204,9 +204,14 @@ fn open_ring(config: &ShardConfig) -> io::Result<Option<Rc<Ring>>> {
 
 fn assemble(config: &ShardConfig, ring: Option<Rc<Ring>>) -> (Rt, Rc<dyn Clock>) {
     let clock: Rc<dyn Clock> = Rc::new(config.clock);
+    let queue =
+        |speed| IoQueue::new(Rc::clone(&clock), speed, config.shard_count, config.node.io_latency_goal);
     let disk = match &config.memory {
-        Some(memory) => Disk::new(Rc::new(memory.clone())),
-        None => Disk::new(Rc::new(SystemDisk { handle: Handle::current(), ring })),
+        Some(memory) => Disk::new(Rc::new(memory.clone()), queue(None)),
+        None => {
+            let driver = SystemDisk { handle: Handle::current(), ring };
+            Disk::new(Rc::new(driver), queue(config.node.disk_speed))
+        }
     };
     let rt = Rt::new(RtParts {
         shard: ShardId(config.shard),

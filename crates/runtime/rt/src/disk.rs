@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::disk_options::{DirEntry, OpenOptions};
 use crate::driver::{DiskDriver, FileDriver, LockOutput, MappingDriver, PathOp, PathOutput};
+use crate::io_queue::{IoKind, IoQueue};
 use crate::iobuf::{IO_ALIGNMENT, IoBuf};
 
 /// Bytes that [`File::rewrite`] reads and writes at once.
@@ -202,12 +203,18 @@ impl fmt::Debug for LockGuard {
 #[derive(Clone)]
 pub struct Disk {
     driver: Rc<dyn DiskDriver>,
+    queue: IoQueue,
 }
 
 impl Disk {
-    /// For backends: the disk behind `driver`.
-    pub fn new(driver: Rc<dyn DiskDriver>) -> Disk {
-        Disk { driver }
+    /// For backends: the disk behind `driver`, whose reads and writes `queue` begins.
+    pub fn new(driver: Rc<dyn DiskDriver>, queue: IoQueue) -> Disk {
+        Disk { driver, queue }
+    }
+
+    /// The scheduler of its reads and writes.
+    pub fn queue(&self) -> &IoQueue {
+        &self.queue
     }
 
     /// Opens a file.
@@ -219,7 +226,7 @@ impl Disk {
         let path: Arc<Path> = Arc::from(path.as_ref());
         let op = if options.create || options.create_new { DiskOp::Create } else { DiskOp::Open };
         match self.driver.open(path.to_path_buf(), options).await {
-            Ok(driver) => Ok(File { driver, path, append: options.append }),
+            Ok(driver) => Ok(File { driver, queue: self.queue.clone(), path, append: options.append }),
             Err(error) => Err(DiskError { op, path, source: Arc::new(error) }),
         }
     }
@@ -482,6 +489,7 @@ fn parent_of(path: &Path) -> &Path {
 #[derive(Clone)]
 pub struct File {
     driver: Rc<dyn FileDriver>,
+    queue: IoQueue,
     path: Arc<Path>,
     append: bool,
 }
@@ -560,7 +568,9 @@ impl File {
     ) -> (Result<usize, DiskError>, IoBuf) {
         let mut filled = 0;
         while filled < enough {
+            let permit = self.queue.begin(IoKind::Read, len - filled).await;
             let (result, back) = self.driver.read(position + filled as u64, buf, filled, len - filled).await;
+            drop(permit);
             buf = back;
             match result {
                 // With direct IO a short, unaligned read can only be the end of the file.
@@ -601,7 +611,9 @@ impl File {
         let mut written = 0;
         while written < len {
             let at = if self.append { 0 } else { position + written as u64 };
+            let permit = self.queue.begin(IoKind::Write, len - written).await;
             let (result, back) = self.driver.write(at, buf, written, len - written).await;
+            drop(permit);
             buf = back;
             match result {
                 Ok(0) => {

@@ -192,9 +192,10 @@ impl Rt {
         }
     }
 
-    /// Changes the share of the CPU that a group gets while others want it too. At least 1; only relations matter.
+    /// Changes the share of the CPU and of the disk that a group gets while others want them too. At least 1; only relations matter.
     pub fn set_shares(&self, group: Group, shares: u32) {
         self.0.parts.executor.set_shares(group, shares);
+        self.0.parts.disk.queue().set_shares(group, shares);
     }
 
     /// The usage and queue of a group on this shard, for metrics and controllers.

@@ -2,7 +2,7 @@
 
 use crate::metrics;
 use crate::metrics::Metric;
-use crate::{GroupStats, PortStats};
+use crate::{GroupStats, IoStats, PortStats};
 
 impl GroupStats {
     /// The metrics of a scheduling group.
@@ -12,6 +12,18 @@ impl GroupStats {
         counter "scylla_stall_detector_reported" "Polls of a scheduling group's tasks that took longer than blocked_reactor_notify_ms." |g| g.stalls as f64;
         gauge "scylla_scheduler_queue_length" "Tasks ready to run." |g| g.ready as f64;
         gauge "scylla_scheduler_shares" "Shares of a scheduling group." |g| f64::from(g.shares);
+    };
+}
+
+impl IoStats {
+    /// The metrics of what a scheduling group asks of the disk.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        counter "scylla_io_queue_total_operations" "Reads and writes of files." |g| g.operations as f64;
+        counter "scylla_io_queue_total_bytes" "Bytes of them." |g| g.bytes as f64;
+        counter "scylla_io_queue_total_delay_sec" "Time that they waited for others before they began, seconds." |g| g.delay_ns as f64 / 1e9;
+        gauge "scylla_io_queue_queue_length" "Reads and writes that wait." |g| g.queued as f64;
+        gauge "scylla_io_queue_disk_queue_length" "Reads and writes in flight." |g| g.in_flight as f64;
+        gauge "scylla_io_queue_shares" "Shares of a scheduling group." |g| f64::from(g.shares);
     };
 }
 

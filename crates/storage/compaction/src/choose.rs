@@ -7,6 +7,7 @@ use mutation::Granularity;
 use crate::candidate::{Candidate, TableFigures};
 use crate::choice::{Choice, Reason};
 use crate::leveled::Leveled;
+use crate::pending::Backlog;
 use crate::settings::Settings;
 use crate::size_tiered::SizeTiered;
 use crate::time_window::TimeWindow;
@@ -117,19 +118,26 @@ impl Strategy {
         choice.or_else(|| self.tombstones(rule, candidates))
     }
 
-    /// How many compactions would follow one another if nothing were written any more; an estimate, in time of order n log n.
-    pub fn pending(&self, candidates: &[Candidate], figures: &TableFigures) -> u64 {
+    /// The compactions that would follow one another if nothing were written any more; an estimate, in time of order n log n.
+    pub fn backlog(&self, candidates: &[Candidate], figures: &TableFigures) -> Backlog {
         let (expired, alive): (Vec<&Candidate>, Vec<&Candidate>) =
             candidates.iter().partition(|one| one.expired);
         let (pending, rule) = match self {
-            Self::Disabled => return 0,
-            Self::SizeTiered(tiers, rule) => (tiers.pending(alive), rule),
+            Self::Disabled => return Backlog::default(),
+            Self::SizeTiered(tiers, rule) => (tiers.pending(alive.iter().copied()), rule),
             Self::Leveled(levels, rule) => (levels.pending(&alive), rule),
-            Self::TimeWindow(windows, rule) => (windows.pending(alive, figures.now), rule),
+            Self::TimeWindow(windows, rule) => (windows.pending(alive.iter().copied(), figures.now), rule),
             Self::Unified(unified, rule) => (unified.pending(&alive, figures), rule),
         };
-        let for_tombstones = pending.left.iter().filter(|one| rule.is_met_by(one)).count() as u64;
-        u64::from(!expired.is_empty()) + pending.compactions + for_tombstones
+        let left = pending.left.iter().filter(|one| !rule.is_met_by(one));
+        let (count, bytes) = left.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.bytes));
+        let for_tombstones = pending.left.len() as u64 - count;
+        let all: u64 = alive.iter().map(|one| one.bytes).sum();
+        assert!(bytes <= all, "what is left over was there");
+        Backlog {
+            compactions: u64::from(!expired.is_empty()) + pending.compactions + for_tombstones,
+            bytes: all - bytes,
+        }
     }
 
     fn tombstones(&self, rule: &TombstoneRule, candidates: &[Candidate]) -> Option<Choice> {

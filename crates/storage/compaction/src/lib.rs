@@ -21,4 +21,5 @@ pub use choice::{Choice, Reason};
 pub use choose::Strategy;
 pub use garbage::Hiding;
 pub use owned_ranges::OwnedRanges;
+pub use pending::Backlog;
 pub use worker::{Job, Outcome, Progress, Throttle, WorkerError};

@@ -2,6 +2,15 @@
 
 use crate::candidate::Candidate;
 
+/// The compactions that a strategy would choose one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many they are.
+    pub compactions: u64,
+    /// Bytes of data of the SSTables that they merge, each counted once.
+    pub bytes: u64,
+}
+
 /// The compactions that would follow one another, and the SSTables that none of them merges.
 #[derive(Default)]
 pub(crate) struct Pending<'a> {

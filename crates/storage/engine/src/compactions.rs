@@ -194,6 +194,11 @@ impl Compactions {
         stopped
     }
 
+    /// Bytes that those under way have yet to read.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.tasks().iter().map(|task| task.bytes_total - task.bytes_done).sum()
+    }
+
     /// Those that run, for others to see.
     pub(crate) fn tasks(&self) -> Vec<TaskRecord> {
         self.tasks.borrow().iter().filter_map(Weak::upgrade).map(|task| task.record()).collect()

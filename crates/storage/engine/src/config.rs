@@ -49,11 +49,24 @@ pub struct Canaries {
     pub late_after_truncate: bool,
 }
 
+/// The shares of background work, of CPU and disk; 0 where they follow from what waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareSettings {
+    /// Of compactions (`compaction_static_shares`).
+    pub compaction_static: u32,
+    /// The most that compactions get by their backlog (`compaction_max_shares`).
+    pub compaction_max: u32,
+    /// Of flushes (`memtable_flush_static_shares`).
+    pub flush_static: u32,
+}
+
 /// Settings of one shard's engine that may change while it runs ([`crate::Engine::set_settings`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Rate of compaction, bytes a second; 0 for no limit (`compaction_throughput`).
     pub compaction_bytes_per_second: u64,
+    /// The shares of flushes and compactions.
+    pub shares: ShareSettings,
     /// Compactions that run at once on this shard (`concurrent_compactors`).
     pub compactors_max: usize,
     /// Snapshot before DROP and TRUNCATE (`auto_snapshot`); a table may opt out.
@@ -68,6 +81,7 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             compaction_bytes_per_second: 64 << 20,
+            shares: ShareSettings::default(),
             compactors_max: 2,
             auto_snapshot: true,
             incremental_backups: false,

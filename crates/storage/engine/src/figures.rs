@@ -1,9 +1,8 @@
 //! Collects [`EngineStats`].
 
-use compaction::Strategy;
 
-use crate::compact::{candidates, table_figures};
 use crate::engine::Inner;
+use crate::shares::backlog;
 use crate::store::Store;
 use crate::{EngineStats, TableSize, TableStats};
 
@@ -58,10 +57,8 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
         levels[level] += 1;
     }
     assert_eq!(levels.iter().sum::<u64>(), set.len() as u64, "each SSTable is in one level");
-    let definition = store.table();
     let now = inner.now_seconds();
     let gc_before = store.purge_rule(now).gc_before_of(i64::MIN, i64::MAX);
-    let strategy = Strategy::of(&definition.options.compaction);
     let weight: u64 = sum(&|sstable| sstable.data_len()).max(1);
     let droppable = |live: &std::rc::Rc<crate::live::LiveSstable>| {
         live.sstable.droppable_tombstone_ratio(gc_before) * live.sstable.data_len() as f64
@@ -107,7 +104,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             .max()
             .unwrap_or(0),
         auto_compaction_stopped: store.auto_compaction_stopped.get(),
-        compactions_pending: strategy.pending(&candidates(inner, store, &set), &table_figures(inner, store)),
+        compactions_pending: backlog(inner, store, &set).compactions,
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
         metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),

@@ -268,6 +268,7 @@ pub(crate) async fn release_log(inner: &Inner) {
 pub(crate) async fn controller(inner: Rc<Inner>) {
     loop {
         inner.flushes.check.notified().await;
+        crate::shares::adjust_flush(&inner);
         if inner.health.is_stopped() {
             continue;
         }

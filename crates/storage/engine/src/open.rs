@@ -247,6 +247,8 @@ fn start_tasks(inner: &Rc<Inner>) {
             loop {
                 inner.rt.sleep(TICK).await;
                 crate::flush::by_period(&inner);
+                crate::shares::adjust_flush(&inner);
+                crate::shares::adjust_compaction(&inner);
                 inner.flushes.check.notify_one();
                 inner.compactions.check.notify_one();
                 inner.index_check.notify_one();

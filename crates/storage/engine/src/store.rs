@@ -16,6 +16,7 @@ use crate::error::disk_or_source;
 use crate::live::LiveSstable;
 use crate::local_counters::LocalCounters;
 use crate::memtables::Memtables;
+use crate::shares::KnownBacklog;
 use crate::sstables::{SstableSet, Sstables};
 use crate::watermark::Marks;
 use crate::{MaintenanceError, Sampled};
@@ -81,6 +82,7 @@ pub(crate) struct Store {
     pub(crate) local: LocalCounters,
     /// Compactions of it are not started by themselves until an operator allows them again, or the node ends.
     pub(crate) auto_compaction_stopped: Cell<bool>,
+    pub(crate) backlog: KnownBacklog,
     /// An index could not be built, and that was logged.
     pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
@@ -108,6 +110,7 @@ impl Store {
             counters: Counters::default(),
             local: LocalCounters::default(),
             auto_compaction_stopped: Cell::new(false),
+            backlog: KnownBacklog::default(),
             indexes_failing: Cell::new(false),
             sampled: RefCell::default(),
         })

@@ -5,8 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{Column, ColumnType, ScalarType, Shape};
+use rt::IoCapacity;
 use rt_sim::{DiskConfig, NameDurability, Rng};
 use server::{Config, Size};
+
+/// The disk by which half of the nodes schedule their reads and writes: so few are in flight at once that most wait.
+const SPEED: IoCapacity = IoCapacity {
+    read_iops: 10_000,
+    read_bandwidth: 200 << 20,
+    write_iops: 5_000,
+    write_bandwidth: 100 << 20,
+};
+const SPEED_GOAL: Duration = Duration::from_micros(300);
 
 /// When the commit log makes writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +105,7 @@ impl Plan {
             // As on ext4; file systems that copy on write allow neither.
             maps: self.names == NameDurability::Journal,
             short_per_million: self.short_per_million,
+            speed: (self.workers % 2 == 1).then_some((SPEED, SPEED_GOAL)),
             ..DiskConfig::default()
         }
     }

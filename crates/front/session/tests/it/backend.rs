@@ -17,8 +17,8 @@ use rt::driver::{
 };
 use rt::executor::Executor;
 use rt::{
-    ConnectOptions, Disk, Group, Instant, ListenOptions, LocalBoxFuture, Net, OpenOptions, Rt, RtParts,
-    ShardId,
+    ConnectOptions, Disk, Group, Instant, IoQueue, ListenOptions, LocalBoxFuture, Net, OpenOptions, Rt,
+    RtParts, ShardId,
 };
 
 /// Bytes that a pipe holds before its writer has to wait.
@@ -349,13 +349,14 @@ impl Shards {
         let executors: Vec<_> =
             (0..count).map(|_| Executor::new(Rc::clone(&clock) as Rc<dyn Clock>)).collect();
         let rt = |(shard, executor): (usize, &Executor)| {
+            let queue = IoQueue::new(Rc::clone(&clock) as Rc<dyn Clock>, None, count, Duration::ZERO);
             Rt::new(RtParts {
                 shard: ShardId(shard as u16),
                 shard_count: count,
                 executor: executor.clone(),
                 clock: Rc::clone(&clock) as Rc<dyn Clock>,
                 random: Rc::new(NoRandom),
-                disk: Disk::new(Rc::new(NoDisk)),
+                disk: Disk::new(Rc::new(NoDisk), queue),
                 net: Net::new(Rc::new(TestNet(Rc::clone(&network)))),
             })
         };

@@ -242,8 +242,6 @@ const NO_USE: &[&str] = &[
     "commitlog_use_o_dsync",
     "compaction_flush_all_tables_before_major_seconds",
     "compaction_large_data_records_per_sstable",
-    "compaction_max_shares",
-    "compaction_static_shares",
     "components_memory_reclaim_threshold",
     "concurrent_counter_writes",
     "concurrent_index_builders",

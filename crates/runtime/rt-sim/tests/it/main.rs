@@ -5,6 +5,7 @@ mod clocks;
 mod crashes;
 mod determinism;
 mod disks;
+mod io_queue;
 mod network;
 
 use rt::{LocalBoxFuture, Rt, ShardMain};

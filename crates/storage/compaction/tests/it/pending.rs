@@ -1,6 +1,6 @@
 //! The number of pending compactions: about as many as there are by choosing one after another, and counted in a moment.
 
-use compaction::{Candidate, Strategy};
+use compaction::{Backlog, Candidate, Strategy};
 
 use crate::FIGURES;
 
@@ -86,8 +86,16 @@ fn the_estimate_of_pending_compactions_is_about_what_choosing_each_gives() {
         for _ in 0..200 {
             let count = rng.below(80) as usize;
             let table = random_table(&mut rng, count);
-            let (estimate, walk) = (strategy.pending(&table, &FIGURES), walked(&strategy, &table));
+            let backlog = strategy.backlog(&table, &FIGURES);
+            let (estimate, walk) = (backlog.compactions, walked(&strategy, &table));
             assert_eq!(estimate == 0, walk == 0, "{name}: {estimate} for {walk} of {table:?}");
+            let alive = table.iter().filter(|one| !one.expired);
+            let all: u64 = alive.clone().map(|one| one.bytes).sum();
+            let least = alive.map(|one| one.bytes).min().unwrap_or(0);
+            assert!(
+                backlog.bytes <= all && (backlog.bytes == 0 || backlog.bytes >= least),
+                "{name}: {backlog:?}"
+            );
             (estimates, walks) = (estimates + estimate, walks + walk);
         }
         println!("{name}: {estimates} for {walks}");
@@ -104,10 +112,26 @@ fn pending_compactions_of_many_sstables_are_counted_at_once() {
     let table = random_table(&mut Random(40), 100_000);
     for (name, strategy) in strategies() {
         let begun = std::time::Instant::now();
-        let pending = strategy.pending(&table, &FIGURES);
+        let pending = strategy.backlog(&table, &FIGURES).compactions;
         let taken = begun.elapsed();
         assert_eq!(pending == 0, name == "disabled");
         // Choosing each of them takes minutes.
         assert!(taken.as_secs() < 10, "{name}: {pending} compactions were counted in {taken:?}");
     }
+}
+
+#[test]
+fn the_backlog_has_the_bytes_of_what_is_merged() {
+    let mut table = random_table(&mut Random(41), 6);
+    for (at, one) in table.iter_mut().enumerate() {
+        let bytes = if at < 4 { 100 } else { 50_000_000 };
+        *one = Candidate { bytes, level: 0, droppable: 0.0, expired: false, ..one.clone() };
+    }
+    let (_, tiers) = strategies().swap_remove(0);
+    assert_eq!(tiers.backlog(&table, &FIGURES), Backlog { compactions: 1, bytes: 400 });
+    // One that is rewritten for its tombstones.
+    table[5] = Candidate { droppable: 0.9, overlapped: false, ..table[5].clone() };
+    assert_eq!(tiers.backlog(&table, &FIGURES), Backlog { compactions: 2, bytes: 50_000_400 });
+    table[4].expired = true;
+    assert_eq!(tiers.backlog(&table, &FIGURES), Backlog { compactions: 3, bytes: 50_000_400 });
 }
