@@ -45,8 +45,6 @@ pub struct NodeInfo {
     pub started_micros: i64,
     /// Version of Cassandra whose interface this is.
     pub release_version: String,
-    /// Bytes that the caches may take.
-    pub cache_bytes_max: u64,
 }
 
 /// The operation mode of a node.
@@ -103,7 +101,7 @@ pub struct ShardFigures {
     pub engine: EngineStats,
     /// Scheduling groups by name.
     pub groups: Vec<(String, GroupStats)>,
-    /// What each has asked of the disk.
+    /// The reads and writes of files of each.
     pub io: Vec<(String, IoStats)>,
     /// Logged batches.
     pub batchlog: BatchlogStats,

@@ -77,7 +77,6 @@ impl AdminNode {
             tokens: boot.identity.tokens.clone(),
             started_micros: boot.started_micros,
             release_version: crate::facts::RELEASE_VERSION.to_owned(),
-            cache_bytes_max: config.cache_size.0,
         };
         let entrance = entrance(boot, &shard);
         let snapshots = Snapshots::new(shard.replica(), boot.directories.data.clone());

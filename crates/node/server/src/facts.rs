@@ -228,7 +228,7 @@ pub(crate) fn runtime(
     let (hits, misses) = (tables(|t| t.cache_hits), tables(|t| t.cache_misses));
     let cached = sum(|s| s.row_cache_bytes) + sum(|s| s.block_cache_bytes);
     let (total, used) = (sum(|s| s.memtable_bytes_max), sum(|s| s.memtable_bytes));
-    let (settings, capacity) = (boot.settings.current(), boot.config.cache_size.0);
+    let (settings, capacity) = (boot.settings.current(), sum(|s| s.cache_bytes_max));
     let uptime = now_micros.saturating_sub(boot.started_micros).max(0) / 1_000_000;
     let mut items = vec![
         ("generic", "incremental_backup_enabled", settings.incremental_backups.to_string()),
@@ -529,12 +529,12 @@ pub(crate) fn large(shards: &[EngineStats]) -> Vec<LargeFacts> {
     shards.iter().flat_map(|shard| &shard.large).flat_map(of_sstable).collect()
 }
 
-pub(crate) fn caches(shards: &[EngineStats], boot: &Boot) -> Vec<CacheFacts> {
+pub(crate) fn caches(shards: &[EngineStats]) -> Vec<CacheFacts> {
     let sum = |of: fn(&EngineStats) -> u64| signed(shards.iter().map(of).sum());
     let tables = |of: fn(&engine::TableStats) -> u64| {
         signed(shards.iter().flat_map(|shard| &shard.tables).map(|(_, table)| of(table)).sum())
     };
-    let capacity = signed(boot.config.cache_size.0);
+    let capacity = sum(|s| s.cache_bytes_max);
     let (row_hits, row_misses) = (tables(|t| t.cache_hits), tables(|t| t.cache_misses));
     let (block_hits, block_misses) = (sum(|s| s.block_cache_hits), sum(|s| s.block_cache_misses));
     vec![

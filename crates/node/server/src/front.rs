@@ -498,7 +498,7 @@ impl ComputedTables for Tables {
                 }
                 "pending_hints" => facts.hints = coordinator.kept_hints().await,
                 "repair_history" => facts.repairs = crate::repairing::facts(&coordinator),
-                "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await, &boot),
+                "caches" => facts.caches = facts::caches(&coordinator.replica().stats().await),
                 "snapshots" => facts.snapshots = snapshots(&rt, &boot).await,
                 "gossip_info" => {
                     facts.gossip = coordinator.gossiped().await.map_or_else(Vec::new, facts::gossip)

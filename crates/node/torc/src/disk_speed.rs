@@ -11,8 +11,8 @@ use server::Config;
 /// Where a measured speed is remembered, in the directory of tables.
 const REMEMBERED: &str = ".torc/io_properties.yaml";
 
-/// The speed of the disk, by which its reads and writes are scheduled; none where it is not known: nothing is scheduled then. A file that the
-/// configuration names has it; a node that stays remembers the one that its first start measured.
+/// The speed of the disk, by which its reads and writes are scheduled; none where it is not known: nothing is scheduled then. It is in a file that
+/// the configuration names, or the first start measures and remembers it.
 ///
 /// # Errors
 /// A sentence for the user when the file that the configuration names has none.
@@ -51,7 +51,7 @@ fn measure(data: &Path, file: &Path) -> Option<IoCapacity> {
         }
     };
     tracing::info!(
-        "the disk of {} does {} reads and {} writes a second, {} and {} MiB/s; {} has it, remove it to have the disk measured again",
+        "the disk of {} does {} reads and {} writes a second, {} and {} MiB/s; this is remembered in {}, remove that file to have the disk measured again",
         data.display(),
         speed.read_iops,
         speed.write_iops,

@@ -60,7 +60,7 @@ pub(crate) enum IoKind {
     Write,
 }
 
-/// What a group has asked of the disk so far, for metrics.
+/// The reads and writes of a group so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
     /// Reads and writes begun.
@@ -116,7 +116,7 @@ pub struct IoQueue(Rc<State>);
 
 impl IoQueue {
     /// A scheduler of one of `shards` shards of a node whose disk has this capacity, none where it is not known: operations are begun while those
-    /// in flight on all shards together take less than `latency_goal` of it.
+    /// in flight on all shards together take less than `latency_goal` of it. With a goal of zero nothing waits.
     pub fn new(
         clock: Rc<dyn Clock>,
         capacity: Option<IoCapacity>,
@@ -125,8 +125,8 @@ impl IoQueue {
     ) -> IoQueue {
         let goal_ns = u64::try_from(latency_goal.as_nanos()).unwrap_or(u64::MAX);
         // A shard's operations take a shard's part of the disk, so that the goal is the same for each.
-        let limit =
-            capacity.map(|capacity| Limit { capacity: capacity.divided(shards), in_flight_ns: goal_ns });
+        let limit = capacity.filter(|_| goal_ns > 0);
+        let limit = limit.map(|capacity| Limit { capacity: capacity.divided(shards), in_flight_ns: goal_ns });
         let groups = Group::ALL.map(|group| GroupQueue {
             waiting: RefCell::default(),
             shares: Cell::new(group.default_shares()),

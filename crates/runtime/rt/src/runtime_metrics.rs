@@ -16,7 +16,7 @@ impl GroupStats {
 }
 
 impl IoStats {
-    /// The metrics of what a scheduling group asks of the disk.
+    /// The metrics of a scheduling group's reads and writes.
     pub const METRICS: &[Metric<Self>] = metrics! {
         counter "scylla_io_queue_total_operations" "Reads and writes of files." |g| g.operations as f64;
         counter "scylla_io_queue_total_bytes" "Bytes of them." |g| g.bytes as f64;

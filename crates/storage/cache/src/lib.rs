@@ -33,13 +33,15 @@ const BLOCK_OVERHEAD: usize = 96;
 /// For each range that leaves, ranges that may be passed over because a reader holds their partition. The cache is too large by this share at
 /// most while readers hold all that is old.
 const PASSED_OVER_MAX: usize = 32;
+/// Evictions of one insertion at most, which is more than it needs while the budget stays: the rest of a smaller budget is for [`Cache::shrink`].
+const EVICTIONS_MAX: usize = 1024;
 
 /// The cache of a shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Cache(Rc<Inner>);
 
 struct Inner {
-    bytes_max: usize,
+    bytes_max: Cell<usize>,
     item_bytes_max: usize,
     state: RefCell<State>,
     next_file: Cell<u64>,
@@ -90,7 +92,7 @@ impl Cache {
     /// An empty cache that takes at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self(Rc::new(Inner {
-            bytes_max,
+            bytes_max: Cell::new(bytes_max),
             item_bytes_max: (bytes_max / 8).min(1 << 20),
             state: RefCell::default(),
             next_file: Cell::new(1),
@@ -123,7 +125,7 @@ impl Cache {
     /// Takes a block that was read.
     pub fn insert_block(&self, file: u64, block: u64, bytes: &Block) {
         let size = bytes.len() + BLOCK_OVERHEAD;
-        if size > self.0.bytes_max / 2 {
+        if size > self.0.bytes_max.get() / 2 {
             return;
         }
         let mut state = self.0.state.borrow_mut();
@@ -133,7 +135,22 @@ impl Cache {
         let node = state.lru.push(Item::Block { file, block });
         state.blocks.entry(file).or_default().insert(block, (bytes.clone(), node));
         state.block_bytes += size;
-        state.shrink(self.0.bytes_max);
+        state.shrink(self.0.bytes_max.get(), EVICTIONS_MAX);
+    }
+
+    /// Changes the budget. Content beyond a smaller one leaves as other content comes in, and by [`Cache::shrink`].
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.0.bytes_max.set(bytes_max);
+    }
+
+    /// The budget, bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.0.bytes_max.get()
+    }
+
+    /// Evicts so many ranges and blocks beyond the budget; whether there may be more.
+    pub fn shrink(&self, most: usize) -> bool {
+        self.0.state.borrow_mut().shrink(self.0.bytes_max.get(), most)
     }
 
     /// Forgets the blocks of a file.
@@ -163,25 +180,29 @@ impl Cache {
 }
 
 impl State {
-    /// Evicts until the budget is kept.
-    fn shrink(&mut self, bytes_max: usize) {
-        let mut passed_over = 0;
+    /// Evicts until the budget is kept, or so many left; whether more have to leave and can.
+    fn shrink(&mut self, bytes_max: usize, most: usize) -> bool {
+        let (mut passed_over, mut evicted) = (0, 0);
         while self.row_bytes + self.block_bytes > bytes_max {
+            if evicted >= most {
+                return true;
+            }
             match self.lru.oldest() {
-                None => return,
+                None => return false,
                 Some((at, Item::Range { entry, .. })) if entry.borrow().is_read() => {
                     passed_over += 1;
                     if passed_over > PASSED_OVER_MAX {
-                        return;
+                        return false;
                     }
                     self.lru.touch(at);
                 }
                 Some(_) => {
-                    passed_over = 0;
+                    (passed_over, evicted) = (0, evicted + 1);
                     self.evict_oldest();
                 }
             }
         }
+        false
     }
 
     fn evict_oldest(&mut self) {

@@ -10,7 +10,7 @@ use schema::{Table, TableId};
 
 use crate::known::Known;
 use crate::partition::{CachedPartition, Entry};
-use crate::{Cache, State};
+use crate::{Cache, EVICTIONS_MAX, State};
 
 /// Ranges of forgotten partitions whose memory is given back in one step, without others waiting long.
 const FREED_AT_ONCE: usize = 1_000;
@@ -118,7 +118,7 @@ impl Cache {
             table_rows.partitions.remove(&key);
             guard.leaving.push_front(entry);
         }
-        guard.shrink(self.0.bytes_max);
+        guard.shrink(self.0.bytes_max.get(), EVICTIONS_MAX);
     }
 
     /// Removes everything of a table, and does not accept content whose read has begun. The memory of a large table is given back in

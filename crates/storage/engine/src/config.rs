@@ -49,7 +49,7 @@ pub struct Canaries {
     pub late_after_truncate: bool,
 }
 
-/// The shares of background work, of CPU and disk; 0 where they follow from what waits.
+/// The shares of background work, of CPU and disk; 0 where they follow its backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareSettings {
     /// Of compactions (`compaction_static_shares`).

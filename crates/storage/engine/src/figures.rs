@@ -1,8 +1,7 @@
 //! Collects [`EngineStats`].
 
-
+use crate::backlog;
 use crate::engine::Inner;
-use crate::shares::backlog;
 use crate::store::Store;
 use crate::{EngineStats, TableSize, TableStats};
 
@@ -22,6 +21,7 @@ pub(crate) fn collect(inner: &Inner) -> EngineStats {
         commitlog_entries: log.entries,
         commitlog_syncs: log.syncs,
         commitlog_pending: log.pending,
+        cache_bytes_max: inner.cache.bytes_max() as u64,
         row_cache_bytes: cached.row_bytes,
         row_cache_rows: cached.rows,
         row_cache_partitions: cached.partitions,
@@ -104,7 +104,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             .max()
             .unwrap_or(0),
         auto_compaction_stopped: store.auto_compaction_stopped.get(),
-        compactions_pending: backlog(inner, store, &set).compactions,
+        compactions_pending: backlog::of_table(inner, store, &set).compactions,
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,
         metadata_bytes: sum(&|sstable| sstable.memory_size() as u64),

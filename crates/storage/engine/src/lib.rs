@@ -7,8 +7,10 @@
 mod adopt;
 mod api;
 mod awaited;
+mod backlog;
 mod begin_repair;
 mod blocks;
+mod budget;
 mod cache_fill;
 mod cached;
 mod chunks;

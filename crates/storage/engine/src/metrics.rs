@@ -25,6 +25,7 @@ impl EngineStats {
         counter "scylla_commitlog_alloc" "Entries written to the commit log." |s| s.commitlog_entries as f64;
         counter "scylla_commitlog_flush" "Syncs of the commit log." |s| s.commitlog_syncs as f64;
         gauge "scylla_commitlog_pending_allocations" "Writes that wait for the commit log." |s| s.commitlog_pending as f64;
+        gauge "scylla_cache_bytes_total" "Bytes that rows and blocks of files in the cache may take now." |s| s.cache_bytes_max as f64;
         gauge "scylla_cache_bytes_used" "Bytes in the row cache." |s| s.row_cache_bytes as f64;
         gauge "scylla_cache_rows" "Rows in the row cache." |s| s.row_cache_rows as f64;
         gauge "scylla_cache_partitions" "Partitions in the row cache." |s| s.row_cache_partitions as f64;

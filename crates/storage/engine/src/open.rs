@@ -248,7 +248,8 @@ fn start_tasks(inner: &Rc<Inner>) {
                 inner.rt.sleep(TICK).await;
                 crate::flush::by_period(&inner);
                 crate::shares::adjust_flush(&inner);
-                crate::shares::adjust_compaction(&inner);
+                crate::shares::adjust_compaction(&inner, crate::backlog::bytes(&inner));
+                crate::budget::adjust(&inner).await;
                 inner.flushes.check.notify_one();
                 inner.compactions.check.notify_one();
                 inner.index_check.notify_one();

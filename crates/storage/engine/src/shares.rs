@@ -1,16 +1,9 @@
 //! The shares of flushes and compactions: the more waits for them, the more of the CPU and the disk they get (docs/design/io.md).
 
-use std::cell::RefCell;
-use std::rc::{Rc, Weak};
-
-use compaction::{Backlog, Strategy};
 use rt::Group;
 
-use crate::compact::{candidates, table_figures};
 use crate::config::ShareSettings;
 use crate::engine::Inner;
-use crate::sstables::SstableSet;
-use crate::store::Store;
 
 /// How much waits, as a part of the memory of memtables, and the shares then; on a line between two points.
 type Points = [(f64, f64); 3];
@@ -22,6 +15,7 @@ const FLUSH: Points = [(0.0, 100.0), (0.5, 200.0), (1.0, 1000.0)];
 
 /// The shares at a point.
 fn at(points: &Points, place: f64) -> f64 {
+    assert!(points.is_sorted_by_key(|point| point.0), "places come in their order");
     let (first, last) = (points[0], points[points.len() - 1]);
     if place <= first.0 {
         return first.1;
@@ -39,6 +33,7 @@ fn of_compaction(bytes: u64, memory: usize, settings: &ShareSettings) -> u32 {
         return settings.compaction_static;
     }
     let shares = at(&COMPACTION, bytes as f64 / memory.max(1) as f64) as u32;
+    assert!(shares > 0, "a group without shares would never run");
     if settings.compaction_max > 0 { shares.min(settings.compaction_max) } else { shares }
 }
 
@@ -57,40 +52,11 @@ pub(crate) fn adjust_flush(inner: &Inner) {
     inner.rt.set_shares(Group::Flush, shares);
 }
 
-/// Gives compactions the shares that their backlog asks for.
-pub(crate) fn adjust_compaction(inner: &Inner) {
-    let waiting: u64 = inner.stores_in_order().iter().map(|store| waiting_bytes(inner, store)).sum();
-    let bytes = waiting.saturating_add(inner.compactions.bytes_left());
-    let shares = of_compaction(bytes, inner.config.memtable_bytes_max, &inner.settings.get().shares);
+/// Gives compactions the shares that a backlog of so many bytes asks for.
+pub(crate) fn adjust_compaction(inner: &Inner, bytes: u64) {
+    let memory = inner.config.memtable_bytes_max;
+    let shares = of_compaction(bytes, memory, &inner.settings.get().shares);
     inner.rt.set_shares(Group::Compaction, shares);
-}
-
-/// The compactions that a table's SSTables are waiting for, besides those that run.
-pub(crate) fn backlog(inner: &Inner, store: &Store, set: &SstableSet) -> Backlog {
-    let strategy = Strategy::of(&store.table().options.compaction);
-    strategy.backlog(&candidates(inner, store, set), &table_figures(inner, store))
-}
-
-/// The bytes of a table's backlog, with the set and the running compactions for which they were computed.
-#[derive(Default)]
-pub(crate) struct KnownBacklog(RefCell<(Weak<SstableSet>, u64, u64)>);
-
-/// The bytes of a table's backlog, computed when its SSTables have changed.
-fn waiting_bytes(inner: &Inner, store: &Store) -> u64 {
-    let set = store.set();
-    if set.len() < 2 || store.auto_compaction_stopped.get() {
-        return 0;
-    }
-    let running = inner.compactions.running();
-    {
-        let (of, with, bytes) = &*store.backlog.0.borrow();
-        if std::ptr::eq(of.as_ptr(), Rc::as_ptr(&set)) && *with == running {
-            return *bytes;
-        }
-    }
-    let bytes = backlog(inner, store, &set).bytes;
-    store.backlog.0.replace((Rc::downgrade(&set), running, bytes));
-    bytes
 }
 
 #[cfg(test)]

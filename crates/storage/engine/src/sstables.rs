@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::ops::Deref;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use mutation::{DecoratedKey, PartitionRange};
 use sstable::Descriptor;
@@ -62,6 +62,30 @@ impl Deref for SstableSet {
 
     fn deref(&self) -> &Self::Target {
         &self.members
+    }
+}
+
+/// A figure of a set of SSTables, computed again when the set has changed.
+#[derive(Default)]
+pub(crate) struct OfSet<T>(RefCell<(Weak<SstableSet>, T)>);
+
+impl<T: Copy> OfSet<T> {
+    /// The figure of this set: the last one if it was of the same set and `holds`.
+    pub(crate) fn get(
+        &self,
+        set: &Rc<SstableSet>,
+        holds: impl FnOnce(&T) -> bool,
+        compute: impl FnOnce() -> T,
+    ) -> T {
+        if let (of, figure) = &*self.0.borrow()
+            && std::ptr::eq(of.as_ptr(), Rc::as_ptr(set))
+            && holds(figure)
+        {
+            return *figure;
+        }
+        let figure = compute();
+        self.0.replace((Rc::downgrade(set), figure));
+        figure
     }
 }
 

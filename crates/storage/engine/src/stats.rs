@@ -227,6 +227,8 @@ pub struct EngineStats {
     pub commitlog_syncs: u64,
     /// Writes that wait for the log now.
     pub commitlog_pending: u64,
+    /// Bytes that the cache of rows and blocks may take now.
+    pub cache_bytes_max: u64,
     /// Bytes in the row cache.
     pub row_cache_bytes: u64,
     /// Rows in the row cache.

@@ -16,8 +16,7 @@ use crate::error::disk_or_source;
 use crate::live::LiveSstable;
 use crate::local_counters::LocalCounters;
 use crate::memtables::Memtables;
-use crate::shares::KnownBacklog;
-use crate::sstables::{SstableSet, Sstables};
+use crate::sstables::{OfSet, SstableSet, Sstables};
 use crate::watermark::Marks;
 use crate::{MaintenanceError, Sampled};
 
@@ -51,6 +50,13 @@ pub(crate) fn count(counter: &Cell<u64>, by: u64) {
     counter.set(counter.get() + by);
 }
 
+/// The bytes that wait to be compacted while so many compactions of the shard run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownBacklog {
+    pub(crate) running: u64,
+    pub(crate) bytes: u64,
+}
+
 /// One table.
 pub(crate) struct Store {
     pub(crate) id: TableId,
@@ -82,7 +88,10 @@ pub(crate) struct Store {
     pub(crate) local: LocalCounters,
     /// Compactions of it are not started by themselves until an operator allows them again, or the node ends.
     pub(crate) auto_compaction_stopped: Cell<bool>,
-    pub(crate) backlog: KnownBacklog,
+    /// Bytes that wait to be compacted.
+    pub(crate) backlog: OfSet<KnownBacklog>,
+    /// Bytes of the metadata of the SSTables.
+    pub(crate) metadata_bytes: OfSet<u64>,
     /// An index could not be built, and that was logged.
     pub(crate) indexes_failing: Cell<bool>,
     /// Which partitions are asked for most, while somebody wants to know.
@@ -110,7 +119,8 @@ impl Store {
             counters: Counters::default(),
             local: LocalCounters::default(),
             auto_compaction_stopped: Cell::new(false),
-            backlog: KnownBacklog::default(),
+            backlog: OfSet::default(),
+            metadata_bytes: OfSet::default(),
             indexes_failing: Cell::new(false),
             sampled: RefCell::default(),
         })

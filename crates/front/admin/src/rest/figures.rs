@@ -48,7 +48,7 @@ pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Opt
     Some(match figure {
         "entries" => json!(entries),
         "size" => json!(bytes),
-        "capacity" => json!(node.info().cache_bytes_max),
+        "capacity" => json!(engine(|e| e.cache_bytes_max)),
         "hits" => json!(hits),
         "requests" => json!(requests),
         "hit_rate" => json!(hits as f64 / requests.max(1) as f64),

@@ -135,6 +135,7 @@ impl Node for Fake {
             ..Default::default()
         };
         shard.engine.tables = vec![(TableId([7; 16]), stats)];
+        shard.engine.cache_bytes_max = 1 << 19;
         shard.coordinated_reads.latencies.buckets[2] = 5;
         shard.coordinated_ranges.latencies.buckets[2] = 2;
         shard.view_writes.latencies.buckets[3] = 7;
@@ -374,7 +375,6 @@ fn fake(alone: bool) -> Rc<dyn Node> {
         tokens: vec![-100, 0],
         started_micros: 20_000_000,
         release_version: "5.0.6".to_owned(),
-        cache_bytes_max: 1 << 20,
     };
     Rc::new(Fake { info, alone, stops: Rc::default(), calls: Rc::default() })
 }

@@ -230,7 +230,7 @@ options! {
     memtable_space: Size = Size(0), "Limit of memtables on all shards together; 0 for a quarter of the memory.";
     #[alias("row_cache_size", "")]
     #[alias("row_cache_size_in_mb", "MiB")]
-    cache_size: Size = Size(0), "Limit of rows and chunks in the cache of all shards; 0 for a quarter of the memory.";
+    cache_size: Size = Size(0), "Rows and chunks in the cache of all shards, which have what memtables leave of memtable_space besides; 0 for a quarter of the memory.";
     commitlog_sync: Keyword = "periodic".into(), "When writes are on disk: periodic, batch (before they are acknowledged) or group.";
     #[alias("commitlog_sync_period_in_ms", "ms")]
     commitlog_sync_period: Duration = Duration::from_secs(10), "Time between syncs of the periodic mode.";

@@ -1,4 +1,4 @@
-//! The I/O scheduler of rt over a simulated disk: shares, the limit of what is in flight, operations that are given up.
+//! The I/O scheduler of rt over a simulated disk: shares, the limit of operations in flight, operations that are given up.
 
 use std::time::Duration;
 

@@ -271,3 +271,33 @@ fn rows_of_a_large_partition_leave_one_by_one() {
     let left = left.count();
     assert!((50..350).contains(&left), "{left} rows are left");
 }
+
+/// A smaller budget is kept in steps, a larger one at once.
+#[test]
+fn the_budget_moves() {
+    let table = table();
+    let cache = Cache::new(4 << 20);
+    let epoch = cache.epoch(table.id);
+    let fill = |ks: std::ops::Range<u32>| {
+        for k in ks {
+            let update = PartitionUpdate::with_rows(table.clone(), key(k), vec![row(&table, 1, 1, 1_000)]);
+            cache.insert(&table, epoch, update, Slices::new(vec![rows(&table, 1, 1)]));
+        }
+    };
+    fill(0..2_000);
+    let before = cache.stats();
+    assert!(before.row_evictions == 0 && !cache.shrink(10), "{before:?}");
+    cache.set_bytes_max(1 << 20);
+    assert!(cache.shrink(10));
+    assert_eq!(cache.stats().row_evictions, 10);
+    // An insertion evicts more than it brings, and not all at once.
+    fill(2_500..2_501);
+    let bytes = cache.stats().row_bytes;
+    assert!(bytes > 1 << 20 && bytes < before.row_bytes, "{bytes}");
+    while cache.shrink(10) {}
+    assert!(cache.stats().row_bytes <= 1 << 20 && cache.stats().rows > 400, "{:?}", cache.stats());
+    cache.set_bytes_max(4 << 20);
+    fill(3_000..4_000);
+    let grown = cache.stats();
+    assert!(grown.rows > 1_500 && grown.row_bytes > 1 << 20, "{grown:?}");
+}
