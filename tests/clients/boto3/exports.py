@@ -16,12 +16,13 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 
 import boto3
 import zstandard
 from amazon.ion import simpleion
 from amazon.ion.simple_types import IonPyBool, IonPyNull
-from boto3.dynamodb.types import Binary
+from boto3.dynamodb.types import Binary, TypeDeserializer
 from botocore.config import Config
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -198,7 +199,7 @@ def ion_and_zstd():
         kind = [annotation.text for annotation in getattr(value, "ion_annotations", ())]
         if kind:
             return {plain(one) for one in value}
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {str(key): plain(one) for key, one in value.items()}
         if isinstance(value, list):
             return [plain(one) for one in value]
@@ -214,7 +215,9 @@ def ion_and_zstd():
 
     read = [plain(simpleion.loads(line.decode()))["Item"] for line in lines]
     key = lambda item: (item["p"], item["c"])  # noqa: E731
-    assert sorted(read, key=key) == sorted(all_items(table.name), key=key)
+    of_json = TypeDeserializer().deserialize
+    wanted = [{name: of_json(one) for name, one in item.items()} for item in all_items(table.name)]
+    assert sorted(read, key=key) == sorted(wanted, key=key)
     back = name()
     imported = load(back, place, os.path.dirname(description["ExportManifest"]) + "/data/", InputFormat="ION", InputCompressionType="GZIP")
     assert counts(imported) == (300, 300, 0), imported

@@ -140,7 +140,7 @@ mod tests {
                     let hash = (at as u128 % 500).wrapping_mul(u128::MAX / 500 + 3);
                     net.add(hash, change.clone());
                     assert!(net.bytes <= bytes_max.max(100), "{}", net.bytes);
-                    assert_eq!(net.bytes, net.found.values().map(NetChange::bytes).sum());
+                    assert_eq!(net.bytes, net.found.values().map(NetChange::bytes).sum::<usize>());
                 }
                 let (found, next) = net.finish();
                 for net in found {
