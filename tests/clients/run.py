@@ -149,7 +149,7 @@ CLIENTS = {
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "backups": lambda: python("boto3", ["boto3==1.40.70"], "boto3/backups.py"),
-    "exports": lambda: python("boto3", ["boto3==1.40.70"], "boto3/exports.py"),
+    "exports": lambda: python("exports", ["boto3==1.40.70", "amazon.ion==0.15.0", "zstandard==0.25.0"], "boto3/exports.py"),
     "zipkin": zipkin,
     "spring": lambda: compiled_java("spring", *SHORT_LIVED, main="app.Client"),
     "janusgraph": lambda: compiled_java("janusgraph", *SHORT_LIVED),

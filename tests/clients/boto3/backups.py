@@ -262,13 +262,68 @@ def continuous_backups():
     table = create()
     state = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
     assert state["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "DISABLED", state
-    change = client.update_continuous_backups
-    refused("ContinuousBackupsUnavailableException", "point in time", change, TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True})
-    change(TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": False})
-    refused("PointInTimeRecoveryUnavailableException", table, client.restore_table_to_point_in_time, SourceTableName=table, TargetTableName=name(),
-            UseLatestRestorableTime=True)  # fmt: skip
-    for call in (client.describe_continuous_backups,):
-        refused("TableNotFoundException", "Table not found", call, TableName="nothing")
+    restore_to = client.restore_table_to_point_in_time
+    refused("PointInTimeRecoveryUnavailableException", table, restore_to, SourceTableName=table, TargetTableName=name(), UseLatestRestorableTime=True)
+    refused("TableNotFoundException", "Table not found", client.describe_continuous_backups, TableName="nothing")
+    for days in (0, 36):
+        refused("ValidationException", "recoveryPeriodInDays", recovery, table, True, days)
+    fill(table, 50)
+    assert recovery(table, True, 7)["RecoveryPeriodInDays"] == 7
+    refused("InvalidRestoreTimeException", "just now", restore_to, SourceTableName=table, TargetTableName=name(), UseLatestRestorableTime=True)
+    fill(table, 150)
+    client.delete_item(TableName=table, Key={"p": {"S": "p0"}, "c": {"N": "0"}})
+    then = settled(table)
+    before = items(table)
+    assert len(before) == 149
+    # All kinds of changes behind it, by any node, also while it is restored.
+    for at, node in enumerate(nodes * 3):
+        key = {"p": {"S": f"p{(at + 1) % 7}"}, "c": {"N": str(at + 1)}}
+        node.update_item(TableName=table, Key=key, UpdateExpression="SET v = :v", ExpressionAttributeValues={":v": {"S": "later"}})
+        node.transact_write_items(TransactItems=[{"Put": {"TableName": table, "Item": {"p": {"S": "new"}, "c": {"N": str(at)}}}},
+                                                 {"Delete": {"TableName": table, "Key": {"p": {"S": f"p{(at + 20) % 7}"}, "c": {"N": str(at + 20)}}}}])  # fmt: skip
+    target = name()
+    answer = restore_to(SourceTableArn=answer_arn(table), TargetTableName=target, RestoreDateTime=then)["TableDescription"]
+    assert answer["TableStatus"] == "CREATING" and answer["RestoreSummary"]["RestoreInProgress"] is True, answer
+    refused("ResourceInUseException", target, client.delete_table, TableName=table)
+    refused("ContinuousBackupsUnavailableException", target, recovery, table, False)
+    fill(table, 100, "z")
+    restored = active(target)
+    assert items(target) == before
+    assert restored["RestoreSummary"]["RestoreInProgress"] is False and restored["RestoreSummary"]["RestoreDateTime"] == then, restored
+    assert restored["GlobalSecondaryIndexes"][0]["IndexName"] == "by_g", restored
+    client.put_item(TableName=target, Item={"p": {"S": "p0"}, "c": {"N": "0"}}, ConditionExpression="attribute_not_exists(p)")
+    refused("TableAlreadyExistsException", target, restore_to, SourceTableName=table, TargetTableName=target, RestoreDateTime=then)
+    early = then - datetime.timedelta(days=1)
+    refused("InvalidRestoreTimeException", "EarliestRestorableDateTime", restore_to, SourceTableName=table, TargetTableName=name(), RestoreDateTime=early)
+    settled(table)
+    now = items(table)
+    latest = name()
+    restore_to(SourceTableName=table, TargetTableName=latest, UseLatestRestorableTime=True)
+    active(latest)
+    assert items(latest) == now
+    assert "RecoveryPeriodInDays" not in recovery(table, False)
+
+
+def recovery(table, enabled, days=None):
+    specification = {"PointInTimeRecoveryEnabled": enabled, **({} if days is None else {"RecoveryPeriodInDays": days})}
+    answer = client.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=specification)
+    return answer["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+
+
+def answer_arn(table):
+    return client.describe_table(TableName=table)["Table"]["TableArn"]
+
+
+def settled(table):
+    """A time behind all writes of before, when the table can be restored to it."""
+    then = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=1)
+
+    def latest():
+        state = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+        return state["LatestRestorableDateTime"] if state["EarliestRestorableDateTime"] <= then else then - datetime.timedelta(days=1)
+
+    wait(latest, lambda found: found > then, "settled")
+    return then
 
 
 check("a backup from its creation to its end", whole_life)
@@ -277,7 +332,7 @@ check("lists of backups", lists)
 check("overrides of a restoration", overrides)
 check("an empty table", empty_table)
 check("refusals", refusals)
-check("no continuous backups", continuous_backups)
+check("recovery to a point in time", continuous_backups)
 for arn in [one["BackupArn"] for one in client.list_backups()["BackupSummaries"]]:
     client.delete_backup(BackupArn=arn)
 for table in made:

@@ -16,9 +16,13 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 
 import boto3
-from boto3.dynamodb.types import Binary
+import zstandard
+from amazon.ion import simpleion
+from amazon.ion.simple_types import IonPyBool, IonPyNull
+from boto3.dynamodb.types import Binary, TypeDeserializer
 from botocore.config import Config
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -176,6 +180,77 @@ def there_and_back():
     refused("ConditionalCheckFailedException", "", resource.Table(other).put_item, Item={"p": "p0", "c": 0}, ConditionExpression="attribute_not_exists(p)")
 
 
+def ion_and_zstd():
+    """Ion as the library of Ion reads and writes it, and Zstandard."""
+    table, place = new_table(300), bucket()
+    arn = client.describe_table(TableName=table.name)["Table"]["TableArn"]
+    description = export(arn, S3Bucket=place, ExportFormat="ION")
+    assert description["ExportStatus"] == "COMPLETED" and description["ExportFormat"] == "ION" and description["ItemCount"] == 300, description
+    folder = os.path.join(DIRECTORY, place, os.path.dirname(description["ExportManifest"]), "data")
+    lines = []
+    for file in os.listdir(folder):
+        assert file.endswith(".ion.gz"), file
+        with gzip.open(os.path.join(folder, file)) as data:
+            lines.extend(data.read().splitlines())
+    assert len(lines) == 300 and all(line.startswith(b"$ion_1_0 {Item:{") for line in lines)
+
+    def plain(value):
+        """A value of Ion as the resource of boto3 shows it."""
+        kind = [annotation.text for annotation in getattr(value, "ion_annotations", ())]
+        if kind:
+            return {plain(one) for one in value}
+        if isinstance(value, Mapping):
+            return {str(key): plain(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        if isinstance(value, IonPyNull):
+            return None
+        if isinstance(value, (IonPyBool, bool)):
+            return bool(value)
+        if isinstance(value, bytes):
+            return Binary(bytes(value))
+        if isinstance(value, str):
+            return str(value)
+        return decimal.Decimal(value)
+
+    read = [plain(simpleion.loads(line.decode()))["Item"] for line in lines]
+    key = lambda item: (item["p"], item["c"])  # noqa: E731
+    of_json = TypeDeserializer().deserialize
+    wanted = [{name: of_json(one) for name, one in item.items()} for item in all_items(table.name)]
+    assert sorted(read, key=key) == sorted(wanted, key=key)
+    back = name()
+    imported = load(back, place, os.path.dirname(description["ExportManifest"]) + "/data/", InputFormat="ION", InputCompressionType="GZIP")
+    assert counts(imported) == (300, 300, 0), imported
+    assert all_items(back) == all_items(table.name)
+    # The same as that library writes it, packed by another.
+    text = "\n".join(simpleion.dumps(simpleion.loads(line.decode()), binary=False) for line in lines)
+    put_file(place, "packed/one.ion.zst", zstandard.compress(text.encode(), 19))
+    back = name()
+    assert counts(load(back, place, "packed/", InputFormat="ION", InputCompressionType="ZSTD")) == (300, 300, 0)
+    assert all_items(back) == all_items(table.name)
+    put_file(place, "wrong/one.ion", simpleion.dumps({"Item": {"p": "a", "c": 1}}, binary=True))
+    put_file(place, "wrong/two.ion", b"$ion_1_0 {Item:{p:\"a\",c:2026-11-28T}}\n$ion_1_0 {Item:{p:\"a\",c:2}}\n")
+    assert counts(load(name(), place, "wrong/", InputFormat="ION"))[1:] == (1, 2)
+
+
+def points_in_time():
+    table, place = new_table(100), bucket()
+    arn = client.describe_table(TableName=table.name)["Table"]["TableArn"]
+    on = {"PointInTimeRecoveryEnabled": True}
+    client.update_continuous_backups(TableName=table.name, PointInTimeRecoverySpecification=on)
+
+    def state():
+        return client.describe_continuous_backups(TableName=table.name)["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+
+    incremental = {"ExportType": "INCREMENTAL_EXPORT", "S3Bucket": place}
+    now = datetime.datetime.now(datetime.timezone.utc)
+    early = {"ExportFromTime": now - datetime.timedelta(hours=1), "ExportToTime": now}
+    refused("InvalidExportTimeException", "", client.export_table_to_point_in_time, TableArn=arn, IncrementalExportSpecification=early, **incremental)
+    short = {"ExportFromTime": state()["EarliestRestorableDateTime"]}
+    refused("InvalidExportTimeException", "15 minutes", client.export_table_to_point_in_time, TableArn=arn, IncrementalExportSpecification=short, **incremental)
+    refused("ValidationException", "INCREMENTAL_EXPORT", client.export_table_to_point_in_time, TableArn=arn, S3Bucket=place, IncrementalExportSpecification=short)
+
+
 def empty_table():
     table, place = new_table(0), bucket()
     description = export(client.describe_table(TableName=table.name)["Table"]["TableArn"], S3Bucket=place)
@@ -270,10 +345,9 @@ def refusals():
         export_refused("ValidationException", "S3Prefix", S3Prefix=wrong)
     export_refused("ValidationException", "symbolic link", S3Prefix="out/tmp")
     export_refused("ValidationException", "symbolic link", S3Bucket="linked")
-    export_refused("ValidationException", "ION", ExportFormat="ION")
-    export_refused("ValidationException", "full exports", ExportType="INCREMENTAL_EXPORT")
+    export_refused("ValidationException", "IncrementalExportSpecification", ExportType="INCREMENTAL_EXPORT")
     export_refused("ValidationException", "encrypt", S3SseAlgorithm="AES256")
-    export_refused("InvalidExportTimeException", "absent or now", ExportTime=datetime.datetime(2024, 1, 1))
+    export_refused("PointInTimeRecoveryUnavailableException", table.name, ExportTime=datetime.datetime(2024, 1, 1))
     export_refused("TableNotFoundException", "Table not found", TableArn=arn + "x")
     failed = export(arn, S3Bucket="no-such-bucket")
     assert (failed["ExportStatus"], failed["FailureCode"]) == ("FAILED", "S3NoSuchBucket"), failed
@@ -287,8 +361,6 @@ def refusals():
     import_refused("ValidationException", "S3KeyPrefix", {"S3KeyPrefix": "../" + place})
     import_refused("ValidationException", "S3KeyPrefix", {"S3KeyPrefix": "/etc/passwd"})
     import_refused("ValidationException", "symbolic link", {"S3KeyPrefix": "out/etc/passwd"})
-    import_refused("ValidationException", "ION", InputFormat="ION")
-    import_refused("ValidationException", "ZSTD", InputCompressionType="ZSTD")
     import_refused("ResourceInUseException", "already exists", TableCreationParameters={"TableName": table.name, **KEYS})
     assert client.list_tables()["TableNames"] == before, "no table is left of them"
     for prefix in ("", "o"):
@@ -327,6 +399,8 @@ def tokens_and_lists():
 
 
 check("a table goes out and comes back, by files as AWS lays them out", there_and_back)
+check("Ion and Zstandard", ion_and_zstd)
+check("exports of points in time", points_in_time)
 check("an empty table", empty_table)
 check("JSON as it is, and lines that are no items", plain_json_and_errors)
 check("files that unpack to far more than they are", bombs)

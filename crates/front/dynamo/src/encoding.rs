@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use flate2::write::{GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
 use rt::preempt::Pace;
+use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 
 use crate::{ApiError, Compression, ErrorKind};
 
@@ -13,6 +14,9 @@ use crate::{ApiError, Compression, ErrorKind};
 const CHUNK: usize = 16 << 10;
 /// Packed bytes that are unpacked in one step: they may have 800 blocks, each with tables of its own and nothing in it.
 const PIECE: usize = 1 << 10;
+/// Bytes that Zstandard unpacks at once, and the largest window of its frames, as a power of two: that of all levels but the ultra ones.
+const ZSTD_OUT_BYTES: usize = 64 << 10;
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(crate) enum Encoding {
     Identity,
     Gzip,
     Deflate,
+    /// Of imported files alone.
+    Zstd,
 }
 
 impl Encoding {
@@ -51,6 +57,7 @@ impl Encoding {
             Self::Identity => None,
             Self::Gzip => Some("gzip"),
             Self::Deflate => Some("deflate"),
+            Self::Zstd => Some("zstd"),
         }
     }
 
@@ -70,9 +77,14 @@ impl Encoding {
         if body.is_empty() {
             return Err(not_packed(io::ErrorKind::UnexpectedEof.into()));
         }
-        let (mut unpacker, mut out, mut pace) = (Unpacker::new(self), Vec::new(), Pace::default());
+        let (mut unpacker, mut out, mut pace) =
+            (Unpacker::new(self).map_err(not_packed)?, Vec::new(), Pace::default());
         for piece in body.chunks(PIECE) {
-            unpacker.unpack(piece, |bytes| out.extend_from_slice(bytes)).map_err(not_packed)?;
+            let mut rest = piece;
+            while !rest.is_empty() {
+                let used = unpacker.unpack(rest, |bytes| out.extend_from_slice(bytes)).map_err(not_packed)?;
+                rest = rest.get(used..).unwrap_or_default();
+            }
             grow(out.len())?;
             // A piece may be all work and no output.
             pace.count(piece.len());
@@ -89,25 +101,58 @@ pub(crate) enum Unpacker {
     Plain,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
     Deflate(Box<ZlibDecoder<Vec<u8>>>),
+    Zstd(Box<ZstdUnpacker>),
+}
+
+/// Zstandard, of which a few bytes may become megabytes.
+pub(crate) struct ZstdUnpacker {
+    decoder: zstd::stream::raw::Decoder<'static>,
+    out: Box<[u8]>,
+    is_in_frame: bool,
+}
+
+impl ZstdUnpacker {
+    fn new() -> io::Result<Self> {
+        let mut decoder = zstd::stream::raw::Decoder::new()?;
+        decoder.set_parameter(zstd::stream::raw::DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))?;
+        Ok(Self { decoder, out: vec![0; ZSTD_OUT_BYTES].into(), is_in_frame: false })
+    }
+
+    /// Unpacks until the buffer is full; the bytes that were used, and whether the buffer is full.
+    fn unpack(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<(usize, bool)> {
+        let (mut input, mut output) = (InBuffer::around(bytes), OutBuffer::around(&mut *self.out));
+        let wanted = self.decoder.run(&mut input, &mut output)?;
+        let (used, written) = (input.pos(), output.pos());
+        if used > 0 || written > 0 {
+            self.is_in_frame = wanted > 0;
+        }
+        take(self.out.get(..written).unwrap_or_default());
+        Ok((used, written == ZSTD_OUT_BYTES))
+    }
 }
 
 impl Unpacker {
     /// Of bytes in this form.
-    pub(crate) fn new(encoding: Encoding) -> Self {
-        match encoding {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn new(encoding: Encoding) -> io::Result<Self> {
+        Ok(match encoding {
             Encoding::Identity => Self::Plain,
             Encoding::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
             Encoding::Deflate => Self::Deflate(Box::new(ZlibDecoder::new(Vec::new()))),
-        }
+            Encoding::Zstd => Self::Zstd(Box::new(ZstdUnpacker::new()?)),
+        })
     }
 
-    /// Hands on the content of bytes.
+    /// Hands on the content of bytes; how many of them were used. It is called again with the others.
     ///
     /// # Errors
     /// When the bytes are not of this form.
-    pub(crate) fn unpack(&mut self, bytes: &[u8], take: impl FnOnce(&[u8])) -> io::Result<()> {
+    pub(crate) fn unpack(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         match self {
             Self::Plain => take(bytes),
+            Self::Zstd(unpacker) => return Ok(unpacker.unpack(bytes, &mut take)?.0),
             Self::Gzip(decoder) => {
                 decoder.write_all(bytes)?;
                 take(&std::mem::take(decoder.get_mut()));
@@ -117,16 +162,23 @@ impl Unpacker {
                 take(&std::mem::take(decoder.get_mut()));
             }
         }
-        Ok(())
+        Ok(bytes.len())
     }
 
     /// Hands on the content of the last bytes.
     ///
     /// # Errors
     /// When they end in the middle.
-    pub(crate) fn finish(&mut self, take: impl FnOnce(&[u8])) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let (ended, last) = match self {
             Self::Plain => return Ok(()),
+            Self::Zstd(unpacker) => {
+                while unpacker.unpack(&[], &mut take)?.1 {}
+                return match unpacker.is_in_frame {
+                    true => Err(io::ErrorKind::UnexpectedEof.into()),
+                    false => Ok(()),
+                };
+            }
             Self::Gzip(decoder) => (decoder.try_finish(), std::mem::take(decoder.get_mut())),
             Self::Deflate(decoder) => (decoder.try_finish(), std::mem::take(decoder.get_mut())),
         };
@@ -161,7 +213,7 @@ pub(crate) async fn packed(
     let level = flate2::Compression::new(compression.level);
     let encoding = Encoding::of_answer(accepted?);
     let packed = match encoding {
-        Encoding::Identity => return None,
+        Encoding::Identity | Encoding::Zstd => return None,
         Encoding::Gzip => written(GzEncoder::new(Vec::new(), level), body).await?.finish(),
         Encoding::Deflate => written(ZlibEncoder::new(Vec::new(), level), body).await?.finish(),
     };

@@ -25,6 +25,7 @@ mod pages;
 mod permissions;
 mod ranges;
 mod record;
+mod recovery;
 mod reply;
 mod request;
 mod row_ttl;

@@ -107,6 +107,11 @@ impl<C: Coordinator> Store<'_, C> {
         }
     }
 
+    /// The level at which everything is read or written that was acknowledged in any datacenter.
+    pub(crate) fn settled_consistency(&self, table: &Table) -> Consistency {
+        if self.spans_datacenters(table) { Consistency::EachQuorum } else { Consistency::LocalQuorum }
+    }
+
     /// The replicas that the keyspaces of the API's own lack ([`lacks_copies`]).
     pub(crate) fn own_keyspaces_lacking(&self) -> Vec<String> {
         let coordinator = self.executor.coordinator();

@@ -21,6 +21,8 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{self, SecondaryIndex};
 use crate::intent::Intent;
 use crate::names::{ATTRIBUTES, arn};
+use crate::recovery::Recovered;
+use crate::recovery::definition::Recovery;
 use crate::storage_indexes;
 use crate::streams::definition::{self, Stream};
 use crate::throughput::Throughput;
@@ -42,6 +44,10 @@ const INDEXES_EXTENSION: &str = "dynamodb_indexes";
 const VECTORS_EXTENSION: &str = "dynamodb_vectors";
 /// The extension with the streams, of tables that have or had some.
 const STREAMS_EXTENSION: &str = "dynamodb_streams";
+/// The extension with the recovery to a point in time, of tables of which it was ever enabled.
+const RECOVERY_EXTENSION: &str = "dynamodb_recovery";
+/// The extension of a table that was restored to a point in time of another.
+const RECOVERED_EXTENSION: &str = "dynamodb_recovered";
 /// The extension of a table that was restored from a backup, and the one that it has until that is done: requests need not parse the first.
 const RESTORE_EXTENSION: &str = "dynamodb_restore";
 const RESTORING_EXTENSION: &str = "dynamodb_restoring";
@@ -96,6 +102,16 @@ pub(crate) struct ApiTable {
 pub(crate) struct RowKey {
     pub(crate) partition: DecoratedKey,
     pub(crate) clustering: Clustering,
+}
+
+impl RowKey {
+    /// A number that no other key of a table has.
+    pub(crate) fn hash(&self) -> u128 {
+        let mut name = self.partition.key.to_vec();
+        name.extend_from_slice(&(name.len() as u64).to_be_bytes());
+        name.extend_from_slice(self.clustering.position());
+        xxhash_rust::xxh3::xxh3_128(&name)
+    }
 }
 
 /// A change of a row.
@@ -202,7 +218,7 @@ impl ApiTable {
         })
     }
 
-    /// Whether rows of a backup are being written to it.
+    /// Whether rows of a backup or of another table are being written to it.
     pub(crate) fn is_restoring(&self) -> bool {
         self.is_restoring
     }
@@ -216,6 +232,12 @@ impl ApiTable {
     pub(crate) fn streams(&self) -> Vec<Stream> {
         let streams = self.table.options.extensions.get(STREAMS_EXTENSION);
         streams.map(|bytes| definition::read(bytes)).unwrap_or_default()
+    }
+
+    /// Its recovery to a point in time.
+    pub(crate) fn recovery(&self) -> Recovery {
+        let recovery = self.table.options.extensions.get(RECOVERY_EXTENSION);
+        recovery.map(|bytes| Recovery::read(bytes)).unwrap_or_default()
     }
 
     /// The stream with this label.
@@ -403,6 +425,17 @@ impl ApiTable {
 
     /// The state of a row.
     pub(crate) fn state(&self, key: &RowKey, row: &Row, now: Seconds) -> Result<State> {
+        self.readable_state(key, row, now, &|what| Err(self.foreign(what)))
+    }
+
+    /// The state of a row, where `unreadable` decides on values that CQL has written and that are none of the API's: they are left out.
+    pub(crate) fn readable_state(
+        &self,
+        key: &RowKey,
+        row: &Row,
+        now: Seconds,
+        unreadable: &dyn Fn(&str) -> Result<()>,
+    ) -> Result<State> {
         let mut item = Item::new();
         let mut intent = None;
         let mut version = row.liveness.timestamp;
@@ -419,12 +452,16 @@ impl ApiTable {
                     if !Intent::is_stored(value) {
                         continue;
                     }
-                    intent = Some(Intent::decode(value).ok_or_else(|| self.foreign("an attribute"))?);
+                    intent = Intent::decode(value);
+                    if intent.is_none() {
+                        unreadable("an attribute")?;
+                    }
                     continue;
                 }
                 let name = std::str::from_utf8(&element.path).ok();
                 let (Some(name), Some(value)) = (name, stored::decode(value)) else {
-                    return Err(self.foreign("an attribute"));
+                    unreadable("an attribute")?;
+                    continue;
                 };
                 item.insert(name.to_owned(), value);
             }
@@ -644,8 +681,12 @@ pub(crate) struct Details {
     pub(crate) vectors: Vec<VectorIndex>,
     /// The oldest first; the last may be enabled.
     pub(crate) streams: Vec<Stream>,
+    /// Its recovery to a point in time; none where it was never enabled.
+    pub(crate) recovery: Option<Recovery>,
     /// The backup that it was restored from.
     pub(crate) restore: Option<Restore>,
+    /// The table of which it is the state at a point in time.
+    pub(crate) recovered: Option<Recovered>,
 }
 
 /// The restoration of a table from a backup.
@@ -735,6 +776,12 @@ impl Details {
             indexes: Vec::new(),
             vectors: Vec::new(),
             streams: Vec::new(),
+            recovery: table.options.extensions.get(RECOVERY_EXTENSION).map(|bytes| Recovery::read(bytes)),
+            recovered: table
+                .options
+                .extensions
+                .get(RECOVERED_EXTENSION)
+                .and_then(|bytes| Recovered::read(bytes)),
             restore: table.options.extensions.get(RESTORE_EXTENSION).and_then(|bytes| Restore::read(bytes)),
         }
     }
@@ -743,10 +790,15 @@ impl Details {
     pub(crate) fn write(&self, builder: &mut TableBuilder, keys: (&str, Option<&str>), view: &ClusterView) {
         let are_ordered = storage_indexes::are_ordered(view);
         storage_indexes::attach(&mut builder.indexes, (&self.indexes, &self.vectors), keys, are_ordered);
-        if let Some(last) = self.streams.last() {
-            builder.options.cdc = definition::capture(last.is_open());
+        if !self.streams.is_empty() || self.recovery.is_some() {
+            let is_streamed = self.streams.last().is_some_and(Stream::is_open);
+            let days = self.recovery.as_ref().and_then(Recovery::days);
+            builder.options.cdc = definition::capture(is_streamed, days);
         }
         let extensions = &mut builder.options.extensions;
+        if let Some(recovery) = &self.recovery {
+            extensions.insert(RECOVERY_EXTENSION.to_owned(), recovery.write());
+        }
         if self.streams.is_empty() {
             extensions.remove(STREAMS_EXTENSION);
         } else {
@@ -765,9 +817,13 @@ impl Details {
         extensions.remove(RESTORING_EXTENSION);
         if let Some(restore) = &self.restore {
             extensions.insert(RESTORE_EXTENSION.to_owned(), restore.write());
-            if restore.in_progress {
-                extensions.insert(RESTORING_EXTENSION.to_owned(), b"true".to_vec());
-            }
+        }
+        if let Some(recovered) = &self.recovered {
+            extensions.insert(RECOVERED_EXTENSION.to_owned(), recovered.write());
+        }
+        let restores = self.restore.as_ref().is_some_and(|restore| restore.in_progress);
+        if restores || self.recovered.as_ref().is_some_and(Recovered::in_progress) {
+            extensions.insert(RESTORING_EXTENSION.to_owned(), b"true".to_vec());
         }
         let json = json!({
             "created": self.created,

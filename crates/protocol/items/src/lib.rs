@@ -8,6 +8,7 @@
 mod check;
 pub mod condition;
 pub mod expression;
+pub mod ion;
 pub mod json;
 pub mod key_condition;
 pub mod legacy;

@@ -126,7 +126,8 @@ pub(crate) fn restores(schema: &schema::Schema, id: &str) -> bool {
 }
 
 impl<C: Coordinator> Store<'_, C> {
-    fn age(&self, since_micros: i64) -> i64 {
+    /// Microseconds since a time in microseconds since 1970.
+    pub(crate) fn age(&self, since_micros: i64) -> i64 {
         self.executor.clock().wall_micros().saturating_sub(since_micros)
     }
 

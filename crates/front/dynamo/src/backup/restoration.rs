@@ -56,7 +56,9 @@ impl<C: Coordinator> Store<'_, C> {
             }
         }
         for table in table::all(&schema).filter(keeps_deletions) {
-            let ended = table.details().restore.map_or(0, |restore| restore.ended_millis);
+            let details = table.details();
+            let ended = details.restore.map(|restore| restore.ended_millis);
+            let ended = ended.or(details.recovered.map(|recovered| recovered.ended_millis)).unwrap_or(0);
             if self.age(ended * 1000) >= DELETIONS_KEPT_MICROS {
                 self.forget_deletions(&table).await?;
             }
@@ -111,19 +113,16 @@ impl<C: Coordinator> Store<'_, C> {
         let mut writes = FuturesUnordered::new();
         let mut shown = self.executor.clock().wall_micros();
         loop {
-            if self.age(shown) >= PROGRESS_MICROS {
-                shown = self.executor.clock().wall_micros();
-                if let Err(error) = self.change_restoring(table, |_| {}).await {
-                    tracing::debug!("the progress of {} is not recorded: {}", table.name(), error.message);
-                }
-            }
+            self.show_progress(table, &mut shown).await;
             if writes.len() == WRITES_MAX
                 && let Some(false) = writes.next().await
             {
                 return Ok(Ended::Dropped);
             }
             match rows.next().await {
-                Ok(Some(update)) => writes.push(self.write_restored(rt, table, update)),
+                Ok(Some(update)) => {
+                    writes.push(self.write_restored(rt, table, update, Consistency::LocalQuorum))
+                }
                 Ok(None) => break,
                 Err(error) => return self.unreadable(rt, table, error).await,
             }
@@ -134,6 +133,17 @@ impl<C: Coordinator> Store<'_, C> {
             }
         }
         Ok(Ended::Part(Part::Done(bytes)))
+    }
+
+    /// Records now and then that there is progress; `shown` is when it last did, microseconds since 1970.
+    pub(crate) async fn show_progress(&self, table: &ApiTable, shown: &mut i64) {
+        if self.age(*shown) < PROGRESS_MICROS {
+            return;
+        }
+        *shown = self.executor.clock().wall_micros();
+        if let Err(error) = self.change_restoring(table, |_| {}).await {
+            tracing::debug!("the progress of {} is not recorded: {}", table.name(), error.message);
+        }
     }
 
     /// A snapshot that cannot be read: for good, or until the next look.
@@ -152,14 +162,20 @@ impl<C: Coordinator> Store<'_, C> {
     }
 
     /// Writes rows until they are written; false when the table is gone.
-    async fn write_restored(&self, rt: &Rt, table: &ApiTable, update: PartitionUpdate) -> bool {
+    pub(crate) async fn write_restored(
+        &self,
+        rt: &Rt,
+        table: &ApiTable,
+        update: PartitionUpdate,
+        consistency: Consistency,
+    ) -> bool {
         let coordinator = self.executor.coordinator();
         loop {
             if table_by_id(&coordinator.schema(), table.table.id).is_err() {
                 return false;
             }
             let options = WriteOptions {
-                consistency: Consistency::LocalQuorum,
+                consistency,
                 kind: WriteKind::Simple,
                 deadline: self.deadline(self.executor.limits().write_timeout),
             };
@@ -194,11 +210,19 @@ impl<C: Coordinator> Store<'_, C> {
     }
 
     /// Changes a table while it is being restored, and records that there is progress; one that is not any more stays.
-    async fn change_restoring(&self, table: &ApiTable, change: impl Fn(&mut table::Details)) -> Result<()> {
+    pub(crate) async fn change_restoring(
+        &self,
+        table: &ApiTable,
+        change: impl Fn(&mut table::Details),
+    ) -> Result<()> {
         let change = |found: &ApiTable, builder: &mut TableBuilder, view: &ClusterView| {
             let mut details = found.details();
+            let now_millis = self.executor.clock().wall_micros().div_euclid(1000);
             if let Some(restore) = &mut details.restore {
-                restore.progress_millis = self.executor.clock().wall_micros().div_euclid(1000);
+                restore.progress_millis = now_millis;
+            }
+            if let Some(recovered) = &mut details.recovered {
+                recovered.progress_millis = now_millis;
             }
             change(&mut details);
             details.write(builder, found.key_names(), view);
@@ -246,23 +270,24 @@ impl<C: Coordinator> Store<'_, C> {
                 Ok(())
             }
             Outcome::Failed => {
-                tracing::error!(
-                    "{} cannot be restored from {}: {}; the table is removed",
-                    table.name(),
-                    restore.source_arn(),
-                    match idle >= IDLE_MICROS_MAX {
-                        true => "nodes whose snapshots are needed have made no progress for six hours",
-                        false => "too few of its snapshots are left",
-                    }
-                );
-                let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
-                    let found = table_by_id(schema, table.table.id).ok().filter(ApiTable::is_restoring);
-                    let keyspace = found.map(|_| SchemaEdit::DropKeyspace(keyspace_name(table.name())));
-                    Ok::<_, crate::ApiError>(keyspace.into_iter().collect())
+                let why = match idle >= IDLE_MICROS_MAX {
+                    true => "nodes whose snapshots are needed have made no progress for six hours",
+                    false => "too few of its snapshots are left",
                 };
-                self.executor.change_schema_by(None, plan).await
+                self.remove_restoring(&table, &restore.source_arn(), why).await
             }
         }
+    }
+
+    /// Removes a table that cannot be restored.
+    pub(crate) async fn remove_restoring(&self, table: &ApiTable, from: &str, why: &str) -> Result<()> {
+        tracing::error!("{} cannot be restored from {from}: {why}; the table is removed", table.name());
+        let plan = |schema: &Schema, _: &ClusterView, _: [u8; 16]| {
+            let found = table_by_id(schema, table.table.id).ok().filter(ApiTable::is_restoring);
+            let keyspace = found.map(|_| SchemaEdit::DropKeyspace(keyspace_name(table.name())));
+            Ok::<_, crate::ApiError>(keyspace.into_iter().collect())
+        };
+        self.executor.change_schema_by(None, plan).await
     }
 }
 
@@ -270,5 +295,5 @@ impl<C: Coordinator> Store<'_, C> {
 fn keeps_deletions(table: &ApiTable) -> bool {
     !table.is_restoring()
         && table.table.options.tombstone_gc == TombstoneGc::Disabled
-        && table.details().restore.is_some()
+        && (table.details().restore.is_some() || table.details().recovered.is_some())
 }

@@ -17,9 +17,37 @@ use super::{Dynamo, indexes, secondary_indexes, tags, throughput, vector_indexes
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::names::ATTRIBUTES;
 use crate::names::SYSTEM_PREFIX;
+use crate::recovery::Recovered;
 use crate::request::{Request, TABLE_NAME_MAX, constraint};
 use crate::store::replication;
 use crate::table::{self, ApiTable, Details, Restore, column_type, keyspace_name};
+
+/// The items of a table that is to be created.
+pub(super) enum Origin {
+    New,
+    /// Those of a backup.
+    Backup(Restore),
+    /// Those of another table at a point in time; the check is made in the schema in which the table is created.
+    Recovered(Recovered, SourceCheck),
+}
+
+/// Refuses to restore a table in this schema.
+pub(super) type SourceCheck = Box<dyn Fn(&Schema) -> Result<()>>;
+
+impl Origin {
+    /// Puts it into the details of the table; the check that is left.
+    fn put_into(self, details: &mut Details) -> Option<SourceCheck> {
+        match self {
+            Self::New => {}
+            Self::Backup(restore) => details.restore = Some(restore),
+            Self::Recovered(recovered, check) => {
+                details.recovered = Some(recovered);
+                return Some(check);
+            }
+        }
+        None
+    }
+}
 
 /// The key of a table that is to be created: name and column type.
 struct KeySchema {
@@ -109,16 +137,16 @@ pub(super) fn refuse_unsupported(request: &Request) -> Result<()> {
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn create_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
-        let table = self.create(request, role, None).await?;
+        let table = self.create(request, role, Origin::New).await?;
         Ok(to_json!({ "TableDescription": description(&table, table.status(), Estimate::default()) }))
     }
 
-    /// Makes the table that a request describes; with a restoration, it is not active before that is done.
+    /// Makes the table that a request describes; one with items is not active before they are restored.
     pub(super) async fn create(
         &self,
         request: &Request,
         role: Option<&str>,
-        restore: Option<Restore>,
+        origin: Origin,
     ) -> Result<ApiTable> {
         let name = request.table_name()?;
         if name.len() > TABLE_NAME_MAX {
@@ -133,9 +161,9 @@ impl<C: Coordinator> Dynamo<C> {
             created: self.now_seconds(),
             protected: request.boolean("DeletionProtectionEnabled")?.unwrap_or(false),
             class: table_class(request)?,
-            restore,
             ..Details::default()
         };
+        let check = origin.put_into(&mut details);
         let created = details.created;
         billing(request, &mut details, created)?;
         let names = (keys.hash.0.as_str(), keys.range.as_ref().map(|(name, _)| name.as_str()));
@@ -154,13 +182,14 @@ impl<C: Coordinator> Dynamo<C> {
                 let text = format!("Table already exists: {name}");
                 return Err(ApiError::new(ErrorKind::ResourceInUse, text));
             }
+            check.as_ref().map_or(Ok(()), |check| check(schema))?;
             let mut builder = TableBuilder::new(&keyspace, &name, TableId(id))
                 .partition_key(&keys.hash.0, keys.hash.1.clone());
             if let Some((name, ty)) = &keys.range {
                 builder = builder.clustering(name, ty.clone(), false);
             }
             builder = builder.regular(ATTRIBUTES, CqlType::map(CqlType::Text, CqlType::Blob, false));
-            if details.restore.is_some() {
+            if details.restore.is_some() || details.recovered.is_some() {
                 // Deletions past their grace come before the rows that they hide.
                 builder.options.tombstone_gc = TombstoneGc::Disabled;
             }

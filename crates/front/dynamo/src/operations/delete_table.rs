@@ -8,7 +8,8 @@ use serde_json::{Value as Json, json};
 
 use super::Dynamo;
 use super::describe_table::description;
-use crate::error::{Result, invalid};
+use crate::error::{ApiError, ErrorKind, Result, invalid};
+use crate::recovery::restored_from;
 use crate::request::Request;
 use crate::table::{self, keyspace_name};
 
@@ -24,6 +25,12 @@ impl<C: Coordinator> Dynamo<C> {
                     "Resource cannot be deleted as it is currently protected against deletion. Disable deletion \
                      protection first."
                 );
+            }
+            if let Some(target) = restored_from(schema, table.table.id) {
+                let text = format!(
+                    "Attempt to change a resource which is still in use: Table {target} is being restored from {name}"
+                );
+                return Err(ApiError::new(ErrorKind::ResourceInUse, text));
             }
             Ok(vec![SchemaEdit::DropKeyspace(keyspace_name(&name))])
         };

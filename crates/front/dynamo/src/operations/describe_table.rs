@@ -66,6 +66,9 @@ pub(super) fn description(table: &ApiTable, status: &str, estimate: Estimate) ->
             });
             members.insert("RestoreSummary".to_owned(), summary);
         }
+        if let Some(recovered) = details.recovered {
+            members.insert("RestoreSummary".to_owned(), recovered.summary());
+        }
         if let Some(class) = details.class {
             members.insert("TableClassSummary".to_owned(), json!({ "TableClass": class }));
         }

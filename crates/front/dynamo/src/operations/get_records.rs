@@ -38,17 +38,10 @@ impl<C: Coordinator> Dynamo<C> {
         };
         // Later writes may still be on their way to the log.
         let settled = now.saturating_sub(self.streams.window_micros);
-        let read = ShardRead {
-            table: &table,
-            log,
-            stream: &stream,
-            shard: iterator.shard,
-            until_micros: stream.end_micros.map_or(settled, |end| end.min(settled)),
-            limit,
-            known: &self.streams.known,
-        };
+        let until = stream.end_micros.map_or(settled, |end| end.min(settled));
+        let read = ShardRead::of_stream((&table, log), (&stream, iterator.shard), until, &self.streams.known);
         let _turn = self.streams.readers.acquire(1).await;
-        let records = read.records(&self.store(), from).await?;
+        let records = read.records(&self.store(), &stream, from, limit).await?;
         let (mut shown, mut answer) = (Texts::default(), Map::new());
         records.shown.into_iter().for_each(|record| shown.push_text(record.text));
         // A closed shard ends with its last record.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use exec::backend::Coordinator;
-use items::{Item, item_size, json};
+use items::{Item, ion, item_size, json};
 use mutation::PartitionUpdate;
 use rt::OpenOptions;
 use rt::preempt::Pace;
@@ -49,6 +49,7 @@ const CREATION: [&str; 9] = [
 /// The form of the lines.
 enum Format {
     Json,
+    Ion,
     /// The delimiter, and the names of the columns where the first line of a file does not give them.
     Csv(char, Option<Vec<String>>),
 }
@@ -58,7 +59,7 @@ struct Source {
     /// The bucket, the folders of the prefix, and the beginning of names.
     place: Vec<String>,
     format: Format,
-    is_packed: bool,
+    encoding: Encoding,
 }
 
 fn format(request: &Request) -> Result<Format> {
@@ -68,7 +69,6 @@ fn format(request: &Request) -> Result<Format> {
     let options = request.get("InputFormatOptions").map(Request::part).transpose()?;
     let options = options.as_ref().and_then(|options| options.get("Csv")).map(Request::part).transpose()?;
     match format {
-        "ION" => invalid!("InputFormat: Torc imports DYNAMODB_JSON and CSV, and not ION"),
         "CSV" => {
             let Some(options) = options else { return Ok(Format::Csv(',', None)) };
             let delimiter = options.string("Delimiter")?.unwrap_or(",");
@@ -95,6 +95,7 @@ fn format(request: &Request) -> Result<Format> {
             }
             Ok(Format::Csv(delimiter, header))
         }
+        "ION" if options.is_none() => Ok(Format::Ion),
         _ if options.is_some() => invalid!("InputFormatOptions: Csv is of the InputFormat CSV alone"),
         _ => Ok(Format::Json),
     }
@@ -108,11 +109,12 @@ impl Source {
         };
         let mut place = vec![bucket(name)?];
         place.extend(parts("S3KeyPrefix", source.string("S3KeyPrefix")?.unwrap_or_default())?);
-        let packed = request.one_of("InputCompressionType", &["GZIP", "ZSTD", "NONE"])?;
-        if packed == Some("ZSTD") {
-            return invalid!("InputCompressionType: Torc imports files with GZIP and NONE, and not ZSTD");
-        }
-        Ok(Self { place, format: format(request)?, is_packed: packed == Some("GZIP") })
+        let encoding = match request.one_of("InputCompressionType", &["GZIP", "ZSTD", "NONE"])? {
+            Some("GZIP") => Encoding::Gzip,
+            Some("ZSTD") => Encoding::Zstd,
+            _ => Encoding::Identity,
+        };
+        Ok(Self { place, format: format(request)?, encoding })
     }
 }
 
@@ -133,6 +135,7 @@ fn types(table: &ApiTable, header: &[String]) -> Vec<&'static str> {
 /// The items of one file, line by line.
 enum Reader<'a> {
     Json,
+    Ion,
     /// The header is that of the request until the first line has given it.
     Csv {
         delimiter: char,
@@ -145,6 +148,7 @@ impl<'a> Reader<'a> {
     fn new(format: &'a Format) -> Self {
         match format {
             Format::Json => Self::Json,
+            Format::Ion => Self::Ion,
             Format::Csv(delimiter, header) => {
                 Self::Csv { delimiter: *delimiter, header: header.as_deref(), own: None }
             }
@@ -160,11 +164,16 @@ impl<'a> Reader<'a> {
         if line.is_empty() {
             return Ok(Ok(None));
         }
-        let Self::Csv { delimiter, header, own } = self else {
+        if matches!(self, Self::Json) {
             return Ok(Request::parse(line).and_then(|request| request.item("Item")).map(Some));
-        };
+        }
         let Ok(text) = std::str::from_utf8(line) else {
             return Ok(invalid!("it is not UTF-8"));
+        };
+        let Self::Csv { delimiter, header, own } = self else {
+            // The mark of the version may stand alone.
+            let is_item = text.trim() != ion::VERSION_MARK;
+            return Ok(is_item.then(|| Ok(ion::read_record(text)?)).transpose());
         };
         if own.is_none()
             && let Some(header) = header
@@ -328,8 +337,9 @@ impl<C: Coordinator> Dynamo<C> {
     ) -> Result<(), Failure> {
         let source = import.source;
         let file = transfers.root.disk.open(path, OpenOptions::READ).await?;
-        let encoding = if source.is_packed { Encoding::Gzip } else { Encoding::Identity };
-        let (mut lines, mut unpacker) = (Lines::default(), Unpacker::new(encoding));
+        let mut lines = Lines::default();
+        let mut unpacker = Unpacker::new(source.encoding)
+            .map_err(|error| Failure::new("InternalServerError", error.to_string()))?;
         let mut reader = Reader::new(&source.format);
         let mut position = 0;
         loop {
@@ -337,25 +347,29 @@ impl<C: Coordinator> Dynamo<C> {
             position += read.len() as u64;
             import.bytes += read.len() as u64;
             let is_end = read.is_empty();
-            let mut parts = read.chunks(if source.is_packed { PACKED_AT_ONCE } else { READ_BYTES });
+            let at_once = if source.encoding == Encoding::Identity { READ_BYTES } else { PACKED_AT_ONCE };
+            let mut rest = &read[..];
             loop {
-                let part = parts.next();
+                let part = rest.get(..at_once.min(rest.len())).filter(|part| !part.is_empty());
                 // It may unpack to megabytes without a line.
                 import.pace.steps(UNPACK_STEPS).await;
                 let unpacked = match part {
                     Some(part) => unpacker.unpack(part, |bytes| lines.push(bytes)),
                     // An empty file is no damaged one.
-                    None if is_end && position > 0 => unpacker.finish(|bytes| lines.push(bytes)),
-                    None => Ok(()),
+                    None if is_end && position > 0 => unpacker.finish(|bytes| lines.push(bytes)).map(|()| 0),
+                    None => Ok(0),
                 };
                 while let Some(line) = lines.next() {
                     if !self.import_line(transfers, import, (path, &mut reader), line).await? {
                         return Ok(());
                     }
                 }
-                if let Err(error) = unpacked {
-                    import.refuse(path, &format!("the file is not of its format: {error}"));
-                    return Ok(());
+                match unpacked {
+                    Ok(used) => rest = rest.get(used..).unwrap_or_default(),
+                    Err(error) => {
+                        import.refuse(path, &format!("the file is not of its format: {error}"));
+                        return Ok(());
+                    }
                 }
                 if part.is_none() {
                     break;

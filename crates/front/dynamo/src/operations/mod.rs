@@ -417,27 +417,40 @@ impl<C: Coordinator> Dynamo<C> {
     /// # Errors
     /// When records cannot be read or written; other parts are carried out by the next look.
     pub async fn look_at_backups(&self, rt: &Rt) -> Result<u64, ApiError> {
-        let Some(worker) = self.worker() else { return Ok(0) };
         let store = self.store();
-        Ok(store.back_up(&worker).await? + store.restore(rt, &worker).await?)
+        let recovered = store.recover(rt, &self.streams, &self.own_host()).await?;
+        let recovered = recovered + self.drop_left_pasts().await?;
+        let Some(worker) = self.worker() else { return Ok(recovered) };
+        Ok(recovered + store.back_up(&worker).await? + store.restore(rt, &worker).await?)
+    }
+
+    /// This node's id, as records have it.
+    fn own_host(&self) -> String {
+        let view = self.executor.coordinator().view();
+        view.node(view.own()).host.to_string()
     }
 
     /// This node, where it makes snapshots.
     fn worker(&self) -> Option<Worker> {
-        let view = self.executor.coordinator().view();
-        let own = view.node(view.own()).host.to_string();
-        Some(Worker { snapshots: self.snapshots.clone()?, own, taken: RefCell::default() })
+        Some(Worker { snapshots: self.snapshots.clone()?, own: self.own_host(), taken: RefCell::default() })
     }
 
     /// [`Dynamo::look_at_backups`] again and again, for ever. A restoration that takes long keeps no backup waiting.
     pub(crate) async fn keep_backups(&self, rt: &Rt) {
-        let Some(worker) = self.worker() else { return };
-        let (store, worker) = (self.store(), &worker);
+        let (store, worker, own) = (self.store(), self.worker(), self.own_host());
         let report = |done: Result<u64>| {
             if let Err(error) = done {
                 tracing::warn!("this node's parts of backups are not done yet: {}", error.message);
             }
         };
+        let recovering = async {
+            loop {
+                rt.sleep(BACKUPS_INTERVAL).await;
+                report(store.recover(rt, &self.streams, &own).await);
+                report(self.drop_left_pasts().await);
+            }
+        };
+        let Some(worker) = &worker else { return recovering.await };
         let backing_up = async {
             loop {
                 rt.sleep(BACKUPS_INTERVAL).await;
@@ -450,7 +463,7 @@ impl<C: Coordinator> Dynamo<C> {
                 report(store.restore(rt, worker).await);
             }
         };
-        futures_util::future::join(backing_up, restoring).await;
+        futures_util::future::join3(backing_up, restoring, recovering).await;
     }
 
     /// [`Dynamo::expire`] every `period`, for ever.
@@ -570,8 +583,8 @@ impl<C: Coordinator> Dynamo<C> {
             "DescribeBackup" => Box::pin(self.describe_backup(request)).await,
             "ListBackups" => Box::pin(self.list_backups(request)).await,
             "RestoreTableFromBackup" => Box::pin(self.restore_table_from_backup(request, role)).await,
-            "RestoreTableToPointInTime" => self.restore_table_to_point_in_time(request),
-            "UpdateContinuousBackups" => self.update_continuous_backups(request),
+            "RestoreTableToPointInTime" => Box::pin(self.restore_table_to_point_in_time(request, role)).await,
+            "UpdateContinuousBackups" => Box::pin(self.update_continuous_backups(request)).await,
             "DescribeContinuousBackups" => self.describe_continuous_backups(request),
             "DescribeEndpoints" => self.settings().described_endpoint.answer(host),
             "DescribeLimits" => Ok(limits::limits()),
@@ -675,10 +688,19 @@ impl<C: Coordinator> Dynamo<C> {
         find: impl Fn(&Schema) -> Result<ApiTable>,
         change: impl Fn(&ApiTable, &mut table::Details) -> Result<()>,
     ) -> Result<ApiTable> {
+        self.change_table_in(find, |_, found, details| change(found, details)).await
+    }
+
+    /// [`Dynamo::change_table`] by a change that depends on other tables.
+    async fn change_table_in(
+        &self,
+        find: impl Fn(&Schema) -> Result<ApiTable>,
+        change: impl Fn(&Schema, &ApiTable, &mut table::Details) -> Result<()>,
+    ) -> Result<ApiTable> {
         let plan = |schema: &Schema, view: &coordinator::ClusterView, id: [u8; 16]| {
             let found = find(schema)?;
             let mut details = found.details();
-            change(&found, &mut details)?;
+            change(schema, &found, &mut details)?;
             let mut builder = found.table.to_builder();
             details.write(&mut builder, found.key_names(), view);
             let table = builder.build().map_err(|error| ApiError::validation(error.to_string()))?;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json as to_json};
 
 use super::Dynamo;
 use super::backups::{VECTOR_INDEX, billing_mode, in_use, picked};
+use super::create_table::Origin;
 use super::describe_table::description;
 use super::estimate::Estimate;
 use crate::backup::parts::{Outcome, Part, Parts};
@@ -156,6 +157,20 @@ fn index_throughput(index: &Json, of_table: &Json) -> Json {
     if is_set { Json::Object(own) } else { of_table.clone() }
 }
 
+/// The error for the name of a restored table that is taken.
+fn exists(target: &str) -> ApiError {
+    ApiError::new(ErrorKind::TableAlreadyExists, format!("Table already exists: {target}"))
+}
+
+/// Refuses a restored table that is to be encrypted.
+pub(super) fn refuse_encryption(request: &Request) -> Result<()> {
+    let encryption = request.get("SSESpecificationOverride").and_then(|value| value.get("Enabled"));
+    match encryption.and_then(Json::as_bool) {
+        Some(true) => invalid!("SSESpecificationOverride: Torc does not encrypt tables"),
+        _ => Ok(()),
+    }
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn restore_table_from_backup(
         &self,
@@ -163,23 +178,13 @@ impl<C: Coordinator> Dynamo<C> {
         role: Option<&str>,
     ) -> Result<Json> {
         let target = target_name(request)?;
-        let encryption = request.get("SSESpecificationOverride").and_then(|value| value.get("Enabled"));
-        if encryption.and_then(Json::as_bool) == Some(true) {
-            return invalid!("SSESpecificationOverride: Torc does not encrypt tables");
-        }
+        refuse_encryption(request)?;
         self.check_snapshots()?;
         let (backup, table) = self.permitted_backup(request, role, Permission::Select).await?;
         if backup.status != Status::Available {
             return Err(in_use(&backup.arn()));
         }
-        let exists = || {
-            let text = format!("Table already exists: {target}");
-            ApiError::new(ErrorKind::TableAlreadyExists, text)
-        };
-        if self.schema().keyspace(&keyspace_name(&target)).is_some() {
-            return Err(exists());
-        }
-        let creation = creation(request, &table, &target)?;
+        self.check_target(&target)?;
         let restore = Restore {
             backup: backup.id.clone(),
             source: backup.table.clone(),
@@ -189,11 +194,30 @@ impl<C: Coordinator> Dynamo<C> {
             ended_millis: 0,
             parts: self.parts_to_restore(&backup)?,
         };
-        let created =
-            self.create(&creation, role, Some(restore)).await.map_err(|error| match error.kind {
-                ErrorKind::ResourceInUse => exists(),
-                _ => error,
-            })?;
+        self.create_restored(request, (&table, &target), role, Origin::Backup(restore)).await
+    }
+
+    /// Refuses the name of a restored table that is taken.
+    pub(super) fn check_target(&self, target: &str) -> Result<()> {
+        match self.schema().keyspace(&keyspace_name(target)) {
+            Some(_) => Err(exists(target)),
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the table that a restoration fills, by the description of the one that is restored; the answer to the request.
+    pub(super) async fn create_restored(
+        &self,
+        request: &Request,
+        (source, target): (&Json, &str),
+        role: Option<&str>,
+        origin: Origin,
+    ) -> Result<Json> {
+        let creation = creation(request, source, target)?;
+        let created = self.create(&creation, role, origin).await.map_err(|error| match error.kind {
+            ErrorKind::ResourceInUse => exists(target),
+            _ => error,
+        })?;
         Ok(to_json!({ "TableDescription": description(&created, created.status(), Estimate::default()) }))
     }
 

@@ -17,10 +17,12 @@ pub(super) enum Specification {
 }
 
 /// Refuses names whose log would have too long a one.
-fn check_name(table: &str) -> Result<()> {
+pub(super) fn check_name(table: &str) -> Result<()> {
     let most = TABLE_NAME_MAX - schema::CDC_LOG_SUFFIX.len();
     if table.len() > most {
-        return invalid!("TableName: Torc allows names of at most {most} characters for tables with streams");
+        return invalid!(
+            "TableName: Torc allows names of at most {most} characters for tables with streams or recovery to a point in time"
+        );
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cdc::{END_OF_BATCH, OPERATION, Operation, deleted, deleted_elements};
-use items::{Item, stored};
+use items::{Item, item_size, stored};
 use mutation::{Clustering, DecoratedKey, Row};
 use schema::{ColumnId, Table};
 use types::elements::Elements;
@@ -39,6 +39,14 @@ pub(crate) struct Change {
     pub(crate) after: Option<Item>,
     /// It was deleted because its time to live was over.
     pub(crate) is_expiry: bool,
+}
+
+impl Change {
+    /// Its size in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let images = [Some(&self.key), self.before.as_ref(), self.after.as_ref()];
+        images.into_iter().flatten().map(item_size).sum()
+    }
 }
 
 /// The key of an item in the log's bytes.
@@ -167,6 +175,28 @@ impl LogColumns {
             }
         }
         after.exists |= operation == Operation::Insert || after.has_attributes();
+    }
+
+    /// The time of a write that deletes a partition or a range of rows, of which the log does not have the items, by the rows that the log has of it.
+    pub(crate) fn unseen_deletion(&self, rows: &[Row]) -> Option<i64> {
+        let is_unseen = |row: &&Row| {
+            self.operation(row).is_some_and(|operation| {
+                use Operation::{
+                    PartitionDelete, RangeFromExclusive, RangeFromInclusive, RangeToExclusive,
+                    RangeToInclusive,
+                };
+                matches!(
+                    operation,
+                    PartitionDelete
+                        | RangeFromExclusive
+                        | RangeFromInclusive
+                        | RangeToExclusive
+                        | RangeToInclusive
+                )
+            })
+        };
+        let time = rows.iter().find(is_unseen)?.clustering.components().next().flatten();
+        time.and_then(Position::of_time).map(|position| position.micros)
     }
 
     /// The changes of items that one write has made, by the rows that the log has of it. Deletions of whole partitions and of ranges, which

@@ -12,6 +12,7 @@ use crate::names::arn;
 pub(crate) const RETENTION_MICROS: i64 = 24 * 3600 * 1_000_000;
 /// Records are stored for longer than they are promised, so that a reader of the oldest is not overtaken by their end; seconds.
 const SLACK_SECONDS: u32 = 3600;
+const DAY_SECONDS: u32 = 24 * 3600;
 /// The most streams of a table: each time one is enabled there is a further one, until it is forgotten.
 pub(crate) const STREAMS_MAX: usize = 32;
 
@@ -97,12 +98,15 @@ pub(crate) fn stored_since(now_micros: i64) -> i64 {
     now_micros.saturating_sub(RETENTION_MICROS + i64::from(SLACK_SECONDS) * 1_000_000)
 }
 
-/// The options of a table with an enabled stream, or with none.
-pub(crate) fn capture(is_enabled: bool) -> Cdc {
+/// The options of a table, by whether it has an enabled stream, and the days of its recovery to a point in time.
+pub(crate) fn capture(is_streamed: bool, recovery_days: Option<i64>) -> Cdc {
+    let is_enabled = is_streamed || recovery_days.is_some();
+    let of_stream = (RETENTION_MICROS / 1_000_000) as u32 + SLACK_SECONDS;
+    let of_recovery = recovery_days.map_or(0, |days| (days as u32 + 1) * DAY_SECONDS);
     Cdc {
         enabled: is_enabled,
         preimage: if is_enabled { CdcPreimage::Full } else { CdcPreimage::Off },
-        ttl: (RETENTION_MICROS / 1_000_000) as u32 + SLACK_SECONDS,
+        ttl: of_stream.max(of_recovery),
         ..Cdc::default()
     }
 }

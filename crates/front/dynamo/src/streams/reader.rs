@@ -34,8 +34,10 @@ const HELD_BYTES: usize = 4 << 20;
 const PAGE_ROWS: u64 = 256;
 /// Streams of the log that are read at the same time.
 const AT_ONCE: usize = 16;
-/// How long all replicas are waited for before those of a quorum have to do.
+/// How long all replicas are waited for before those of a quorum have to do, for an answer.
 const ALL_REPLICAS_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same for work in the background.
+const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The records of one answer.
 pub(crate) struct Records {
@@ -44,18 +46,28 @@ pub(crate) struct Records {
     pub(crate) next: Position,
 }
 
+/// A part of a shard's changes that was read.
+pub(crate) struct Walked {
+    /// Where the next part begins.
+    pub(crate) next: Position,
+    /// A deletion of a partition or a range of rows, of which the log does not have the items: its time, microseconds since 1970.
+    pub(crate) unseen_micros: Option<i64>,
+}
+
 /// A read of a shard.
 pub(crate) struct ShardRead<'a> {
-    pub(crate) table: &'a ApiTable,
-    pub(crate) log: &'a Arc<Table>,
-    pub(crate) stream: &'a Stream,
-    pub(crate) shard: u32,
+    table: &'a ApiTable,
+    log: &'a Arc<Table>,
+    /// The table has two to the power of this many shards.
+    shard_bits: u32,
+    shard: u32,
     /// The first microsecond that is not read.
-    pub(crate) until_micros: i64,
-    /// The most records.
-    pub(crate) limit: usize,
+    until_micros: i64,
     /// The streams of the log that were looked for before.
-    pub(crate) known: &'a KnownStreams,
+    known: &'a KnownStreams,
+    /// How long all replicas are waited for before those of this level have to do.
+    patience: Duration,
+    least: Consistency,
 }
 
 /// A stream of the log while it is read.
@@ -69,29 +81,89 @@ struct Cursor {
     changes: VecDeque<Change>,
 }
 
-impl ShardRead<'_> {
-    /// The records from a place on.
+impl<'a> ShardRead<'a> {
+    /// The read for an answer to a client.
+    pub(crate) fn of_stream(
+        (table, log): (&'a ApiTable, &'a Arc<Table>),
+        (stream, shard): (&Stream, u32),
+        until_micros: i64,
+        known: &'a KnownStreams,
+    ) -> Self {
+        let (patience, least) = (ALL_REPLICAS_TIMEOUT, Consistency::LocalQuorum);
+        Self { table, log, shard_bits: stream.shard_bits, shard, until_micros, known, patience, least }
+    }
+
+    /// The read of a shard of so many for work in the background, which waits longer for all replicas and does not do with those of one datacenter.
+    pub(crate) fn of_job<C: Coordinator>(
+        (table, log): (&'a ApiTable, &'a Arc<Table>),
+        (shard_bits, shard): (u32, u32),
+        until_micros: i64,
+        (known, store): (&'a KnownStreams, &Store<'_, C>),
+    ) -> Self {
+        let (patience, least) = (JOB_TIMEOUT, store.settled_consistency(&table.table));
+        Self { table, log, shard_bits, shard, until_micros, known, patience, least }
+    }
+
+    /// At most `limit` records of a stream from a place on.
     pub(crate) async fn records<C: Coordinator>(
         &self,
         store: &Store<'_, C>,
+        stream: &Stream,
         from: Position,
+        limit: usize,
     ) -> Result<Records> {
+        let (arn, mut shown, mut bytes) = (stream.arn(self.table.name()), Vec::new(), 0);
+        let mut take = |change: Change| {
+            if let Some(record) = record(&change, stream.view, &arn) {
+                // A record may be sent in many times the bytes that it counts for.
+                bytes += record.bytes.max(record.text.len() / 8);
+                shown.push(record);
+            }
+            shown.len() >= limit || bytes >= BYTES_MAX
+        };
+        let next = self.walk(store, from, &mut take).await?.next;
+        Ok(Records { shown, next })
+    }
+
+    /// Changes from a place on, of about so many bytes, and how far they go.
+    pub(crate) async fn changes<C: Coordinator>(
+        &self,
+        store: &Store<'_, C>,
+        from: Position,
+        bytes_max: usize,
+    ) -> Result<(Vec<Change>, Walked)> {
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        let mut take = |change: Change| {
+            bytes += change.bytes();
+            changes.push(change);
+            bytes >= bytes_max
+        };
+        let walked = self.walk(store, from, &mut take).await?;
+        Ok((changes, walked))
+    }
+
+    /// Hands on changes from a place on, in their order, until `take` says that this one was the last or [`CHANGES_MAX`] were handed on.
+    pub(crate) async fn walk<C: Coordinator>(
+        &self,
+        store: &Store<'_, C>,
+        from: Position,
+        take: &mut dyn FnMut(Change) -> bool,
+    ) -> Result<Walked> {
         let columns = LogColumns::new(self.table, self.log)?;
-        let arn = self.stream.arn(self.table.name());
         let schema = store.executor.coordinator().schema();
         let generations = schema.cdc_generations();
         let mut merge = Merge {
             read: self,
             columns,
-            arn,
             asks_all: Cell::new(true),
-            out: Records { shown: Vec::new(), next: from },
-            bytes: 0,
+            unseen: Cell::default(),
+            take,
+            next: from,
             seen: 0,
         };
-        while merge.out.next.micros < self.until_micros {
+        while merge.next.micros < self.until_micros {
             let begun =
-                generations.partition_point(|generation| generation.start_micros() <= merge.out.next.micros);
+                generations.partition_point(|generation| generation.start_micros() <= merge.next.micros);
             let Some(generation) = generations.get(begun.saturating_sub(1)) else { break };
             // A write goes to the generation that its timestamp is of.
             let end = generations.get(begun.max(1)).map_or(i64::MAX, |next| next.start_micros());
@@ -100,7 +172,7 @@ impl ShardRead<'_> {
                 break;
             }
         }
-        Ok(merge.out)
+        Ok(Walked { next: merge.next, unseen_micros: merge.unseen.get() })
     }
 }
 
@@ -108,16 +180,17 @@ impl ShardRead<'_> {
 struct Merge<'a> {
     read: &'a ShardRead<'a>,
     columns: LogColumns,
-    arn: String,
     /// All replicas are asked, as none has failed to answer.
     asks_all: Cell<bool>,
-    out: Records,
-    bytes: usize,
+    /// The first time of a deletion whose items the log does not have.
+    unseen: Cell<Option<i64>>,
+    take: &'a mut dyn FnMut(Change) -> bool,
+    next: Position,
     seen: usize,
 }
 
 impl Merge<'_> {
-    /// Adds the records of a generation up to a time; whether all of them fit.
+    /// Hands on the changes of a generation up to a time; whether all of them were taken.
     async fn generation<C: Coordinator>(
         &mut self,
         store: &Store<'_, C>,
@@ -125,10 +198,10 @@ impl Merge<'_> {
         end_micros: i64,
     ) -> Result<bool> {
         let read = self.read;
-        let ids = read.known.of_shard(generation, read.stream.shard_bits, read.shard).await;
+        let ids = read.known.of_shard(generation, read.shard_bits, read.shard).await;
         let page_bytes = HELD_BYTES / ids.len().max(1);
         let rows = RowRange {
-            start: Bound::new(read.log, &[Some(&self.out.next.time())], Side::Before),
+            start: Bound::new(read.log, &[Some(&self.next.time())], Side::Before),
             end: Bound::new(read.log, &[Some(&Position::before(end_micros).time())], Side::Before),
         };
         let command = ReadCommand {
@@ -147,33 +220,28 @@ impl Merge<'_> {
             let heads = cursors.iter_mut().filter(|cursor| !cursor.changes.is_empty());
             let next = heads.min_by_key(|cursor| cursor.changes.front().map(|change| change.position));
             let Some(change) = next.and_then(|cursor| cursor.changes.pop_front()) else {
-                self.out.next = Position::before(end_micros);
+                self.next = Position::before(end_micros);
                 return Ok(true);
             };
             pace.count(cursors.len() / 16);
             pace.step().await;
-            if self.take(&change) {
+            if self.hand_on(change) {
                 return Ok(false);
             }
         }
     }
 
-    /// Adds the record of a change; whether the answer ends with it.
-    fn take(&mut self, change: &Change) -> bool {
+    /// Hands on a change; whether it was the last.
+    fn hand_on(&mut self, change: Change) -> bool {
         let read = self.read;
         // A stream of the log may have changes of the shard beside this one.
-        let is_own = shard_of(read.stream.shard_bits, change.token) == read.shard;
-        if change.position < self.out.next || !is_own {
+        let is_own = shard_of(read.shard_bits, change.token) == read.shard;
+        if change.position < self.next || !is_own {
             return false;
         }
-        if let Some(record) = record(change, read.stream.view, &self.arn) {
-            // A record may be sent in many times the bytes that it counts for.
-            self.bytes += record.bytes.max(record.text.len() / 8);
-            self.out.shown.push(record);
-        }
         self.seen += 1;
-        self.out.next = change.position.next();
-        self.out.shown.len() >= read.limit || self.bytes >= BYTES_MAX || self.seen >= CHANGES_MAX
+        self.next = change.position.next();
+        (self.take)(change) || self.seen >= CHANGES_MAX
     }
 }
 
@@ -183,7 +251,7 @@ impl Merge<'_> {
     async fn page<C: Coordinator>(&self, store: &Store<'_, C>, command: &ReadCommand) -> Result<ReadPage> {
         if self.asks_all.get() {
             let executor = store.executor;
-            let timeout = ALL_REPLICAS_TIMEOUT.min(executor.limits().read_timeout);
+            let timeout = self.read.patience.min(executor.limits().read_timeout);
             let deadline = executor.clock().now() + timeout;
             match executor.coordinator().read(command, Consistency::All, deadline).await {
                 Ok(page) => return Ok(page),
@@ -193,7 +261,7 @@ impl Merge<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        store.read(command, Consistency::LocalQuorum).await
+        store.read(command, self.read.least).await
     }
 }
 
@@ -237,6 +305,9 @@ impl Cursor {
 
     fn end_write(&mut self, merge: &Merge<'_>) {
         let rows = std::mem::take(&mut self.partial);
+        if let Some(micros) = merge.columns.unseen_deletion(&rows) {
+            merge.unseen.set(Some(merge.unseen.get().map_or(micros, |before| before.min(micros))));
+        }
         self.changes.extend(merge.columns.changes(merge.read.table, &rows));
     }
 }

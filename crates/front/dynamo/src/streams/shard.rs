@@ -11,7 +11,7 @@ use schema::CdcGeneration;
 use stdx::HashMap;
 
 /// The most shards of a stream, as a power of two.
-const SHARD_BITS_MAX: u32 = 6;
+pub(crate) const SHARD_BITS_MAX: u32 = 6;
 /// Names of ranges whose streams are remembered.
 const RANGES_MAX: usize = 65_536;
 
@@ -26,7 +26,7 @@ pub(crate) fn shard_bits(view: &ClusterView) -> u32 {
 }
 
 /// The first and last token of a shard.
-fn tokens(shard_bits: u32, shard: u32) -> (i64, i64) {
+pub(crate) fn tokens(shard_bits: u32, shard: u32) -> (i64, i64) {
     if shard_bits == 0 {
         return (i64::MIN, i64::MAX);
     }

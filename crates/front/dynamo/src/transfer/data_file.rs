@@ -1,4 +1,4 @@
-//! A data file of an export: lines of JSON, packed, with the digest that the manifest names.
+//! A data file of an export: lines, packed, with the digest that the manifest names.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -48,29 +48,34 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// A new file in this folder, with this random name.
+    /// A new file in this folder, with this random name and the end of it for the format of its lines.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) async fn create(disk: &Disk, folder: &Path, random: [u8; 16]) -> Result<Self, DiskError> {
+    pub(crate) async fn create(
+        disk: &Disk,
+        folder: &Path,
+        random: [u8; 16],
+        end: &str,
+    ) -> Result<Self, DiskError> {
         const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let digit = |byte: &u8| DIGITS.get(usize::from(byte & 31)).copied().map_or('a', char::from);
-        let name = format!("{}.json.gz", random.iter().map(digit).collect::<String>());
+        let name = format!("{}.{end}.gz", random.iter().map(digit).collect::<String>());
         let path: PathBuf = folder.join(&name);
         let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());
         Ok(Self { file, name, encoder, md5: md5::Context::new(), written: 0, items: 0, bytes: 0 })
     }
 
-    /// Adds an item by its text. Nothing is written yet.
+    /// Adds the line of an item. Nothing is written yet.
     ///
     /// # Errors
     /// Never, as it takes memory only.
-    pub(crate) fn add(&mut self, item: &str) -> std::io::Result<()> {
-        let line = format!("{{\"Item\":{item}}}\n");
+    pub(crate) fn add(&mut self, line: &str) -> std::io::Result<()> {
         self.items += 1;
-        self.bytes += line.len() as u64;
-        self.encoder.write_all(line.as_bytes())
+        self.bytes += line.len() as u64 + 1;
+        self.encoder.write_all(line.as_bytes())?;
+        self.encoder.write_all(b"\n")
     }
 
     /// Writes packed bytes, when there are many.

@@ -119,20 +119,52 @@ mod tests {
         }
     }
 
+    /// The lines of packed bytes that come in parts of this length.
+    fn unpacked(encoding: Encoding, bytes: &[u8], part: usize) -> std::io::Result<usize> {
+        let (mut unpacker, mut lines, mut complete) = (Unpacker::new(encoding)?, Lines::default(), 0);
+        for mut rest in bytes.chunks(part) {
+            while !rest.is_empty() {
+                let used = unpacker.unpack(rest, |bytes| lines.push(bytes))?;
+                rest = &rest[used..];
+                complete += std::iter::from_fn(|| lines.next()).count();
+                assert!(lines.text.len() <= LINE_BYTES_MAX + (2 << 20), "{}", lines.text.len());
+            }
+        }
+        unpacker.finish(|bytes| lines.push(bytes))?;
+        complete += std::iter::from_fn(|| lines.next()).count();
+        Ok(complete + usize::from(lines.last().is_some()))
+    }
+
+    #[test]
+    fn files_of_zstandard_and_their_damage() {
+        let text = "one\ntwo".repeat(50_000);
+        let packed = zstd::bulk::compress(text.as_bytes(), 3).expect("memory");
+        for part in [1, 7, 4096] {
+            assert_eq!(unpacked(Encoding::Zstd, &packed, part).expect("it is whole"), 50_001);
+            let two = [packed.clone(), packed.clone()].concat();
+            assert_eq!(unpacked(Encoding::Zstd, &two, part).expect("two frames"), 100_001);
+            for len in 1..packed.len() {
+                assert!(unpacked(Encoding::Zstd, &packed[..len], part).is_err(), "{len} bytes of it");
+            }
+        }
+        assert!(unpacked(Encoding::Zstd, b"{\"Item\":{}}\n", 9).is_err(), "it is not packed");
+        // A little that becomes very much takes no memory.
+        let bomb = zstd::bulk::compress(&vec![b'x'; 300 << 20], 3).expect("memory");
+        assert!(bomb.len() < 64 << 10, "{}", bomb.len());
+        assert_eq!(unpacked(Encoding::Zstd, &bomb, PACKED_AT_ONCE).expect("a line that is too long"), 1);
+        let mut wide = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("memory");
+        wide.set_parameter(zstd::zstd_safe::CParameter::WindowLog(27)).expect("a window");
+        wide.write_all(&vec![b'x'; 1 << 20]).expect("memory");
+        let wide = wide.finish().expect("memory");
+        assert!(unpacked(Encoding::Zstd, &wide, 4096).is_err(), "its window takes 128 MiB");
+    }
+
     #[test]
     fn packed_files_and_their_damage() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all("one\ntwo".repeat(5000).as_bytes()).expect("memory");
         let packed = encoder.finish().expect("memory");
-        let unpacked = |bytes: &[u8]| {
-            let (mut unpacker, mut lines) = (Unpacker::new(Encoding::Gzip), Lines::default());
-            for part in bytes.chunks(7) {
-                unpacker.unpack(part, |bytes| lines.push(bytes))?;
-            }
-            unpacker.finish(|bytes| lines.push(bytes))?;
-            let complete = std::iter::from_fn(|| lines.next()).count();
-            Ok::<_, std::io::Error>(complete + usize::from(lines.last().is_some()))
-        };
+        let unpacked = |bytes: &[u8]| unpacked(Encoding::Gzip, bytes, 7);
         assert_eq!(unpacked(&packed).expect("it is whole"), 5001);
         assert_eq!(unpacked(&[packed.clone(), packed.clone()].concat()).expect("two members"), 10_001);
         assert!(unpacked(&packed[..packed.len() - 9]).is_err(), "it ends in the middle");

@@ -11,8 +11,13 @@ use crate::memory::Memory;
 
 /// Runs a test on a node.
 pub fn on_a_node<F: Future<Output = ()> + 'static>(test: fn(Rt) -> F) {
+    on_a_node_by(1, test);
+}
+
+/// The same where this seed decides the order of tasks.
+pub fn on_a_node_by<F: Future<Output = ()> + 'static>(seed: u64, test: fn(Rt) -> F) {
     let simulation =
-        Simulation::new(1, Config { time_max: Duration::from_secs(100_000), ..Config::default() });
+        Simulation::new(seed, Config { time_max: Duration::from_secs(1_000_000), ..Config::default() });
     let sim = simulation.handle();
     let node = sim.add_node(NodeConfig::default(), move |_| {
         let main = move |rt: Rt| -> LocalBoxFuture<()> { Box::pin(test(rt)) };

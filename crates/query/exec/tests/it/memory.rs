@@ -110,6 +110,8 @@ pub struct Memory {
     pub row_bytes: Rc<StdCell<u64>>,
     /// Whether the row cache has all partitions, too, as a source of fragments.
     pub is_cached: Rc<StdCell<bool>>,
+    /// Whether reads let others go first.
+    pub slow_reads: Rc<StdCell<bool>>,
     /// Works on the parts in which aggregations are divided; none where they are not.
     pub part_worker: Rc<RefCell<Option<PartWorker>>>,
 }
@@ -159,6 +161,7 @@ impl Memory {
             between: Rc::default(),
             row_bytes: Rc::new(StdCell::new(100)),
             is_cached: Rc::default(),
+            slow_reads: Rc::default(),
             part_worker: Rc::default(),
         }
     }
@@ -174,6 +177,23 @@ impl Memory {
     pub fn on_the_other_node(&self) -> Self {
         let view = ClusterView::new(HostId([2; 16]), self.view.nodes().to_vec()).expect("a view");
         Self { view: Arc::new(view), ..self.clone() }
+    }
+
+    /// The same cluster where its second node is down.
+    // For the tests of crate `dynamo`, which have this file too.
+    #[allow(dead_code)]
+    pub fn alone(&self) -> Self {
+        let mut nodes = self.view.nodes().to_vec();
+        nodes[1].alive = false;
+        let view = ClusterView::new(HostId([1; 16]), nodes).expect("a view");
+        Self { view: Arc::new(view), ..self.clone() }
+    }
+
+    /// A timestamp behind those of all conditional writes of before, microseconds since 1970.
+    // For the tests of crate `dynamo`, which have this file too.
+    #[allow(dead_code)]
+    pub fn behind_ballots(&self) -> i64 {
+        (START_SECONDS + 1) * 1_000_000 + i64::try_from(self.versions.get()).unwrap() + 1
     }
 
     /// Reads of places since this was asked.
@@ -460,6 +480,19 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
     (out.static_row().is_some() || !out.rows().is_empty()).then_some(out)
 }
 
+/// Lets others go first.
+async fn yield_now() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        match std::mem::replace(&mut has_waited, true) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+}
+
 impl Memory {
     /// Loses the rows of a table, which nothing that is derived from it follows.
     pub fn lose(&self, keyspace: &str, table: &str) {
@@ -529,6 +562,9 @@ impl Coordinator for Memory {
         deadline: Instant,
     ) -> Result<ReadPage, RequestError> {
         self.deadline.set(Some(deadline));
+        if self.slow_reads.get() {
+            yield_now().await;
+        }
         let schema = self.schema();
         if let Some(stored) = catalog::StoredSchema::new(command, &schema) {
             return Ok(read_computed(command, ComputedRows::InOrder(Box::new(stored))).await);
