@@ -39,6 +39,8 @@ pub struct MembershipConfig {
     pub unresolved_seeds: Vec<String>,
     /// The dead node that this one replaces: a host id or an address.
     pub replaces: Option<String>,
+    /// `ignore_dead_nodes_for_replace`: host ids or addresses of other dead nodes, without which it replaces that one.
+    pub ignored: Vec<String>,
     /// `initial_token`.
     pub initial_token: String,
     /// `num_tokens`.
@@ -53,6 +55,8 @@ pub struct MembershipConfig {
     pub write_time_max: Duration,
     /// The longest time that any request may take.
     pub request_time_max: Duration,
+    /// A bug that the simulator injects: this node takes no notice of its removal.
+    pub removal_unnoticed: bool,
 }
 
 impl MembershipConfig {

@@ -11,14 +11,14 @@ use topology::HostId;
 use crate::boot::Directories;
 use crate::facts::RELEASE_VERSION;
 use crate::orders::{CarryOut, CloseClients, Figures, Order, Quiesce, Report};
-use crate::{Config, NodeError};
+use crate::{Canaries, Config, NodeError};
 
 /// The configuration of membership in this process lifetime, whose number is `generation`.
 pub(crate) fn config(
     config: &Config,
     identity: &NodeIdentity,
     (generation, guard): (u64, RollbackGuard),
-    directories: &Directories,
+    (directories, canaries): (&Directories, rt::Injected<Canaries>),
 ) -> Result<MembershipConfig, NodeError> {
     let write_time_max = config.write_request_timeout.max(config.counter_write_request_timeout);
     let read_time_max = config.read_request_timeout.max(config.range_request_timeout);
@@ -37,6 +37,7 @@ pub(crate) fn config(
         seeds_text: config.seeds.clone(),
         unresolved_seeds: config.unresolved_seeds().map(str::to_owned).collect(),
         replaces: config.replaces().map(str::to_owned),
+        ignored: config.ignored_for_replace().map(str::to_owned).collect(),
         initial_token: config.initial_token.trim().to_owned(),
         num_tokens: config.num_tokens,
         new_cluster: config.new_cluster,
@@ -44,6 +45,7 @@ pub(crate) fn config(
         auto_bootstrap: config.auto_bootstrap,
         write_time_max,
         request_time_max: write_time_max.max(read_time_max),
+        removal_unnoticed: canaries.removal_unnoticed,
     })
 }
 
