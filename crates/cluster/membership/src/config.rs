@@ -55,8 +55,6 @@ pub struct MembershipConfig {
     pub write_time_max: Duration,
     /// The longest time that any request may take.
     pub request_time_max: Duration,
-    /// A bug that the simulator injects: this node takes no notice of its removal.
-    pub removal_unnoticed: bool,
 }
 
 impl MembershipConfig {

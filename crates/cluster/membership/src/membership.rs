@@ -52,7 +52,6 @@ pub async fn open_group(
         token_count: own.initial_token.trim().is_empty().then_some(own.num_tokens.into()),
         new_cluster: own.new_cluster,
         rollback: Some(own.guard.clone()),
-        removal_unnoticed: own.removal_unnoticed,
         unresolved_seeds: own.unresolved_seeds.iter().cloned().collect(),
         ..GroupConfig::new(&own.directory, own.cluster_name.clone(), own.host, info)
     };

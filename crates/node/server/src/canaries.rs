@@ -19,6 +19,4 @@ pub struct Canaries {
     pub stale_timestamps: bool,
     /// A node whose disk was rolled back serves all the same.
     pub rollback_unnoticed: bool,
-    /// A node that was removed from its cluster serves all the same.
-    pub removal_unnoticed: bool,
 }

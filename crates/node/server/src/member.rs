@@ -11,14 +11,14 @@ use topology::HostId;
 use crate::boot::Directories;
 use crate::facts::RELEASE_VERSION;
 use crate::orders::{CarryOut, CloseClients, Figures, Order, Quiesce, Report};
-use crate::{Canaries, Config, NodeError};
+use crate::{Config, NodeError};
 
 /// The configuration of membership in this process lifetime, whose number is `generation`.
 pub(crate) fn config(
     config: &Config,
     identity: &NodeIdentity,
     (generation, guard): (u64, RollbackGuard),
-    (directories, canaries): (&Directories, rt::Injected<Canaries>),
+    directories: &Directories,
 ) -> Result<MembershipConfig, NodeError> {
     let write_time_max = config.write_request_timeout.max(config.counter_write_request_timeout);
     let read_time_max = config.read_request_timeout.max(config.range_request_timeout);
@@ -45,7 +45,6 @@ pub(crate) fn config(
         auto_bootstrap: config.auto_bootstrap,
         write_time_max,
         request_time_max: write_time_max.max(read_time_max),
-        removal_unnoticed: canaries.removal_unnoticed,
     })
 }
 

@@ -245,7 +245,7 @@ async fn begin(
     let mut identity = NodeIdentity::open(rt, &directories.node, &config.cluster_name, &tokens).await?;
     let guard = open_guard(rt, &directories, &identity, (&config, canaries)).await?;
     let generation = begin_life(rt, &mut identity, &directories).await?;
-    let own = member::config(&config, &identity, (generation, guard.clone()), (&directories, canaries))?;
+    let own = member::config(&config, &identity, (generation, guard.clone()), &directories)?;
     let security = Security::read(rt, &config).await?;
     let directory = Directory::open(rt, &config, process.resolve.as_ref()).await?;
     let rpc_config =

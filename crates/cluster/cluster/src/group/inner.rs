@@ -56,8 +56,6 @@ pub struct GroupConfig {
     pub tick: Duration,
     /// Entries between two snapshots.
     pub snapshot_entries: u64,
-    /// A bug that the simulator injects: the node takes no notice of its removal from the cluster.
-    pub removal_unnoticed: bool,
 }
 
 impl GroupConfig {
@@ -81,7 +79,6 @@ impl GroupConfig {
             own: crate::own_schema(),
             tick: Duration::from_millis(100),
             snapshot_entries: 512,
-            removal_unnoticed: false,
         }
     }
 }
@@ -210,9 +207,6 @@ impl Inner {
 
     /// This node was removed from the cluster: its part ends.
     pub(crate) fn end_removed(&self) {
-        if self.config.removal_unnoticed {
-            return;
-        }
         self.removed.set(true);
         self.stop.set(true);
         self.end(&GroupError::Removed.to_string());

@@ -138,7 +138,6 @@ async fn config(rt: &Rt, node: usize) -> MembershipConfig {
         auto_bootstrap: true,
         write_time_max: 2 * SECOND,
         request_time_max: 10 * SECOND,
-        removal_unnoticed: false,
     }
 }
 
