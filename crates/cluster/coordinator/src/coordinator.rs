@@ -87,8 +87,8 @@ pub(crate) struct Operations {
     pub(crate) following: RefCell<Option<Task<()>>>,
     /// Shard 0 only: one view at a time is given its placements.
     pub(crate) publishing: Semaphore,
-    /// Nodes that lose ranges and were found to be down when these were to be fetched, and since when.
-    awaited: RefCell<BTreeMap<HostId, Instant>>,
+    /// The nodes that are down, and since when this shard knows.
+    down_since: RefCell<BTreeMap<HostId, Instant>>,
 }
 
 /// The tables of a write, each once.
@@ -122,7 +122,7 @@ impl Coordinator {
             view_listeners: RefCell::default(),
             following: RefCell::default(),
             publishing: Semaphore::new(1),
-            awaited: RefCell::default(),
+            down_since: RefCell::default(),
         };
         let operations = Rc::new(operations);
         let ending = Rc::downgrade(&operations);
@@ -177,7 +177,7 @@ impl Coordinator {
     /// Takes over a changed view of the cluster on this shard.
     pub fn use_view(&self, view: Arc<ClusterView>) {
         let old = self.context.use_view(&view);
-        self.operations.awaited.borrow_mut().retain(|host, _| !view.is_alive_host(*host));
+        self.note_down(&view);
         let listeners = self.operations.view_listeners.borrow().clone();
         listeners.iter().for_each(|listener| listener(&old, &view));
     }
@@ -553,10 +553,18 @@ impl Coordinator {
         sums
     }
 
-    /// Whether a node that is down has been waited for less than `patience` since it was asked for first.
+    fn note_down(&self, view: &ClusterView) {
+        let (now, mut since) = (self.context.rt().now(), self.operations.down_since.borrow_mut());
+        since.retain(|host, _| !view.is_alive_host(*host) && view.index_of(*host).is_some());
+        for node in view.nodes().iter().filter(|node| !view.is_alive_host(node.host)) {
+            since.entry(node.host).or_insert(now);
+        }
+    }
+
+    /// Whether a node that is down has been so for less than `patience`: it may only be restarting.
     pub(crate) fn is_awaited(&self, host: HostId, patience: Duration) -> bool {
         let now = self.context.rt().now();
-        let since = *self.operations.awaited.borrow_mut().entry(host).or_insert(now);
+        let since = *self.operations.down_since.borrow_mut().entry(host).or_insert(now);
         now - since < patience
     }
 }

@@ -40,10 +40,10 @@ const STEP_ROWS: u64 = 10_000;
 /// A step that has no answer for so long has failed.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a node that loses a range and is down is waited for.
+/// How long a node that loses a range is waited for, from when it was found to be down.
 const LOSER_WAIT: Duration = Duration::from_secs(60);
 
-/// How long the replicas of this node's datacenter that are down are waited for.
+/// The same of the replicas of this node's datacenter.
 const NEIGHBOUR_WAIT: Duration = Duration::from_secs(60);
 
 /// The outcome of fetching a range.
@@ -57,6 +57,8 @@ pub struct PullStats {
     pub mismatches: u64,
     /// Ranges that only a node had which is gone for good.
     pub lost: u64,
+    /// Ranges that were read from fewer replicas than share one with every quorum, because the others are ignored.
+    pub below_quorum: u64,
 }
 
 impl std::ops::AddAssign for PullStats {
@@ -65,14 +67,22 @@ impl std::ops::AddAssign for PullStats {
         self.bytes += other.bytes;
         self.mismatches += other.mismatches;
         self.lost += other.lost;
+        self.below_quorum += other.below_quorum;
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Sources {
-    These(Replicas),
-    /// There are no such replicas, and are not meant to be.
-    Nobody,
+    These {
+        nodes: Replicas,
+        /// Whether they share one with every quorum of before.
+        is_quorum: bool,
+    },
+    /// There are no such replicas, and are not meant to be; or the one whose data is here is all of them.
+    Nobody {
+        /// As above.
+        is_quorum: bool,
+    },
     /// The nodes that had it are gone for good.
     Gone,
 }
@@ -95,7 +105,7 @@ fn leaving(
     for node in down.into_iter().filter(|node| !view.is_declared_dead(*node)).map(|node| view.node(node)) {
         if coordinator.is_awaited(node.host, LOSER_WAIT) {
             return Err(RequestError::Overloaded(format!(
-                "{} loses a range and is down: what only it has would be lost with the range; start it",
+                "{} loses a range and is down: what only it has would be lost with the range; start it, or it is done without after it has been down for a minute",
                 node.internode
             )));
         }
@@ -133,7 +143,8 @@ fn neighbours(
     for node in down.iter().filter(returns).map(|node| view.node(*node)) {
         if coordinator.is_awaited(node.host, NEIGHBOUR_WAIT) {
             return Err(RequestError::Overloaded(format!(
-                "{} is down, and without it a write at LOCAL_QUORUM may be missed; start it, or remove it",
+                "{} is down, and without it a write at LOCAL_QUORUM may be missed; start it, or name it as dead for this change (removenode \
+                 --ignore-dead-nodes, ignore_dead_nodes_for_replace)",
                 node.internode
             )));
         }
@@ -159,17 +170,20 @@ fn sources(
     let consistency = Consistency::Quorum;
     let (replicas, written) = holders(erm, token, from);
     if replicas.is_empty() {
-        return Ok(Sources::Nobody);
+        return Ok(Sources::Nobody { is_quorum: true });
     }
     let leaving = leaving(coordinator, erm, token, from)?;
     let near = if from == PullFrom::Quorum { neighbours(coordinator, erm, &replicas, have)? } else { 0 };
     let mut candidates = leaving.clone();
     let others = contact::candidates(view, &replicas, turn, &[]);
     candidates.extend(others.into_iter().filter(|node| !leaving.contains(node)));
-    let required = (replicas.len() + 1).saturating_sub(written).max(1);
-    // A removed node is not waited for: the others have the remaining rows.
-    let gone = |node: &&NodeIndex| view.node(**node).phase == Phase::Removing && !view.is_alive(**node);
-    let required = required.min(replicas.len() - replicas.iter().filter(gone).count());
+    let of_quorums = (replicas.len() + 1).saturating_sub(written).max(1);
+    // A removed node is not waited for, nor one that an operator has named as dead: the others have the remaining rows.
+    let gone = |node: &&NodeIndex| {
+        (view.node(**node).phase == Phase::Removing && !view.is_alive(**node)) || view.is_ignored(**node)
+    };
+    let required = of_quorums.min(replicas.len() - replicas.iter().filter(gone).count());
+    let is_quorum = required == of_quorums;
     if required == 0 {
         return Ok(Sources::Gone);
     }
@@ -183,7 +197,7 @@ fn sources(
     let required = required.max(far + near).max(leaving.iter().filter(|node| !is_here(node)).count());
     candidates.retain(|node| !is_here(node));
     if required == 0 {
-        return Ok(Sources::Nobody);
+        return Ok(Sources::Nobody { is_quorum });
     }
     if candidates.len() < required {
         let (required, alive) = (required as u32, candidates.len() as u32);
@@ -192,7 +206,7 @@ fn sources(
     let sources: Replicas = candidates.into_iter().take(required).collect();
     debug_assert!(contact::are_distinct(&sources), "a source is queried once");
     assert!(have.is_none_or(|have| !sources.contains(&have)), "a node whose data is here is not asked");
-    Ok(Sources::These(sources))
+    Ok(Sources::These { nodes: sources, is_quorum })
 }
 
 impl Coordinator {
@@ -237,8 +251,8 @@ impl Coordinator {
         let index = have.and_then(|host| erm.view.index_of(host));
         let chosen = sources(self, &erm, range.upto, from, index, self.context().next_turn())?;
         let mut voters: Replicas = index.into_iter().collect();
-        if let Sources::These(sources) = &chosen {
-            voters.extend(sources.iter().copied());
+        if let Sources::These { nodes, .. } = &chosen {
+            voters.extend(nodes.iter().copied());
         }
         debug_assert!(contact::are_distinct(&voters), "a node counts once");
         Admission(&self.context())
@@ -247,12 +261,14 @@ impl Coordinator {
             .map_err(RequestError::Overloaded)?;
         // Before the rows: values committed by then are among them.
         self.lwt().carry_votes(&erm, table, range, &voters).await?;
-        let sources = match chosen {
-            Sources::These(sources) => sources,
-            Sources::Nobody => return Ok(PullStats::default()),
+        let (sources, is_quorum) = match chosen {
+            Sources::These { nodes, is_quorum } => (nodes, is_quorum),
+            Sources::Nobody { is_quorum } => {
+                return Ok(PullStats { below_quorum: u64::from(!is_quorum), ..PullStats::default() });
+            }
             Sources::Gone => return Ok(PullStats { lost: 1, ..PullStats::default() }),
         };
-        let mut stats = PullStats::default();
+        let mut stats = PullStats { below_quorum: u64::from(!is_quorum), ..PullStats::default() };
         let truncations = Truncations::new(self.context());
         let now = u32::try_from(self.context().rt().wall_micros() / 1_000_000).unwrap_or(0);
         // Where the last step found nothing lacking, the next one probably does not either.
@@ -312,7 +328,7 @@ async fn pull_step(
         partitions: lacking.len() as u64,
         bytes: lacking.iter().map(|update| update.memory_size() as u64).sum(),
         mismatches: u64::from(!agreed),
-        lost: 0,
+        ..PullStats::default()
     };
     if !lacking.is_empty() {
         let write = Write::all(Origin::Streaming, lacking).in_parts();

@@ -39,6 +39,8 @@ pub struct MembershipConfig {
     pub unresolved_seeds: Vec<String>,
     /// The dead node that this one replaces: a host id or an address.
     pub replaces: Option<String>,
+    /// `ignore_dead_nodes_for_replace`: host ids or addresses of other dead nodes, without which it replaces that one.
+    pub ignored: Vec<String>,
     /// `initial_token`.
     pub initial_token: String,
     /// `num_tokens`.

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod error;
 mod first_seen;
+mod ignored;
 mod membership;
 mod shards;
 

@@ -21,6 +21,7 @@ use schema::{Keyspace, Schema};
 use topology::HostId;
 
 use crate::first_seen::FirstSeen;
+use crate::ignored;
 use crate::{MembershipConfig, MembershipError};
 
 /// How long a node tries to be let into its cluster.
@@ -434,6 +435,21 @@ impl Membership {
         self.liveness.set(vec![(Key::RPC_READY, Bytes::from(ready.to_string()))]);
     }
 
+    /// Announces to the others without which dead nodes the change of this host's place continues.
+    pub(crate) fn announce_ignored(&self, subject: HostId, ignored: &BTreeSet<HostId>) {
+        self.liveness.set(vec![(Key::IGNORED_NODES, ignored::announcement(subject, ignored))]);
+    }
+
+    /// Takes that back.
+    pub(crate) fn announce_none_ignored(&self) {
+        self.liveness.set(vec![(Key::IGNORED_NODES, Bytes::new())]);
+    }
+
+    /// The nodes that are named as dead for the topology change under way.
+    pub(crate) fn ignored(&self, state: &ClusterState) -> BTreeSet<HostId> {
+        ignored::named(state, &self.liveness.current())
+    }
+
     /// Announces to the others how many bytes are stored here.
     pub fn set_load(&self, bytes: u64) {
         self.liveness.set(vec![(Key::LOAD, Bytes::from(bytes.to_string()))]);
@@ -583,6 +599,7 @@ fn view(
         .map(|view| {
             let generations = liveness.peers.iter().map(|(host, peer)| (*host, peer.endpoint.generation));
             let view = view.with_departed(departed).with_generations(generations.collect());
+            let view = view.with_ignored(ignored::named(state, liveness));
             with_log(view, state, |host| host == own || liveness.is_alive(host))
         })
 }

@@ -1,12 +1,14 @@
 //! Topology changes over REST: requested and watched in the shape of ScyllaDB's API. A request returns when the change is done;
 //! the change continues when no client waits for it.
 
+use coordinator::Phase;
 use membership::{FetchFigures, TopologyRequest};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
 use serde_json::{Value, json};
-use topology::HostId;
+use topology::{HostId, NodeIndex};
 
 use crate::{Answer, Call, Node, names};
 
@@ -34,7 +36,8 @@ pub(crate) async fn answer(
         }
         ("POST", ["storage_service", "abort_decommission"]) => Ok(TopologyRequest::AbortDecommission),
         ("POST", ["storage_service", "remove_node"]) => {
-            check_ignored(node, call).and_then(|()| host(call)).map(|host| TopologyRequest::Remove { host })
+            let of = ignored(node, call).and_then(|ignored| Ok((host(call)?, ignored)));
+            of.map(|(host, ignored)| TopologyRequest::Remove { host, ignored })
         }
         ("POST", ["storage_service", "force_remove_completion"]) => Ok(TopologyRequest::ForceRemoval),
         ("POST", ["storage_service", "join_ring"]) => Ok(TopologyRequest::Join),
@@ -82,17 +85,18 @@ fn tables(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Vec<schema
     Ok(wanted.iter().filter(|table| !found.computes(&table.name)).map(|table| table.id).collect())
 }
 
-/// Checks the nodes that ScyllaDB is to leave out of a removal because they are down: here those that are down stream nothing, named or not.
-fn check_ignored(node: &Rc<dyn Node>, call: &Call) -> Result<(), Answer> {
-    let view = node.view();
+/// The dead nodes without which a removal is to go on.
+fn ignored(node: &Rc<dyn Node>, call: &Call) -> Result<BTreeSet<HostId>, Answer> {
+    let (view, mut ignored) = (node.view(), BTreeSet::new());
     for name in names::list(call.parameter("ignore_nodes").unwrap_or_default()) {
         let member = names::member(&view, name)
             .ok_or_else(|| names::bad(format!("ignore_nodes: there is no node {name} in the cluster")))?;
         if member.alive {
             return Err(names::bad(format!("ignore_nodes: {name} is up, and takes part in the removal")));
         }
+        ignored.insert(member.host);
     }
-    Ok(())
+    Ok(ignored)
 }
 
 fn host(call: &Call) -> Result<HostId, Answer> {
@@ -123,12 +127,25 @@ fn waits_for(node: &Rc<dyn Node>, state: &ClusterState, change: &TopologyChange)
     let view = node.view();
     let placed = view.place_each(state.schema.keyspaces());
     let pending_nodes = placed.iter().flat_map(|(_, copies)| copies.pending_nodes());
-    let waiting =
-        pending_nodes.map(|index| view.node(index)).filter(|node| !change.fetched.contains(&node.host));
+    let waiting = pending_nodes.filter(|index| !view.is_ignored(*index)).map(|index| view.node(index));
+    let waiting = waiting.filter(|node| !change.fetched.contains(&node.host));
     let mut names: Vec<String> = waiting.map(|node| node.internode.ip().to_string()).collect();
     names.sort();
     names.dedup();
     names
+}
+
+/// The nodes that are down and for whose data a topology change may wait, and those that are down and that it ignores.
+fn down(node: &Rc<dyn Node>) -> [Vec<Value>; 2] {
+    let view = node.view();
+    let down =
+        view.indexes().filter(|index| !view.is_alive(*index) && view.node(*index).phase != Phase::Removing);
+    let (ignored, awaited): (Vec<_>, Vec<_>) = down.partition(|index| view.is_ignored(*index));
+    let named = |index: NodeIndex| {
+        let member = view.node(index);
+        json!({ "address": member.internode.ip().to_string(), "host_id": name(member.host) })
+    };
+    [awaited, ignored].map(|nodes| nodes.into_iter().map(named).collect())
 }
 
 /// The address of the node whose topology change this node's join is queued behind.
@@ -187,6 +204,7 @@ async fn status(node: &Rc<dyn Node>) -> Value {
     });
     let change = node.cluster_state().and_then(|state| {
         let change = state.change.as_ref()?;
+        let [down, ignored] = down(node);
         Some(json!({
             "number": change.number,
             "joins": change.joins.map(name),
@@ -198,6 +216,8 @@ async fn status(node: &Rc<dyn Node>) -> Value {
                 ChangeStep::Switched => "switched",
             },
             "waits_for": waits_for(node, &state, change),
+            "down": down,
+            "ignored": ignored,
             "before_own": comes_before(node, &state, change),
         }))
     });

@@ -37,6 +37,7 @@ pub(crate) fn config(
         seeds_text: config.seeds.clone(),
         unresolved_seeds: config.unresolved_seeds().map(str::to_owned).collect(),
         replaces: config.replaces().map(str::to_owned),
+        ignored: config.ignored_for_replace().map(str::to_owned).collect(),
         initial_token: config.initial_token.trim().to_owned(),
         num_tokens: config.num_tokens,
         new_cluster: config.new_cluster,

@@ -48,6 +48,9 @@ impl Key {
     pub const FEATURES: Key = Key(12);
     /// "true" while the node's disk does not have a record of how far its gossip comes: then nobody remembers that of it.
     pub const UNRECORDED: Key = Key(13);
+    /// Dead nodes that an operator has a topology change go on without: the host that joins or is removed, a colon, and their host ids
+    /// with commas between.
+    pub const IGNORED_NODES: Key = Key(14);
 
     /// The name that an operator sees; `None` for a number that this version does not know.
     pub fn name(self) -> Option<&'static str> {
@@ -66,6 +69,7 @@ impl Key {
             Self::SHARDS => "SHARDS",
             Self::FEATURES => "FEATURES",
             Self::UNRECORDED => "UNRECORDED",
+            Self::IGNORED_NODES => "IGNORED_NODES",
             _ => return None,
         })
     }

@@ -114,6 +114,8 @@ pub struct ClusterView {
     departed: Vec<ViewNode>,
     /// The node that is down and has a replacement that waits until no other change is under way.
     declared_dead: BTreeSet<HostId>,
+    /// The nodes without which the topology change under way continues while they are down.
+    ignored: BTreeSet<HostId>,
     /// The generations of the nodes that gossip knows: which lifetime of its process each is in.
     generations: Arc<BTreeMap<HostId, u64>>,
     /// The ring's number, and the least one by which replicas may still be chosen.
@@ -197,6 +199,7 @@ impl ClusterView {
             own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
+            ignored: BTreeSet::new(),
             generations: Arc::default(),
             topology_version: 0,
             fence: 0,
@@ -239,6 +242,7 @@ impl ClusterView {
             own: before.own,
             departed: Vec::new(),
             declared_dead: BTreeSet::new(),
+            ignored: BTreeSet::new(),
             generations: Arc::default(),
             topology_version: 0,
             fence: 0,
@@ -314,6 +318,12 @@ impl ClusterView {
         Self { declared_dead, ..self }
     }
 
+    /// The same with the nodes that an operator has named as dead for the topology change that is under way.
+    #[must_use]
+    pub fn with_ignored(self, ignored: BTreeSet<HostId>) -> Self {
+        Self { ignored, ..self }
+    }
+
     /// The same with the generations of nodes: which lifetime of its process each is in.
     #[must_use]
     pub fn with_generations(self, generations: BTreeMap<HostId, u64>) -> Self {
@@ -325,11 +335,18 @@ impl ClusterView {
         self.generations.get(&host).copied()
     }
 
-    /// Whether an operator has declared a node dead: it is being removed or replaced, or will be when its replacement's turn comes. A
-    /// topology change does not wait for it while it is down.
+    /// Whether an operator has declared a node dead: it is being removed or replaced, or will be when its replacement's turn comes, or is
+    /// ignored. A topology change does not wait for it while it is down.
     pub fn is_declared_dead(&self, index: NodeIndex) -> bool {
+        self.is_ignored(index)
+            || self.node(index).phase == Phase::Removing
+            || self.declared_dead.contains(&self.node(index).host)
+    }
+
+    /// Whether the topology change under way continues without a node: it is down, and an operator has named it as dead for this change.
+    pub fn is_ignored(&self, index: NodeIndex) -> bool {
         let node = self.node(index);
-        node.phase == Phase::Removing || self.declared_dead.contains(&node.host)
+        !node.alive && self.ignored.contains(&node.host)
     }
 
     /// The same with the least version of the cluster's state that a node reads and writes; without it, all nodes are as this one.

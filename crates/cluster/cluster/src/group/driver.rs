@@ -34,6 +34,8 @@ const PAUSED_MIN: Duration = Duration::from_secs(3);
 const ORPHAN_TICKS: u32 = 50;
 /// For so many ticks learners answer every heartbeat before one of them is given a vote.
 const LOOK_TICKS: u32 = 10;
+/// A voter that does not answer for so many ticks gives its vote to a learner that does: a minute, as it may only restart.
+const SILENT_TICKS: u32 = 600;
 /// A learner without a leader notifies the voters after this many ticks, and again every [`ORPHAN_TICKS`].
 const ASK_TICKS: u32 = 5;
 /// Of so many nodes, chosen at random, a node without a leader asks whether it was removed.
@@ -68,6 +70,8 @@ pub(crate) struct Driver {
     ticks_without_leader: u32,
     /// For how many ticks this node has led with learners that are not at rest, so that it is known which of them answer.
     ticks_without_rest: u32,
+    /// For how many ticks this node has led.
+    ticks_led: u32,
     /// For each peer: how many ticks ago it was last active. Only a leader knows.
     silent: BTreeMap<u64, u32>,
     /// When others may be asked again where an unknown peer is.
@@ -107,6 +111,7 @@ impl Driver {
             led: false,
             ticks_without_leader: 0,
             ticks_without_rest: LOOK_TICKS,
+            ticks_led: 0,
             silent: BTreeMap::new(),
             ask_unknown_from: inner.rt.now(),
         };
@@ -176,7 +181,7 @@ impl Driver {
             self.reconcile();
         } else {
             self.silent.clear();
-            self.ticks_without_rest = 0;
+            (self.ticks_without_rest, self.ticks_led) = (0, 0);
         }
         self.ticks_without_leader =
             if self.node.status().leader.is_some() { 0 } else { self.ticks_without_leader + 1 };
@@ -492,7 +497,8 @@ impl Driver {
         let leaving = membership.voters.iter().copied().find(|voter| !staying.contains(voter));
         // Nobody is to be given a vote: learners need not show that they live.
         let is_full = membership.voters.len() >= VOTERS_MAX && !membership.voters.len().is_multiple_of(2);
-        let at_rest = is_full && leaving.is_none();
+        let silent = self.silent_voter(&membership);
+        let at_rest = is_full && leaving.or(silent).is_none();
         self.node.rest_learners(at_rest);
         self.ticks_without_rest = if at_rest { 0 } else { self.ticks_without_rest.saturating_add(1) };
         let numbers: Vec<u64> = self.state.members.values().map(|member| member.number).collect();
@@ -508,7 +514,9 @@ impl Driver {
                 let change = if stays { Change::AddLearner(voter) } else { Change::Remove(voter) };
                 self.pass_vote(voter, change, &membership, &staying)
             }
-            (None, None, None) => self.votes(&membership, &staying),
+            (None, None, None) => self
+                .vote_of_silent(silent, &membership, &staying)
+                .unwrap_or_else(|| self.votes(&membership, &staying)),
         };
         self.assert_sound(&membership, &changes);
         if !changes.is_empty() {
@@ -559,6 +567,28 @@ impl Driver {
             silent.insert(peer.id, ticks);
         }
         self.silent = silent;
+        self.ticks_led = self.ticks_led.saturating_add(1);
+    }
+
+    /// A voter that has not answered for long.
+    fn silent_voter(&self, membership: &raft::Membership) -> Option<u64> {
+        let own = self.log.member();
+        let is_silent = |voter: &u64| self.silent.get(voter).is_some_and(|ticks| *ticks >= SILENT_TICKS);
+        let mut others = membership.voters.iter().copied().filter(|voter| *voter != own);
+        others.find(|voter| self.ticks_led >= SILENT_TICKS && is_silent(voter))
+    }
+
+    /// A voter that is dead, by all signs, loses its vote to a learner that answers: the next failure must not cost the majority while there are others. None
+    /// where there is no such learner.
+    fn vote_of_silent(
+        &self,
+        silent: Option<u64>,
+        membership: &raft::Membership,
+        staying: &BTreeSet<u64>,
+    ) -> Option<Vec<Change>> {
+        let voter = silent.filter(|_| !membership.voters.len().is_multiple_of(2))?;
+        let heir = self.caught_up(membership, staying).first().copied()?;
+        Some(vec![Change::AddLearner(voter), Change::AddVoter(heir)])
     }
 
     /// The peers; those are active that were so in the last moments.

@@ -1,7 +1,7 @@
 //! This node's answers to others about the group.
 
 use std::cell::RefCell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
@@ -15,7 +15,9 @@ use super::inner::{Inner, Input, Proposed};
 use super::pieces;
 use super::wire::{self, Forward, JoinAnswer, JoinPeer, JoinRequest, WireError, code};
 use crate::state::text::{parse_uuid, uuid};
-use crate::state::{self, ClusterState, Command, Member, MemberStatus, Outcome, STATE_VERSION};
+use crate::state::{
+    self, ChangeStep, ClusterState, Command, Member, MemberStatus, Outcome, Refused, STATE_VERSION,
+};
 
 /// How long a host is given to show that it lives.
 const ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
@@ -187,12 +189,62 @@ async fn join(group: &Group, incoming: Incoming) -> Result<Bytes, Refusal> {
         Some(named) => Some(replaced(inner, named, incoming.deadline).await.map_err(refused)?),
         None => None,
     };
-    let command = Command::AddMember { host: request.host, info: request.info, replaces };
-    match group.propose(command, incoming.deadline).await {
+    let add = Command::AddMember { host: request.host, info: request.info, replaces };
+    let mut decided = group.propose(add.clone(), incoming.deadline).await;
+    if let Ok(Outcome::Refused(Refused::AddressTaken { address, host: former })) = &decided
+        && is_joining(&inner.state(), *former)
+    {
+        let (address, former) = (*address, *former);
+        give_up_join(group, former, address, incoming.deadline).await?;
+        decided = group.propose(add, incoming.deadline).await;
+    }
+    match decided {
         Ok(Outcome::Added { number }) => Ok(wire::encode_json(&answer(inner, number))),
         Ok(Outcome::Refused(why)) => Err(refused(why.to_string())),
         Ok(other) => unreachable!("a member that is added has the outcome {other:?}"),
         Err(error) => Err(later(&error.to_string())),
+    }
+}
+
+fn is_joining(state: &ClusterState, host: HostId) -> bool {
+    state.member(host).is_some_and(|member| member.status == MemberStatus::Joining)
+}
+
+/// Takes a host out that began to join at an address where another one asks to be let in: its disk was lost before it owned anything.
+///
+/// # Errors
+/// The operator's message when that host lives, or its join cannot be given up (any more).
+async fn give_up_join(
+    group: &Group,
+    host: HostId,
+    address: SocketAddr,
+    deadline: Instant,
+) -> Result<(), Refusal> {
+    let (inner, name) = (&group.inner, uuid(&host.0));
+    let refused = |why: String| {
+        Refusal::new(code::JOIN_REFUSED, format!("{address} is the address of host {name}, {why}"))
+    };
+    if lives(inner, host, deadline, ALIVE_TIMEOUT).await {
+        return Err(refused("which is joining: use another address".to_owned()));
+    }
+    let state = inner.state();
+    let change = state.change.as_ref().filter(|change| change.joins == Some(host));
+    if change.is_some_and(|change| change.step == ChangeStep::Switched) {
+        return Err(refused(format!(
+            "which is down, and whose join the others complete: when `nodetool status` shows it as DN, start with replace_node_first_boot: {name}"
+        )));
+    }
+    match group.propose(Command::RemoveMember { host }, deadline).await {
+        Ok(Outcome::Refused(why)) => Err(refused(format!(
+            "which is down and has not finished joining: take it out with `nodetool removenode {name}` ({why})"
+        ))),
+        Ok(_) => {
+            tracing::warn!(
+                "host {name}, which began to join at {address}, is gone: its attempt is given up, as another host joins from there"
+            );
+            Ok(())
+        }
+        Err(error) => Err(Refusal::new(code::JOIN_LATER, error.to_string())),
     }
 }
 

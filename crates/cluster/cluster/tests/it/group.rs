@@ -360,6 +360,36 @@ fn a_node_that_has_left_gives_its_vote_to_another_before_it_goes() {
     }
 }
 
+/// Of four nodes three vote. When one of those is dead for a minute, the fourth votes: another one may die then.
+#[test]
+fn a_voter_that_is_silent_for_long_loses_its_vote_to_a_learner() {
+    for seed in 60..63 {
+        let cluster = Cluster::new(seed, 4);
+        cluster.sim.run_for(10 * SECOND);
+        let leader = cluster.leader();
+        let membership = || group(leader).status().unwrap().membership;
+        let number = |node: usize| group(leader).applied().state.member(host(node)).unwrap().number;
+        assert_eq!((membership().voters.len(), membership().learners.len()), (3, 1), "{:?}", membership());
+        let others = |votes: bool| {
+            (0..4).filter(move |node| *node != leader && membership().votes(number(*node)) == votes)
+        };
+        let (dead, next) = (others(true).next().unwrap(), others(true).nth(1).unwrap());
+        let learner = others(false).next().unwrap();
+        cluster.crash(dead);
+        cluster.sim.run_for(30 * SECOND);
+        assert!(membership().votes(number(dead)), "it may come back: {:?}", membership());
+        cluster
+            .until("the learner votes", || membership().votes(number(learner)) && !membership().is_joint());
+        assert!(!membership().votes(number(dead)) && membership().voters.len() == 3, "{:?}", membership());
+        cluster.crash(next);
+        create(&cluster, leader, "after").unwrap();
+        // It comes back without a vote, and follows.
+        cluster.sim.start(cluster.nodes[dead]);
+        cluster.until("it has its log", || is_in(dead));
+        cluster.until("it has caught up", || group(dead).applied().index == group(leader).applied().index);
+    }
+}
+
 /// The only vote of two nodes goes with the node that leaves, unless the other one gets it first.
 #[test]
 fn the_last_voter_that_leaves_hands_its_vote_over() {
@@ -470,6 +500,31 @@ fn a_foreign_node_is_refused_with_the_reason() {
     let text = told(&cluster, 7);
     assert!(text.contains("is a member already"), "{text}");
     assert_eq!(cluster.barrier(0).state.members.len(), 3);
+}
+
+/// A machine loses its disk while it joins, and starts as a new host at the same address.
+#[test]
+fn a_join_whose_disk_is_lost_is_given_up_for_the_next_one_from_there() {
+    let mut cluster = Cluster::new(13, 3);
+    cluster.add_with(|info| Setup { identity: if info.starts == 0 { 3 } else { 8 }, ..Setup::new(3) });
+    cluster.until("it joins", || is_in(3));
+    let machine = cluster.nodes[3];
+    cluster.kill(3);
+    cluster.sim.wipe_disk(machine);
+    cluster.sim.start(machine);
+    cluster.until("it joins again", || is_in(3));
+    let state = cluster.barrier(0).state;
+    assert!(state.was_removed(host(3)) && state.members.len() == 4, "{:?}", state.members.keys());
+    assert_eq!(state.member(host(8)).unwrap().info.internode, address(3));
+    // One that owns tokens is another matter.
+    cluster.add_with(|info| Setup { identity: if info.starts == 0 { 4 } else { 9 }, ..Setup::new(4) });
+    cluster.until("it joins", || is_in(4));
+    owns(&cluster, 4);
+    cluster.kill(4);
+    cluster.sim.wipe_disk(cluster.nodes[4]);
+    cluster.sim.start(cluster.nodes[4]);
+    let text = told(&cluster, 4);
+    assert!(text.contains("start with replace_address_first_boot: 10.0.0.5"), "{text}");
 }
 
 #[test]

@@ -132,6 +132,14 @@ fn a_replacement_has_the_writes_that_its_datacenter_acknowledged() {
     world.pull(JOINS, &t).expect_err("it may come back");
     world.sim.run_for(61 * SECOND);
     world.pull(JOINS, &t).expect("not for ever");
+    // Nor is one that was down for as long before. One that was back meanwhile is.
+    world.believe_phases(&[1, 2, 3, 4, 5, 6], phases);
+    world.believe_phases(&[2, 3, 4, 5, 6], phases);
+    world.pull(JOINS, &t).expect_err("it has just gone down");
+    world.believe_phases(&[1, 2, 3, 4, 5, 6], phases);
+    world.believe_phases(&[2, 3, 4, 5, 6], phases);
+    world.sim.run_for(61 * SECOND);
+    world.pull(JOINS, &t).expect("it has been down for a minute");
 }
 
 #[test]
@@ -147,10 +155,16 @@ fn a_join_does_not_wait_for_a_dead_node_that_is_to_be_replaced() {
     // One that lives nonetheless is fetched from.
     world.believe_declared_dead(&[0, 1, 2, 3], phases, &[0]);
     world.pull(JOINS, &t).expect("all are there");
-    // A quorum of the remaining replicas stays the rule.
+    // A quorum of the remaining replicas stays the rule, but for those that an operator has named as dead for this change.
     world.believe_declared_dead(&[2, 3], phases, &[0]);
     let refused = world.pull(JOINS, &t).expect_err("two of three replicas are down");
     assert!(!refused.to_string().is_empty());
+    world.believe_ignored(&[2, 3], phases, &[0, 1]);
+    let pulled = world.pull(JOINS, &t).expect("the remaining one is read");
+    assert!(pulled.below_quorum > 0, "{pulled:?}");
+    world.believe_ignored(&[0, 1, 2, 3], phases, &[0, 1]);
+    let pulled = world.pull(JOINS, &t).expect("all are there");
+    assert_eq!(pulled.below_quorum, 0, "those that are up take part: {pulled:?}");
 }
 
 /// The nodes' view of keyspace `one` while it gets three replicas instead of one.

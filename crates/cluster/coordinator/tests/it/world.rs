@@ -407,6 +407,12 @@ impl World {
         self.believe_views(|node| view(node, &self.shape, alive, &phase).with_declared_dead(dead.clone()));
     }
 
+    /// The same when an operator has named nodes as dead for the change.
+    pub fn believe_ignored(&self, alive: &[usize], phase: impl Fn(usize) -> Phase, dead: &[usize]) {
+        let dead: BTreeSet<HostId> = dead.iter().map(|node| host(*node)).collect();
+        self.believe_views(|node| view(node, &self.shape, alive, &phase).with_ignored(dead.clone()));
+    }
+
     /// The same when reads have switched to the future owners of the tokens.
     pub fn believe_switched(&self, alive: &[usize], phase: impl Fn(usize) -> Phase) {
         self.believe_views(|node| {

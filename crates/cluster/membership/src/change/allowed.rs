@@ -1,10 +1,12 @@
 //! Which topology changes are refused, and with which words: Cassandra's, where it has some. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::state::{ChangeStep, ClusterState, Member, MemberStatus, TopologyChange};
 use schema::Replication;
 use topology::HostId;
+
+use crate::ignored::IGNORED_MAX;
 
 /// The nodes of each datacenter that own tokens and stay.
 fn sizes(state: &ClusterState) -> BTreeMap<&str, usize> {
@@ -63,7 +65,7 @@ fn down(state: &ClusterState, own: HostId, alive: impl Fn(HostId) -> bool) -> im
 fn named(state: &ClusterState, host: HostId) -> String {
     let id = schema::TableId(host.0);
     match state.member(host) {
-        Some(member) => format!("{} (host {id})", member.info.native.ip()),
+        Some(member) => format!("{} (host {id})", member.info.internode.ip()),
         None => format!("host {id}"),
     }
 }
@@ -140,6 +142,41 @@ pub(crate) fn join_unfetched(state: &ClusterState, datacenter: &str) -> Result<(
     }
 }
 
+/// A member by its host id, or by its address for nodes or for clients.
+pub(crate) fn find(state: &ClusterState, named: &str) -> Result<HostId, String> {
+    let (id, address) = (cluster::parse_id(named), named.parse::<std::net::IpAddr>().ok());
+    let is_named = |host: &HostId, member: &Member| {
+        let addresses = [member.info.internode.ip(), member.info.native.ip()];
+        id.is_some_and(|id| id.0 == host.0) || address.is_some_and(|address| addresses.contains(&address))
+    };
+    // Of two at one address, the one that owns data.
+    let found = state.members.iter().filter(|(host, member)| is_named(host, member));
+    let found = found.max_by_key(|(_, member)| member.status != MemberStatus::Joining);
+    found
+        .map(|(host, _)| *host)
+        .ok_or_else(|| format!("there is no node {named} in the cluster; nodetool status shows the host ids"))
+}
+
+/// Whether a topology change may go on without these nodes: members that are down, and no more than can be announced.
+pub(crate) fn ignore(
+    state: &ClusterState,
+    ignored: &BTreeSet<HostId>,
+    alive: impl Fn(HostId) -> bool,
+) -> Result<(), String> {
+    if ignored.len() > IGNORED_MAX {
+        return Err(format!("{} nodes are to be ignored; at most {IGNORED_MAX} can be", ignored.len()));
+    }
+    for host in ignored {
+        if state.member(*host).is_none() {
+            return Err(format!("{} is to be ignored, and is no node of the cluster", named(state, *host)));
+        }
+        if alive(*host) {
+            return Err(format!("{} is to be ignored, and is up", named(state, *host)));
+        }
+    }
+    Ok(())
+}
+
 /// The first step of removing a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -162,7 +199,7 @@ pub(crate) fn remove(
         return Err("Cannot remove self".to_owned());
     }
     if alive && !matches!(member.status, MemberStatus::Removing | MemberStatus::Joining) {
-        let address = member.info.native.ip();
+        let address = member.info.internode.ip();
         return Err(format!(
             "Node /{address} is alive and owns this ID. Use decommission command to remove it from the ring"
         ));
@@ -353,6 +390,22 @@ mod tests {
             assert_eq!(remove(&three, host(1), host(2), alive), Ok(Removal::AtOnce), "it owns nothing yet");
         }
         assert_eq!(being_removed(&three), None);
+    }
+
+    #[test]
+    fn only_nodes_that_are_down_are_ignored() {
+        let four = state(&["a", "a", "a", "a"], Replication::Local);
+        let of = |ids: &[u8]| ids.iter().map(|id| host(*id)).collect::<BTreeSet<HostId>>();
+        assert_eq!(ignore(&four, &of(&[3, 4]), |id| id == host(1)), Ok(()));
+        let up = ignore(&four, &of(&[3, 4]), |id| id == host(4)).unwrap_err();
+        assert!(up.starts_with("10.0.0.4 (host 04040404-") && up.ends_with("is up"), "{up}");
+        let unknown = ignore(&four, &of(&[9]), |_| false).unwrap_err();
+        assert!(unknown.contains("no node of the cluster"), "{unknown}");
+        let many = ignore(&four, &of(&(0..=IGNORED_MAX as u8).collect::<Vec<_>>()), |_| false).unwrap_err();
+        assert!(many.contains("at most 24"), "{many}");
+        assert_eq!(find(&four, "10.0.0.3"), Ok(host(3)));
+        assert_eq!(find(&four, "02020202-0202-0202-0202-020202020202"), Ok(host(2)));
+        assert!(find(&four, "10.0.0.9").unwrap_err().contains("no node 10.0.0.9"));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub(crate) own: HostId,
     /// The pending replicas of the change.
     pub(crate) pending_nodes: &'a BTreeSet<HostId>,
+    /// The nodes that an operator has named as dead for the change.
+    pub(crate) ignored: &'a BTreeSet<HostId>,
     pub(crate) alive: &'a dyn Fn(HostId) -> bool,
 }
 
@@ -56,14 +58,30 @@ impl Context<'_> {
 
     /// The nodes that have yet to stream.
     pub(crate) fn waits_for(&self, change: &TopologyChange) -> Vec<HostId> {
-        let member = |host: &&HostId| self.state.member(**host).is_some();
-        self.pending_nodes.difference(&change.fetched).filter(member).copied().collect()
+        self.unfetched(change).filter(|host| !self.is_ignored(*host)).collect()
     }
 
-    /// The node that coordinates the steps: the one under change, and the first of the others for one that is down or when no node changes.
+    /// The nodes that gain ranges and will not have streamed them when the change is over.
+    pub(crate) fn left_out(&self, change: &TopologyChange) -> Vec<HostId> {
+        self.unfetched(change).filter(|host| self.is_ignored(*host)).collect()
+    }
+
+    fn unfetched<'s>(&'s self, change: &'s TopologyChange) -> impl Iterator<Item = HostId> + 's {
+        let member = |host: &&HostId| self.state.member(**host).is_some();
+        self.pending_nodes.difference(&change.fetched).filter(member).copied()
+    }
+
+    fn is_ignored(&self, host: HostId) -> bool {
+        self.ignored.contains(&host) && !(self.alive)(host)
+    }
+
+    /// The node that coordinates the steps: the one under change, and the first of the others when no node changes, for one that is removed, and for one that
+    /// joins and dies when reads have gone over to it.
     pub(crate) fn conductor(&self, change: &TopologyChange) -> Option<HostId> {
         if let Some(joins) = change.joins {
-            return Some(joins);
+            // It cannot be given up any more: it becomes a member that is down, and can be removed or replaced.
+            let is_dead = change.step == ChangeStep::Switched && joins != self.own && !(self.alive)(joins);
+            return if is_dead { self.first() } else { Some(joins) };
         }
         if !change.alters.is_empty() {
             return self.first();

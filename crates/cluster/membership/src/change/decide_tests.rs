@@ -24,6 +24,7 @@ fn info(id: u8) -> MemberInfo {
 struct Log {
     state: ClusterState,
     ids: u64,
+    ignored: BTreeSet<HostId>,
 }
 
 impl Log {
@@ -31,7 +32,7 @@ impl Log {
     fn new(nodes: u8) -> Self {
         let own = cluster::own_schema();
         let state = ClusterState::found("test", own.clone(), own, host(1), info(1), vec![100]);
-        let mut log = Self { state, ids: 0 };
+        let mut log = Self { state, ids: 0, ignored: BTreeSet::new() };
         for id in 2..=nodes {
             log.add(id, None);
             log.tokens(id, &[i64::from(id) * 100]);
@@ -69,11 +70,9 @@ impl Log {
     /// The next steps of nodes when these are pending replicas and those are up.
     fn acts<const N: usize>(&self, nodes: [u8; N], pending_nodes: &[u8], alive: &[u8]) -> [Act; N] {
         let pending_nodes = pending_nodes.iter().map(|id| host(*id)).collect();
-        let alive = |other: HostId| alive.contains(&other.0[0]);
-        nodes.map(|own| {
-            Context { state: &self.state, own: host(own), pending_nodes: &pending_nodes, alive: &alive }
-                .next()
-        })
+        let (ignored, alive) = (&self.ignored, |other: HostId| alive.contains(&other.0[0]));
+        let (state, pending_nodes) = (&self.state, &pending_nodes);
+        nodes.map(|own| Context { state, own: host(own), pending_nodes, ignored, alive: &alive }.next())
     }
 
     fn step(&mut self, step: ChangeStep) {
@@ -118,6 +117,37 @@ fn a_dead_node_is_removed_by_the_first_that_lives() {
     assert_eq!(log.acts([1, 2], &[1, 2], &[1, 2]), [Act::Fetch(n), Act::Rest]);
     log.fetched(1);
     assert_eq!(log.acts([1, 2], &[1, 2], &[1, 2]), [Act::Switch(n), Act::Rest]);
+}
+
+#[test]
+fn a_join_that_reads_use_already_is_ended_for_a_node_that_dies() {
+    let mut log = Log::new(3);
+    log.add(4, None);
+    log.tokens(4, &[450]);
+    let n = log.change();
+    log.step(ChangeStep::Fetching);
+    log.fetched(4);
+    assert_eq!(log.acts([1, 2], &[4], &[1, 2]), [Act::Rest; 2], "it may be given up");
+    assert_eq!(log.acts([1, 4], &[4], &[1, 2, 4]), [Act::Rest, Act::Switch(n)]);
+    log.step(ChangeStep::Switched);
+    assert_eq!(log.acts([1, 4], &[], &[1, 2, 4]), [Act::Rest, Act::Finish(n)]);
+    assert_eq!(log.acts([1, 2], &[], &[1, 2]), [Act::Finish(n), Act::Rest]);
+    // Also where the joining node believes otherwise.
+    assert_eq!(log.acts([4], &[], &[4]), [Act::Finish(n)]);
+}
+
+#[test]
+fn a_removal_waits_for_an_ignored_node_only_while_that_lives() {
+    let mut log = Log::new(4);
+    log.status(3, MemberStatus::Removing);
+    let n = log.change();
+    log.step(ChangeStep::Fetching);
+    log.fetched(1);
+    log.fetched(2);
+    assert_eq!(log.acts([1, 2], &[1, 2, 4], &[1, 2]), [Act::Rest; 2]);
+    log.ignored.insert(host(4));
+    assert_eq!(log.acts([1, 2], &[1, 2, 4], &[1, 2]), [Act::Switch(n), Act::Rest]);
+    assert_eq!(log.acts([1, 4], &[1, 2, 4], &[1, 2, 4]), [Act::Rest, Act::Fetch(n)], "it is back");
 }
 
 #[test]

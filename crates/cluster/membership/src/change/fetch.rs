@@ -88,6 +88,13 @@ impl RangeStreamer {
                 stats.lost
             );
         }
+        if stats.below_quorum > 0 {
+            tracing::error!(
+                "{} ranges of tables were streamed without the dead nodes that are ignored, from fewer replicas than a quorum: writes that the \
+                 replicas left do not have are missing; run repair",
+                stats.below_quorum
+            );
+        }
         if ranges_total > 0 {
             tracing::info!(
                 "streamed {ranges_total} ranges of tables to this shard: {} SSTables of {} bytes, and as rows {} partitions of {} bytes",
@@ -162,12 +169,15 @@ impl RangeStreamer {
         let mut text = format!("fetching {} was interrupted: {error}", table.full_name());
         if matches!(error, RequestError::Unavailable { .. }) {
             let view = self.coordinator.view();
-            let down = view.nodes().iter().filter(|node| !node.alive);
+            let down = view.indexes().filter(|node| !view.is_alive(*node) && !view.is_ignored(*node));
+            let down = down.map(|node| view.node(node));
             let down: Vec<String> =
                 down.map(|node| format!("{} (host {})", node.internode, node.host)).collect();
             text.push_str(&format!(
-                ". Nodes that are down: {}. Start them; or give this topology change up with `nodetool removenode HOST_ID` of the node \
-                 that joins, then remove or replace the dead nodes (`removenode force` ends a removal without the missing rows)",
+                ". Nodes that are down: {}. Start them; or, where they are dead for good, have this topology change go on without them: start a node that \
+                 replaces another again with `ignore_dead_nodes_for_replace: HOST_IDS`, or request a removal again with `nodetool removenode HOST_ID \
+                 --ignore-dead-nodes HOST_IDS`, and run repair afterwards; or give it up with `nodetool removenode HOST_ID` of the node that joins \
+                 (`removenode force` ends a removal without the missing rows)",
                 down.join(", ")
             ));
         }

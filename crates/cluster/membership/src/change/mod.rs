@@ -26,6 +26,7 @@ use coordinator::Coordinator;
 use futures_util::future::{Either, select};
 use rt::sync::{Semaphore, Watch};
 use rt::{Instant, Rt, Task};
+use schema::TableId;
 use topology::HostId;
 
 use crate::MembershipError;
@@ -158,12 +159,14 @@ impl TopologyChanges {
             inner.membership.catch_up(inner.rt.now() + CATCH_UP_MAX).await?;
             inner.check_may_join_unfetched()?;
         }
+        inner.ignore_configured().map_err(MembershipError::Cluster)?;
         inner.take_tokens().await?;
         let replaced = inner.state().member(inner.own()).and_then(|member| member.replaces);
         let replaced = replaced.and_then(|replaced| inner.membership.number_of(replaced));
         inner.run(|state| inner.status_in(state) != Some(MemberStatus::Joining)).await;
         if let Some(number) = replaced {
             inner.membership.wait_until_voteless(number).await;
+            inner.membership.announce_none_ignored();
         }
         Ok(())
     }
@@ -245,8 +248,9 @@ impl Inner {
 
     fn with_context<T>(&self, state: &ClusterState, look: impl FnOnce(&Context<'_>) -> T) -> T {
         let pending_nodes = self.pending_nodes(state);
-        let alive = |host| self.is_alive(host);
-        look(&Context { state, own: self.own(), pending_nodes: &pending_nodes, alive: &alive })
+        let (ignored, alive) = (self.membership.ignored(state), |host| self.is_alive(host));
+        let own = self.own();
+        look(&Context { state, own, pending_nodes: &pending_nodes, ignored: &ignored, alive: &alive })
     }
 
     /// The pending replicas of the change that is under way.
@@ -287,10 +291,26 @@ impl Inner {
         *logged = missing;
     }
 
+    /// Logs the nodes that gain ranges, are ignored, and have not streamed them.
+    fn log_left_out(&self, state: &ClusterState) {
+        let Some(change) = &state.change else { return };
+        let left_out = self.with_context(state, |context| context.left_out(change));
+        if !left_out.is_empty() {
+            tracing::warn!(
+                "the topology change continues although {} gains ranges and has not streamed them: remove or replace it; where it is started again instead, \
+                 run `nodetool rebuild` on it before clients use it",
+                self.names(state, &left_out)
+            );
+        }
+    }
+
     fn names(&self, state: &ClusterState, hosts: &[HostId]) -> String {
         let name = |host: &HostId| {
             let address = state.member(*host).map(|member| member.info.internode.to_string());
-            let down = if self.is_alive(*host) { "" } else { " (down)" };
+            let down = match self.is_alive(*host) {
+                true => String::new(),
+                false => format!(" (down, host {})", TableId(host.0)),
+            };
             format!("{}{down}", address.unwrap_or_default())
         };
         hosts.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -324,6 +344,7 @@ impl Inner {
                 if self.status_in(&self.state()) == Some(MemberStatus::Leaving) {
                     self.hand_over().await;
                 }
+                self.log_left_out(&self.state());
                 self.step(change, ChangeStep::Switched).await
             }
             Act::Finish(change) => self.finish(change).await,

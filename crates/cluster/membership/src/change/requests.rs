@@ -1,6 +1,8 @@
 //! Operators' requests: decommission, removenode and the like. Each is written into the cluster's log and then waited for; a second
 //! request, or the end of the connection, does not change it.
 
+use std::collections::BTreeSet;
+
 use cluster::state::{ClusterState, Command, MemberStatus, Refused};
 use futures_util::future::select;
 use schema::TableId;
@@ -26,6 +28,8 @@ pub enum TopologyRequest {
     Remove {
         /// The host.
         host: HostId,
+        /// Other dead nodes, for whose data and whose streaming nobody waits.
+        ignored: BTreeSet<HostId>,
     },
     /// A node that is being removed goes at once.
     ForceRemoval,
@@ -61,7 +65,7 @@ impl TopologyChanges {
         match request {
             TopologyRequest::Decommission { force } => inner.decommission(force).await,
             TopologyRequest::AbortDecommission => inner.abort_decommission().await,
-            TopologyRequest::Remove { host } => inner.remove(host).await,
+            TopologyRequest::Remove { host, ignored } => inner.remove(host, &ignored).await,
             TopologyRequest::ForceRemoval => inner.force_removal().await,
             TopologyRequest::Assassinate { host } => inner.assassinate(host).await,
             TopologyRequest::Join => inner.join().await,
@@ -156,7 +160,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove(&self, host: HostId) -> Result<(), String> {
+    async fn remove(&self, host: HostId, ignored: &BTreeSet<HostId>) -> Result<(), String> {
         let state = self.state();
         if state.was_removed(host) {
             return Err(
@@ -168,6 +172,53 @@ impl Inner {
             Removal::AtOnce => return self.remove_member(host).await,
             Removal::Fetch => {}
         }
+        allowed::ignore(&state, ignored, |host| self.is_alive(host))?;
+        if ignored.is_empty() {
+            return self.remove_when_fetched(host).await;
+        }
+        self.ignore(&state, host, ignored);
+        let removed = self.remove_when_fetched(host).await;
+        self.membership.announce_none_ignored();
+        removed
+    }
+
+    /// Has the topology change of a host go on without other dead nodes.
+    fn ignore(&self, state: &ClusterState, subject: HostId, ignored: &BTreeSet<HostId>) {
+        let hosts: Vec<HostId> = ignored.iter().copied().collect();
+        tracing::warn!(
+            "the topology change of host {} continues without the dead nodes {}: writes that only they and it have are missing afterwards; remove or replace \
+             them next, and run repair",
+            name(subject),
+            self.names(state, &hosts)
+        );
+        self.membership.announce_ignored(subject, ignored);
+    }
+
+    /// A replacement: has its change go on without the dead nodes that its configuration names.
+    ///
+    /// # Errors
+    /// The operator's message when a name is none of the cluster's nodes, or there are too many.
+    pub(super) fn ignore_configured(&self) -> Result<(), String> {
+        let (state, names) = (self.state(), &self.membership.config().ignored);
+        let replaces = state.member(self.own()).is_some_and(|member| member.replaces.is_some());
+        if !replaces || names.is_empty() {
+            return Ok(());
+        }
+        let option = |why: String| format!("ignore_dead_nodes_for_replace: {why}");
+        let mut ignored = BTreeSet::new();
+        for named in names {
+            match cluster::parse_id(named).map(|id| HostId(id.0)) {
+                Some(host) if state.was_removed(host) => {}
+                _ => _ = ignored.insert(allowed::find(&state, named).map_err(option)?),
+            }
+        }
+        allowed::ignore(&state, &ignored, |_| false).map_err(option)?;
+        self.ignore(&state, self.own(), &ignored);
+        Ok(())
+    }
+
+    /// Removes a node when the others have streamed its ranges.
+    async fn remove_when_fetched(&self, host: HostId) -> Result<(), String> {
         let number = self.membership.number_of(host);
         self.propose(Command::SetStatus { host, status: MemberStatus::Removing }).await?;
         tracing::info!("host {} is removed: the others stream its ranges from each other", name(host));

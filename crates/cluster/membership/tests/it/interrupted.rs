@@ -69,7 +69,7 @@ fn streaming_is_given_up_when_another_change_takes_the_place_of_its_own() {
     let fetched = world.state(FIRST).change.as_ref().map(|change| change.fetched.contains(&host(FIRST)));
     assert_eq!(fetched, Some(false), "it is still streaming");
     let removal = world.begin(FIRST, |Node { changes, .. }| async move {
-        changes.ask(TopologyRequest::Remove { host: host(DEAD) }).await
+        changes.ask(TopologyRequest::Remove { host: host(DEAD), ignored: Default::default() }).await
     });
     assert!(within(&world, 60, || step() == Some((true, ChangeStep::Fetching))), "{:?}", step());
     world.set_bandwidth(None);

@@ -16,18 +16,18 @@ use topology::HostId;
 
 use crate::world::{Node, SECOND, World, host, table};
 
-const KEYS: i32 = 64;
+pub const KEYS: i32 = 64;
 /// Is down while another node joins and until that leaves again.
 const AWAY: usize = 1;
 /// Joins while [`AWAY`] is down, and leaves.
 const GUEST: usize = 4;
 
-fn key(k: i32) -> DecoratedKey {
+pub fn key(k: i32) -> DecoratedKey {
     DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()))
 }
 
 /// A row of a partition, or its deletion.
-fn update(k: i32, text: Option<&str>, at_micros: i64) -> PartitionUpdate {
+pub fn update(k: i32, text: Option<&str>, at_micros: i64) -> PartitionUpdate {
     let table = table();
     let mut row = Row::new(Clustering::new(&table, &[Some(&0_i32.to_be_bytes())]));
     match text {
@@ -44,7 +44,7 @@ fn update(k: i32, text: Option<&str>, at_micros: i64) -> PartitionUpdate {
 }
 
 /// Writes all partitions, or deletes their rows.
-fn write_all(world: &World, text: Option<&'static str>, consistency: Consistency) {
+pub fn write_all(world: &World, text: Option<&'static str>, consistency: Consistency) {
     world.on(0, move |Node { rt, coordinator, .. }| async move {
         for k in 0..KEYS {
             let deadline = rt.now() + 2 * SECOND;
@@ -56,7 +56,7 @@ fn write_all(world: &World, text: Option<&'static str>, consistency: Consistency
 }
 
 /// The replicas of a key by node 0's view.
-fn replicas(world: &World, k: i32) -> BTreeSet<HostId> {
+pub fn replicas(world: &World, k: i32) -> BTreeSet<HostId> {
     world.on(0, move |Node { coordinator, .. }| async move {
         let view = coordinator.view();
         let placement = view.place(&Replication::Simple { factor: 3 });
@@ -65,7 +65,7 @@ fn replicas(world: &World, k: i32) -> BTreeSet<HostId> {
 }
 
 /// How many rows, live or deleted, a node itself has of a key.
-fn stored(world: &World, node: usize, k: i32) -> usize {
+pub fn stored(world: &World, node: usize, k: i32) -> usize {
     world.on(node, move |Node { rt, coordinator, .. }| async move {
         let now = (rt.wall_micros() / 1_000_000) as u32;
         let command = ReadCommand::all_of(table(), Partitions::Keys(Keys::from_elem(key(k), 1)), now);

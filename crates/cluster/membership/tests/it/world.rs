@@ -49,6 +49,13 @@ thread_local! {
     static NODES: RefCell<BTreeMap<usize, Node>> = const { RefCell::new(BTreeMap::new()) };
 }
 
+/// A node that takes a dead one's place, that one's address, and the other dead nodes that it ignores.
+type Replacement = (usize, String, Vec<String>);
+
+thread_local! {
+    static REPLACEMENT: RefCell<Option<Replacement>> = const { RefCell::new(None) };
+}
+
 pub fn host(node: usize) -> HostId {
     HostId([node as u8 + 1; 16])
 }
@@ -103,6 +110,11 @@ async fn config(rt: &Rt, node: usize) -> MembershipConfig {
     }
     let generation = (rt.wall_micros() / 1_000_000) as u64;
     let guard = RollbackGuard::open(rt, &directory, host(node), generation, false).await;
+    let replacement = REPLACEMENT.with(|replacement| replacement.borrow().clone());
+    let (replaces, ignored) = match replacement.filter(|(by, ..)| *by == node) {
+        Some((_, dead, ignored)) => (Some(dead), ignored),
+        None => (None, Vec::new()),
+    };
     MembershipConfig {
         host: host(node),
         generation,
@@ -117,7 +129,8 @@ async fn config(rt: &Rt, node: usize) -> MembershipConfig {
         seeds: vec![address(0, 7000)],
         seeds_text: "node 0".to_owned(),
         unresolved_seeds: Vec::new(),
-        replaces: None,
+        replaces,
+        ignored,
         initial_token: String::new(),
         num_tokens: TOKENS,
         new_cluster: false,
@@ -179,6 +192,7 @@ impl World {
     /// So many nodes, of which the first runs alone in its cluster and the others are not started yet.
     pub fn new(seed: u64, nodes: usize, canaries: Canaries) -> Self {
         NODES.with(|nodes| nodes.borrow_mut().clear());
+        REPLACEMENT.with(|replacement| *replacement.borrow_mut() = None);
         let sim = Simulation::new(seed, Config::default());
         for node in 0..nodes {
             sim.add_node(NodeConfig::default(), move |_| {
@@ -199,6 +213,19 @@ impl World {
     pub fn start(&self, node: usize) {
         self.sim.start(self.sim.node(node));
         self.wait_until(|| NODES.with(|nodes| nodes.borrow().contains_key(&node)));
+    }
+
+    /// Has a node take the place of a dead one, without other dead nodes, from its next start on; it is not waited for.
+    pub fn replace(&self, node: usize, dead: usize, ignored: &[usize]) {
+        let ip = |node: usize| address(node, 7000).ip().to_string();
+        let replacement = (node, ip(dead), ignored.iter().map(|node| ip(*node)).collect());
+        REPLACEMENT.with(|known| *known.borrow_mut() = Some(replacement));
+        self.sim.start(self.sim.node(node));
+    }
+
+    /// Whether a node runs and has entered the ring.
+    pub fn is_in(&self, node: usize) -> bool {
+        NODES.with(|nodes| nodes.borrow().contains_key(&node))
     }
 
     /// Has every node in the ring send files at this rate, bytes a second, or at once.

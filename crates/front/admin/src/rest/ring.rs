@@ -16,9 +16,9 @@ use crate::names::{self, given, mandatory};
 use crate::uuid;
 use crate::{Answer, Call, Node};
 
-/// How a node is named: the address that its clients find it at.
+/// How a node is named: its address for other nodes (`broadcast_address`), as in Cassandra and ScyllaDB.
 pub(super) fn name(node: &ViewNode) -> String {
-    node.native.ip().to_string()
+    node.internode.ip().to_string()
 }
 
 fn pair(key: impl ToString, value: impl Into<Value>) -> Value {
@@ -40,7 +40,7 @@ pub(super) fn has_left(node: &Rc<dyn Node>, of: &ViewNode) -> bool {
     status == Some(MemberStatus::Left) || (is_own && node.mode() == crate::Mode::Decommissioned)
 }
 
-/// Those that say that they join while the view does not have them; where clients will find them is not known.
+/// Those that say that they join while the view does not have them.
 pub(super) fn joining(node: &Rc<dyn Node>) -> Vec<Endpoint> {
     let view = node.view();
     let all = gossiped(node).into_values().map(|(endpoint, _)| endpoint);
@@ -122,13 +122,13 @@ pub(super) fn describe(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Resu
         let replicas: Vec<&ViewNode> = replicas.iter().map(|replica| view.node(*replica)).collect();
         let details = |node: &&ViewNode| {
             let Location { datacenter, rack } = &node.location;
-            json!({ "host": node.internode.ip().to_string(), "datacenter": datacenter, "rack": rack })
+            json!({ "host": name(node), "datacenter": datacenter, "rack": rack })
         };
         ranges.push(json!({
             "start_token": range.after.to_string(),
             "end_token": range.upto.to_string(),
-            "endpoints": replicas.iter().map(|node| node.internode.ip().to_string()).collect::<Vec<_>>(),
-            "rpc_endpoints": replicas.iter().map(|node| name(node)).collect::<Vec<_>>(),
+            "endpoints": replicas.iter().map(|node| name(node)).collect::<Vec<_>>(),
+            "rpc_endpoints": replicas.iter().map(|node| node.native.ip().to_string()).collect::<Vec<_>>(),
             "endpoint_details": replicas.iter().map(details).collect::<Vec<_>>(),
         }));
     }

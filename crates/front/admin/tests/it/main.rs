@@ -434,15 +434,15 @@ fn pair(key: &str, value: impl Into<Value>) -> Value {
 
 #[test]
 fn members_and_liveness() {
-    assert_eq!(get("/gossiper/endpoint/live"), json!(["10.0.0.1", "10.0.0.2"]));
-    assert_eq!(get("/gossiper/endpoint/down"), json!(["10.0.0.3"]));
-    assert_eq!(get("/storage_service/nodes/leaving"), json!(["10.0.0.2"]), "named as the others name it");
+    assert_eq!(get("/gossiper/endpoint/live"), json!(["10.1.0.1", "10.1.0.2"]));
+    assert_eq!(get("/gossiper/endpoint/down"), json!(["10.1.0.3"]));
+    assert_eq!(get("/storage_service/nodes/leaving"), json!(["10.1.0.2"]), "named as the others name it");
     assert_eq!(get("/storage_service/nodes/joining"), json!(["10.1.0.4"]), "not in the ring yet");
     assert_eq!(get("/storage_service/nodes/moving"), json!([]));
     assert_eq!(refused("/storage_service/nodes/dancing").0, 404);
     let ids = get("/storage_service/host_id");
     assert_eq!(ids.as_array().unwrap().len(), 4, "those that join are listed");
-    assert_eq!(ids[1], pair("10.0.0.2", "02020202-0202-0202-0202-020202020202"));
+    assert_eq!(ids[1], pair("10.1.0.2", "02020202-0202-0202-0202-020202020202"));
     assert_eq!(get("/snitch/datacenter?host=10.0.0.3"), json!("dc2"));
     assert_eq!(get("/snitch/rack?host=10.1.0.3"), json!("rack3"), "by either address");
     assert_eq!(get("/snitch/rack?host=10.1.0.4"), json!("rack4"), "as it says itself");
@@ -450,9 +450,9 @@ fn members_and_liveness() {
     assert_eq!(get("/snitch/rack?host=10.9.9.9"), json!("UNKNOWN_RACK"), "it may just have left");
     assert_eq!(get("/snitch/datacenter?host=10.9.9.9"), json!("UNKNOWN_DC"));
     let loads = json!([
-        pair("10.0.0.1", 2000),
-        pair("10.0.0.2", 5000),
-        pair("10.0.0.3", 5000),
+        pair("10.1.0.1", 2000),
+        pair("10.1.0.2", 5000),
+        pair("10.1.0.3", 5000),
         pair("10.1.0.4", 5000)
     ]);
     assert_eq!(get("/storage_service/load_map"), loads);
@@ -464,7 +464,7 @@ fn nodes_are_listed_one_by_one() {
     let said = |node: usize, what: &str| nodes[node][what].clone();
     let of = |what: &str| (0..4).map(|node| said(node, what)).collect::<Vec<_>>();
     assert_eq!(nodes.as_array().unwrap().len(), 4);
-    assert_eq!(of("address"), ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.1.0.4"]);
+    assert_eq!(of("address"), ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"]);
     assert_eq!(of("state"), ["normal", "leaving", "normal", "joining"]);
     assert_eq!(of("up"), [json!(true), json!(true), json!(false), json!(true)]);
     assert_eq!(
@@ -528,7 +528,7 @@ fn settings_are_shown_and_changed_by_name() {
 fn owners_of_ranges() {
     let tokens = [("-4611686018427387904", 3), ("-100", 1), ("0", 1), ("100", 2)];
     let expected: Vec<Value> =
-        tokens.iter().map(|(token, node)| pair(token, format!("10.0.0.{node}"))).collect();
+        tokens.iter().map(|(token, node)| pair(token, format!("10.1.0.{node}"))).collect();
     assert_eq!(get("/storage_service/tokens_endpoint"), json!(expected));
     assert_eq!(get("/storage_service/tokens"), json!(["-100", "0"]));
     assert_eq!(get("/storage_service/tokens/10.0.0.2"), json!(["100"]));
@@ -572,7 +572,7 @@ fn owners_of_ranges() {
 fn where_a_partition_is() {
     // The token of the int 5 is -7509452495886106294 (Cassandra's `SELECT token(k)`): the first range of the ring.
     let path = "/storage_service/natural_endpoints/ks?cf=t&key=5";
-    assert_eq!(get(path), json!(["10.0.0.3", "10.0.0.1"]));
+    assert_eq!(get(path), json!(["10.1.0.3", "10.1.0.1"]));
     let pair = get("/storage_service/natural_endpoints/ks?cf=pair&key=5:x");
     assert_eq!(pair.as_array().unwrap().len(), 2);
     let refused = |query: &str| refused(&format!("/storage_service/natural_endpoints/{query}"));
@@ -611,8 +611,8 @@ fn gossip_states() {
     assert_eq!(
         get("/storage_proxy/schema_versions"),
         json!([
-            pair("01010101-0101-0101-0101-010101010101", json!(["10.0.0.1", "10.0.0.2"])),
-            pair("UNREACHABLE", json!(["10.0.0.3"])),
+            pair("01010101-0101-0101-0101-010101010101", json!(["10.1.0.1", "10.1.0.2"])),
+            pair("UNREACHABLE", json!(["10.1.0.3"])),
         ])
     );
     // A node that is alone shows its own endpoint.

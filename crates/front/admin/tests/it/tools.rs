@@ -26,8 +26,8 @@ fn figures_by_scylladbs_names() {
         ("storage_service/metrics/exceptions", json!(0)),
         ("storage_service/data_file/locations", json!(["/data"])),
         ("stream_manager/", json!([])),
-        ("messaging_service/messages/sent", json!([{ "key": "10.0.0.2", "value": 14 }])),
-        ("messaging_service/messages/respond_pending", json!([{ "key": "10.0.0.2", "value": 0 }])),
+        ("messaging_service/messages/sent", json!([{ "key": "10.1.0.2", "value": 14 }])),
+        ("messaging_service/messages/respond_pending", json!([{ "key": "10.1.0.2", "value": 0 }])),
         ("v2/error_injection/injection", json!([])),
     ] {
         assert_eq!(get(&format!("/{path}")), expected, "{path}");

@@ -87,6 +87,11 @@ impl Config {
         given.into_iter().map(|named| named.trim()).find(|named| !named.is_empty())
     }
 
+    /// The dead nodes without which a replacement continues: host ids or addresses.
+    pub(crate) fn ignored_for_replace(&self) -> impl Iterator<Item = &str> {
+        self.ignore_dead_nodes_for_replace.split(',').map(str::trim).filter(|named| !named.is_empty())
+    }
+
     /// The tokens of `initial_token`; none when they are to be chosen.
     ///
     /// # Errors
@@ -127,6 +132,20 @@ impl Config {
                 expected: "expected the host id of a node that is down, as `nodetool status` shows it"
                     .to_owned(),
             });
+        }
+        for named in self.ignored_for_replace() {
+            if named.parse::<IpAddr>().is_err() && cluster::parse_id(named).is_none() {
+                return Err(ConfigError::Value {
+                    name: "ignore_dead_nodes_for_replace".to_owned(),
+                    value: named.to_owned(),
+                    expected: "expected host ids or addresses of nodes that are down, separated by commas"
+                        .to_owned(),
+                });
+            }
+        }
+        if self.replaces().is_none() && self.ignored_for_replace().next().is_some() {
+            let why = "ignore_dead_nodes_for_replace is for a node that replaces another: set replace_node_first_boot";
+            return Err(ConfigError::Conflict(why.to_owned()));
         }
         if self.replaces().is_some() && !(self.auto_bootstrap && self.join_ring) {
             let why = "a node that replaces another needs auto_bootstrap and join_ring";
@@ -271,6 +290,11 @@ mod tests {
             (&[("internode_compressor", "snappy")], "expected lz4 or zstd"),
             (&[("cluster_name", " ")], "option cluster_name"),
             (&[("hints_flush_period", "1ms")], "hints_flush_period"),
+            (&[("ignore_dead_nodes_for_replace", "10.0.0.9")], "set replace_node_first_boot"),
+            (
+                &[("replace_address", "10.0.0.9"), ("ignore_dead_nodes_for_replace", "10.0.0.8, nine")],
+                "option ignore_dead_nodes_for_replace: 'nine'",
+            ),
             (&[("max_hints_delivery_threads", "0")], "max_hints_delivery_threads"),
         ] {
             let error = with(options).check().expect_err(said).to_string();

@@ -136,6 +136,7 @@ options! {
     replace_address: String = String::new(), "The same as replace_address_first_boot.";
     replace_address_first_boot: String = String::new(), "Address of the dead node whose place a new node takes; of no effect once the node is a member.";
     replace_node_first_boot: String = String::new(), "Host id of the dead node whose place a new node takes; of no effect once the node is a member.";
+    ignore_dead_nodes_for_replace: String = String::new(), "Host ids or addresses, separated by commas, of other nodes that are dead while a new node takes the place of one: their data is taken from the replicas that are left; of no effect once the node is a member.";
     join_ring: bool = true, "Enter the ring at the start; without it the node only coordinates until nodetool join.";
     #[alias("data_dir", "")]
     data_file_directories: PathBuf = PathBuf::from("/var/lib/torc/data"), "Directory of tables.";

@@ -187,6 +187,9 @@ fn show_network(answer: &Value) -> String {
     if repairs.is_empty() || moves {
         out.push_str(&streams(&answer["topology"]));
     }
+    if let Some(text) = super::ring::held_up(&answer["topology"]["change"]) {
+        out.push_str(&format!("{text}\n"));
+    }
     out.push_str(&repairs);
     out.push_str("Read Repair Statistics:\n");
     out.push_str(&format!("Attempted: {}\n", of("read_repair_attempted")));

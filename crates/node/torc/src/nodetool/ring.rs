@@ -151,7 +151,10 @@ fn ask_status(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     }
     let one = |(name, nodes)| json!({ "datacenter": name, "nodes": nodes });
     let datacenters: Vec<Value> = datacenters.into_iter().map(one).collect();
-    Ok(json!({ "datacenters": datacenters, "owns_effective": keyspace.is_some(), "note": note }))
+    let change = api.get("/torc/topology")?["change"].clone();
+    Ok(
+        json!({ "datacenters": datacenters, "owns_effective": keyspace.is_some(), "note": note, "change": change }),
+    )
 }
 
 fn show_status(answer: &Value) -> String {
@@ -182,7 +185,28 @@ fn show_status(answer: &Value) -> String {
     if let Some(note) = answer["note"].as_str() {
         out.push_str(&format!("Note: {note}\n"));
     }
+    if let Some(text) = held_up(&answer["change"]) {
+        out.push_str(&format!("Note: {text}\n"));
+    }
     out
+}
+
+/// The nodes that are down while a topology change is under way, and the ways out for an operator; none where no node is down.
+pub(super) fn held_up(change: &Value) -> Option<String> {
+    let down: Vec<String> = change["down"]
+        .as_array()?
+        .iter()
+        .map(|node| format!("{} (host {})", text(&node["address"]), text(&node["host_id"])))
+        .collect();
+    if down.is_empty() || change["step"] != "fetching" {
+        return None;
+    }
+    Some(format!(
+        "A topology change is under way while nodes are down: {}. It may wait for their data (reported in the log of the node that streams): start them, or have it go \
+         on without them: `nodetool removenode ID --ignore-dead-nodes IDS` of the node that is removed, or start the node that replaces another again with \
+         ignore_dead_nodes_for_replace",
+        down.join(", ")
+    ))
 }
 
 fn ask_ring(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {

@@ -62,7 +62,10 @@ pub(super) const REMOVENODE: Verb = Verb {
             what.help(
                 "Show status of current node removal, force completion of pending removal, or remove provided ID",
             ),
-            ignored.help("Other nodes that are down, with commas between; they are left out in any case"),
+            ignored.help(
+                "Other dead nodes, host ids or addresses with commas between: nobody waits for them, and the ranges are streamed from the replicas left; \
+                 remove or replace them next, and run repair",
+            ),
         ]
     },
     ask: |api, arguments| {
