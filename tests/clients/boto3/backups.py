@@ -316,13 +316,14 @@ def answer_arn(table):
 
 def settled(table):
     """A time behind all writes of before, when the table can be restored to it."""
+
+    def state():
+        return client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+
     then = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=1)
-
-    def latest():
-        state = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
-        return state["LatestRestorableDateTime"] if state["EarliestRestorableDateTime"] <= then else then - datetime.timedelta(days=1)
-
-    wait(latest, lambda found: found > then, "settled")
+    # Recovery that was just enabled begins a bit later.
+    then = max(then, state()["EarliestRestorableDateTime"])
+    wait(lambda: state()["LatestRestorableDateTime"], lambda found: found > then, "settled")
     return then
 
 
