@@ -114,6 +114,11 @@ impl RowKey {
     }
 }
 
+/// The recovery to a point in time of a table; none where it was never enabled.
+fn recovery_of(table: &Table) -> Option<Recovery> {
+    table.options.extensions.get(RECOVERY_EXTENSION).map(|bytes| Recovery::read(bytes))
+}
+
 /// A change of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum RowWrite {
@@ -236,8 +241,7 @@ impl ApiTable {
 
     /// Its recovery to a point in time.
     pub(crate) fn recovery(&self) -> Recovery {
-        let recovery = self.table.options.extensions.get(RECOVERY_EXTENSION);
-        recovery.map(|bytes| Recovery::read(bytes)).unwrap_or_default()
+        recovery_of(&self.table).unwrap_or_default()
     }
 
     /// The stream with this label.
@@ -776,7 +780,7 @@ impl Details {
             indexes: Vec::new(),
             vectors: Vec::new(),
             streams: Vec::new(),
-            recovery: table.options.extensions.get(RECOVERY_EXTENSION).map(|bytes| Recovery::read(bytes)),
+            recovery: recovery_of(table),
             recovered: table
                 .options
                 .extensions

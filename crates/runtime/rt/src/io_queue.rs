@@ -29,8 +29,7 @@ pub struct IoCapacity {
 
 impl IoCapacity {
     /// Of each of so many shards.
-    #[must_use]
-    pub fn divided(self, shards: u16) -> IoCapacity {
+    fn divided(self, shards: u16) -> IoCapacity {
         let shards = u64::from(shards.max(1));
         let part = |whole: u64| (whole / shards).max(1);
         IoCapacity {
@@ -174,14 +173,14 @@ impl IoQueue {
         queue.bytes.set(queue.bytes.get() + bytes as u64);
         let Some(limit) = &self.0.limit else { return self.start(group, 0) };
         let cost_ns = limit.capacity.cost_ns(kind, bytes);
+        if queue.waiting.borrow().is_empty() {
+            // A group that was idle does not save its time up.
+            queue.virtual_ns.set(queue.virtual_ns.get().max(self.0.last_virtual_ns.get()));
+        }
         if self.0.queued.get() == 0 && self.has_room() {
-            self.wake_group(queue);
             return self.start(group, cost_ns);
         }
         let (begin, begun) = oneshot::channel();
-        if queue.waiting.borrow().is_empty() {
-            self.wake_group(queue);
-        }
         let since = self.0.clock.now();
         queue.waiting.borrow_mut().push_back(Waiter { cost_ns, since, begin });
         self.0.queued.set(self.0.queued.get() + 1);
@@ -190,11 +189,6 @@ impl IoQueue {
             // The queue is gone, and with it the shard.
             Err(_) => std::future::pending().await,
         }
-    }
-
-    /// A group that was idle does not save its time up.
-    fn wake_group(&self, queue: &GroupQueue) {
-        queue.virtual_ns.set(queue.virtual_ns.get().max(self.0.last_virtual_ns.get()));
     }
 
     fn has_room(&self) -> bool {

@@ -247,7 +247,6 @@ fn start_tasks(inner: &Rc<Inner>) {
             loop {
                 inner.rt.sleep(TICK).await;
                 crate::flush::by_period(&inner);
-                crate::shares::adjust_flush(&inner);
                 crate::shares::adjust_compaction(&inner, crate::backlog::bytes(&inner));
                 crate::budget::adjust(&inner).await;
                 inner.flushes.check.notify_one();

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use items::{Item, item_size};
+use items::Item;
 
-use crate::streams::change::Change;
+use crate::streams::change::{Change, size_of};
 
 /// The net change of an item.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,11 +21,7 @@ pub(crate) struct NetChange {
 
 impl NetChange {
     fn bytes(&self) -> usize {
-        [Some(&self.key), self.before.as_ref(), self.after.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(item_size)
-            .sum()
+        size_of((&self.key, self.before.as_ref(), self.after.as_ref()))
     }
 }
 

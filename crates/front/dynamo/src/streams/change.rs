@@ -41,11 +41,15 @@ pub(crate) struct Change {
     pub(crate) is_expiry: bool,
 }
 
+/// The size in memory of a key and the images before and after, about.
+pub(crate) fn size_of((key, before, after): (&Item, Option<&Item>, Option<&Item>)) -> usize {
+    [Some(key), before, after].into_iter().flatten().map(item_size).sum()
+}
+
 impl Change {
     /// Its size in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        let images = [Some(&self.key), self.before.as_ref(), self.after.as_ref()];
-        images.into_iter().flatten().map(item_size).sum()
+        size_of((&self.key, self.before.as_ref(), self.after.as_ref()))
     }
 }
 

@@ -503,6 +503,14 @@ fn times_that_cannot_be_restored_are_refused() {
 
 // ---- exports
 
+/// A node with a directory of exports that has the bucket `b`.
+async fn exporter(rt: &Rt, isolation: Isolation) -> Node {
+    rt.disk().create_dir_all("/exports/b").await.unwrap();
+    let mut node = Node::new(rt, &Memory::new(), isolation);
+    node.api = node.api.with_export_directory(rt, "/exports".into());
+    node
+}
+
 /// The lines of the data files of an export that has ended well.
 async fn export(node: &Node, request: Json) -> (Json, Vec<String>) {
     let begun = node.done("ExportTableToPointInTime", request).await;
@@ -547,9 +555,7 @@ fn export_of(table: &str, more: &Json) -> Json {
 #[test]
 fn exports_have_the_changes_of_a_time_and_the_items_of_a_moment() {
     on_a_node(|rt| async move {
-        rt.disk().create_dir_all("/exports/b").await.unwrap();
-        let mut node = Node::new(&rt, &Memory::new(), Isolation::OnlyRmw);
-        node.api = node.api.with_export_directory(&rt, "/exports".into());
+        let node = exporter(&rt, Isolation::OnlyRmw).await;
         node.recoverable("plain").await;
         let mut random = Random(23);
         let mut moments = Vec::new();
@@ -617,9 +623,7 @@ fn exports_have_the_changes_of_a_time_and_the_items_of_a_moment() {
 #[test]
 fn exports_of_other_times_are_refused() {
     on_a_node(|rt| async move {
-        rt.disk().create_dir_all("/exports/b").await.unwrap();
-        let mut node = Node::new(&rt, &Memory::new(), Isolation::Always);
-        node.api = node.api.with_export_directory(&rt, "/exports".into());
+        let node = exporter(&rt, Isolation::Always).await;
         node.create("music").await;
         let specified = |from: i64, to: i64| {
             let times = json!({ "ExportFromTime": START_SECONDS + from, "ExportToTime": START_SECONDS + to });
@@ -653,9 +657,7 @@ fn exports_of_other_times_are_refused() {
 #[test]
 fn an_export_that_was_interrupted_leaves_no_table() {
     on_a_node(|rt| async move {
-        rt.disk().create_dir_all("/exports/b").await.unwrap();
-        let mut node = Node::new(&rt, &Memory::new(), Isolation::Always);
-        node.api = node.api.with_export_directory(&rt, "/exports".into());
+        let node = exporter(&rt, Isolation::Always).await;
         let (micros, _) = changed(&node).await;
         rt.sleep(Duration::from_secs(120)).await;
         let request = export_of("music", &json!({ "ExportTime": micros as f64 / 1e6 }));
@@ -676,9 +678,7 @@ fn an_export_that_was_interrupted_leaves_no_table() {
 #[test]
 fn ion_goes_out_and_comes_back() {
     on_a_node(|rt| async move {
-        rt.disk().create_dir_all("/exports/b").await.unwrap();
-        let mut node = Node::new(&rt, &Memory::new(), Isolation::Always);
-        node.api = node.api.with_export_directory(&rt, "/exports".into());
+        let node = exporter(&rt, Isolation::Always).await;
         node.create("music").await;
         let mut random = Random(2);
         for _ in 0..100 {

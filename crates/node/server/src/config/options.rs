@@ -249,7 +249,7 @@ options! {
     compaction_throughput: Size = Size::mib(64), live "Bytes a second that compaction may write; 0 for no limit.";
     compaction_static_shares: u32 = 0, live "Shares of compaction, of CPU and disk, beside 1000 of statements; by default they follow its backlog, from 50 to 1000.";
     compaction_max_shares: u32 = 0, live "Most shares of compaction that follow its backlog; 0 for the default.";
-    memtable_flush_static_shares: u32 = 0, live "Shares of flushes; by default they follow the memory that memtables take, from 50 to 1000.";
+    memtable_flush_static_shares: u32 = 0, live "Shares of flushes; by default they follow the memory that memtables take, from 100 to 1000.";
     io_properties_file: Option<PathBuf> = None, "File with the speed of disks as ScyllaDB's iotune writes it; without one the first start measures the disk of the data.";
     #[alias("io_latency_goal_ms", "ms")]
     io_latency_goal: Duration = Duration::from_millis(1), "How much of the disk's time reads and writes in flight may take, by its speed; the others wait by the shares of their scheduling groups. 0: none waits.";

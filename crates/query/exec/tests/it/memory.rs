@@ -480,19 +480,6 @@ fn places(table: &Table, query: &IndexQuery, held: &PartitionUpdate) -> Option<P
     (out.static_row().is_some() || !out.rows().is_empty()).then_some(out)
 }
 
-/// Lets others go first.
-async fn yield_now() {
-    let mut has_waited = false;
-    std::future::poll_fn(|context| {
-        context.waker().wake_by_ref();
-        match std::mem::replace(&mut has_waited, true) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await;
-}
-
 impl Memory {
     /// Loses the rows of a table, which nothing that is derived from it follows.
     pub fn lose(&self, keyspace: &str, table: &str) {
@@ -563,7 +550,7 @@ impl Coordinator for Memory {
     ) -> Result<ReadPage, RequestError> {
         self.deadline.set(Some(deadline));
         if self.slow_reads.get() {
-            yield_now().await;
+            rt::preempt::yield_now().await;
         }
         let schema = self.schema();
         if let Some(stored) = catalog::StoredSchema::new(command, &schema) {
