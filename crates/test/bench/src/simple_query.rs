@@ -4,8 +4,10 @@
 //! The workload is the one that ScyllaDB publishes figures of (`perf-simple-query`): 10,000 partitions of five 34-byte
 //! cells, read and written by key. Counted under callgrind it gives instructions an operation, which other work on the
 //! machine does not disturb: run it with two numbers of operations and divide the difference (`bench/callgrind.sh`).
+//! Other statements, from a table of their own, are in [`workload`].
 
 mod node;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,21 +21,24 @@ use wire::Envelope;
 use crate::allocations;
 use crate::load::{Random, Values};
 use node::Node;
+use workload::{Statement, WORKLOADS, Workload, values_of_row};
 
 /// Bytes of a cell.
 const CELL_BYTES: usize = 34;
 /// Cells of a row.
-const CELLS: usize = 5;
+const CELLS: u64 = 5;
 /// The default number of partitions.
 const PARTITIONS: &str = "10000";
 /// One answer of this many is looked into.
 const CHECK_EVERY: u64 = 64;
 
 /// The options.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Options {
     reads: bool,
     writes: bool,
+    /// Another statement than these.
+    workload: Option<&'static Workload>,
     partitions: u64,
     operations: u64,
     warmup: u64,
@@ -59,13 +64,14 @@ pub fn command() -> Command {
             .default_value(default)
             .help(help)
     };
+    let others = WORKLOADS.iter().map(|workload| workload.name.to_owned());
     Command::new("simple-query")
         .about("Run prepared statements by key in process, without sockets, and print what one costs")
         .arg(
             Arg::new("operation")
-                .value_parser(["both", "read", "write"])
+                .value_parser(["both", "read", "write"].map(str::to_owned).into_iter().chain(others).collect::<Vec<_>>())
                 .default_value("both")
-                .help("Which operations to run"),
+                .help("Which operations to run: by key, or with lightweight transactions, a view, captured changes, an index, counters, slices of 500 rows"),
         )
         .arg(number("ops", "200000", "Operations of each kind to measure"))
         .arg(number("warmup", "20000", "Operations of each kind before"))
@@ -89,8 +95,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), String> {
     let number = |name| *matches.get_one::<u64>(name).expect("it has a default");
     let operation = matches.get_one::<String>("operation").expect("it has a default").as_str();
     let options = Options {
-        reads: operation != "write",
-        writes: operation != "read",
+        reads: matches!(operation, "both" | "read"),
+        writes: matches!(operation, "both" | "write"),
+        workload: WORKLOADS.iter().find(|workload| workload.name == operation),
         partitions: number("partitions").max(1),
         operations: number("ops").max(1),
         warmup: number("warmup"),
@@ -126,42 +133,82 @@ async fn measure(rt: Rt, options: Options) -> Result<Vec<Cost>, String> {
     let node = Node::open(&rt, options.directory.as_deref()).await?;
     node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
         .await?;
+    let costs = match options.workload {
+        Some(workload) => vec![measure_workload(&node, workload, &options).await?],
+        None => measure_keys(&node, &options).await?,
+    };
+    node.stop().await?;
+    Ok(costs)
+}
+
+/// Reads and writes by key.
+async fn measure_keys(node: &Node, options: &Options) -> Result<Vec<Cost>, String> {
     node.query("CREATE TABLE ks.cf (key blob PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)")
         .await?;
-    let insert =
-        node.prepare("INSERT INTO ks.cf (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)").await?;
-    let select = node.prepare("SELECT c0, c1, c2, c3, c4 FROM ks.cf WHERE key = ?").await?;
     let values = Values::new(CELL_BYTES);
-    let (mut writes, mut reads) = (Vec::new(), Vec::new());
-    for partition in 0..options.partitions {
-        let key = partition.to_be_bytes();
-        let cells = (0..CELLS as u64).map(|column| values.of(partition, column));
-        writes.push(
-            node.execute_request(&insert, &std::iter::once(&key[..]).chain(cells).collect::<Vec<_>>())?,
-        );
-        reads.push(node.execute_request(&select, &[&key[..]])?);
-    }
+    let insert = Statement {
+        text: "INSERT INTO ks.cf (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)",
+        turns: 1,
+        values: values_of_row,
+    };
+    let select = Statement {
+        text: "SELECT c0, c1, c2, c3, c4 FROM ks.cf WHERE key = ?",
+        turns: 1,
+        values: |partition, turn, values| values_of_row(partition, turn, values)[..1].to_vec(),
+    };
+    let writes = requests(node, &insert, options.partitions, &values).await?;
+    let reads = requests(node, &select, options.partitions, &values).await?;
     for request in &writes {
         node.expect_void(request).await?;
     }
     let mut costs = Vec::new();
     let mut random = Random::new(1);
     if options.writes {
-        costs.push(cost("write", &node, &writes, &options, &mut random).await?);
+        costs.push(cost("write", node, &writes, options, &mut random).await?);
         node.expect_void(&writes[0]).await?;
     }
     if options.flush {
         node.table_operation("ks", "cf", TableOperation::Flush).await?;
     }
     if options.reads {
-        costs.push(cost("read", &node, &reads, &options, &mut random).await?);
+        costs.push(cost("read", node, &reads, options, &mut random).await?);
         for partition in (0..options.partitions).step_by(CHECK_EVERY as usize) {
-            let expected: Vec<_> = (0..CELLS as u64).map(|column| values.of(partition, column)).collect();
+            let expected: Vec<_> = (0..CELLS).map(|column| values.of(partition, column)).collect();
             node.expect_row(&reads[partition as usize], &expected).await?;
         }
     }
-    node.stop().await?;
     Ok(costs)
+}
+
+/// The measured statement of a workload.
+async fn measure_workload(node: &Node, workload: &Workload, options: &Options) -> Result<Cost, String> {
+    for statement in workload.schema {
+        node.query(statement).await?;
+    }
+    let values = Values::new(CELL_BYTES);
+    if let Some(fill) = &workload.fill {
+        for request in requests(node, fill, options.partitions, &values).await? {
+            node.expect_void(&request).await?;
+        }
+    }
+    let measured = requests(node, &workload.measured, options.partitions, &values).await?;
+    cost(workload.name, node, &measured, options, &mut Random::new(1)).await
+}
+
+/// The requests of all executions of a statement.
+async fn requests(
+    node: &Node,
+    statement: &Statement,
+    partitions: u64,
+    values: &Values,
+) -> Result<Vec<Envelope>, String> {
+    let id = node.prepare(statement.text).await?;
+    let mut requests = Vec::new();
+    for (partition, turn) in (0..partitions).flat_map(|at| (0..statement.turns).map(move |turn| (at, turn))) {
+        let bound = (statement.values)(partition, turn, values);
+        requests.push(node.execute_request(&id, &bound.iter().map(Vec::as_slice).collect::<Vec<_>>())?);
+    }
+    Ok(requests)
 }
 
 async fn cost(
@@ -218,5 +265,13 @@ mod tests {
     fn reads_and_writes_are_answered_rightly() {
         run_with("simple-query --ops 500 --warmup 10 --partitions 200").expect("a run in memory");
         run_with("simple-query --ops 500 --warmup 10 --partitions 200 --flush").expect("a run over files");
+    }
+
+    #[test]
+    fn each_workload_is_answered_rightly() {
+        for workload in &WORKLOADS {
+            let line = format!("simple-query {} --ops 20 --warmup 2 --partitions 3", workload.name);
+            run_with(&line).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
+        }
     }
 }

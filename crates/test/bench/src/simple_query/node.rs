@@ -101,6 +101,8 @@ impl Node {
         });
         let coordinator =
             Coordinator::new(rt.clone(), Arc::new(view), replica.clone(), coordinator_end.attach(rt), schema);
+        coordinator.derive_views();
+        coordinator.capture_changes();
         coordinator.follow(&group, Box::new(|_, _| None));
         let node =
             NodeInfo { cluster_name: "simple-query".to_owned(), snitch: "SimpleSnitch".to_owned(), address };
