@@ -12,6 +12,7 @@ mod workload;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use replica::TableOperation;
 use rt::{LocalBoxFuture, Rt, ShardMain};
@@ -64,12 +65,13 @@ pub fn command() -> Command {
             .default_value(default)
             .help(help)
     };
-    let others = WORKLOADS.iter().map(|workload| workload.name.to_owned());
+    let operations =
+        ["both", "read", "write"].into_iter().chain(WORKLOADS.iter().map(|workload| workload.name));
     Command::new("simple-query")
         .about("Run prepared statements by key in process, without sockets, and print what one costs")
         .arg(
             Arg::new("operation")
-                .value_parser(["both", "read", "write"].map(str::to_owned).into_iter().chain(others).collect::<Vec<_>>())
+                .value_parser(PossibleValuesParser::new(operations))
                 .default_value("both")
                 .help("Which operations to run: by key, or with lightweight transactions, a view, captured changes, an index, counters, slices of 500 rows"),
         )

@@ -1,6 +1,6 @@
 //! Statements beside the read and the write by key: what each needs from the schema, and the values of its executions.
 
-use super::{CELLS, values_of_row};
+use super::CELLS;
 use crate::load::Values;
 
 /// Rows of a partition that is read as a slice.
